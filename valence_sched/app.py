@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from valence_sched.planning.sweep import SweepJournal, Workers
     from valence_sched.planning.whatif import WhatIf
     from valence_sched.planning.workload import Workload as Workload
-    from valence_sched.store.quarantine import Quarantine
+    from valence_sched.store.document import Quarantine
     from valence_sched.store.store import Store
     from valence_sched.zones.children import ZonePoller
 

@@ -301,7 +301,7 @@ class Engine(Scheduler):
 
     def decision(self, decision_id: str) -> Report | Reports:
         with self._registry.store() as store:
-            return store.decision(decision_id)
+            return store.decisions.get(decision_id)
 
     def policies(self) -> Sequence[Policy]:
         return list(self._config.policies(self._selection.policy_files).values())

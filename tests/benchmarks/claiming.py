@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from tests.benchmarks.measure import Measurement, against, median_ms, sized
 from tests.unit.store.engines import SERVERS, _admin
 from tests.unit.store.site import part, podm
+from valence_sched.store.database import StoreUrl
 from valence_sched.store.store import Store
-from valence_sched.store.url import StoreUrl
 
 EACH = sized(60, 2)  # claims of each process
 WARM = sized(8, 1)  # and before those

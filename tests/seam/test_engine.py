@@ -66,7 +66,7 @@ class TestRecorded(EngineFactory, SchedulerContract, unittest.TestCase):
     def test_a_decision_that_is_kept_is_found_by_its_id(self):
         report = self.scheduler.select_destinations(request(), detail="report").report
         with Store(self.state) as store:
-            store.save_decision("d-1", to_json(report))
+            store.decisions.save("d-1", to_json(report))
         self.assertEqual(report, self.scheduler.decision("d-1"))
 
     def test_a_recording_is_never_acted_on(self):

@@ -110,7 +110,7 @@ FLOORS = {
     "drivers/redfish": 9,
     "model": 9,
     "simulator/server": 7,
-    "store": 12,
+    "store": 11,
 }
 MOST_FLOORS = 6
 

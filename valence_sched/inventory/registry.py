@@ -50,7 +50,7 @@ from valence_sched.model.zone import ZoneSettings
 if TYPE_CHECKING:
     from valence_sched.model.diagnostic import Diagnostic
     from valence_sched.model.inventory import FullPodm
-    from valence_sched.store.quarantine import Quarantine
+    from valence_sched.store.document import Quarantine
     from valence_sched.store.store import Store
 
 STATE = "VALENCE_SCHED_STATE"

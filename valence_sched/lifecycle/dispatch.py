@@ -18,7 +18,7 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import age_s
 
 if TYPE_CHECKING:
-    from valence_sched.store.dispatches import Dispatches
+    from valence_sched.store.decisions import Dispatches
 
 LOOK_S = 1.0  # how often a process looks which decision is due
 FIRST_PAUSE_S, MOST_DOUBLED = 1.0, 16

@@ -66,7 +66,6 @@ class BaremetalNode(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return the names of the node, and of its server where it has one, for people."""
         server = self.instance_info.get("display_name")
         whose = of_server(server) if isinstance(server, str) else ""
         return f"node {self.uuid}{called(self.name) if self.name else ''}{whose}"
@@ -126,7 +125,7 @@ def check_ironic(settings: IronicSettings, file: str, path: str = "$") -> None:
         raise InputError(file, path, "half of a login", "username and password, or neither")
     if settings.username is not None and settings.url is None:
         raise InputError(file, path, "a login without a url", "the url that it is for")
-    if password and (password.stored or (password.env is None) == (password.file is None)):
+    if password and not password.names_one_source:
         raise InputError(file, f"{path}.password", "no reference", "exactly one of env and file")
 
 

@@ -7,10 +7,12 @@ import contextlib
 import math
 import threading
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
+
+N = TypeVar("N", bound=Struct)
 
 
 class Portable(Struct, frozen=True):
@@ -21,7 +23,6 @@ class Portable(Struct, frozen=True):
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the values of the fields, in their order."""
         return _restored, (type(self), *(getattr(self, name) for name in self.__struct_fields__))
 
 
@@ -38,6 +39,15 @@ def _restored(kind: type[Struct], *values: Any) -> Struct:
 
 class Noun(Portable, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A part of a document: an unknown field is an error, a field at its default is not written."""
+
+
+class Change(Noun, frozen=True, kw_only=True):
+    """New values of some fields of a noun; what is UNSET stays as it is."""
+
+    def applied_to(self, noun: N) -> N:
+        values = {name: getattr(self, name) for name in self.__struct_fields__}
+        changes = {name: value for name, value in values.items() if value is not msgspec.UNSET}
+        return msgspec.structs.replace(noun, **changes)
 
 
 #: From here on not every whole number is a float: one would be rounded without a word.

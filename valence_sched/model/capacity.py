@@ -123,11 +123,7 @@ def exhausted(podms: Iterable[PodmCapacity]) -> tuple[Exhaustion, ...]:
 
 
 def whole_shares(shares: Mapping[str, float]) -> tuple[int, ...]:
-    """Return shares as the smallest whole numbers of the same proportions.
-
-    Raises:
-        UsageError: they come to more than MOST_PARTS.
-    """
+    """Return shares as the smallest whole numbers; UsageError for more than MOST_PARTS of them."""
     parts = [Fraction(repr(share)) for share in shares.values()]
     least = math.lcm(*(part.denominator for part in parts))
     whole = [int(part * least) for part in parts]

@@ -142,7 +142,6 @@ class Fails(_Expectation, frozen=True, kw_only=True):
 
     @property
     def target(self) -> Target:
-        """Return what fails."""
         return parse_target(self.fails) if isinstance(self.fails, str) else self.fails
 
 
@@ -248,7 +247,9 @@ def _sentence(expectation: Expectation) -> str:
         case Fails(stuck_at_most=most):
             return f"at most {format_count(most, 'node')} stuck if {expectation.target} fails"
         case Uses(uses=one):
-            return f"{one.workload} {_need(one.podms_at_most)}{_policy(one.policy)}"
+            podms = format_count(one.podms_at_most or 0, "pod manager")
+            need = "is placed" if one.podms_at_most is None else f"needs at most {podms}"
+            return f"{one.workload} {need}{_policy(one.policy)}"
         case Decides(decision=golden):
             return f"{golden.flavor} is decided as in {golden.file}"
 
@@ -260,10 +261,6 @@ def _bounds(bounds: FitBounds) -> str:
     if most is None:
         return f"at least {format_count(least, 'time')}"
     return f"{format_count(most, 'time')}" if least == most else f"{least:,} to {most:,} times"
-
-
-def _need(podms: int | None) -> str:
-    return "is placed" if podms is None else f"needs at most {format_count(podms, 'pod manager')}"
 
 
 def _nodes(count: int, flavor: str) -> str:

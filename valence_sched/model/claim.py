@@ -98,7 +98,6 @@ class Claim(Noun, frozen=True, kw_only=True):
 
     @property
     def podms(self) -> tuple[str, ...]:
-        """Return the ids of the pod managers that the claim holds parts of."""
         return tuple(part.podm for part in self.parts)
 
     @property

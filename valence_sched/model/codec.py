@@ -39,11 +39,7 @@ _NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
 
 
 def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: str = "$") -> T:
-    """Decode JSON as ``type_``.
-
-    Raises:
-        InputError: naming ``file``, the path below ``document_path``, what was found and expected.
-    """
+    """Decode JSON as ``type_``; InputError names the path below ``document_path`` in ``file``."""
     try:
         return msgspec.json.decode(data, type=type_)
     except msgspec.ValidationError as error:
@@ -232,11 +228,16 @@ def _text_position(data: bytes, offset: int | None, document_path: str) -> str:
     return f"{line or f'line {newlines + 1}'} column {offset - line_start}"
 
 
-def decode_known_fields(data: bytes, kind: type[T], file: str, unknown: list[str]) -> T:
-    """Decode a document without the fields that its noun does not have.
+class DocumentHead(msgspec.Struct):
+    """The fields that identify a document; all others are ignored."""
 
-    The paths of those fields are added to ``unknown``. Errors as for any document.
-    """
+    schema: str
+    version: str
+    digest: str = ""
+
+
+def decode_known_fields(data: bytes, kind: type[T], file: str, unknown: list[str]) -> T:
+    """Decode a document without the fields that its noun lacks: their paths join ``unknown``."""
     check_depth(data, file)
     known = _drop_unknown_fields(msgspec.json.decode(data), inspect.type_info(kind), "$", unknown)
     return decode(msgspec.json.encode(known), kind, file)
@@ -300,7 +301,8 @@ def refuse_duplicate_keys(
     Raises:
         InputError: an object has a key twice; it names ``file`` and the object.
     """
-    if bytes_before + len(data) > MOST_COMPACT_BYTES and not _has_lines(data):
+    has_lines = data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0  # the last bytes may be one
+    if bytes_before + len(data) > MOST_COMPACT_BYTES and not has_lines:
         return
     try:
         text = data.removeprefix(_MARK).decode()
@@ -311,11 +313,6 @@ def refuse_duplicate_keys(
         raise InputError(file, document_path + path, found, "each key once") from None
     except (ValueError, RecursionError):
         return
-
-
-def _has_lines(data: bytes) -> bool:
-    """Return whether there is a line break within the text, whose last bytes may be one."""
-    return data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0
 
 
 def _read(text: str, hook: Any) -> Any:
@@ -331,10 +328,7 @@ def _refuse(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _first_duplicate(pairs: list[tuple[str, Any]]) -> _Duplicate | None:
-    """Return the first key that an object, or one within it, has twice.
-
-    An object within it stands among its values as what this has returned of it.
-    """
+    """Return the first key that an object has twice, or that one among its values had."""
     keys: set[str] = set()
     for key, _ in pairs:
         if key in keys:

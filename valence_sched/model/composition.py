@@ -111,10 +111,7 @@ NODE_NAME_PREFIX = "vs-"  # of all nodes that this program composes
 
 
 def own_name(name: str | None, uri: str) -> str:
-    """Return the name that this program gave a node, empty for another's node.
-
-    Some services keep it only as the last part of the URI.
-    """
+    """Return the name that this program gave a node, maybe in its URI only; empty for another's."""
     names = (name or "", uri.rpartition("/")[2])
     return next((one for one in names if one.startswith(NODE_NAME_PREFIX)), "")
 

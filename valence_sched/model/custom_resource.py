@@ -93,10 +93,7 @@ class DeclaredResources:
         self.remarks: list[str] = []
 
     def all_blocks(self, podm: Podm[Any, Any]) -> tuple[Block[Any, Any], ...]:
-        """Return the blocks of a pod manager with the declared devices.
-
-        A block that has devices of the kind already is not changed.
-        """
+        """Return the blocks with declared devices, where they have none of the kind already."""
         if not self._devices:
             return podm.blocks
         self._podm_names.update(name for name in (podm.id, podm.name) if name)

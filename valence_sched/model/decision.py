@@ -3,12 +3,11 @@
 
 from typing import Literal, TypeVar
 
-import msgspec
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from valence_sched.model.base import Value, format_value, is_number
-from valence_sched.model.codec import check_schema, decode, decode_known_fields
+from valence_sched.model.codec import DocumentHead, check_schema, decode, decode_known_fields
 from valence_sched.model.explanation import Explanation
 from valence_sched.model.inventory import Amount, Count, Name, Positive
 from valence_sched.model.policy import Policy
@@ -135,7 +134,6 @@ class Reason(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return the reason in one line for people."""
         unit = f" {self.unit}" if self.unit else ""
         elsewhere = ""
         if self.podm_have is not None:
@@ -368,13 +366,6 @@ T = TypeVar("T")
 MAX_NAMED_FIELDS = 5  # unknown fields that a warning names
 
 
-class _ReportHead(msgspec.Struct):
-    """The fields that identify a document; all others are ignored."""
-
-    schema: str
-    version: str
-
-
 def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
     """Parse a report of one decision or of several; return it with warnings.
 
@@ -384,7 +375,7 @@ def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
         InputError: the report is invalid; it names the path, what was found and expected.
         NewerSchema: its major version is newer than ours.
     """
-    head = decode(data, _ReportHead, file)
+    head = decode(data, DocumentHead, file)
     many = head.schema == DECISIONS_SCHEMA
     check_schema(head.schema, head.version, DECISIONS_SCHEMA if many else SCHEMA, VERSION, file)
     kind: type[Report | Reports] = Reports if many else Report

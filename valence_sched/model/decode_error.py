@@ -32,22 +32,22 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 def input_error(
     message: str, value: object, type_: Any, file: str, document_path: str, *, strict: bool = False
 ) -> InputError:
-    """Return the error of a document, from msgspec's ``message`` and the decoded ``value``.
-
-    ``strict`` where a number may not be a text.
-    """
+    """Return the error of a document; ``strict`` where a number may not be a text."""
     text, _, inner = re.sub(r"`key` in ", "", message).partition(" - at `$")
     inner = inner.rstrip("`")
     shown_path, found = _located(value, type_, inner, text, strict=strict)
     where = document_path + shown_path
     if unknown := re.match(r"Object contains unknown field `(.+)`", text):
-        fields = _fields_at(type_, inner) or set().union(*_fields_by_type(type_, {}).values())
+        structs = [kind for kind in types_at(type_, inner) if isinstance(kind, inspect.StructType)]
+        fields = {field.encode_name for kind in structs for field in kind.fields}
+        fields = fields or set().union(*_fields_by_type(type_, {}).values())
         hint = suggest(unknown[1], fields)
         return InputError(file, where, f"unknown field {unknown[1]!r}", hint=hint)
     if missing := re.match(r"Object missing required field `(.+)`", text):
         return InputError(file, where, "no such field", f"field {missing[1]!r}")
     if enum := re.match(r"Invalid enum value '?(.+?)'?$", text):
-        hint = suggest(enum[1], _literals_at(type_, inner))
+        kinds = [kind for kind in types_at(type_, inner) if isinstance(kind, inspect.LiteralType)]
+        hint = suggest(enum[1], {str(word) for kind in kinds for word in kind.values})
         return InputError(file, where, repr(enum[1]), "one of the words of the schema", hint)
     if expected := re.match(r"Expected ((?:(?!, got `).)+)(?:, got `(.+)`)?$", text):
         shown = found or expected[2] or "something else"
@@ -145,18 +145,6 @@ def _fields_by_type(type_: Any, visited: dict[Any, set[str]]) -> dict[Any, set[s
         for field in fields:
             _fields_by_type(field.type, visited)
     return visited
-
-
-def _fields_at(type_: Any, path: str) -> set[str]:
-    """Return the fields that are allowed at msgspec's ``path``; none where that is unknown."""
-    structs = [kind for kind in types_at(type_, path) if isinstance(kind, inspect.StructType)]
-    return {field.encode_name for kind in structs for field in kind.fields}
-
-
-def _literals_at(type_: Any, path: str) -> set[str]:
-    """Return the words that are allowed at msgspec's ``path``; none where that is unknown."""
-    words = [kind for kind in types_at(type_, path) if isinstance(kind, inspect.LiteralType)]
-    return {str(word) for kind in words for word in kind.values}
 
 
 def types_at(type_: Any, path: str) -> list[inspect.Type]:

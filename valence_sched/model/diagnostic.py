@@ -41,7 +41,6 @@ class Diagnostics(list[Diagnostic]):
         self.append(Diagnostic("remark", text))
 
     def lines(self, *kinds: Kind) -> list[str]:
-        """Return the texts of these kinds, of all without a kind, in order."""
         return [one.text for one in self if not kinds or one.kind in kinds]
 
 

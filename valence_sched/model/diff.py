@@ -157,7 +157,6 @@ def _devices(block: LeanBlock) -> Devices:
 
 
 def _to_builtins(value: Any) -> Any:
-    """Return a noun as lists and maps; the undecoded parts of a block are decoded."""
     if isinstance(value, Block):
         status, devices = _status(value), _devices(value)
         value = msgspec.structs.replace(value, status=status, devices=devices)

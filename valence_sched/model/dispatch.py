@@ -74,7 +74,6 @@ class Dispatch(Struct, frozen=True, kw_only=True):
     receipts: Receipts = ()
 
     def __str__(self) -> str:
-        """Return the dispatch in one line, as an operator reads it."""
         podms = ", ".join(dict.fromkeys(one.chosen.podm for one in self.report.placements))
         kind = "decision" if self.claim is None else "claim"
         words = f"waits, posted {format_count(self.attempts, 'time')}"

@@ -69,7 +69,6 @@ class Shortfall(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return it in one line for people: of numbers, how much is missing."""
         unit = f" {self.unit}" if self.unit else ""
         if is_number(self.need) and is_number(self.have):
             missing = float(self.need) - float(self.have)  # type: ignore[arg-type]
@@ -145,7 +144,6 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """Return it in one line for people: what would be chosen, and with which change."""
         return f"{self._effect}, {self._change}" + (" (tie, broken by the seed)" * self.by_lot)
 
     @property

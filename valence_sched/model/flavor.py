@@ -193,7 +193,6 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
     @property
     def needs(self) -> tuple[Need, ...]:
-        """Return the needs of the first alternative, totals first."""
         return self.alternatives[0].needs
 
 
@@ -202,10 +201,7 @@ DeviceGroups = tuple[tuple[str, DeviceGroupSpec], ...]  # the device groups with
 
 
 def compile_properties(properties: Properties, preceding: Properties | None = None) -> Alternative:
-    """Return the needs and topology constraints of properties.
-
-    The numbers of unnamed groups continue those of the ``preceding`` properties.
-    """
+    """Return needs and constraints; unnamed groups are counted on from the ``preceding`` ones."""
     groups = tuple(_groups(properties, preceding or Properties()))
     return Alternative(tuple(_needs(properties, groups)), tuple(_constraints(properties, groups)))
 

@@ -63,7 +63,6 @@ class Group(Noun, frozen=True, kw_only=True):
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Return the domains of all rules, each once."""
         spread = tuple(rule.over for rule in self.spread)
         together = (*self.affinity, *self.soft_affinity)
         apart = (*self.anti_affinity, *self.soft_anti_affinity, *self.at_most)

@@ -68,10 +68,7 @@ class StatsReport(Struct, frozen=True, kw_only=True):
 def block_usage(
     podm: str, stored: FullPodm | None, claims: Iterable[Claim], nodes: Iterable[ComposedNode]
 ) -> BlockUsage:
-    """Return the blocks in use on a pod manager, by its claims and nodes.
-
-    ``stored`` is the pod manager as it was last read, None where it never was.
-    """
+    """Return the blocks in use on a pod manager, last read as ``stored``, None for never."""
     holders: dict[str, list[str]] = {}
     for claim in claims:
         for part in claim.parts:

@@ -15,10 +15,7 @@ _UNSENDABLE = re.compile(r"[\r\n\0]|[^\0-\xff]")
 
 
 def header_problem(headers: Mapping[str, str]) -> str | None:
-    """Return what is wrong with the first header that cannot be sent, None where all can.
-
-    It names the header and not its value, which may be a secret.
-    """
+    """Return which header cannot be sent and why, without its value, a secret; None for none."""
     if not _UNSENDABLE.search("".join(headers.values())):
         return None
     found = ((name, _UNSENDABLE.search(value)) for name, value in headers.items())

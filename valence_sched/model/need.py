@@ -76,7 +76,6 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 
     @property
     def unit(self) -> str:
-        """Return the unit of the amount, empty for plain counts."""
         return "MiB" if self.measure == "capacity_mib" else ""
 
 

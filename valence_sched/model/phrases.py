@@ -150,7 +150,6 @@ def excess_phrases(excess: Mapping[str, float]) -> Iterator[str]:
 
 
 def _plain_number(value: object) -> str:
-    """Return a number without needless zeros and without separators of thousands."""
     if isinstance(value, float):
         return f"{value:.6f}".rstrip("0").rstrip(".")
     return str(value)
@@ -193,7 +192,9 @@ class ReasonPhrases:
         """Return the reasons against a pool in words that are equal where only numbers differ."""
         amounts = [one for one in reasons if one.is_amount]
         others = [self.of_reason(one) for one in reasons if one not in amounts]
-        none = self.of_pool([_bare(one) for one in amounts if not one.have])
+        bare = [replace(one, instead={}, podm_have=None, uncounted=UNSET)
+                for one in amounts if not one.have]  # fmt: skip
+        none = self.of_pool(bare)
         short = [too_small(one) for one in amounts if one.have]
         return "; ".join([*others, *([none] if len(short) < len(amounts) else []), *short])
 
@@ -234,10 +235,6 @@ def too_small(reason: Reason) -> str:
     if not reason.have:
         return f"no {thing(reason)}"
     return f"too {'little' if reason.label.startswith('memory') else 'few'} {thing(reason)}"
-
-
-def _bare(reason: Reason) -> Reason:
-    return replace(reason, instead={}, podm_have=None, uncounted=UNSET)
 
 
 def share(reason: Reason) -> str:
@@ -328,11 +325,6 @@ def summarise_decision(decision_id: str, report: Report) -> DecisionSummary:
         podms=podms[:MOST_PODMS],
         podm_count=len(podms),
     )
-
-
-def dated(summary: DecisionSummary, decided_at: float) -> DecisionSummary:
-    """Return a summary with the time of its decision."""
-    return replace(summary, decided_at=decided_at)
 
 
 def _cut(text: str) -> str:

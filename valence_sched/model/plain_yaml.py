@@ -73,7 +73,7 @@ class PlainLoader(yaml.SafeLoader):
         if node is not None and not self._is_plain(node):
             key = f" at the key {_shown(index)}" if isinstance(index, yaml.ScalarNode) else ""
             hint = "leave the tag out, and quote what is text"
-            raise _refusal(f"the tag {_short_tag(node.tag)}{key}", event, hint)
+            raise _refusal(f"the tag {node.tag.replace(_TAG, '!!', 1)}{key}", event, hint)
         return node
 
     def _is_plain(self, node: yaml.Node) -> bool:
@@ -123,7 +123,3 @@ def _refusal(problem: str, place: yaml.Node | yaml.Event, hint: str = "") -> yam
 def _shown(node: yaml.ScalarNode) -> str:
     value: str = node.value
     return repr(value if len(value) <= MAX_SHOWN else f"{value[: MAX_SHOWN - 1]}…")
-
-
-def _short_tag(tag: str) -> str:
-    return tag.replace(_TAG, "!!", 1)

@@ -11,7 +11,7 @@ import msgspec
 from valence_sched.errors import InputError
 from valence_sched.model import redact
 from valence_sched.model.base import Noun
-from valence_sched.model.codec import check_schema, decode, decode_known_fields
+from valence_sched.model.codec import DocumentHead, check_schema, decode, decode_known_fields
 from valence_sched.model.decision import Placement, Report
 from valence_sched.model.diff import REMOVED, Difference, podm_differences
 from valence_sched.model.inventory import Count, FullPodm, LeanPodm, Name, to_json, visible_podm
@@ -66,14 +66,6 @@ class Plan(Noun, frozen=True, kw_only=True):
                 raise ValueError(text)
 
 
-class _PlanHead(msgspec.Struct):
-    """The fields that identify a document; all others are ignored."""
-
-    schema: str
-    version: str
-    digest: str = ""
-
-
 def make_plan(
     decision: Report,
     podms: Iterable[FullPodm],
@@ -111,10 +103,7 @@ def plan_in(plan: Plan, zone: str) -> Plan:
 
 
 def signed_content(plan: Plan) -> bytes:
-    """Return what the signature of a plan covers: all but itself.
-
-    Other programs may write a whole number without its point, and fields in another order.
-    """
+    """Return what the signature of a plan covers, however another program wrote the plan."""
     unsigned = to_json(msgspec.structs.replace(plan, signature=""))
     content = json.loads(unsigned, parse_float=_whole_number)
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
@@ -132,7 +121,7 @@ def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
         InputError: the document is not a plan, or was changed after it was made.
         NewerSchema: its major version is newer than ours.
     """
-    head = decode(data, _PlanHead, file)
+    head = decode(data, DocumentHead, file)
     check_schema(head.schema, head.version, SCHEMA, VERSION, file)
     if head.digest != _plan_digest(data):
         raise InputError(file, "$.digest", "that of another document", "the plan as it was made",
@@ -148,10 +137,7 @@ def plan_drift(
     podms: Mapping[str, FullPodm],
     seen: Callable[[FullPodm], FullPodm] = lambda podm: podm,
 ) -> Iterator[Difference]:
-    """Yield how the pod managers of a plan differ now; one may be missing.
-
-    ``seen`` returns a pod manager as the owner of the plan may see it.
-    """
+    """Yield how the pod managers of a plan differ now, as its owner has ``seen`` them."""
     for basis in plan.podms:
         current = podms.get(basis.podm.id)
         if current is None:

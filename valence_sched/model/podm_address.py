@@ -177,7 +177,6 @@ class EventAddress:
         return f"EventAddress({self._prefix!r})"
 
     def destination(self, podm: str) -> str:
-        """Return the URL for the events of one pod manager; it is a secret of its own."""
         name = base64.urlsafe_b64encode(podm.encode()).decode().rstrip("=")
         return f"{self._prefix}{name}.{self._digest(name)}"
 

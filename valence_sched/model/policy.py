@@ -112,7 +112,6 @@ class PolicyText(Noun, frozen=True, kw_only=True):
     goals: tuple[Goal, ...] = ()
 
     def policy(self) -> Policy:
-        """Return the policy with every filter and weigher written out."""
         filters = tuple(FilterUse(use) if isinstance(use, str) else use for use in self.filters)
         weighers = tuple(WeigherUse(use) if isinstance(use, str) else use for use in self.weighers)
         fields = msgspec.structs.asdict(self)

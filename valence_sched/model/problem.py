@@ -83,7 +83,6 @@ def problem_error(content: bytes, status: int, url: str) -> SchedulerError:
 
 @functools.cache
 def _classes() -> dict[str, type[SchedulerError]]:
-    """Return the classes of errors by their code."""
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     return {kind.code: kind for kind in kinds if issubclass(kind, SchedulerError)}
 

@@ -20,7 +20,6 @@ class ExternalResource(Noun, frozen=True):
 
     @property
     def text(self) -> str:
-        """Return the kind and the name, as an operator writes them."""
         return f"{self.kind} {self.name}"
 
 
@@ -35,7 +34,6 @@ class Place(Noun, frozen=True, kw_only=True):
         return bool(self.zone or self.aggregates or self.facts)
 
     def for_resource(self, resource: ExternalResource) -> Proximity:
-        """Return the place of a resource as a request contains it."""
         place = msgspec.structs.asdict(self)
         return Proximity(thing=resource.text, soft=resource.soft, **place)
 

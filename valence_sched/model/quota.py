@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Annotated
 
@@ -84,10 +84,7 @@ def check_limits(limits: Mapping[str, float | None], place: str) -> None:
 
 
 def claim_charges(parts: Iterable[ClaimPart]) -> dict[str, float]:
-    """Return what a claim of these parts counts, by resource.
-
-    A node counts what its blocks have, and at least what was asked for.
-    """
+    """Return what a claim of these parts counts, by resource: at least what was asked for."""
     charges = {"claims": 1.0, "nodes": 0.0}
     for part in parts:
         asked = node_charges(part.request) if part.request is not None else {}
@@ -128,21 +125,17 @@ def node_charges(request: NodeRequest) -> dict[str, float]:
 
 
 def _charges(needs: Iterable[Need]) -> Mapping[str, float]:
-    charges: dict[str, float] = {}
-
-    def add(name: str, amount: float) -> None:
-        charges[name] = charges.get(name, 0.0) + amount
-
+    charges: dict[str, float] = defaultdict(float)
     for need in needs:
         amount = need.total_amount()
         if need.kind == "stock":
-            add(f"stock:{need.resource}", amount)
+            charges[f"stock:{need.resource}"] += amount
         elif need.measure in _MEASURES:
-            add(_MEASURES[need.measure], amount)
+            charges[_MEASURES[need.measure]] += amount
         elif need.kind in _DEVICES:
-            add(_DEVICES[need.kind], amount)
+            charges[_DEVICES[need.kind]] += amount
         if need.kind == "accelerator":
             words = {str(one.value).lower() for one in need.tests if one.operator != "at_least"}
             for word in sorted(words):
-                add(f"accelerators:{word}", amount)
+                charges[f"accelerators:{word}"] += amount
     return charges

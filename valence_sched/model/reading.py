@@ -139,7 +139,6 @@ class PreviousReading(NamedTuple):
 
     @classmethod
     def of(cls, podm: Podm[Any, Any]) -> Self:
-        """Return what a pod manager has."""
         blocks, pools = (it.uri for it in podm.blocks), (it.id for it in podm.pools)
         return cls(frozenset(blocks), frozenset(pools), podm.nodes)
 

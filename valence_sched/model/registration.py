@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from valence_sched.model.base import Fact, Noun
+from valence_sched.model.base import Change, Fact, Noun
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import (
     SINGLE_PER_NODE,
@@ -44,8 +44,12 @@ class PasswordReference(Noun, frozen=True, kw_only=True):
     stored: bool = False
 
     @property
+    def names_one_source(self) -> bool:
+        """Whether it is exactly one of a variable and a file."""
+        return not self.stored and (self.env is None) != (self.file is None)
+
+    @property
     def text(self) -> str:
-        """Return the source of the password as people read it."""
         if self.env is not None:
             return f"variable {self.env}"
         return f"file {self.file}" if self.file is not None else "secure file"
@@ -89,7 +93,7 @@ class Registration(Noun, frozen=True, kw_only=True):
     key: str | None = None
 
 
-class RegistrationChange(Noun, frozen=True, kw_only=True):
+class RegistrationChange(Change, frozen=True, kw_only=True):
     """New values of some fields of a registration; what is not named stays as it is."""
 
     url: Name | UnsetType = UNSET
@@ -111,15 +115,8 @@ class RegistrationChange(Noun, frozen=True, kw_only=True):
     cert: str | UnsetType | None = UNSET
     key: str | UnsetType | None = UNSET
 
-    def applied_to(self, registration: Registration) -> Registration:
-        """Return a registration with the new values."""
-        values = {name: getattr(self, name) for name in self.__struct_fields__}
-        changes = {name: value for name, value in values.items() if value is not UNSET}
-        return msgspec.structs.replace(registration, **changes)
-
     @classmethod
     def between(cls, old: Registration, new: Registration) -> RegistrationChange:
-        """Return what makes one registration of another of the same name."""
         values = {name: getattr(new, name) for name in cls.__struct_fields__}
         return cls(**{name: one for name, one in values.items() if one != getattr(old, name)})
 
@@ -151,7 +148,10 @@ def alters_reading(old: Registration, new: Registration) -> bool:
 
     It does where a place, capability, trait or fact is gone, and where a maximum of blocks differs.
     """
-    return old.max_blocks != new.max_blocks or _loses_properties(old, new)
+    if old.max_blocks != new.max_blocks or (old.zone is not None and new.zone is None):
+        return True
+    names = ("aggregates", "capabilities", "traits", "facts")
+    return any(set(getattr(old, name)) - set(getattr(new, name)) for name in names)
 
 
 def reregistered(podm: FullPodm, old: Registration, new: Registration) -> FullPodm:
@@ -186,13 +186,6 @@ def _limit(kind: BlockType, limit: Limit, before: int | None, after: int | None)
     tops = [top for top in (None if known else limit.max, after) if top is not None]
     top = min(tops, default=assumed)
     return Limit(limit.min, None if top is None else max(top, limit.min))
-
-
-def _loses_properties(old: Registration, new: Registration) -> bool:
-    return any(
-        set(getattr(old, name)) - set(getattr(new, name))
-        for name in ("aggregates", "capabilities", "traits", "facts")
-    ) or (old.zone is not None and new.zone is None)
 
 
 def _without_unset(podm: FullPodm, old: Registration, new: Registration) -> FullPodm:

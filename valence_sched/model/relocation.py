@@ -140,7 +140,6 @@ class Rebalance(Noun, frozen=True, kw_only=True):
 
     @property
     def after(self) -> SiteMeasure:
-        """Return what the site has after all moves."""
         return self.moves[-1].after if self.moves else self.before
 
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from valence_sched.errors import UnknownName
-from valence_sched.model.codec import check_schema, decode
+from valence_sched.model.codec import DocumentHead, check_schema, decode
 from valence_sched.model.decision import FunnelStep, InventorySummary, Reason
 
 SCHEMA = "valence-sched/replay"
@@ -147,7 +147,6 @@ class ReplayResult(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return what the run is called: its site, and the policy if it has one of its own."""
         return self.site if self.policy is None else f"{self.site}/{self.policy}"
 
 
@@ -161,20 +160,10 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 def parse_replay(data: bytes, file: str) -> tuple[Replay, list[str]]:
-    """Parse a written replay; also return warnings.
-
-    Raises:
-        InputError: it is none.
-        NewerSchema: it is of a newer major version.
-    """
-    head = decode(data, _ReplayHead, file)
+    """Parse a written replay, with warnings; InputError for none, NewerSchema for a newer major."""
+    head = decode(data, DocumentHead, file)
     warnings = check_schema(head.schema, head.version, SCHEMA, VERSION, file)
     return decode(data, Replay, file), warnings
-
-
-class _ReplayHead(Struct, frozen=True):
-    schema: str
-    version: str
 
 
 Better = Literal["higher", "lower"]
@@ -241,10 +230,7 @@ def run_measure(name: str, value: float | None) -> RunMeasure:
 def best_runs(
     values: Mapping[str, float | None], better: Better | None, decimals: int = 2
 ) -> frozenset[str]:
-    """Return the runs with the better value of a measure; none where all are equal.
-
-    Values are equal that are equal with so many ``decimals``.
-    """
+    """Return the runs with the better value, rounded to ``decimals``; none where all are equal."""
     known = {run: round(value, decimals) for run, value in values.items() if value is not None}
     if better is None or len(set(known.values())) < 2:
         return frozenset()
@@ -310,7 +296,6 @@ class SweepKey(NamedTuple):
 
     @property
     def order(self) -> tuple[str, str, int]:
-        """Return what keys are sorted by."""
         return (self.scenario, self.policy or "", self.seed)
 
 
@@ -332,11 +317,9 @@ class SweepRun(Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> SweepKey:
-        """Return which run it is."""
         return SweepKey(self.scenario, self.policy, self.seed)
 
     def cells(self) -> dict[str, str | int | float | None]:
-        """Return the run as one flat row: the columns of a table, with their values."""
         return {
             "scenario": self.scenario,
             "policy": self.policy,
@@ -368,11 +351,7 @@ def sweep_run_of(result: ReplayResult, question: str, seed: int) -> SweepRun:
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
-    """Parse ``7``, ``1..20`` or ``1..3,8``; the seeds are sorted, each once.
-
-    Raises:
-        ValueError: it is none of these, a range has no seed, or there are over a million.
-    """
+    """Parse ``7``, ``1..20`` or ``1..3,8``, sorted; ValueError for others and over a million."""
     seeds: set[int] = set()
     for part in text.split(","):
         match = _SEEDS.fullmatch(part.strip())

@@ -62,7 +62,6 @@ class NameRequirements(Noun, frozen=True):
         return names if isinstance(names, NameRequirements) else cls(required=names)
 
     def plus(self, other: NameRequirements) -> NameRequirements:
-        """Return the requirements of both, each name once."""
         return NameRequirements(
             tuple(dict.fromkeys(self.required + other.required)),
             tuple(dict.fromkeys(self.forbidden + other.forbidden)),

@@ -80,10 +80,7 @@ def stock_name(name: str) -> str:
 
 
 def compile_amounts(amounts: Mapping[str, float]) -> Properties:
-    """Return what amounts of classes ask for; classes without ``fault``, amounts above 0.
-
-    Of the standard classes only ``DISK_GB`` keeps a fraction.
-    """
+    """Return what amounts above 0 of valid classes ask for; only ``DISK_GB`` keeps a fraction."""
     whole = {name: int(amount) for name, amount in amounts.items()}
     cores = sum(whole.get(name, 0) for name in CORES)
     sockets = whole.get(SOCKETS)

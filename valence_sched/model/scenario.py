@@ -65,12 +65,10 @@ class Target(Noun, frozen=True, kw_only=True):
 
     @property
     def selects_blocks(self) -> bool:
-        """Return whether the target is blocks."""
         return any(getattr(self, name) is not None for name in _BLOCK_FIELDS)
 
     @property
     def selects_pools(self) -> bool:
-        """Return whether the target is pools."""
         return self.pool is not None and not self.selects_blocks
 
     def __str__(self) -> str:
@@ -142,7 +140,6 @@ class _TargetedEdit(Noun, frozen=True):
 
     @property
     def target(self) -> Target:
-        """Return what the edit is applied to."""
         target = getattr(self, self.__struct_fields__[0])
         return parse_target(target) if isinstance(target, str) else target
 
@@ -196,7 +193,6 @@ class AddBlocks(Noun, frozen=True):
 
     @property
     def target(self) -> Target:
-        """Return where the blocks are added."""
         return parse_target(self.to) if isinstance(self.to, str) else self.to
 
 

@@ -72,11 +72,7 @@ class ClientCertificate(NamedTuple):
     key: str | None = None
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Let a context present the certificate.
-
-        Raises:
-            ValueError: a file cannot be read, holds no such thing, or has a pass phrase.
-        """
+        """Let a context present the certificate; ValueError where its files cannot be used."""
         name = self.key or self.cert
         try:
             context.load_cert_chain(self.cert, self.key, password=_refuse_pass_phrase)
@@ -126,11 +122,9 @@ def default_authorities(environ: Mapping[str, str]) -> str | None:
             return value
     paths = ssl.get_default_verify_paths()
     stores = (paths.openssl_cafile, paths.openssl_capath)
-    return next((it for it in stores if os.path.isfile(it) or _has_entries(it)), None)
-
-
-def _has_entries(folder: str) -> bool:
-    return os.path.isdir(folder) and any(os.scandir(folder))
+    return next(
+        (it for it in stores if os.path.isfile(it) or (os.path.isdir(it) and os.listdir(it))), None
+    )
 
 
 def plain_text(error: BaseException) -> str:

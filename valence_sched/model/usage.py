@@ -50,11 +50,13 @@ NO_USAGE = Usage()
 
 def subtract_usage(podm: LeanPodm, usage: Usage) -> LeanPodm:
     """Return the podm after the usage: blocks and amounts are in use, its nodes are listed."""
-    if not usage:
-        return podm
+    return _after(podm, _blocks(podm.blocks, usage.blocks), usage) if usage else podm
+
+
+def _after(podm: LeanPodm, blocks: Iterable[LeanBlock], usage: Usage) -> LeanPodm:
     return msgspec.structs.replace(
         podm,
-        blocks=_blocks(podm.blocks, usage.blocks),
+        blocks=tuple(blocks),
         stocks=tuple(_stock(stock, usage.amounts) for stock in podm.stocks),
         nodes=all_nodes(podm.nodes, usage),
     )
@@ -78,12 +80,7 @@ class PodmRemainder:
             if uri in self._block_indexes:  # else the pod manager does not have the block any more
                 index = self._block_indexes[uri]
                 blocks[index] = _block_after_use(blocks[index], nodes, self._encoded_statuses)
-        self.podm = msgspec.structs.replace(
-            self.podm,
-            blocks=tuple(blocks),
-            stocks=tuple(_stock(stock, usage.amounts) for stock in self.podm.stocks),
-            nodes=all_nodes(self.podm.nodes, usage),
-        )
+        self.podm = _after(self.podm, blocks, usage)
 
 
 def status_after_use(status: Status, nodes: int) -> Status:
@@ -103,12 +100,14 @@ def foreign_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
     return tuple(
         block.uri
         for block in podm.blocks
-        if block.uri not in own and block.status is not None and _in_use(block.status)
+        if block.uri not in own
+        and block.status is not None
+        and (
+            block.status.state in IN_USE_STATES
+            or block.status.reserved
+            or block.status.compositions > 0
+        )
     )
-
-
-def _in_use(status: Status) -> bool:
-    return status.state in IN_USE_STATES or status.reserved or status.compositions > 0
 
 
 def _blocks(blocks: tuple[LeanBlock, ...], held: Mapping[str, int]) -> tuple[LeanBlock, ...]:

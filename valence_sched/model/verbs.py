@@ -269,7 +269,6 @@ class Route(NamedTuple):
 
     @property
     def audited(self) -> bool:
-        """Return whether each request leaves a line in the audit."""
         return self.changes and self.method != "GET"
 
     @property
@@ -284,7 +283,6 @@ class Route(NamedTuple):
 
     @property
     def words(self) -> Sequence[str]:
-        """Return the words of the query."""
         return self.query.__struct_fields__ if isinstance(self.query, type) else self.query
 
 

@@ -88,11 +88,7 @@ def parse_trace_column(text: str) -> TraceColumn:
 
 
 def parse_duration(value: float | str) -> float:
-    """Return a duration in seconds, of ``90``, ``30s``, ``10m``, ``2h`` or ``3d``.
-
-    Raises:
-        ValueError: it is none, is below 0, or has no end.
-    """
+    """Return seconds of ``90``, ``30s``, ``2h`` or ``3d``; ValueError for what is no duration."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"{str(value)[:40]!r} is no number of seconds")
     try:
@@ -110,11 +106,7 @@ def parse_duration(value: float | str) -> float:
 
 
 def parse_moment(value: float | str) -> float:
-    """Return a moment in seconds: of a number, a duration, or a date and time (UTC without zone).
-
-    Raises:
-        ValueError: it is none of these.
-    """
+    """Return the seconds of a number, a duration or a time (UTC); ValueError for others."""
     try:
         return parse_duration(value)
     except ValueError:  # most are numbers, and those are read quickly
@@ -144,11 +136,7 @@ class SyntheticSpec(Noun, frozen=True, kw_only=True):
 
 
 def parse_rate(text: str) -> float:
-    """Parse ``10/h``, ``0.5/s`` or ``200/2d`` into a number a second.
-
-    Raises:
-        ValueError: it is none, or not above 0.
-    """
+    """Parse ``10/h``, ``0.5/s`` or ``200/2d`` into a number a second above 0; else ValueError."""
     number, slash, period = text.strip().partition("/")
     try:
         seconds = parse_duration(period if period[:1].isdigit() else f"1{period}")

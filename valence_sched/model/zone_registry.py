@@ -12,12 +12,11 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, NamedTuple
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from valence_sched.errors import InputError, one_line
-from valence_sched.model.base import Noun
+from valence_sched.model.base import Change, Noun
 from valence_sched.model.codec import check_schema, convert, load_yaml
 from valence_sched.model.file_kind import refuse_other_kind
 from valence_sched.model.http_headers import MOST_HOPS
@@ -97,7 +96,7 @@ class ZoneRegistration(Noun, frozen=True, kw_only=True):
         return "none" if self.username is None else "basic"
 
 
-class ZoneChange(Noun, frozen=True, kw_only=True):
+class ZoneChange(Change, frozen=True, kw_only=True):
     """New values of some fields of a child zone; what is not named stays as it is."""
 
     url: Name | UnsetType = UNSET
@@ -113,12 +112,6 @@ class ZoneChange(Noun, frozen=True, kw_only=True):
     enabled: bool | UnsetType = UNSET
     cert: str | UnsetType | None = UNSET
     key: str | UnsetType | None = UNSET
-
-    def applied_to(self, registration: ZoneRegistration) -> ZoneRegistration:
-        """Return a registration with the new values."""
-        values = {name: getattr(self, name) for name in self.__struct_fields__}
-        changes = {name: value for name, value in values.items() if value is not UNSET}
-        return msgspec.structs.replace(registration, **changes)
 
 
 class ZoneInfo(Noun, frozen=True, kw_only=True, omit_defaults=False):
@@ -227,9 +220,7 @@ def check_zone(registration: ZoneRegistration) -> None:
         raise InputError(name, "", "a password without a username", "both")
     if registration.username and reference is None:
         raise InputError(name, "", "a username without a password", "both")
-    if reference is not None and (
-        reference.stored or (reference.env is None) == (reference.file is None)
-    ):
+    if reference is not None and not reference.names_one_source:
         raise InputError(name, "$.password", "no reference", "exactly one of env and file")
     if problem := file_problem(registration.cert, registration.key):
         raise InputError(name, "", problem)

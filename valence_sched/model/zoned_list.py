@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -39,10 +39,7 @@ def listed(found: Iterable[T]) -> Sequence[T]:
 
 
 def silent_header(zones: Sequence[SilentZone]) -> str:
-    """Return zones as a header: a JSON array of objects in ASCII.
-
-    Those that are too many for a header are counted in its last element.
-    """
+    """Return zones as a header, an array in JSON whose last element counts those left out."""
     texts: list[str] = []
     for number, text in enumerate(map(_json, zones)):
         if sum(map(len, texts)) + len(text) > MOST_HEADER_CHARS:
@@ -59,17 +56,13 @@ def parse_silent_header(text: str) -> tuple[SilentZone, ...]:
     if not text:
         return ()
     try:
-        return tuple(_cleaned(msgspec.json.decode(text, type=list[SilentZone])))
+        zones = msgspec.json.decode(text, type=list[SilentZone])
     except msgspec.DecodeError as error:
         raise ValueError(one_line(f"{SILENT_HEADER}: {error}")) from None
+    return tuple(SilentZone(zone=one_line(one.zone), reason=one_line(one.reason, MOST_REASON_CHARS))
+                 for one in zones)  # fmt: skip
 
 
 def _json(zone: SilentZone) -> str:
     reason = one_line(redact_text(zone.reason), MOST_REASON_CHARS)
     return json.dumps({"zone": zone.zone, "reason": reason})
-
-
-def _cleaned(zones: Iterable[SilentZone]) -> Iterator[SilentZone]:
-    for one in zones:
-        reason = one_line(one.reason, MOST_REASON_CHARS)
-        yield SilentZone(zone=one_line(one.zone), reason=reason)

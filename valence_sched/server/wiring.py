@@ -46,7 +46,7 @@ from valence_sched.service.metrics import Metrics
 from valence_sched.service.operations import Operations
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.service.users import Access, BasicAccess, OpenAccess
-from valence_sched.store.quarantine import Quarantine
+from valence_sched.store.document import Quarantine
 
 if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
@@ -123,7 +123,7 @@ class SharedState:
     def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:
         summary = summarise_decision(decision_id, report)
         dispatched = report if self._dispatches else None
-        self.store().save_decision(decision_id, document, summary, dispatched)
+        self.store().decisions.save(decision_id, document, summary, dispatched)
 
     def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
         return list(self.store().decisions.newest(most, skip=skip, owner=owner))

@@ -84,10 +84,7 @@ def add_claim_part(connection: sa.Connection, key: str, claim_id: str) -> None:
 
 
 def recount_claim(connection: sa.Connection, keys: Iterable[str], claim_id: str) -> None:
-    """Record that the nodes of a claim count from now on, on each of its pod managers.
-
-    Only the rows of its own parts change, and none of the pod managers.
-    """
+    """Record that the nodes of a claim count from now on: no row of a pod manager changes."""
     shards = {key: shard_of(key) for key in keys}
     connection.execute(_ADVANCE, [{"number": shard} for shard in sorted({*shards.values()})])
     connection.execute(_RECOUNT_PART, [

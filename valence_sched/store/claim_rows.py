@@ -1,31 +1,67 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claim rows: inserts, finds and updates claims, each step within one transaction."""
+"""Claim rows: inserts, finds and updates claims, each step within one transaction.
+
+A claim of which nothing need be counted is one fact: its pod manager is of the generation that was
+decided on, and each of its blocks is free. PostgreSQL and MariaDB check and hold it with one
+statement, so that the rows that other claims wait for are locked for one round trip, or two with
+the commit. Where it does not hold, and where there is something to count (amounts, shared blocks,
+limits of the owner), the statement writes nothing or fails, and those of
+:mod:`valence_sched.store.claims` find out why, or hold the claim.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from valence_sched.errors import ClaimLost, ClaimState, NameTaken, UnknownName, one_line
-from valence_sched.model.claim import ACTIVE_STATES, Claim, ClaimPart, State
+from valence_sched.model.claim import Claim, ClaimPart, State
 from valence_sched.model.inventory import to_json
 from valence_sched.model.lifecycle import Event
-from valence_sched.store import change_log, groups, tables
-from valence_sched.store.holds import ExpiredConflict, hold, lock
-from valence_sched.store.quarantine import one_readable, readable
-from valence_sched.store.tables import key_of, now
+from valence_sched.model.quota import claim_charges
+from valence_sched.model.zone import ZoneClaim
+from valence_sched.store import change_log, tables
+from valence_sched.store.document import document_of, one_readable, readable
+from valence_sched.store.holds import ExpiredConflict, advance_group, hold, lock, lock_group
+from valence_sched.store.tables import key_of, now, owner_key
 
 _table = tables.claims
+C = TypeVar("C", Claim, ZoneClaim)
 decode_parts = msgspec.json.Decoder(tuple[ClaimPart, ...]).decode
-FIELDS = ("id", "state", "owner", "group", "key", "content", "created_at", "expires_at", "note")
-_COLUMNS = (
-    _table.c.id, _table.c.state, _table.c.owner, _table.c.group_name, _table.c.idempotency_key,
-    _table.c.content, _table.c.created_at, _table.c.expires_at, _table.c.note, _table.c.document,
-)  # fmt: skip
+_FIELDS = {"id": "id", "state": "state", "owner": "owner", "group": "group_name",
+           "key": "idempotency_key", "content": "content", "created_at": "created_at",
+           "expires_at": "expires_at", "note": "note"}  # fmt: skip
 _INSERT = sa.insert(_table)
+
+
+def select_claims(table: sa.Table) -> sa.Select[Any]:
+    """Select claims, or zone claims, with the columns that :func:`claim_of` reads."""
+    return sa.select(*(table.c[name] for name in _FIELDS.values()), table.c.document)
+
+
+def claim_of(kind: type[C], decode: Callable[[bytes], Any], *values: Any) -> C:
+    """Return the claim of a row, whose parts are to be decoded."""
+    *scalars, document = values
+    fields = dict(zip(_FIELDS, scalars, strict=True))
+    return msgspec.convert({**fields, "parts": decode(document)}, kind)
+
+
+_SELECT = select_claims(_table)
+_claim = functools.partial(claim_of, Claim, decode_parts)
+
+
+def check_same(claim: Claim | ZoneClaim, key: str, content: str) -> None:
+    """Raise NameTaken for the claim of a key with other content, ClaimLost while it is prepared."""
+    if claim.content != content:
+        raise NameTaken(one_line(f"key {key!r} stands for claim {claim.id}, which asked for "
+                                 "something else: choose another key"))  # fmt: skip
+    if claim.state == "PREPARED":
+        raise ClaimLost(f"claim {claim.id} of the same key is being prepared", "", claim.id)
 
 
 def consumer_key(owner: str | None, key: str | None) -> str | None:
@@ -55,13 +91,12 @@ def columns(claim: Claim) -> dict[str, Any]:
 
 def find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Claim]:
     """Return claims in the order in which they were created, but for what cannot be decoded."""
-    query = sa.select(*_COLUMNS).where(*where).order_by(_table.c.created_at, _table.c.id)
-    return _claims(connection, query)
+    return _claims(connection, _SELECT.where(*where).order_by(_table.c.created_at, _table.c.id))
 
 
 def find_one(connection: sa.Connection, where: sa.ColumnElement[bool]) -> Claim | None:
     """Return the claim of a unique key, None for none; Undecodable where it cannot be decoded."""
-    row = connection.execute(sa.select(*_COLUMNS).where(where)).first()
+    row = connection.execute(_SELECT.where(where)).first()
     if row is None:
         return None
     return one_readable(connection, _table, "claim", row, _claim, row.owner)
@@ -72,7 +107,7 @@ def newest(
 ) -> tuple[list[Claim], int]:
     """Return claims, the newest first, after ``skip`` newer ones, and how many there are in all."""
     order = (_table.c.created_at.desc(), _table.c.id)
-    query = sa.select(*_COLUMNS).where(*where).order_by(*order).limit(most).offset(skip)
+    query = _SELECT.where(*where).order_by(*order).limit(most).offset(skip)
     count = sa.select(sa.func.count()).select_from(_table).where(*where)
     return _claims(connection, query), connection.scalar(count) or 0
 
@@ -90,12 +125,6 @@ def holds_of(connection: sa.Connection, podm: str) -> sa.ColumnElement[bool]:
 
 def _claims(connection: sa.Connection, query: sa.Select[Any]) -> list[Claim]:
     return [*readable(connection, _table, connection.execute(query), _claim)]
-
-
-def _claim(*values: Any) -> Claim:
-    *scalars, document = values
-    fields = dict(zip(FIELDS, scalars, strict=True))
-    return msgspec.convert({**fields, "parts": decode_parts(document)}, Claim)
 
 
 def get(connection: sa.Connection, claim_id: str) -> Claim:
@@ -146,14 +175,6 @@ def add_event(
     connection.execute(sa.insert(tables.events).values(at=now(), **row))
 
 
-def end_hint(claim: Claim) -> str:
-    """Return why a claim cannot be ended in its state."""
-    if claim.state == "COMPOSING":
-        return "something may be there by now: reap it once its time is over"
-    ended = claim.state not in ACTIVE_STATES
-    return "it has ended already" if ended else "that is not for this state"
-
-
 def end(
     connection: sa.Connection,
     claim_id: str,
@@ -188,8 +209,8 @@ def commit(connection: sa.Connection, claim_id: str, ttl_s: float, generation: i
     if claim.state == "HELD":  # the answer to an earlier commit was lost
         return claim
     if claim.group is not None:
-        groups.lock(connection, claim.group, generation, claim.key)
-        groups.advance(connection, claim.group)
+        lock_group(connection, claim.group, generation, claim.key)
+        advance_group(connection, claim.group)
     unexpired, expires_at = _table.c.sweep_at > now(), now() + ttl_s
     times = {"expires_at": expires_at, "sweep_at": expires_at}
     changed = change_state(connection, claim_id, ["PREPARED"], "HELD", unexpired, **times)
@@ -215,11 +236,7 @@ def find_by_key(
         return None
     if connection.scalar(sa.select(of.sweep_at <= now()).where(of.id == claim.id)):
         raise ExpiredConflict
-    if claim.content != content:
-        raise NameTaken(one_line(f"key {key!r} stands for claim {claim.id}, which asked for "
-                                 "something else: choose another key"))  # fmt: skip
-    if claim.state == "PREPARED":
-        raise ClaimLost(f"claim {claim.id} of the same key is being prepared", "", claim.id)
+    check_same(claim, key, content)
     return claim
 
 
@@ -249,3 +266,129 @@ def _creation_events(connection: sa.Connection, claim: str | None, last: int) ->
         return Event(at=at, kind=kind, claim=claim_id, words=owner)
 
     return [*readable(connection, tables.claims, reversed(rows), created)]
+
+
+#: The lock comes first: all others read it. A statement that waited for it sees the row of the pod
+#: manager as it is then; blocks that were held meanwhile are refused by their primary key.
+_POSTGRESQL = """
+with podm as materialized (
+    select podm_key from podms
+    where podm_key = %(podm)s and generation = %(generation)s and not gone
+    and not exists (select 1 from shares
+                    where podm_key = %(podm)s and block_key = any(cast(%(blocks)s as text[])))
+    and not exists (select 1 from quotas where owner_key = any(cast(%(owner_keys)s as text[])))
+    for update of podms),
+clock as materialized (select {now} as at from podm),
+claim as (
+    insert into claims (id, state, owner, group_name, idempotency_key, consumer_key, content,
+                        created_at, expires_at, sweep_at, document)
+    select %(id)s, %(state)s, %(owner)s, %(group_name)s, %(idempotency_key)s, %(consumer_key)s,
+           %(content)s, at, at + %(ttl_s)s, at + %(ttl_s)s, %(document)s
+    from clock returning created_at, expires_at),
+charges as (
+    insert into quota_charges (claim_id, resource, owner_key, amount)
+    select %(id)s, resource, %(owner_key)s, amount from podm, unnest(
+        cast(%(resources)s as text[]), cast(%(amounts)s as double precision[]))
+        as charge (resource, amount)),
+blocks as (
+    insert into claimed_blocks (podm_key, block_key, slot, claim_id, uri)
+    select podm_key, block_key, 0, %(id)s, uri from podm, unnest(
+        cast(%(blocks)s as text[]), cast(%(uris)s as text[])) as block (block_key, uri)),
+counted as (
+    update shards set moved = moved + 1 from podm where shard = %(shard)s returning moved),
+part as (
+    insert into claim_parts (podm_key, claim_id, shard, moved)
+    select podm_key, %(id)s, %(shard)s, moved from podm, counted)
+select created_at, expires_at from claim
+"""
+
+
+#: The same one after another; what one of them wrote before another failed is rolled back.
+_MARIADB = """
+begin not atomic
+    declare at double;
+    declare found integer default 0;
+    select 1 into found from podms
+    where podm_key = %(podm)s and generation = %(generation)s and not gone
+    and not exists (select 1 from shares where podm_key = %(podm)s and block_key in {blocks})
+    and not exists (select 1 from quotas where owner_key in {owner_keys})
+    for update;
+    if found then
+        set at = {now};
+        insert into claims (id, state, owner, group_name, idempotency_key, consumer_key, content,
+                            created_at, expires_at, sweep_at, document)
+        values (%(id)s, %(state)s, %(owner)s, %(group_name)s, %(idempotency_key)s,
+                %(consumer_key)s, %(content)s, at, at + %(ttl_s)s, at + %(ttl_s)s, %(document)s);
+        {charges}
+        insert into claimed_blocks (podm_key, block_key, slot, claim_id, uri) values {rows};
+        update shards set moved = moved + 1 where shard = %(shard)s;
+        insert into claim_parts (podm_key, claim_id, shard, moved)
+        select %(podm)s, %(id)s, %(shard)s, moved from shards where shard = %(shard)s;
+    end if;
+    select created_at, expires_at from claims where id = %(id)s;
+end
+"""
+
+
+def is_plain(part: ClaimPart) -> bool:
+    """Return whether a part holds blocks alone, each for one node."""
+    blocks = part.blocks.values()
+    return bool(blocks) and set(blocks) <= {1} and not any(part.amounts.values())
+
+
+def insert_whole(
+    connection: sa.Connection, claim: Claim, part: ClaimPart, ttl_s: float
+) -> Claim | None:
+    """Hold a plain part with a new claim; return it with its times, None where nothing is written.
+
+    Where it raises IntegrityError, what it wrote is to be rolled back. InvalidDocument is raised as
+    for each document.
+    """
+    podm, own_key, new = key_of(part.podm), owner_key(claim.owner), columns(claim)
+    document_of(tables.claims.c.document).check(new["document"])  # the driver does not
+    row = {
+        **new,
+        "podm": podm,
+        "generation": part.generation,
+        "shard": change_log.shard_of(podm),
+        "owner_key": own_key,
+        "ttl_s": float(ttl_s),
+    }
+    owners = [] if claim.owner is None else [own_key, owner_key(None)]
+    charges = {} if claim.owner is None else claim_charges(claim.parts)
+    blocks = {key_of(uri): uri for uri in sorted(part.blocks, key=key_of)}
+    if connection.dialect.name == "postgresql":
+        text = _POSTGRESQL.format(now=_now(connection.dialect))
+        row |= {"blocks": [*blocks], "uris": [*blocks.values()], "owner_keys": owners,
+                "resources": [*charges], "amounts": [*charges.values()]}  # fmt: skip
+    else:
+        text = _mariadb_text(connection.dialect, len(owners), len(charges), len(blocks))
+        for name, values in (("owner", owners), ("resource", charges), ("block", blocks)):
+            row |= {f"{name}_{number}": value for number, value in enumerate(values)}
+        row |= {f"amount_{number}": value for number, value in enumerate(charges.values())}
+        row |= {f"uri_{number}": value for number, value in enumerate(blocks.values())}
+    times = connection.exec_driver_sql(text, row).first()
+    if times is None:
+        return None
+    return replace(claim, created_at=times[0], expires_at=times[1])
+
+
+@functools.lru_cache(maxsize=100)
+def _mariadb_text(dialect: sa.Dialect, owners: int, charges: int, blocks: int) -> str:
+    def rows(count: int, row: str) -> str:
+        return ", ".join(row.replace("#", str(number)) for number in range(count))
+
+    charge = "(%(id)s, %(resource_#)s, %(owner_key)s, %(amount_#)s)"
+    into = "insert into quota_charges (claim_id, resource, owner_key, amount) values"
+    return _MARIADB.format(
+        now=_now(dialect),
+        blocks=f"({rows(blocks, '%(block_#)s')})",
+        owner_keys=f"({rows(owners, '%(owner_#)s') or 'null'})",
+        charges=f"{into} {rows(charges, charge)};" if charges else "",
+        rows=rows(blocks, "(%(podm)s, %(block_#)s, 0, %(id)s, %(uri_#)s)"),
+    )
+
+
+@functools.lru_cache(maxsize=8)
+def _now(dialect: sa.Dialect) -> str:
+    return str(tables.now().compile(dialect=dialect))

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims of the store: creates, renews, releases and expires them, whole or not at all."""
+"""Claims of the store: created, renewed, released and expired, whole or not at all.
+
+A claim may be split by node, or moved to the blocks that its nodes really use. No block is free in
+between: rows change their claim within one transaction.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +18,127 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.errors import ClaimLost, ClaimState, InUse, StoreError, UsageError, one_line
-from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ClaimPart, State
+from valence_sched.model.claim import (
+    ACTIVE_STATES,
+    FINAL_STATES,
+    Claim,
+    ClaimPart,
+    NodeAllocation,
+    State,
+)
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision import Report
 from valence_sched.model.effect import EffectLog, held_state, unsure_state
+from valence_sched.model.inventory import to_json
+from valence_sched.model.quantity import format_count
 from valence_sched.store import (
+    change_log,
     claim_rows,
-    dispatches,
     expiry,
-    groups,
+    holds,
     podms,
     quotas,
     registry,
-    settle,
     tables,
-    whole_claim,
 )
 from valence_sched.store.claim_rows import change_state, state_error
 from valence_sched.store.database import Database, Work
+from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.holds import ExpiredConflict, hold, lock
-from valence_sched.store.reassign import reassign_blocks, split_claim
 from valence_sched.store.tables import key_of, now
+from valence_sched.store.usage import are_written, write_nodes
+
+_claims, _parts = tables.claims, tables.claim_parts
+_blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
+
+
+def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
+    """Return claims of one node each that replace a held claim, which is released.
+
+    They have its owner, group, content and end, and its key with ``#`` and the node's number.
+    """
+    claim = claim_rows.get(connection, claim_id)
+    singles = [
+        replace(claim, id=f"{claim.id}-{share.node}", state="HELD",
+                key=claim.key and f"{claim.key}#{share.node}",
+                parts=(replace(part, shares=(share,)),))
+        for part in claim.parts for share in part.shares
+    ]  # fmt: skip
+    found = [claim_rows.find(connection, _claims.c.id == one.id) for one in singles]
+    if all(found):  # the answer to an earlier commit was lost
+        return [existing for (existing,) in found]
+    unexpired = _claims.c.sweep_at > now()
+    values = {"consumer_key": None, "note": "one claim a node by now"}
+    if not change_state(connection, claim_id, ["HELD"], "RELEASED", unexpired, **values):
+        raise claim_rows.state_error(connection, claim_id, "only one that is held can be split")
+    for one in singles:
+        claim_rows.insert(connection, one)
+        _reassign_rows(connection, claim_id, one)
+    quotas.split(connection, claim_id, singles)
+    for table in (_amounts, _parts):
+        connection.execute(sa.delete(table).where(table.c.claim_id == claim_id))
+    change_log.log_changes(connection, usage={key_of(part.podm) for part in claim.parts})
+    return [claim_rows.get(connection, one.id) for one in singles]
+
+
+def _reassign_rows(connection: sa.Connection, claim_id: str, one: Claim) -> None:
+    (part,) = one.parts
+    (share,) = part.shares
+    key = key_of(part.podm)
+    change_log.add_claim_part(connection, key, one.id)
+    for uri in share.blocks:
+        own = _is_held_block(claim_id, key, uri)
+        slot = connection.scalar(sa.select(sa.func.min(_blocks.c.slot)).where(own))
+        update = sa.update(_blocks).where(own, _blocks.c.slot == slot)
+        connection.execute(update.values(claim_id=one.id))
+    amounts: dict[str, float] = {}
+    for grant in share.grants:
+        amounts[grant.uri] = round(amounts.get(grant.uri, 0.0) + grant.amount, 9)
+    for uri, amount in amounts.items():
+        row = {"podm_key": key, "stock_key": key_of(uri), "claim_id": one.id, "uri": uri}
+        connection.execute(sa.insert(_amounts), {**row, "amount": amount})
+
+
+def _is_held_block(claim_id: str, key: str, uri: str) -> sa.ColumnElement[bool]:
+    of = _blocks.c
+    return sa.and_(of.podm_key == key, of.block_key == key_of(uri), of.claim_id == claim_id)
+
+
+def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[ComposedNode]) -> None:
+    """Hold the blocks of the nodes where they are not the planned ones; errors as for ``hold``."""
+    parts = []
+    for part in claim.parts:
+        local = [node for node in nodes if node.podm == part.podm]
+        shares = tuple(_actual_allocation(share, local) for share in part.shares)
+        actual = replace(part, shares=shares)
+        if actual.blocks != part.blocks:
+            _swap_blocks(connection, claim.id, part, actual)
+        parts.append(actual)
+    if tuple(parts) != claim.parts:
+        update = sa.update(_claims).where(_claims.c.id == claim.id)
+        connection.execute(update.values(document=to_json(tuple(parts))))
+        blocks = format_count(sum(len(part.blocks) for part in parts), "block")
+        words = f"made of {blocks}, not those planned"
+        claim_rows.add_event(connection, "swapped", claim.id, words=words)
+
+
+def _actual_allocation(share: NodeAllocation, nodes: Sequence[ComposedNode]) -> NodeAllocation:
+    """Return an allocation with the blocks of its node: the one of its number, or the only one."""
+    numbered = [node for node in nodes if node.id.endswith(f"-{share.node}")]
+    (node,) = nodes if len(nodes) == 1 else numbered
+    return replace(share, blocks=node.blocks)
+
+
+def _swap_blocks(connection: sa.Connection, id_: str, planned: ClaimPart, used: ClaimPart) -> None:
+    key = key_of(planned.podm)
+    blocks = tuple((used.blocks - planned.blocks).elements())
+    added = replace(used, shares=(replace(used.shares[0], blocks=blocks),))
+    locked = holds.lock_any_generation(connection, added)
+    for uri in planned.blocks - used.blocks:
+        connection.execute(sa.delete(_blocks).where(_is_held_block(id_, key, uri)))
+    holds.hold_blocks(connection, id_, added, locked)
+    change_log.log_changes(connection, usage=[key])
+
 
 TTL_S = 600.0
 PREPARE_TTL_S = 60.0  # how long the parts of a claim of several pod managers wait for each other
@@ -129,7 +233,7 @@ class Claims:
 
     def group_generation(self, group: str) -> int:
         """Return the generation of a group: to be read before the members of the group are."""
-        return self._read(lambda c: groups.generation(c, group), "reading a group")
+        return self._read(lambda c: holds.group_generation(c, group), "reading a group")
 
     def find_by_key(self, owner: str | None, key: str, content: str) -> Claim | None:
         """Return the claim of a key, None for none; NameTaken for other content."""
@@ -141,7 +245,6 @@ class Claims:
             return None
 
     def show(self, claim_id: str) -> Claim:
-        """Return a claim; UnknownName when there is none."""
         return self._read(lambda c: claim_rows.get(c, claim_id), "reading claims")
 
     def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
@@ -230,14 +333,14 @@ class Claims:
 
         def work(connection: sa.Connection) -> Claim:
             claim = claim_rows.get(connection, claim_id)
-            if claim.state in ("COMPOSED", "SETTLED") and settle.are_written(connection, nodes):
+            if claim.state in ("COMPOSED", "SETTLED") and are_written(connection, nodes):
                 return claim
             if claim.state == "COMPOSING":
                 reassign_blocks(connection, claim, nodes)
             never = {"expires_at": None, "sweep_at": None}
             if not change_state(connection, claim_id, ["COMPOSING"], "COMPOSED", **never):
                 raise state_error(connection, claim_id, "it was not being composed")
-            settle.write_nodes(connection, nodes)
+            write_nodes(connection, nodes)
             return claim
 
         self._write_expiring(work, "noting what was composed", self._patient)
@@ -258,7 +361,6 @@ class Claims:
         return claims
 
     def list_stuck(self) -> Sequence[Claim]:
-        """Return claims that are being composed for longer than they were meant to be."""
         return self._read(expiry.stuck_claims, "reading claims")
 
     def expire(self) -> None:
@@ -333,8 +435,8 @@ class Claims:
                     return other
             quotas.check(connection, claim)  # before the pod manager: all lock in this order
             if claim.group is not None and claim.state == "HELD":  # else once all parts are held
-                groups.lock(connection, claim.group, generation, claim.key)
-                groups.advance(connection, claim.group)
+                holds.lock_group(connection, claim.group, generation, claim.key)
+                holds.advance_group(connection, claim.group)
             locked = lock(connection, part)
             timed = replace(claim, created_at=locked.at, expires_at=locked.at + ttl_s)
             claim_rows.insert(connection, timed)
@@ -345,11 +447,11 @@ class Claims:
         def single(connection: sa.Connection) -> Claim | None:
             nonlocal may_be_written
             may_be_written = True
-            written = whole_claim.insert(connection, claim, part, ttl_s)
+            written = claim_rows.insert_whole(connection, claim, part, ttl_s)
             may_be_written = written is not None
             return written
 
-        is_plain = claim.group is None and dispatched is None and whole_claim.is_plain(part)
+        is_plain = claim.group is None and dispatched is None and claim_rows.is_plain(part)
         plain = single if is_plain else None
         return self._write_expiring(work, "claiming", self._database, plain)
 
@@ -382,19 +484,22 @@ class Claims:
         if not database.write(work, doing):
             claim = database.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
             if claim.state not in states:
-                hint = claim_rows.end_hint(claim)
+                hint = "that is not for this state"
+                if claim.state == "COMPOSING":
+                    hint = "something may be there by now: reap it once its time is over"
+                elif claim.state not in ACTIVE_STATES:
+                    hint = "it has ended already"
                 raise ClaimState(one_line(f"claim {claim_id} is {claim.state}: {hint}"))
         expiry.free_claim(database, claim_id)
 
 
 def _settle(connection: sa.Connection, podm: str) -> None:
-    """Settle what a reading shows, and count no failures of a pod manager that composed."""
     podms.settle_stored(connection, podm)
-    registry.clear_failures(connection, podm)
+    registry.clear_failures(connection, podm)  # it composed
 
 
 def _queued(connection: sa.Connection, claim: Claim, dispatched: Report | None) -> Claim:
     """Queue the decision that a claim holds, in its transaction; return the claim."""
     if dispatched is not None:
-        dispatches.queue(connection, claim.id, dispatched, claim.id)
+        queue_dispatch(connection, claim.id, dispatched, claim.id)
     return claim

@@ -89,7 +89,9 @@ class ClockWatch:
             return ""
         wall = _wall_s(connection)
         if jump is None:
-            jump = min(0.0, wall - _last_noted(connection) + TOLERANCE_S)
+            seen = (tables.events.c.at, _claims.c.created_at, _clocks.c.noted_at)
+            times = [connection.scalar(sa.select(sa.func.max(column))) or 0.0 for column in seen]
+            jump = min(0.0, wall - max(times) + TOLERANCE_S)
         connection.execute(sa.delete(_clocks).where(_clocks.c.boot == boot.id))
         connection.execute(sa.delete(_clocks).where(_clocks.c.noted_at < wall - KEEP_S))
         row = {"boot": boot.id, "ahead_s": wall - boot.uptime_s, "noted_at": wall}
@@ -99,13 +101,6 @@ class ClockWatch:
 
 def _wall_s(connection: sa.Connection) -> float:
     return float(connection.scalar(sa.select(now())) or 0.0)
-
-
-def _last_noted(connection: sa.Connection) -> float:
-    """Return the latest time that the store has seen, 0 for none."""
-    last = (tables.events.c.at, _claims.c.created_at, _clocks.c.noted_at)
-    times = (connection.scalar(sa.select(sa.func.max(column))) for column in last)
-    return max((float(at) for at in times if at is not None), default=0.0)
 
 
 def _move_ends(connection: sa.Connection, jump_s: float) -> str:

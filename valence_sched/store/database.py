@@ -1,28 +1,197 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Database: connections to one store and transactions that are retried as a whole."""
+"""Database: connections to the store of a URL, retried transactions, and errors of engines."""
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import functools
+import importlib.util
 import itertools
 import logging
+import os
 import random
+import re
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import unquote
 
 import sqlalchemy as sa
+from sqlalchemy.engine import URL, make_url
 
-from valence_sched.store.database_errors import (
-    is_away,
-    is_disconnect,
-    is_retryable,
-    is_unreachable,
-    store_error,
-)
-from valence_sched.store.quarantine import Quarantine
-from valence_sched.store.url import StoreUrl
+from valence_sched.errors import StoreError, one_line
+from valence_sched.store.document import Quarantine
+
+# Of each engine: the driver, its module and the extra that installs it.
+DRIVERS = {
+    "sqlite": ("sqlite", "sqlite3", ""),
+    "postgresql": ("postgresql+psycopg", "psycopg", "postgresql"),
+    "mysql": ("mysql+pymysql", "pymysql", "mysql"),
+    "mariadb": ("mariadb+pymysql", "pymysql", "mysql"),
+}
+
+
+class StoreUrl:
+    """A store's URL; printed without its password and without what follows the question mark."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            url = make_url(text)
+        except (sa.exc.ArgumentError, ValueError):
+            raise StoreError("the store's URL cannot be read: write it as sqlite:///FILE, "
+                             "postgresql://HOST/NAME or mysql://HOST/NAME") from None  # fmt: skip
+        self.engine = url.get_backend_name()
+        if self.engine not in DRIVERS:
+            hint = "use sqlite, postgresql or mysql"
+            raise StoreError(one_line(f"a store in {self.engine!r} is not known: {hint}"))
+        driver, module, extra = DRIVERS[self.engine]
+        if importlib.util.find_spec(module) is None:
+            raise StoreError(f"{self.engine} needs {module}: pip install 'valence-sched[{extra}]'")
+        if self.engine == "sqlite" and (path := text.partition(":///")[2]):
+            url = url.set(database=unquote(path.partition("?")[0]))  # not by every SQLAlchemy
+        self.url: URL = url if "+" in url.drivername else url.set(drivername=driver)
+
+    @property
+    def file(self) -> Path | None:
+        """Return the file of an embedded store, None for a server's or one in memory."""
+        name = self.url.database
+        if self.engine != "sqlite" or not name or name == ":memory:":
+            return None
+        return Path(os.path.expanduser(name))
+
+    @property
+    def in_memory(self) -> bool:
+        return self.engine == "sqlite" and self.file is None
+
+    def __str__(self) -> str:
+        if self.engine == "sqlite":
+            return str(self.file or "store in memory")
+        host = self.url.host or "localhost"
+        port = f":{self.url.port}" if self.url.port else ""
+        return one_line(f"{self.engine}://{host}{port}/{self.url.database or ''}")
+
+    def __repr__(self) -> str:
+        return f"StoreUrl({str(self)!r})"
+
+
+# Another transaction was in the way: serialisation failure, deadlock, lock timeout.
+RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03"}
+RETRYABLE_MYSQL_NUMBERS = {1205, 1213, 1020, 1637}
+# Too many connections; read-only, as while another server takes over.
+PASSING_SQLSTATES = {"53300", "25006"}
+PASSING_MYSQL_NUMBERS = {1040, 1203, 1290, 1836}
+# Nothing but other settings lets these in. PostgreSQL gives no SQLSTATE before the login.
+REFUSED_MYSQL_NUMBERS = {1044, 1045, 1049}
+REFUSED_LOGIN = re.compile(r"does not exist|authentication failed|pg_hba\.conf")
+RETRYABLE_SQLITE_CODES = {5, 6}  # SQLITE_BUSY, SQLITE_LOCKED
+
+HINTS = {
+    "full": "make room, then run it again: nothing of this change was written",
+    "readonly": "give this user the right to write there, or name another store",
+    "corrupt": "it is no store of ours or it is damaged: restore a copy, or name another store",
+    "disk": "make room if the disk is full, or name a store on another one",
+    "unreachable": "is the database running, and are host, port and login right?",
+}
+SQLITE_KINDS = {
+    8: "readonly",
+    10: "disk",
+    13: "full",
+    11: "corrupt",
+    26: "corrupt",
+    14: "unreachable",
+}
+MYSQL_KINDS = {1021: "full", 1114: "full", 1030: "full", 3: "full", 1290: "readonly",
+               1044: "unreachable", 1045: "unreachable", 1049: "unreachable", 2003: "unreachable",
+               1142: "readonly"}  # fmt: skip
+SQLSTATE_KINDS = {"53100": "full", "25006": "readonly", "42501": "readonly", "XX001": "corrupt"}
+
+
+def is_retryable(error: sa.exc.SQLAlchemyError) -> bool:
+    """Return whether the same transaction may succeed when it is run again."""
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
+    if _sqlstate(error) in RETRYABLE_SQLSTATES:
+        return True
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None:
+        return code & 0xFF in RETRYABLE_SQLITE_CODES
+    return _mysql_number(error) in RETRYABLE_MYSQL_NUMBERS
+
+
+def is_disconnect(error: sa.exc.SQLAlchemyError) -> bool:
+    """Return whether the connection is gone, as when the database was restarted."""
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
+    return error.connection_invalidated or (_sqlstate(error) or "").startswith(("08", "57P"))
+
+
+def is_unreachable(error: sa.exc.SQLAlchemyError) -> bool:
+    """Return whether no connection was to be had, or none that may write: later one may be."""
+    if isinstance(error, sa.exc.TimeoutError):  # all connections of this process wait
+        return True
+    if not isinstance(error, sa.exc.DBAPIError):
+        return False
+    passing = _sqlstate(error) in PASSING_SQLSTATES or _mysql_number(error) in PASSING_MYSQL_NUMBERS
+    return passing or _kind(error) == "unreachable"
+
+
+def is_away(error: sa.exc.SQLAlchemyError) -> bool:
+    """Return whether a server may answer later what it does not now: it did not refuse a login."""
+    if not (is_unreachable(error) or is_disconnect(error)):
+        return False
+    if isinstance(error, sa.exc.DBAPIError) and _mysql_number(error) in REFUSED_MYSQL_NUMBERS:
+        return False
+    _, _, fatal = str(getattr(error, "orig", error)).partition("FATAL: ")
+    return not REFUSED_LOGIN.search(fatal)
+
+
+class RowRefused(StoreError):
+    """The engine cannot store a value of one row; it may well store other rows."""
+
+
+def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreError:
+    """Return the error of one line: the store, the message of the engine, what to do."""
+    if not isinstance(error, sa.exc.DBAPIError):
+        message, hint = _engine_message(error), ""
+    else:
+        message, hint = _engine_message(error.orig or error), HINTS.get(_kind(error), "")
+    if address.url.password:  # some drivers repeat the URL
+        message = message.replace(str(address.url.password), "***")
+    prefix = f"{doing}: " if doing else ""
+    error_class = RowRefused if isinstance(error, sa.exc.DataError) else StoreError
+    return error_class(one_line(f"{address}: {prefix}{message}" + (f" ({hint})" if hint else "")))
+
+
+def _engine_message(error: BaseException) -> str:
+    """Return the first line of the engine's message; PyMySQL gives a number before it."""
+    words = next((arg for arg in reversed(error.args) if isinstance(arg, str)), "")
+    return (words or str(error) or type(error).__name__).strip().splitlines()[0].strip()
+
+
+def _kind(error: sa.exc.DBAPIError) -> str:
+    code = getattr(error.orig, "sqlite_errorcode", None)
+    if code is not None:
+        return SQLITE_KINDS.get(code & 0xFF, "")
+    state = _sqlstate(error)
+    if state:
+        return SQLSTATE_KINDS.get(state, "unreachable" if state.startswith("08") else "")
+    number = _mysql_number(error)
+    if number is not None and number in MYSQL_KINDS:
+        return MYSQL_KINDS[number]
+    return "unreachable" if isinstance(error, sa.exc.OperationalError) else ""
+
+
+def _sqlstate(error: sa.exc.DBAPIError) -> str | None:
+    state = getattr(error.orig, "sqlstate", None)
+    return str(state) if state else None
+
+
+def _mysql_number(error: sa.exc.DBAPIError) -> int | None:
+    args = getattr(error.orig, "args", ())
+    return args[0] if args and isinstance(args[0], int) else None
+
 
 T = TypeVar("T")
 Work = Callable[[sa.Connection], T]
@@ -80,7 +249,7 @@ class Database:
             watch(self)
         return self.run_unwatched(work, doing, write=False)
 
-    def read_row(self, statement: Callable[[sa.Dialect], str], doing: str = "") -> Sequence[Any]:
+    def read_row(self, statement: sa.Select[Any] | sa.TextClause, doing: str = "") -> Sequence[Any]:
         """Return the only row of one statement: a transaction of its own, without parameters.
 
         It takes a fraction of the time of :meth:`read`: a server is asked once, without BEGIN and
@@ -89,7 +258,7 @@ class Database:
 
         def run() -> Sequence[Any]:
             self.counts.transactions += 1
-            text, connection = statement(self.reader.dialect), None
+            text, connection = _literal_text(statement, self.reader.dialect), None
             try:
                 connection = self._row_connection()
                 row = _fetch_row(connection, text)
@@ -144,6 +313,15 @@ class Database:
         is_mariadb = getattr(self.writer.dialect, "is_mariadb", False)
         return self.writer if is_mariadb else self._alone
 
+    def run_raw(self, statement: str, *values: object) -> None:
+        """Run a statement of SQLite that is no transaction."""
+        with self.writer.connect() as connection:
+            raw: Any = connection.connection.dbapi_connection
+            try:
+                raw.execute(statement, values)
+            except Exception as error:  # the driver's own
+                raise sa.exc.OperationalError(None, None, error) from None
+
     def patient(self, patience_s: float = PATIENCE_S) -> Database:
         """Return this database, over the same connections, for what must be noted: it waits."""
         patient = copy.copy(self)
@@ -151,7 +329,6 @@ class Database:
         return patient
 
     def close(self) -> None:
-        """Close all connections."""
         while self._row_connections:
             _drop(self._row_connections.pop())
         self.writer.dispose()
@@ -245,13 +422,21 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
     # every transaction has ended when its connection is returned: no need to roll back again
     arguments["pool_reset_on_return"] = None
     if address.engine == "postgresql":
-        logging.getLogger("psycopg").addFilter(_is_informative)
+        # the error that the driver raises says as much as this record of its log
+        noise = "error ignored terminating"
+        logging.getLogger("psycopg").addFilter(lambda it: not str(it.msg).startswith(noise))
     engine = sa.create_engine(url, hide_parameters=True, **arguments)
     if address.engine == "sqlite":
         begin = "BEGIN IMMEDIATE" if write else "BEGIN"
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
     return engine
+
+
+@functools.lru_cache(maxsize=32)
+def _literal_text(statement: sa.Select[Any] | sa.TextClause, dialect: sa.Dialect) -> str:
+    """Return a statement as text: each decision runs it, and looking it up costs as much."""
+    return str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 
 def _fetch_row(connection: sa.PoolProxiedConnection, text: str) -> Sequence[Any]:
@@ -279,11 +464,6 @@ def _wrapped(error: Exception, text: str, dialect: sa.Dialect, cut: bool) -> sa.
     )  # fmt: skip
     assert isinstance(wrapped, sa.exc.DBAPIError), "an error of the driver"
     return wrapped
-
-
-def _is_informative(record: logging.LogRecord) -> bool:
-    """Return whether a record of the driver's log says more than the error that it raises."""
-    return not str(record.msg).startswith("error ignored terminating")
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

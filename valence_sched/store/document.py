@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Column types whose values are checked as they will be read before a row is written."""
+"""Documents of the store: checked before they are written, left out where they do not decode."""
 
 from __future__ import annotations
 
 import functools
 import importlib
+import logging
+import threading
 import types
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
 from msgspec import Meta
 
-from valence_sched.errors import InputError, describe_error
+from valence_sched.errors import InputError, Undecodable, describe_error, one_line
 from valence_sched.model.codec import decode
 
 if TYPE_CHECKING:
@@ -116,3 +118,93 @@ def _invalid(error: Exception, data: bytes, kind: Any) -> InvalidDocument:
     if not isinstance(error, InputError):
         return InvalidDocument(NAME, "$", found=describe_error(error))
     return InvalidDocument(NAME, error.document_path, error.found, error.expected, error.hint)
+
+
+LOG = logging.getLogger("valence_sched.store")
+T = TypeVar("T")
+_KEY = "valence_sched.quarantine"
+
+
+class Quarantine:
+    """The rows of one store that are known to be undecodable, by table; each is logged once."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, set[str]] = {}
+        self._lock = threading.Lock()
+
+    def add(self, table: str, label: str, error: BaseException | str) -> None:
+        """Note a row by the words that name it."""
+        with self._lock:
+            rows = self._rows.setdefault(table, set())
+            is_new = label not in rows
+            rows.add(label)
+        if is_new:
+            LOG.warning("%s %s cannot be decoded and is left out: %s (valence-scheduler store "
+                        "check --deep)", table, label, one_line(str(error), 200))  # fmt: skip
+
+    def keep(self, table: str, labels: Iterable[str]) -> None:
+        """Forget the rows of a table but these: every row of it was decoded just now."""
+        with self._lock:
+            self._rows[table] = self._rows.get(table, set()).intersection(labels)
+
+    def has(self, table: str, label: str) -> bool:
+        return label in self._rows.get(table, ())
+
+    def discard(self, table: str, label: str) -> None:
+        """Forget a row, which is written anew."""
+        with self._lock:
+            self._rows.get(table, set()).discard(label)
+
+    def counts(self) -> dict[str, int]:
+        with self._lock:
+            return {table: len(rows) for table, rows in sorted(self._rows.items()) if rows}
+
+    def follow(self, engine: sa.Engine) -> None:
+        """Let what reads rows over the connections of an engine find this."""
+
+        def note(_connection: object, record: Any) -> None:
+            record.info[_KEY] = self
+
+        sa.event.listen(engine, "connect", note)
+
+
+def quarantine_of(connection: sa.Connection) -> Quarantine:
+    """Return where the undecodable rows of a connection's store are noted."""
+    found: Quarantine | None = connection.info.get(_KEY)
+    return connection.info.setdefault(_KEY, Quarantine()) if found is None else found
+
+
+def readable(
+    connection: sa.Connection, table: sa.Table, rows: Iterable[Any], make: Callable[..., T]
+) -> Iterator[T]:
+    """Yield what ``make`` makes of each row, without those of which it can make nothing.
+
+    These are noted by their first column.
+    """
+    for row in rows:
+        try:
+            found = make(*row)
+        except UNDECODABLE as error:
+            quarantine_of(connection).add(table.name, str(row[0]), error)
+        else:
+            yield found
+
+
+def decoded(connection: sa.Connection, column: sa.Column[Any], label: str, data: Any) -> Any:
+    """Return the document of a column, None for none and for one that is noted as undecodable."""
+    decode, rows = document_of(column).decode, ((label, data),) if data else ()
+    return next(readable(connection, column.table, rows, lambda _, text: decode(text)), None)
+
+
+def one_readable(
+    connection: sa.Connection,
+    table: sa.Table,
+    kind: str,
+    row: Any,
+    make: Callable[..., T],
+    owner: str | None = None,
+) -> T:
+    """Return what ``make`` makes of a row; Undecodable, with its first column, for nothing."""
+    for found in readable(connection, table, (row,), make):
+        return found
+    raise Undecodable(kind, str(row[0]), owner)

@@ -12,9 +12,10 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from valence_sched.model.claim import FINAL_STATES, Claim
-from valence_sched.store import change_log, claim_rows, groups, holds, podms, quotas, tables
+from valence_sched.store import change_log, claim_rows, holds, podms, quotas, tables
 from valence_sched.store.claim_rows import change_state
 from valence_sched.store.database import Database
+from valence_sched.store.holds import purge_groups
 from valence_sched.store.tables import CHUNK, now, statement_time
 
 RECORD_S = 3600.0  # for which an operation, or an answer to repeat, is found
@@ -149,7 +150,7 @@ def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     connection.execute(sa.delete(tables.records).where(old))
     sent = tables.dispatches.c.sent_at < statement_time() - older_than_s
     connection.execute(sa.delete(tables.dispatches).where(sent))
-    groups.purge(connection, max(older_than_s, RECORD_S))
+    purge_groups(connection, max(older_than_s, RECORD_S))
     return PurgeCounts(zones.rowcount, events.rowcount, decisions.rowcount)
 
 

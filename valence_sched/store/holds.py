@@ -1,5 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds: the block and amount rows of a claim on one pod manager, and claim conflicts."""
+"""Holds: what claims hold of pod managers and groups, behind locks, and the conflicts of claims.
+
+The members of a group may be on any pod manager, so the generation of a pod manager says nothing
+of them. A decision under hard rules reads the generation of the group before the members. The
+transaction that adds members locks the row of the group, compares, and advances it: of two at the
+same time the second one is decided anew. A claim over several zones adds its members zone by zone;
+while it is prepared, no other claim of the group is written here.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +15,60 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from valence_sched.errors import ClaimLost
+from valence_sched.errors import ClaimLost, one_line
 from valence_sched.model.claim import ClaimPart
 from valence_sched.model.inventory import OTHERS
 from valence_sched.store import change_log, tables
-from valence_sched.store.tables import key_of, now
+from valence_sched.store.tables import key_of, now, statement_time
+
+_generations, _zone_claims = tables.group_generations, tables.zone_claims
+_of_group = _generations.c
+
+
+def group_generation(connection: sa.Connection, name: str) -> int:
+    """Return the generation of a group, 0 for one of which no node was ever claimed."""
+    query = sa.select(_of_group.generation).where(_of_group.group_key == key_of(name))
+    return connection.scalar(query) or 0
+
+
+def lock_group(
+    connection: sa.Connection, name: str, expected: int | None, claim: str | None
+) -> None:
+    """Lock the row of a group, before that of any pod manager.
+
+    ``expected`` is the generation that was decided on, None for a claim without hard rules.
+    ``claim`` is the id of the zone claim that this is a part of, if any.
+
+    Raises:
+        ClaimLost: members were added since the decision, or another zone claim is adding some.
+    """
+    query = sa.select(_of_group.generation).where(_of_group.group_key == key_of(name))
+    current: int | None = connection.scalar(query.with_for_update())
+    if current is None:  # another transaction may insert it first: then this one is run again
+        row = {"group_key": key_of(name), "generation": 0, "moved_at": now()}
+        connection.execute(sa.insert(_generations).values(row))
+    if expected is not None and (current or 0) != expected:
+        text = f"group {name!r}: another node of it was claimed since the decision"
+        raise ClaimLost(one_line(text), group=name)
+    of = _zone_claims.c
+    other = (of.group_name == name, of.state == "PREPARED", of.expires_at > now())
+    pending = sa.select(of.id).where(*other, of.id != (claim or ""))
+    if connection.scalar(pending.limit(1)) is not None:
+        text = f"group {name!r}: another claim of it is being prepared over several zones"
+        raise ClaimLost(one_line(text), group=name)
+
+
+def advance_group(connection: sa.Connection, name: str) -> None:
+    """Move the generation of a locked group, of which members were added or given up."""
+    update = sa.update(_generations).where(_of_group.group_key == key_of(name))
+    connection.execute(update.values(generation=_of_group.generation + 1, moved_at=now()))
+
+
+def purge_groups(connection: sa.Connection, older_than_s: float) -> None:
+    """Delete the rows of groups that did not move for longer than any decision takes."""
+    old = _of_group.moved_at < statement_time() - older_than_s
+    connection.execute(sa.delete(_generations).where(old))
+
 
 _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
 SLACK = 1e-6  # of an amount, for sums of floats
@@ -36,17 +92,6 @@ class ConflictingClaim(NamedTuple):
         if not self.id:
             return f"a claim of {OTHERS}"
         return f"claim {self.id}" + (f" of {self.owner}" if self.owner else "")
-
-
-def _block_conflict(
-    connection: sa.Connection, claim_id: str, podm: str, uri: str, ids: list[str]
-) -> ClaimLost:
-    """Return the error for a block that claims hold; ExpiredConflict if one has expired."""
-    conflicts = _conflicting_claims(connection, claim_id, ids)
-    block = f"block {uri} of pod manager {podm!r}"
-    if not conflicts:
-        return ClaimLost(f"{block} has no place for another node", podm)
-    return ClaimLost(f"{block} is held by {conflicts[0]}", podm, conflicts[0].id)
 
 
 def _amount_conflict(
@@ -86,19 +131,15 @@ def _conflicting_claims(
     return [one if one.owner == owner else ConflictingClaim("", None, False) for one in claims]
 
 
-def _slot_query() -> sa.Subquery:
-    shares = tables.shares.c
+def _lock_query() -> sa.Select[Any]:
+    of, shares = tables.podms, tables.shares.c
     no_claim = sa.literal(None, sa.String(40)).label("claim_id")
     held = sa.select(_blocks.c.block_key, _blocks.c.slot, _blocks.c.claim_id)
     shareable = sa.select(shares.block_key, shares.slots, no_claim)
-    return sa.union_all(
+    slots = sa.union_all(
         held.where(_blocks.c.podm_key == _KEY, _blocks.c.block_key.in_(_WANTED)),
         shareable.where(shares.podm_key == _KEY, shares.block_key.in_(_WANTED)),
     ).subquery("slots")
-
-
-def _lock_query() -> sa.Select[Any]:
-    of, slots = tables.podms, _slot_query()
     return (
         sa.select(of.c.generation, of.c.gone, now(), *slots.c)
         .select_from(of.outerjoin(slots, sa.true()))
@@ -195,7 +236,11 @@ def hold_blocks(connection: sa.Connection, id_: str, part: ClaimPart, locked: Lo
         slot_claims = locked.slot_claims.get(block, {})
         free = [slot for slot in range(locked.slots.get(block, 1)) if slot not in slot_claims]
         if len(free) < nodes:
-            raise _block_conflict(connection, id_, part.podm, uri, [*slot_claims.values()])
+            conflicts = _conflicting_claims(connection, id_, [*slot_claims.values()])
+            text = f"block {uri} of pod manager {part.podm!r}"
+            if not conflicts:
+                raise ClaimLost(f"{text} has no place for another node", part.podm)
+            raise ClaimLost(f"{text} is held by {conflicts[0]}", part.podm, conflicts[0].id)
         row = {"podm_key": key, "block_key": block, "claim_id": id_, "uri": uri}
         rows += [{**row, "slot": slot} for slot in free[:nodes]]
     if rows:

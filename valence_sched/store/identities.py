@@ -21,7 +21,7 @@ from valence_sched.model.podm_address import (
 )
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables
-from valence_sched.store.quarantine import readable
+from valence_sched.store.document import readable
 from valence_sched.store.tables import chunks, key_of
 from valence_sched.store.usage import uses
 
@@ -47,6 +47,9 @@ class _StoredBlocks(msgspec.Struct):
     """The blocks of a stored document, by URI alone."""
 
     blocks: tuple[_StoredBlock, ...] = ()
+
+
+_decode_blocks = msgspec.json.Decoder(_StoredBlocks).decode
 
 
 def columns(identity: str | None) -> dict[str, str | None]:
@@ -98,7 +101,11 @@ def _changed_services(connection: sa.Connection, moves: Sequence[IdentityMove]) 
             continue
         changed = contradicts(known, move.identity)
         if not changed and is_address(known):
-            changed = has_other_blocks(_stored_blocks(connection, move.key), move.blocks)
+            query = sa.select(_podms.c.name, _podms.c.document)
+            row = connection.execute(query.where(_podms.c.podm_key == move.key, ~_podms.c.gone))
+            stored = readable(connection, _podms, row, lambda _, text: _decode_blocks(text))
+            known_blocks = {block.uri for one in stored for block in one.blocks}
+            changed = has_other_blocks(known_blocks, move.blocks)
         if changed:
             text = change_text(move.name, known, move.identity)
             found[move.key] = IdentityConflict(one_line(text))
@@ -113,14 +120,6 @@ def _registered_identities(connection: sa.Connection, keys: Sequence[str]) -> di
         for some in chunks(keys)
         for key, identity in connection.execute(query.where(of.podm_key.in_(some)))
     }
-
-
-def _stored_blocks(connection: sa.Connection, key: str) -> set[str]:
-    of = _podms.c
-    query = sa.select(of.name, of.document).where(of.podm_key == key, ~of.gone)
-    decode = msgspec.json.Decoder(_StoredBlocks).decode
-    stored = readable(connection, _podms, connection.execute(query), lambda _, text: decode(text))
-    return {block.uri for one in stored for block in one.blocks}
 
 
 def _other_names(connection: sa.Connection, keys: Mapping[str, str]) -> dict[str, str]:

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Maintenance: looks at a store as it is, changes its schema, and backs it up."""
+"""Maintenance: decodes every row of a store, repairs it, changes its schema, and backs it up."""
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import itertools
 import os
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -14,15 +17,160 @@ from typing import Any, NamedTuple, Self
 import msgspec
 import sqlalchemy as sa
 
-from valence_sched.errors import StoreError, one_line
+from valence_sched.errors import StoreError, describe_error, one_line
 from valence_sched.model.claim import ACTIVE_STATES
 from valence_sched.store import change_log, claim_rows, expiry, podms, schema, tables
 from valence_sched.store.claim_rows import change_state
-from valence_sched.store.database import Database
-from valence_sched.store.dispatches import Dispatches
-from valence_sched.store.document import Document
-from valence_sched.store.scrub import RowPage, UndecodableRow, table_pages
-from valence_sched.store.url import StoreUrl
+from valence_sched.store.database import Database, StoreUrl
+from valence_sched.store.decisions import Dispatches
+from valence_sched.store.document import UNDECODABLE, Document, NonNegative, resolved
+from valence_sched.store.records import record_kind
+
+PAGE_ROWS, PAGE_DOCUMENTS = 500, 20  # of one query: of small rows, of large documents
+LARGE = (tables.podms, tables.decisions, tables.dispatches, tables.records)
+#: What names a row, where a column of its key is a digest.
+LABELS = {
+    "podms": ("name",), "registry": ("name",), "zones": ("name",), "stocks": ("uri",),
+    "quotas": ("owner", "resource"), "claimed_amounts": ("claim_id", "uri"),
+    "claimed_blocks": ("claim_id", "uri"), "dispatches": ("id",),
+}  # fmt: skip
+STEP_ROWS, STEP_PAUSE_S = 2000, 0.5  # of one look at a part of the store, and between two
+
+
+class UndecodableRow(NamedTuple):
+    """A row that cannot be decoded: the column, what is wrong with it, and all of its values."""
+
+    table: sa.Table
+    column: str
+    problem: str
+    values: Mapping[str, Any]
+
+    @property
+    def label(self) -> str:
+        """Return the words that name the row among those of its table."""
+        names = LABELS.get(self.table.name) or [column.name for column in self.table.primary_key]
+        return " ".join("-" if self.values[one] is None else str(self.values[one]) for one in names)
+
+    @property
+    def key(self) -> sa.ColumnElement[bool]:
+        return sa.and_(*(column == self.values[column.name] for column in self.table.primary_key))
+
+    def __str__(self) -> str:
+        return one_line(f"{self.table.name} {self.label}: {self.column}: {self.problem}")
+
+
+class RowPage(NamedTuple):
+    """Some rows of a table, those of them that cannot be decoded, and whether they are the last."""
+
+    table: sa.Table
+    rows: int
+    undecodable: Sequence[UndecodableRow]
+    is_last: bool
+
+
+def pages(database: Database) -> Iterator[RowPage]:
+    """Yield every row of every table, page by page."""
+    for table in tables.METADATA.sorted_tables:
+        yield from table_pages(database, table)
+
+
+def table_pages(database: Database, table: sa.Table) -> Iterator[RowPage]:
+    """Yield every row of a table, each page read in a transaction of its own."""
+    size = PAGE_DOCUMENTS if table in LARGE else PAGE_ROWS
+    after: Sequence[Any] | None = None
+    while True:
+        work = functools.partial(_page, table=table, size=size, after=after)
+        rows = database.read(work, "checking rows")
+        found = [one for values in rows if (one := undecodable(table, values)) is not None]
+        yield RowPage(table, len(rows), found, is_last=len(rows) < size)
+        if len(rows) < size:
+            break
+        after = [rows[-1][column.name] for column in table.primary_key]
+
+
+def _page(
+    connection: sa.Connection, table: sa.Table, size: int, after: Sequence[Any] | None
+) -> Sequence[Mapping[str, Any]]:
+    """Return rows in the order of their key, as the driver has them."""
+    key = list(table.primary_key)
+    query = sa.select(*(sa.type_coerce(one, sa.types.NULLTYPE) for one in table.c))
+    if after is not None:
+        query = query.where(sa.tuple_(*key) > sa.tuple_(*after))
+    names = [str(column.name) for column in table.c]
+    rows = connection.execute(query.order_by(*key).limit(size))
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def undecodable(table: sa.Table, values: Mapping[str, Any]) -> UndecodableRow | None:
+    """Return the first column of a row that is not what is read of it, None where all are."""
+    for column in table.c:
+        try:
+            _check(column, values)
+        except UNDECODABLE as error:
+            text = one_line(str(error) or describe_error(error), 200)
+            return UndecodableRow(table, str(column.name), text, values)
+    return None
+
+
+def _check(column: sa.Column[Any], values: Mapping[str, Any]) -> None:
+    value, kind = values[column.name], column.type
+    if value is None and column.nullable:
+        return
+    if isinstance(kind, Document):
+        if column.table is not tables.podms or not values["gone"]:
+            kind.decode(value)
+    elif column is tables.records.c.document:
+        if record := record_kind(values["id"]):
+            record.decode(value)
+    else:
+        plain = kind.kind if isinstance(kind, NonNegative) else kind.python_type
+        wanted = resolved(column.info.get(tables.KIND, plain))
+        msgspec.convert(value, wanted, strict=wanted is not bool)
+
+
+class Scrub:
+    """Looks at a store a part at a time, over and over, for its quarantine to be what is there."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
+        self._database, self._clock = database, clock
+        self._lock = threading.Lock()
+        self._pages: Iterator[RowPage] = iter(())
+        self._found: dict[str, set[str]] = {}
+        self._due_at = -float("inf")
+
+    def step(self, most: int = STEP_ROWS) -> Mapping[str, int]:
+        """Decode the next rows, unless that was done just now; return how many cannot be, by table.
+
+        A store of no more rows than that is looked at as a whole.
+        """
+        if self._clock() >= self._due_at and self._lock.acquire(blocking=False):
+            try:
+                self._look(most)
+                self._due_at = self._clock() + STEP_PAUSE_S
+            finally:
+                self._lock.release()
+        return self._database.quarantine.counts()
+
+    def _look(self, most: int) -> None:
+        ended = rows = 0
+        while rows < most and ended < len(tables.METADATA.tables):
+            page = next(self._pages, None)
+            if page is None:
+                self._pages, self._found = pages(self._database), {}
+                continue
+            self._note(page)
+            rows += page.rows * (PAGE_ROWS // PAGE_DOCUMENTS if page.table in LARGE else 1)
+            ended += page.is_last
+
+    def _note(self, page: RowPage) -> None:
+        quarantine, table = self._database.quarantine, page.table.name
+        found = self._found.setdefault(table, set())
+        for row in page.undecodable:
+            quarantine.add(table, row.label, f"{row.column}: {row.problem}")
+            found.add(row.label)
+        if page.is_last:
+            quarantine.keep(table, found)
+
 
 Change = Callable[[sa.Connection, UndecodableRow], object]
 NO_PARTS, EMPTY_REPORT = b"[]", b"{}"
@@ -103,21 +251,15 @@ def _delete(connection: sa.Connection, row: UndecodableRow) -> None:
     connection.execute(sa.delete(row.table).where(row.key))
     if row.table in (tables.claimed_blocks, tables.claimed_amounts, tables.claim_parts):
         change_log.log_changes(connection, [row.values["podm_key"]])
+    if row.table is tables.registry:
+        change_log.log_registry_change(connection)
+    if row.table is tables.zones:
+        change_log.log_zone_change(connection)
 
 
 def _forget_podm(connection: sa.Connection, row: UndecodableRow) -> None:
     podms.lock_row(connection, row.values["podm_key"])
     podms.forget(connection, row.values["podm_key"])
-
-
-def _unregister(connection: sa.Connection, row: UndecodableRow) -> None:
-    _delete(connection, row)
-    change_log.log_registry_change(connection)
-
-
-def _delete_zone(connection: sa.Connection, row: UndecodableRow) -> None:
-    _delete(connection, row)
-    change_log.log_zone_change(connection)
 
 
 def _end_zone_claim(connection: sa.Connection, row: UndecodableRow) -> None:
@@ -153,26 +295,36 @@ def _delete_claim(connection: sa.Connection, row: UndecodableRow) -> None:
 
 _CHANGES: Mapping[str, tuple[str, Change]] = {
     "podms": ("forgotten until it is read again", _forget_podm),
-    "registry": ("unregistered: podm create registers it again", _unregister),
-    "zones": ("no child any more: scheduler zone add adds it again", _delete_zone),
+    "registry": ("unregistered: podm create registers it again", _delete),
+    "zones": ("no child any more: scheduler zone add adds it again", _delete),
     "zone_claims": ("ended; the zones end their parts by their time", _end_zone_claim),
     "claims": ("deleted with what it holds", _delete_claim),
 }
 
 
 def _write_rows(file: Path, rows: Sequence[UndecodableRow]) -> None:
+    with _refusing(file), open(_new_file(file), "wb") as stream:
+        for row in rows:
+            values = {name: _plain(value) for name, value in row.values.items()}
+            line = {"table": str(row.table.name), "column": row.column,
+                    "problem": row.problem, "row": values}  # fmt: skip
+            stream.write(msgspec.json.encode(line) + b"\n")
+        stream.flush()
+        os.fsync(stream.fileno())
+
+
+def _new_file(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+
+
+@contextlib.contextmanager
+def _refusing(path: Path) -> Iterator[None]:
+    """Raise StoreError where a file cannot be made or written."""
     try:
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as stream:
-            for row in rows:
-                values = {name: _plain(value) for name, value in row.values.items()}
-                line = {"table": str(row.table.name), "column": row.column,
-                        "problem": row.problem, "row": values}  # fmt: skip
-                stream.write(msgspec.json.encode(line) + b"\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        yield
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise StoreError(one_line(f"{file}: {reason}: name another file")) from None
+        raise StoreError(one_line(f"{path}: {reason}: name another file")) from None
 
 
 def _plain(value: Any) -> Any:
@@ -227,7 +379,6 @@ class Maintenance:
 
     @property
     def address(self) -> str:
-        """Return the URL of the store, without its password."""
         return str(self._database.address)
 
     @property
@@ -237,7 +388,6 @@ class Maintenance:
 
     @property
     def dispatches(self) -> Dispatches:
-        """Return the decisions for the controller."""
         return Dispatches(self._database)
 
     @property
@@ -269,18 +419,13 @@ class Maintenance:
                           max(0, unread))  # fmt: skip
 
     def repairs(self) -> list[Repair]:
-        """Return what a repair does about each row that cannot be decoded, and do none of it.
-
-        Raises:
-            StoreError: the schema is not that of this program.
-        """
+        """Return the repairs that are due, and do none; StoreError for another schema."""
         if (revision := self.revision) != tables.REVISION:
             raise StoreError(f"{self.address}: version {revision or 'none'} of {tables.REVISION}: "
                              "upgrade it first, or use its own program")  # fmt: skip
         return [repair_of(row) for page in self._pages(deep=True) for row in page.undecodable]
 
     def repair(self, repairs: Sequence[Repair], rows: Path) -> None:
-        """Take rows out of the store, once they stand in a file that is not there yet."""
         repair(self._database, repairs, rows)
 
     def _pages(self, *, deep: bool) -> Iterator[RowPage]:
@@ -291,7 +436,6 @@ class Maintenance:
                 yield from every if deep else itertools.islice(every, 1)
 
     def upgrade(self) -> str | None:
-        """Bring the schema up to date; return the version that it had."""
         before = self.revision
         schema.prepare(self._database)
         return before
@@ -311,25 +455,14 @@ class Maintenance:
             tool = TOOLS.get(engine, "its own tool")
             raise StoreError(f"{self.address}: a database is backed up with its own tool, in one "
                              f"transaction: {tool}")  # fmt: skip
+        with _refusing(path):
+            os.close(_new_file(path))
+        copy = functools.partial(self._database.run_raw, "VACUUM INTO ?", str(path))
         try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            raise StoreError(one_line(f"{path}: {reason}: name another file")) from None
-        try:
-            self._database.retry(lambda: self._copy(path), "backing up")
+            self._database.retry(copy, "backing up")
         except BaseException:
             path.unlink(missing_ok=True)
             raise
-
-    def _copy(self, path: Path) -> None:
-        with self._database.reader.connect() as connection:
-            raw = connection.connection.dbapi_connection
-            assert raw is not None
-            try:
-                raw.execute("VACUUM INTO ?", (str(path),))
-            except Exception as error:  # the driver's own, for this is no transaction
-                raise sa.exc.OperationalError(None, None, error) from None
 
     def _damages(self) -> list[str]:
         if self._database.address.engine != "sqlite":

@@ -13,9 +13,9 @@ from valence_sched.model.claim import State
 from valence_sched.model.composition import ComposedNode
 from valence_sched.store import change_log, claim_rows, expiry, podms, tables
 from valence_sched.store.database import Database
-from valence_sched.store.quarantine import readable
-from valence_sched.store.settle import decode_node
+from valence_sched.store.document import readable
 from valence_sched.store.tables import key_of
+from valence_sched.store.usage import decode_node
 
 _of = tables.nodes.c
 
@@ -58,11 +58,7 @@ class Nodes:
         return self._database.read(work, "reading nodes")
 
     def show(self, node_id: str) -> ComposedNode:
-        """Return a node by its id, or by its URI where only one has it.
-
-        Raises:
-            UnknownName, Undecodable: there is none; it cannot be decoded.
-        """
+        """Return a node by its id or its only URI; UnknownName for none, else Undecodable."""
         nodes = self.list()
         for name in ("id", "uri"):
             matching = [node for node in nodes if getattr(node, name) == node_id]

@@ -24,10 +24,11 @@ from valence_sched.model.inventory import (
 from valence_sched.model.podm_address import is_address
 from valence_sched.model.reading import PreviousReading
 from valence_sched.model.stats import ReportedStats, apply_stats
-from valence_sched.store import change_log, identities, settle, tables
+from valence_sched.store import change_log, identities, tables
+from valence_sched.store.document import decoded, quarantine_of, readable
 from valence_sched.store.identities import IdentityMove
-from valence_sched.store.quarantine import decoded, quarantine_of, readable
 from valence_sched.store.tables import chunks, digest_of, key_of, now
+from valence_sched.store.usage import keys_of_composed_claims, settle_claims
 
 _table = tables.podms
 _full_decoder = msgspec.json.Decoder(FullPodm)
@@ -100,7 +101,6 @@ class EncodedPodm:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Return the digest of the content, by which a change is seen."""
         return digest_of(self.content)
 
 
@@ -144,7 +144,6 @@ class PodmUpdate(NamedTuple):
 
     @property
     def recovered(self) -> bool:
-        """Return whether it was read after a failure."""
         return self.is_read and self.row is not None and self.row.failure is not None
 
     @property
@@ -160,12 +159,10 @@ class PodmUpdate(NamedTuple):
 
     @property
     def known_identity(self) -> str | None:
-        """Return the identity that was known before."""
         return self.row.identity if self.row and not self.row.gone else None
 
     @property
     def identity(self) -> str | None:
-        """Return the identity that is known once it is stored."""
         return self.reading.podm.identity or self.known_identity
 
     @property
@@ -180,7 +177,6 @@ class PodmUpdate(NamedTuple):
 
     @property
     def row_changed(self) -> bool:
-        """Return whether anything is to be written at all."""
         row, read_at = self.row, self.reading.podm.read_at
         if self.recovered or self.identity != self.known_identity:
             return True
@@ -188,31 +184,26 @@ class PodmUpdate(NamedTuple):
 
     @property
     def generation(self) -> int:
-        """Return the generation that the pod manager has once it is stored."""
         if self.row is None:
             return max(1, self.reading.podm.generation)
         return self.row.generation + self.content_changed
 
     @property
     def stored(self) -> StoredPodm:
-        """Return the pod manager as the store has it once it is stored."""
         read_at, content = self.reading.podm.read_at, self.reading.content
         name = self.reading.podm.id
         return StoredPodm(name, self.generation, read_at, content, self.content_changed)
 
 
-def lock_rows(connection: sa.Connection, keys: Iterable[str]) -> dict[str, PodmRow]:
-    """Return the rows of pod managers after locking them, by key; none of one never read."""
-    return _rows(connection, keys, lock=True)
-
-
 def lock_row(connection: sa.Connection, key: str) -> PodmRow | None:
     """Return the row of a pod manager after locking it, None when it was never read."""
-    return _rows(connection, [key], lock=True).get(key)
+    return rows_of(connection, [key], lock=True).get(key)
 
 
-def _rows(connection: sa.Connection, keys: Iterable[str], lock: bool = False) -> dict[str, PodmRow]:
-    """Return the rows of pod managers, by key; they are locked in the order of their keys."""
+def rows_of(
+    connection: sa.Connection, keys: Iterable[str], lock: bool = False
+) -> dict[str, PodmRow]:
+    """Return the rows of pod managers that were read, by key; locked in the order of their keys."""
     of = _table.c
     query = sa.select(of.podm_key, of.name, of.generation, of.digest, of.read_at, of.gone,
                       of.stats, of.failure, of.identity, now())  # fmt: skip
@@ -240,7 +231,7 @@ def remember(
     aside, and so is one of another service. What claims composed and a reading shows is from now on
     counted by the reading alone.
     """
-    every, stored = _compare(connection, _rows(connection, readings, lock=True), readings)
+    every, stored = _compare(connection, rows_of(connection, readings, lock=True), readings)
     moves = [update.identity_move for update in every]
     conflicts = identities.conflicts(connection, [move for move in moves if move])
     updates = [update for update in every if update.key not in conflicts]
@@ -250,10 +241,10 @@ def remember(
 
 def unchanged(connection: sa.Connection, readings: Readings) -> dict[str, StoredPodm]:
     """Return the pod managers, by key, of which :func:`remember` would write nothing."""
-    rows = _rows(connection, readings)
+    rows = rows_of(connection, readings)
     updates, stored = _compare(connection, rows, {key: readings[key] for key in rows})
     equal = {update.key: update.stored for update in updates if not update.row_changed}
-    waiting = settle.keys_of_composed_claims(connection, list(equal))
+    waiting = keys_of_composed_claims(connection, list(equal))
     return stored | {key: podm for key, podm in equal.items() if key not in waiting}
 
 
@@ -309,7 +300,7 @@ def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
     )
     _write_supplies(connection, {key: update.reading.podm for key, update in changed.items()})
     podms = {update.key: update.reading.podm for update in updates}
-    settled = settle.settle_claims(connection, podms)
+    settled = settle_claims(connection, podms)
     reporting = {update.key for update in updates if update.reporting_changed}
     change_log.log_changes(connection, (settled | recovered | reporting) - changed.keys(), changed)
 
@@ -331,7 +322,7 @@ def settle_stored(connection: sa.Connection, name: str) -> None:
     key = key_of(name)
     row = lock_row(connection, key)
     podm = load(connection, [name]).get(name)
-    if row and podm and settle.settle_claims(connection, {key: podm}):
+    if row and podm and settle_claims(connection, {key: podm}):
         change_log.log_changes(connection, [key])
 
 

@@ -14,10 +14,9 @@ from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.quota import Quota, claim_charges
 from valence_sched.store import tables
 from valence_sched.store.database import Database
-from valence_sched.store.document import NonNegative
+from valence_sched.store.document import NonNegative, readable
 from valence_sched.store.holds import SLACK, ExpiredConflict
-from valence_sched.store.quarantine import readable
-from valence_sched.store.tables import key_of, now
+from valence_sched.store.tables import now, owner_key
 
 _quotas, _locks, _charges = tables.quotas, tables.quota_locks, tables.quota_charges
 _claims = tables.claims
@@ -60,8 +59,6 @@ class Quotas:
         return self._write(work, "setting a quota")
 
     def list(self) -> Sequence[Quota]:
-        """Return the limits that are set, those of all owners first, then by owner."""
-
         def work(connection: sa.Connection) -> list[Quota]:
             of = _quotas.c
             query = sa.select(of.owner_key, of.owner, of.resource, of.most).order_by(of.resource)
@@ -74,7 +71,6 @@ class Quotas:
         return self._read(work, "reading quotas")
 
     def show(self, owner: str) -> Quota:
-        """Return the limits that hold for an owner, and what its claims count."""
         return self._read(lambda c: _quota(c, owner), "reading quotas")
 
 
@@ -140,11 +136,6 @@ def drop_ended(connection: sa.Connection, claim_id: str) -> None:
     state = sa.select(_claims.c.state).where(_claims.c.id == claim_id)
     if connection.scalar(state) in FINAL_STATES:
         drop(connection, [claim_id])
-
-
-def owner_key(owner: str | None) -> str:
-    """Return the key of an owner, and with None that of all without limits of their own."""
-    return key_of(owner or "")
 
 
 def _quota(connection: sa.Connection, owner: str | None) -> Quota:

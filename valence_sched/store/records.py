@@ -1,17 +1,124 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of the store: documents of a service that all of its processes share, by id."""
+"""What all processes of a service share: records by id, leases, and the audit of changes.
+
+A lease is a job that one process at a time does, for as long as that process renews it. Time is the
+database's. A holder that dies does not renew: its lease ends, and another takes it. The audit says
+who changed what, and with which outcome, of the latest changes.
+"""
 
 from __future__ import annotations
 
-import sqlalchemy as sa
+from collections.abc import Iterable, Sequence
 
+import sqlalchemy as sa
+from msgspec.structs import asdict
+
+from valence_sched.model.effect import AUDIT_LINES, AuditLine, AuditQuery
 from valence_sched.store import tables
 from valence_sched.store.database import Database
-from valence_sched.store.document import Document
-from valence_sched.store.quarantine import one_readable
+from valence_sched.store.document import Document, one_readable
 from valence_sched.store.tables import now
 
-_of = tables.records.c
+_leases = tables.leases
+
+
+class Leases:
+    """The leases of a store, each by its name; StoreError where the store cannot be used."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def acquire(self, name: str, holder: str, ttl_s: float) -> bool:
+        """Take a lease that is free or the holder's own, for ``ttl_s``; return whether it is."""
+
+        def work(connection: sa.Connection) -> bool:
+            of, end = _leases.c, now() + ttl_s
+            free = sa.or_(of.holder == holder, of.expires_at <= now())
+            update = sa.update(_leases).where(of.name == name, free)
+            values = update.values(holder=holder, expires_at=end)
+            if connection.execute(values).rowcount:
+                return True
+            known = sa.select(of.holder).where(of.name == name)
+            if connection.scalar(known) is None:
+                # where another process inserts it first, this runs again and finds that
+                row = {"name": name, "holder": holder, "expires_at": end}
+                connection.execute(sa.insert(_leases).values(row))
+            return connection.scalar(known) == holder
+
+        return self._database.write(work, "taking a lease")
+
+    def renew(self, name: str, holder: str, ttl_s: float) -> bool:
+        """Let a lease end ``ttl_s`` from now; return False where the holder has lost it."""
+
+        def work(connection: sa.Connection) -> bool:
+            of = _leases.c
+            mine = sa.and_(of.name == name, of.holder == holder, of.expires_at > now())
+            update = sa.update(_leases).where(mine).values(expires_at=now() + ttl_s)
+            return bool(connection.execute(update).rowcount)
+
+        return self._database.write(work, "renewing a lease")
+
+    def give_up(self, name: str, holder: str) -> None:
+        def work(connection: sa.Connection) -> None:
+            of = _leases.c
+            mine = sa.and_(of.name == name, of.holder == holder)
+            connection.execute(sa.update(_leases).where(mine).values(expires_at=0.0))
+
+        self._database.write(work, "giving up a lease")
+
+    def holder(self, name: str) -> str | None:
+        of = _leases.c
+        query = sa.select(of.holder).where(of.name == name, of.expires_at > now())
+        return self._database.read(lambda c: c.scalar(query), "reading leases")
+
+
+TRIM = 100  # lines between two deletions of old ones
+_audit = tables.audit.c
+#: The texts of a line, with the length of each column.
+_TEXTS = {one.name: one.type.length for one in _audit if isinstance(one.type, sa.String)}
+
+
+class Audit:
+    """The audit lines of a store, the oldest of which are deleted."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def add(self, lines: Iterable[AuditLine], most: int = AUDIT_LINES) -> None:
+        """Store lines with the time of the database, and keep ``most`` of all, or ``TRIM`` more."""
+        rows = [_row(line) for line in lines]
+
+        def work(connection: sa.Connection) -> None:
+            for row in rows:
+                insert = sa.insert(tables.audit).values(**row, at=now())
+                key = connection.execute(insert).inserted_primary_key
+                number = int(key[0]) if key else 0
+                if number % TRIM == 0:
+                    old = _audit.number <= number - most
+                    connection.execute(sa.delete(tables.audit).where(old))
+
+        self._database.write(work, "recording a change")
+
+    def newest(self, query: AuditQuery) -> Sequence[AuditLine]:
+        chosen = sa.select(tables.audit).order_by(_audit.number.desc())
+        for name in ("user", "owner", "verb", "object", "outcome"):
+            if (wanted := getattr(query, name)) is not None:
+                chosen = chosen.where(_audit[name] == wanted)
+        chosen = chosen.limit(query.limit).offset(query.skip)
+
+        def work(connection: sa.Connection) -> Sequence[AuditLine]:
+            return [AuditLine(**row) for row in connection.execute(chosen).mappings()]
+
+        return self._database.read(work, "reading the audit")
+
+
+def _row(line: AuditLine) -> dict[str, str | None]:
+    """Return the texts of a line, each as long as its column at most."""
+    found = asdict(line)
+    return {name: found[name] and found[name][:length] for name, length in _TEXTS.items()}
+
+
+_records = tables.records.c
 _END = b"\0"  # of a word
 
 
@@ -53,28 +160,24 @@ class Records:
         """Add a word without NUL to the set of words that a record is; it is made where missing."""
 
         def work(connection: sa.Connection) -> None:
-            known = connection.scalar(
-                sa.select(_of.document).where(_of.id == id_).with_for_update()
-            )
+            known = _locked(connection, id_)
             if known is None:
                 row = {"id": id_, "at": now(), "document": word}
                 connection.execute(sa.insert(tables.records).values(row))
             elif word not in (words := bytes(known).split(_END)):
                 values = {"at": now(), "document": _END.join([*words, word])}
-                connection.execute(sa.update(tables.records).where(_of.id == id_).values(values))
+                connection.execute(
+                    sa.update(tables.records).where(_records.id == id_).values(values)
+                )
 
         found = self.get(id_)
         if found is None or word not in found[0].split(_END):  # a read is cheaper than a lock
             self._database.write(work, "keeping a record")
 
     def take_words(self, id_: str) -> list[bytes]:
-        """Remove the set of words of a record, and return it."""
-
         def work(connection: sa.Connection) -> list[bytes]:
-            known = connection.scalar(
-                sa.select(_of.document).where(_of.id == id_).with_for_update()
-            )
-            connection.execute(sa.delete(tables.records).where(_of.id == id_))
+            known = _locked(connection, id_)
+            connection.execute(sa.delete(tables.records).where(_records.id == id_))
             return [] if known is None else bytes(known).split(_END)
 
         if self.get(id_) is None:
@@ -82,28 +185,26 @@ class Records:
         return self._database.write(work, "taking a record")
 
     def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
-        """Replace a record; one that is not there is not made.
-
-        A database that is away is waited for.
-        """
+        """Replace a record that is there; a database that is away is waited for."""
         _check(id_, document)
         values = {"at": now(), "document": document}
-        statement = sa.update(tables.records).where(_of.id == id_).values(values)
+        statement = sa.update(tables.records).where(_records.id == id_).values(values)
         database = self._database.patient(patience_s)
         database.write(lambda c: c.execute(statement), "keeping a record")
 
     def get(self, id_: str) -> tuple[bytes, float] | None:
-        """Return a record and its age in seconds, None where there is none of this id.
-
-        Raises:
-            Undecodable: it is none of the documents that its id stands for.
-        """
+        """Return a record and its age in seconds, None for none; Undecodable for a damaged one."""
         return self._database.read(lambda c: _record(c, id_), "reading a record")
 
 
+def _locked(connection: sa.Connection, id_: str) -> bytes | None:
+    query = sa.select(_records.document).where(_records.id == id_)
+    return connection.scalar(query.with_for_update())
+
+
 def _record(connection: sa.Connection, id_: str) -> tuple[bytes, float] | None:
-    columns = _of.id, _of.document, now() - _of.at
-    row = connection.execute(sa.select(*columns).where(_of.id == id_)).first()
+    columns = _records.id, _records.document, now() - _records.at
+    row = connection.execute(sa.select(*columns).where(_records.id == id_)).first()
     if row is None:
         return None
     kind = record_kind(id_)

@@ -139,19 +139,7 @@ def _make_file(file: Path) -> None:
 
 def _enable_wal(database: Database) -> None:
     """Let readers and a writer work side by side; the mode is stored in the file."""
-
-    def work() -> None:
-        try:
-            with database.writer.connect() as connection:
-                raw = connection.connection.dbapi_connection
-                assert raw is not None
-                raw.execute("PRAGMA journal_mode = WAL")
-        except sa.exc.DBAPIError:
-            raise
-        except Exception as error:  # the driver's own, for this is no transaction
-            raise sa.exc.OperationalError(None, None, error) from None
-
-    database.retry(work, "opening", most=50)
+    database.retry(lambda: database.run_raw("PRAGMA journal_mode = WAL"), "opening", most=50)
 
 
 def upgrade(connection: sa.Connection, migrations: Path) -> None:

@@ -17,9 +17,9 @@ from valence_sched.model.reading import ReadFailure
 from valence_sched.model.usage import NO_USAGE, Usage
 from valence_sched.store import tables
 from valence_sched.store.database import Database, WorkCounts
-from valence_sched.store.failures import known_failure
+from valence_sched.store.document import readable
 from valence_sched.store.podms import StoredPodm, decodable, documents
-from valence_sched.store.quarantine import readable
+from valence_sched.store.registry import known_failure
 from valence_sched.store.tables import statement_time
 from valence_sched.store.usage import usages
 
@@ -54,13 +54,7 @@ class LogTotals(NamedTuple):
 
 def log_totals(database: Database) -> LogTotals:
     """Return the totals of the change log, which cost a fraction of its counts."""
-    return LogTotals(*map(int, database.read_row(_totals_text, "looking")))
-
-
-@functools.lru_cache(maxsize=8)
-def _totals_text(dialect: sa.Dialect) -> str:
-    """Return the statement as text: each decision runs it, and looking it up costs as much."""
-    return str(_TOTALS.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
+    return LogTotals(*map(int, database.read_row(_TOTALS, "looking")))
 
 
 def registry_count(connection: sa.Connection) -> int:
@@ -77,7 +71,6 @@ class LogPosition:
 
     @functools.cached_property
     def changes(self) -> int:
-        """Return the number of changes up to here."""
         return sum(self.shards.values())
 
     @functools.cached_property
@@ -85,7 +78,6 @@ class LogPosition:
         return sum(count * (shard + 2) for shard, count in self.shards.items())
 
     def is_at(self, totals: LogTotals) -> bool:
-        """Return whether nothing has changed since."""
         sums = totals.sum, totals.weighted
         return bool(self.shards) and (self.changes, self._weighted) == sums
 
@@ -279,10 +271,7 @@ def _changed_podms(
     known: Mapping[str, LeanPodm],
     counts: WorkCounts,
 ) -> dict[str, LeanPodm]:
-    """Return changed pod managers by key: the caller's own if of this generation, else read.
-
-    One that cannot be decoded is left out.
-    """
+    """Return decodable pod managers: the caller's own if of this generation, else those read."""
     found = {}
     for row in rows:
         podm = known.get(row.name)

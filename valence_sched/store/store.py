@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Self
 from sqlalchemy import Connection
 
 from valence_sched.errors import IdentityConflict, InputError, StoreError, one_line
-from valence_sched.model.decision import DecisionSummary, Report, Reports
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.lifecycle import Event
@@ -22,23 +21,19 @@ from valence_sched.model.reading import PreviousReading, ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, podm_id
 from valence_sched.model.usage import Usage
-from valence_sched.store import expiry, failures, identities, podms, registry, schema
-from valence_sched.store.audit import Audit
+from valence_sched.store import expiry, identities, podms, registry, schema
 from valence_sched.store.claim_rows import events
 from valence_sched.store.claims import Claims
 from valence_sched.store.clock import ClockWatch
-from valence_sched.store.database import Database, WorkCounts
-from valence_sched.store.database_errors import RowRefused
-from valence_sched.store.decisions import StoredDecisions
-from valence_sched.store.dispatches import Dispatches
+from valence_sched.store.database import Database, RowRefused, StoreUrl, WorkCounts
+from valence_sched.store.decisions import Dispatches, StoredDecisions
+from valence_sched.store.document import Quarantine
 from valence_sched.store.expiry import PurgeCounts, purge
-from valence_sched.store.failures import FailedReadings
-from valence_sched.store.leases import Leases
 from valence_sched.store.nodes import Nodes
 from valence_sched.store.podms import EncodedPodm, StoredPodm
-from valence_sched.store.quarantine import Quarantine
 from valence_sched.store.quotas import Quotas
-from valence_sched.store.records import Records
+from valence_sched.store.records import Audit, Leases, Records
+from valence_sched.store.registry import FailedReadings
 from valence_sched.store.snapshot import (
     LogPosition,
     LogTotals,
@@ -49,13 +44,11 @@ from valence_sched.store.snapshot import (
     take_snapshot,
 )
 from valence_sched.store.tables import CHUNK, chunks, key_of
-from valence_sched.store.url import StoreUrl
 from valence_sched.store.usage import usages_by_name
 
 if TYPE_CHECKING:
-    from valence_sched.store.scrub import Scrub
-    from valence_sched.store.zone_claims import ZoneClaimRows
-    from valence_sched.store.zones import Zones
+    from valence_sched.store.maintenance import Scrub
+    from valence_sched.store.zones import ZoneClaimRows, Zones
 
 Refusal = StoreError | IdentityConflict  # why a reading is not stored
 BATCH_SIZE = 50  # pod managers that one transaction stores, and locks until it ends
@@ -110,62 +103,47 @@ class Store:
         return f"Store({self.address!r})"
 
     def close(self) -> None:
-        """Close all connections."""
         self._database.close()
 
     @functools.cached_property
     def zones(self) -> Zones:
-        """The zones directly below this one."""
         from valence_sched.store.zones import Zones  # only of a zone that has others below it
 
         return Zones(self._database)
 
     @functools.cached_property
     def zone_claims(self) -> ZoneClaimRows:
-        """The claims over the zones directly below this one."""
-        from valence_sched.store.zone_claims import ZoneClaimRows  # only of such a zone, too
+        from valence_sched.store.zones import ZoneClaimRows  # only of such a zone, too
 
         return ZoneClaimRows(self._database)
 
     @functools.cached_property
     def scrub(self) -> Scrub:
         """What looks for rows that cannot be decoded."""
-        from valence_sched.store.scrub import Scrub  # only of a store that a service has open
+        from valence_sched.store.maintenance import Scrub  # only of a store that a service has open
 
         return Scrub(self._database)
 
     @property
     def address(self) -> str:
-        """Return the URL of the store, without its password."""
         return str(self._database.address)
 
     @property
     def counts(self) -> WorkCounts:
-        """Return the counts of the work done through this object so far."""
         return self._database.counts
 
     def registrations(self) -> list[Registration]:
-        """Return all registered pod managers, by name."""
         return self._read(registry.registrations, "reading the registry")
 
     def identities(self) -> dict[str, str]:
-        """Return the identities of pod managers that are known, by name."""
         return self._read(identities.known_identities, "reading identities")
 
     def register(self, registration: Registration) -> None:
-        """Register a pod manager.
-
-        Raises:
-            NameTaken, IdentityConflict: another one has its name; the service has another name.
-        """
+        """Register a pod manager; NameTaken or IdentityConflict where name or service are known."""
         self._write(lambda c: registry.register(c, registration), "registering")
 
     def change(self, registration: Registration) -> None:
-        """Replace the registered pod manager of the same name; without identity it may be any.
-
-        Raises:
-            UnknownName, IdentityConflict: there is none; the service has another name.
-        """
+        """Replace the registration of the same name; UnknownName, or errors as to register."""
         self._write(lambda c: registry.change(c, registration), "changing the registry")
 
     def unregister(self, name: str) -> None:
@@ -185,10 +163,7 @@ class Store:
         return stored.generation
 
     def note_removal(self, name: str, node: str, freed: Collection[str]) -> None:
-        """Store that a node, by its URI, is gone from a pod manager, and which blocks are free.
-
-        A reading that does not list the node any more stands as it is.
-        """
+        """Store that a node, by its URI, is gone from a reading, and which blocks are free."""
         key, gone = key_of(name), frozenset(freed)
         self._write(lambda c: podms.note_removal(c, key, node, gone), "storing what is gone")
 
@@ -268,22 +243,19 @@ class Store:
         changed: list[str] = []
         for names in chunks(sorted(readings), BATCH_SIZE):
             some = {name: readings[name] for name in names}
-            work = functools.partial(failures.record_failures, readings=some)
+            work = functools.partial(registry.record_failures, readings=some)
             changed += self._write(work, "storing what was not read")
         return changed
 
     def failures(self) -> dict[str, ReadFailure]:
-        """Return why pod managers are not read at present, by name."""
-        return self._read(failures.failures, "reading failures")
+        return self._read(registry.failures, "reading failures")
 
     def previous_readings(self, names: Iterable[str]) -> dict[str, PreviousReading]:
-        """Return what pod managers had when they were read last, by name."""
         keys = sorted(key_of(name) for name in names)
         work = functools.partial(podms.previous_readings, keys=keys)
         return self._read(work, "reading pod managers")
 
     def read_times(self, names: Iterable[str]) -> dict[str, str | None]:
-        """Return when pod managers were read last, by name."""
         keys = sorted(key_of(name) for name in names)
         return self._read(lambda c: podms.read_times(c, keys), "reading pod managers")
 
@@ -297,23 +269,16 @@ class Store:
         return self._write(lambda c: registry.store_report(c, podm, stats), "storing a report")
 
     def reported_stats(self) -> dict[str, Stats]:
-        """Return what pod managers reported by themselves, by name."""
         return self._read(registry.reported_stats, "reading reports")
 
     def forget_report(self, name: str) -> None:
-        """Remove what a pod manager reported; one that was never read is removed as a whole.
-
-        Raises:
-            UnknownName, InUse: it never reported; it was never read, and has claims or nodes.
-        """
+        """Remove a report, or all of one never read; UnknownName, or InUse as to unregister."""
         self._write(lambda c: registry.forget_report(c, name), "forgetting a report")
 
     def report_ages_s(self) -> dict[str, float]:
-        """Return how many seconds ago pod managers reported last, by name."""
         return self._read(registry.report_ages_s, "reading reports")
 
     def report_times(self) -> dict[str, float]:
-        """Return when pod managers reported last, by name."""
         return self._read(registry.report_times, "reading reports")
 
     def usages(self, names: Iterable[str]) -> dict[str, Usage]:
@@ -323,7 +288,6 @@ class Store:
         return self._read(lambda c: usages_by_name(c, wanted), "reading what is held")
 
     def load_podms(self, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
-        """Return pod managers as last read, by name: these, or all."""
         wanted = None if names is None else list(names)
         return self._read(lambda c: podms.load(c, wanted), "reading pod managers")
 
@@ -363,32 +327,14 @@ class Store:
         return log_totals(self._database)
 
     def change_count(self) -> int:
-        """Return the number of changes in the change log."""
         counts = self.log_counts()
         return sum(count for shard, count in counts.items() if shard >= 0)
 
     def registry_count(self) -> int:
-        """Return the count of the changes of registrations."""
         return self._read(registry_count, "looking")
 
     def events(self, claim: str | None = None, last: int = 1000) -> list[Event]:
-        """Return the ``last`` events of one claim or of all, the oldest first."""
         return self._read(lambda c: events(c, claim, last), "reading events")
 
     def purge(self, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
-        """Delete claims that ended, events, decisions, records older than so many seconds."""
         return purge(self._database, older_than_s, dry_run=dry_run)
-
-    def save_decision(
-        self,
-        decision_id: str,
-        document: bytes,
-        summary: DecisionSummary | None = None,
-        dispatched: Report | None = None,
-    ) -> None:
-        """Store a decision as a document; errors and arguments as of the decisions."""
-        self.decisions.save(decision_id, document, summary, dispatched)
-
-    def decision(self, decision_id: str) -> Report | Reports:
-        """Return a stored decision; errors as of :meth:`StoredDecisions.get`."""
-        return self.decisions.get(decision_id)

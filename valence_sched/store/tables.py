@@ -394,3 +394,8 @@ zone_identity = table(
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("id", sa.String(40), nullable=False),
 )
+
+
+def owner_key(owner: str | None) -> str:
+    """Return the key of an owner, and with None that of all without limits of their own."""
+    return key_of(owner or "")

@@ -1,25 +1,267 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones of the store: the zones directly below this one, and what is known by polling them."""
+"""Zones of the store: the zones directly below this one, what is known of them, and their claims.
+
+A zone claim says which zone directly below has which part of a claim. Nothing of what a zone holds
+is here, and nothing of the zones below it: it answers for its own.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import uuid
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Callable, Container, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
 
-from valence_sched.errors import NameTaken, UnknownName, one_line
+from valence_sched.errors import InUse, NameTaken, StoreError, UnknownName, one_line
+from valence_sched.model.decision import Report
+from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import to_json
+from valence_sched.model.quantity import format_count
+from valence_sched.model.request import Request
+from valence_sched.model.zone import (
+    ENDED_STATES,
+    LIVE_STATES,
+    ZoneClaim,
+    ZoneClaimPart,
+    ZoneClaimState,
+)
 from valence_sched.model.zone_registry import ZoneOverview, ZoneRegistration, ZoneReport
-from valence_sched.store import change_log, tables, zone_claims
+from valence_sched.store import change_log, tables
+from valence_sched.store.claim_rows import check_same, claim_of, consumer_key, select_claims
 from valence_sched.store.database import Database
-from valence_sched.store.quarantine import decoded, readable
+from valence_sched.store.decisions import queue_dispatch
+from valence_sched.store.document import decoded, one_readable, readable
+from valence_sched.store.holds import advance_group, group_generation, lock_group
 from valence_sched.store.tables import digest_of, key_of, now
+from valence_sched.store.usage import listed
 
-_table, _identity = tables.zones, tables.zone_identity
+_table = tables.zone_claims
+_of = _table.c
+_SELECT = select_claims(_table)
+_IS_OVER = sa.and_(
+    _of.state.in_(("PREPARED", "HELD")), sa.func.coalesce(_of.expires_at <= now(), sa.false())
+)
+_decode_parts = msgspec.json.Decoder(tuple[ZoneClaimPart, ...]).decode
+_claim = functools.partial(claim_of, ZoneClaim, _decode_parts)
+
+
+class ZoneClaimRows:
+    """The zone claims of a store; ``ids`` makes the id of each new one."""
+
+    def __init__(
+        self, database: Database, ids: Callable[[], str] = lambda: uuid.uuid4().hex[:16]
+    ) -> None:
+        self._database, self._ids = database, ids
+
+    def begin(
+        self,
+        parts: Sequence[ZoneClaimPart],
+        *,
+        owner: str | None,
+        group: str | None,
+        key: str | None,
+        content: str,
+        ttl_s: float,
+        generation: int | None = None,
+    ) -> tuple[ZoneClaim, bool]:
+        """Store which zones are about to be asked; return the claim, and whether it is new.
+
+        The same ``key`` of the same owner gives the same claim until that has ended. As long as it
+        is prepared, no other claim of its ``group`` is begun or held here. ``generation`` is that
+        of the group at the decision, under hard rules of the group.
+
+        Raises:
+            NameTaken: the key stands for a claim of another content.
+            ClaimLost: that claim is being prepared; the group changed since the decision, or
+                another claim of it is being prepared.
+        """
+        id_, digest = self._ids(), key_of(content)
+
+        def work(connection: sa.Connection) -> tuple[ZoneClaim, bool]:
+            own = _find_one(connection, _of.id == id_)
+            if own is not None:
+                return own, True  # the answer to the commit was lost, the commit was not
+            _free_key(connection, owner, key)
+            earlier = _find_by_key(connection, owner, key, digest)
+            if earlier is not None:
+                return earlier, False
+            if group is not None:
+                lock_group(connection, group, generation, id_)
+            at: float = connection.execute(sa.select(now())).scalar_one()
+            row = {
+                "id": id_,
+                "state": "PREPARED",
+                "owner": owner,
+                "group_name": group,
+                "idempotency_key": key,
+                "consumer_key": consumer_key(owner, key),
+                "content": digest,
+                "created_at": at,
+                "expires_at": at + ttl_s,
+                "document": to_json(tuple(parts)),
+            }
+            connection.execute(sa.insert(_table).values(row))
+            return _get(connection, id_), True
+
+        return self._database.write(work, "claiming")
+
+    def find_by_key(self, owner: str | None, key: str, content: str) -> ZoneClaim | None:
+        """Return the live claim of a key, None for none; errors as to begin one."""
+        digest = key_of(content)
+        return self._database.read(lambda c: _find_by_key(c, owner, key, digest), "reading")
+
+    def change(
+        self,
+        claim_id: str,
+        before: Sequence[ZoneClaimState],
+        after: ZoneClaimState,
+        *,
+        parts: Sequence[ZoneClaimPart] | None = None,
+        ttl_s: float | None = None,
+        note: str | None = None,
+        dispatched: Report | None = None,
+    ) -> ZoneClaim | None:
+        """Move a claim to another state; None where it is in none of the states ``before``.
+
+        One whose time is over, held or prepared, can only be released or ended. From now on the
+        claim lasts ``ttl_s``, or for ever without. The key of one that is released or ends is free.
+        The generation of its group moves when it is held, or was prepared and is given up. The
+        report of a decision that is ``dispatched`` is queued for the controller.
+        """
+        ends = after in ENDED_STATES or after == "RELEASING"
+
+        def work(connection: sa.Connection) -> ZoneClaim | None:
+            values: dict[str, Any] = {"state": after, "note": note}
+            values["expires_at"] = None if ttl_s is None else now() + ttl_s
+            if parts is not None:
+                values["document"] = to_json(tuple(parts))
+            if ends:
+                values["consumer_key"] = None
+            where = [_of.id == claim_id, _of.state.in_(before)]
+            if not ends:
+                where.append(sa.not_(_IS_OVER))
+            if "PREPARED" in before and after != "PREPARED":
+                group = connection.scalar(sa.select(_of.group_name).where(_of.id == claim_id))
+                if group is not None:
+                    advance_group(connection, group)
+            changed = connection.execute(sa.update(_table).where(*where).values(values))
+            if changed.rowcount and dispatched is not None:
+                queue_dispatch(connection, claim_id, dispatched, claim_id)
+            return _get(connection, claim_id) if changed.rowcount else None
+
+        return self._database.write(work, "changing a claim")
+
+    def get(self, claim_id: str) -> ZoneClaim | None:
+        return self._database.read(lambda c: _find_one(c, _of.id == claim_id), "reading claims")
+
+    def list(
+        self, states: Sequence[ZoneClaimState] = LIVE_STATES, owner: str | None = None
+    ) -> Sequence[ZoneClaim]:
+        where = _of.state.in_(states), sa.true() if owner is None else _of.owner == owner
+        return self._database.read(lambda c: _find(c, *where), "reading claims")
+
+    def generation(self, group: str) -> int:
+        """Return the generation of a group: to be read before the members of the group are."""
+        return self._database.read(lambda c: group_generation(c, group), "reading a group")
+
+    def known(self, request: Request, answering: Container[str]) -> GroupState:
+        """Return the members of the group of a request that were claimed through other zones.
+
+        Those are zones directly below that are not among the ``answering`` ones, which tell theirs.
+        """
+        group, owner = request.group, request.owner
+        name = group.name if group is not None else None
+        live = _of.state.in_(LIVE_STATES), _of.group_name == name
+        claims = self._database.read(lambda c: _find(c, *live), "reading claims")
+        members: dict[str, Counter[str]] = {}
+        for claim in claims:
+            if owner is not None and claim.owner not in (None, owner):
+                continue
+            for part in claim.parts:
+                places = part.places if part.zone and part.zone not in answering else ()
+                for domain, values in (one for place in places for one in place.items()):
+                    members.setdefault(domain, Counter()).update(values)
+        return GroupState(members={domain: dict(one) for domain, one in members.items()})
+
+    def due(self) -> Sequence[ZoneClaim]:
+        """Return claims of which something may be left below after their time is over."""
+        states = _of.state.in_(("PREPARED", "COMPOSING", "RELEASING"))
+        return self._database.read(
+            lambda c: _find(c, states, _of.expires_at <= now()), "reading claims"
+        )
+
+    def expire(self) -> None:
+        """End held claims whose time is over; a user who may only read leaves that to others."""
+        over = sa.and_(_of.state == "HELD", _of.expires_at <= now())
+
+        def work(connection: sa.Connection) -> None:
+            statement = sa.update(_table).where(over)
+            connection.execute(statement.values(state="EXPIRED", consumer_key=None))
+
+        with contextlib.suppress(StoreError):
+            if self._database.read(lambda c: _find(c, over), "reading claims"):
+                self._database.write(work, "ending claims")
+
+
+def check_unused(connection: sa.Connection, zone: str) -> None:
+    """Raise InUse where live claims have a part in a child zone."""
+    live = _of.state.in_(LIVE_STATES), sa.not_(_IS_OVER)
+    found = [claim.id for claim in _find(connection, *live)
+             if any(part.zone == zone for part in claim.parts)]  # fmt: skip
+    if found:
+        text = f"zone {zone!r} still has {format_count(len(found), 'claim')} ({listed(found)})"
+        raise InUse(one_line(f"{text}: run podm claim release and podm node delete first"))
+
+
+def _find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[ZoneClaim]:
+    query = _SELECT.where(*where).order_by(_of.created_at, _of.id)
+    return [*readable(connection, _table, connection.execute(query), _claim)]
+
+
+def _find_one(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> ZoneClaim | None:
+    """Return the claim of a unique key, None for none; Undecodable where it cannot be decoded."""
+    row = connection.execute(_SELECT.where(*where)).first()
+    if row is None:
+        return None
+    return one_readable(connection, _table, "claim", row, _claim, row.owner)
+
+
+def _get(connection: sa.Connection, claim_id: str) -> ZoneClaim:
+    claim = _find_one(connection, _of.id == claim_id)
+    if claim is None:
+        raise UnknownName("claim", claim_id, ())
+    return claim
+
+
+def _find_by_key(
+    connection: sa.Connection, owner: str | None, key: str | None, digest: str
+) -> ZoneClaim | None:
+    """Return the claim of a key, None for none, or for one whose time is over."""
+    if key is None:
+        return None
+    claim = _find_one(connection, _of.consumer_key == consumer_key(owner, key), sa.not_(_IS_OVER))
+    if claim is not None:
+        check_same(claim, key, digest)
+    return claim
+
+
+def _free_key(connection: sa.Connection, owner: str | None, key: str | None) -> None:
+    """End the claim of a key whose time is over; of one that was prepared parts may be left."""
+    if key is None:
+        return
+    state = sa.case((_of.state == "PREPARED", "RELEASING"), else_="EXPIRED")
+    over = _of.consumer_key == consumer_key(owner, key), _IS_OVER
+    statement = sa.update(_table).where(*over).values(state=state, consumer_key=None)
+    connection.execute(statement)
+
+
+_children, _identity = tables.zones, tables.zone_identity
+_CHANGES = sa.select(tables.shards.c.moved).where(tables.shards.c.shard == tables.ZONES_SHARD)
 
 
 class PolledZone(NamedTuple):
@@ -40,15 +282,13 @@ class Zones:
 
         A poll after which nothing but its time is new does not count.
         """
-        return int(self._read_row(_changes_text, "looking")[0])
+        return int(self._read_row(_CHANGES, "looking")[0])
 
     def list(self) -> Sequence[ZoneOverview]:
-        """Return the child zones by name."""
         found = self._read(_zones, "reading zones")
         return sorted(found, key=lambda one: one.registration.name)
 
     def show(self, name: str) -> ZoneOverview:
-        """Return a child zone by its name or ID; UnknownName where there is none."""
         zones = self.list()
         for one in zones:
             if name in (one.registration.name, str(one.id)):
@@ -56,22 +296,18 @@ class Zones:
         raise UnknownName("child zone", name, [one.registration.name for one in zones])
 
     def add(self, registration: ZoneRegistration) -> ZoneOverview:
-        """Store a child zone under a name that is free, and return it.
-
-        Raises:
-            NameTaken: another one has the name.
-        """
+        """Store a child zone under a name that is free, and return it; else NameTaken."""
         name = registration.name
 
         def work(connection: sa.Connection) -> int:
-            known = sa.select(_table.c.id).where(_table.c.zone_key == key_of(name))
+            known = sa.select(_children.c.id).where(_children.c.zone_key == key_of(name))
             if connection.scalar(known) is not None:
                 raise NameTaken(one_line(f"a zone named {name!r} is a child already: change that "
                                          "one, or choose another name"))  # fmt: skip
             # where another process inserts it first, this runs again and finds that
             report = to_json(ZoneReport())
             row = {"zone_key": key_of(name), "name": name, "report": report, **_row(registration)}
-            inserted = connection.execute(sa.insert(_table).values(row))
+            inserted = connection.execute(sa.insert(_children).values(row))
             change_log.log_zone_change(connection)
             return int(inserted.inserted_primary_key[0])  # type: ignore[index]
 
@@ -85,13 +321,13 @@ class Zones:
         Raises:
             UnknownName: the zone is no longer there.
         """
-        of = _table.c
+        of = _children.c
 
         def work(connection: sa.Connection) -> None:
             values = _row(registration)
             if _access_of(registration) != _access_of(zone.registration):
                 values |= {"report": to_json(ZoneReport()), "heard_at": None, "polled_at": None}
-            update = sa.update(_table).where(of.id == zone.id).values(values)
+            update = sa.update(_children).where(of.id == zone.id).values(values)
             connection.execute(update)
             if connection.scalar(sa.select(of.id).where(of.id == zone.id)) is None:
                 names = connection.scalars(sa.select(of.name))
@@ -101,15 +337,11 @@ class Zones:
         self._write(work, "changing a zone")
 
     def delete(self, zone: ZoneOverview) -> None:
-        """Forget a child zone; its own state is not touched. One that is gone is no error.
-
-        Raises:
-            InUse: live claims have a part in it.
-        """
+        """Forget a child zone, which may be gone; InUse where live claims have a part in it."""
 
         def work(connection: sa.Connection) -> None:
-            zone_claims.check_unused(connection, zone.registration.name)
-            connection.execute(sa.delete(_table).where(_table.c.id == zone.id))
+            check_unused(connection, zone.registration.name)
+            connection.execute(sa.delete(_children).where(_children.c.id == zone.id))
             change_log.log_zone_change(connection)
 
         self._write(work, "deleting a zone")
@@ -120,7 +352,7 @@ class Zones:
         One that was changed or deleted meanwhile is left aside. The change log moves where more
         than the time of the poll is new.
         """
-        of = _table.c
+        of = _children.c
 
         def work(connection: sa.Connection) -> None:
             changed = False
@@ -129,7 +361,7 @@ class Zones:
                 if not report.failures:
                     values["heard_at"] = now()
                 same = sa.and_(of.id == zone.id, of.digest == _digest(zone.registration))
-                update = sa.update(_table).where(same).values(values)
+                update = sa.update(_children).where(same).values(values)
                 changed |= bool(connection.execute(update).rowcount) and report != zone.report
             if changed:
                 change_log.log_zone_change(connection)
@@ -137,7 +369,6 @@ class Zones:
         self._write(work, "storing what zones tell")
 
     def own_id(self) -> str:
-        """Return the id of this zone, which is made when it is first asked for."""
         of = _identity.c
         query = sa.select(of.id)
         known = self._read(lambda c: c.scalar(query), "reading the id of the zone")
@@ -156,16 +387,8 @@ class Zones:
         return self._write(work, "making the id of the zone")
 
 
-@functools.lru_cache(maxsize=8)
-def _changes_text(dialect: sa.Dialect) -> str:
-    """Return the statement as text: each decision runs it."""
-    shards = tables.shards.c
-    query = sa.select(shards.moved).where(shards.shard == tables.ZONES_SHARD)
-    return str(query.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
-
-
 def _zones(connection: sa.Connection) -> Sequence[ZoneOverview]:
-    of = _table.c
+    of = _children.c
     query = sa.select(of.name, of.id, of.document, of.report, of.heard_at, of.polled_at, now())
 
     def overview(
@@ -182,7 +405,7 @@ def _zones(connection: sa.Connection) -> Sequence[ZoneOverview]:
             polled_at=polled_at,
         )
 
-    return [*readable(connection, _table, connection.execute(query).all(), overview)]
+    return [*readable(connection, _children, connection.execute(query).all(), overview)]
 
 
 def _age_s(at: float | None, queried_at: float) -> float | None:

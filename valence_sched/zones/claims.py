@@ -70,7 +70,7 @@ _AVOIDABLE = (ClaimLost, StaleOffer, ServiceError, ServiceBusy)
 
 
 class ZoneClaimStore(Protocol):
-    """Where a zone keeps its claims: :class:`~valence_sched.store.zone_claims.ZoneClaimRows`."""
+    """Where a zone keeps its claims: :class:`~valence_sched.store.zones.ZoneClaimRows`."""
 
     def begin(
         self, parts: Sequence[ZoneClaimPart], *, owner: str | None, group: str | None,

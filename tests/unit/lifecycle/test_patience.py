@@ -29,9 +29,8 @@ from valence_sched.errors import ComposeFailed, PodmError, StillComposing, Store
 from valence_sched.lifecycle.access import PodmAccess
 from valence_sched.lifecycle.compose import RECONCILE_HINT
 from valence_sched.model.composition import ComposedNode, CompositionRequest, CompositionResult
-from valence_sched.store.database import PATIENCE_S, Database
+from valence_sched.store.database import PATIENCE_S, Database, StoreUrl
 from valence_sched.store.store import Store
-from valence_sched.store.url import StoreUrl
 
 PODM = "gpu-east"
 PAUSES = 100  # that the database stays away for

@@ -16,8 +16,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from valence_sched.store import tables
+from valence_sched.store.database import StoreUrl
 from valence_sched.store.store import Store
-from valence_sched.store.url import StoreUrl
 
 ENGINES = ("sqlite", "postgresql", "mysql")
 SERVERS = {

@@ -7,7 +7,7 @@ import threading
 
 import sqlalchemy as sa
 
-from valence_sched.store.url import StoreUrl
+from valence_sched.store.database import StoreUrl
 
 
 class Proxy:

@@ -12,8 +12,7 @@ import sqlalchemy as sa
 from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.test_engine_errors import failed
 from valence_sched.errors import StoreError
-from valence_sched.store.database import BUSY_TIMEOUT_MS, MOST_ATTEMPTS, Database
-from valence_sched.store.url import StoreUrl
+from valence_sched.store.database import BUSY_TIMEOUT_MS, MOST_ATTEMPTS, Database, StoreUrl
 
 BUSY = failed("it is locked", sqlite_errorcode=sqlite3.SQLITE_BUSY)
 AWAY = failed("it cannot be opened", sqlite_errorcode=sqlite3.SQLITE_CANTOPEN)
@@ -82,7 +81,7 @@ class TestConnections(StoreCase):
         self.addCleanup(database.close)
         database.write(lambda it: it.exec_driver_sql("CREATE TABLE one AS SELECT 7 AS number"))
         for _ in range(3):
-            self.assertEqual((7,), database.read_row(lambda _: "SELECT number FROM one"))
+            self.assertEqual((7,), database.read_row(sa.text("SELECT number FROM one")))
         number = database.read(lambda it: it.exec_driver_sql("SELECT number FROM one").scalar())
         self.assertEqual(7, number)
 
@@ -105,7 +104,7 @@ class TestConnections(StoreCase):
 
         texts = set()
         for call, what in ((self.database.read, work), (self.database.write, work),
-                           (self.database.read_row, lambda _: "SELECT 1 FROM absent")):  # fmt: skip
+                           (self.database.read_row, sa.text("SELECT 1 FROM absent"))):  # fmt: skip
             for words in ({}, {"doing": ""}):
                 with self.assertRaises(StoreError) as caught:
                     call(what, **words)
@@ -121,10 +120,10 @@ class TestConnections(StoreCase):
             ("SELECT 1 WHERE 1 = 2", ValueError),
         ), 1):  # fmt: skip
             with self.subTest(statement), self.assertRaises(error):
-                self.database.read_row(lambda _, it=statement: it)
+                self.database.read_row(sa.text(statement))
             self.assertEqual(number, len(closed))
             self.assertEqual(0, self.database.reader.pool.checkedout())
-        self.database.read_row(lambda _: "SELECT 1")
+        self.database.read_row(sa.text("SELECT 1"))
         self.assertEqual(1, self.database.reader.pool.checkedout(), "it stays for the next row")
         self.assertEqual(3, len(closed))
 
@@ -395,7 +394,7 @@ class TestOneRow:
             pass
         for number in range(1, 4):
             other.write(lambda c, to=number: c.exec_driver_sql(f"UPDATE shards SET moved = {to}"))
-            row = one.read_row(lambda _dialect: "SELECT min(moved), max(moved) FROM shards")
+            row = one.read_row(sa.text("SELECT min(moved), max(moved) FROM shards"))
             self.assertEqual((number, number), tuple(map(int, row)))
         self.assertEqual(3, one.counts.transactions)
         count = one.read(lambda c: c.exec_driver_sql("SELECT min(moved) FROM shards").scalar())
@@ -405,19 +404,19 @@ class TestOneRow:
         database = Database(StoreUrl(self.url))
         self.addCleanup(database.close)
         with self.assertRaisesRegex(StoreError, ": looking: "):
-            database.read_row(lambda _dialect: "SELECT 1 FROM absent", "looking")
-        self.assertEqual((1,), tuple(database.read_row(lambda _dialect: "SELECT 1")))
+            database.read_row(sa.text("SELECT 1 FROM absent"), "looking")
+        self.assertEqual((1,), tuple(database.read_row(sa.text("SELECT 1"))))
 
     def test_one_whose_connection_was_closed_is_asked_again(self):
         database = Database(StoreUrl(self.url), lambda _seconds: None)
         self.addCleanup(database.close)
         if database.address.engine == "sqlite":
             self.skipTest("nobody else closes a connection to a file")
-        (number,) = database.read_row(self.number_of_connection)
+        (number,) = database.read_row(self.number_of_connection(database))
         is_postgresql = database.address.engine == "postgresql"
         end = f"SELECT pg_terminate_backend({number})" if is_postgresql else f"KILL {number}"
         database.write(lambda c: c.exec_driver_sql(end) and None)
-        self.assertEqual((2,), tuple(database.read_row(lambda _dialect: "SELECT 2")))
+        self.assertEqual((2,), tuple(database.read_row(sa.text("SELECT 2"))))
         self.assertEqual(1, database.counts.retries)
 
     def test_its_connection_stays_for_the_next_one(self):
@@ -425,15 +424,15 @@ class TestOneRow:
         self.addCleanup(database.close)
         if database.address.engine == "sqlite":
             self.skipTest("a connection to a file has no number")
-        numbers = {tuple(database.read_row(self.number_of_connection)) for _ in range(3)}
+        numbers = {tuple(database.read_row(self.number_of_connection(database))) for _ in range(3)}
         self.assertEqual(1, len(numbers))
         database.close()
-        self.assertNotIn(tuple(database.read_row(self.number_of_connection)), numbers)
+        self.assertNotIn(tuple(database.read_row(self.number_of_connection(database))), numbers)
 
     @staticmethod
-    def number_of_connection(dialect):
-        is_postgresql = dialect.name == "postgresql"
-        return "SELECT pg_backend_pid()" if is_postgresql else "SELECT connection_id()"
+    def number_of_connection(database):
+        is_postgresql = database.address.engine == "postgresql"
+        return sa.text("SELECT pg_backend_pid()" if is_postgresql else "SELECT connection_id()")
 
     def test_a_server_that_cannot_be_reached_is_told(self):
         if StoreUrl(self.url).engine == "sqlite":
@@ -444,11 +443,11 @@ class TestOneRow:
             database = Database(StoreUrl(url.render_as_string(hide_password=False)))
             self.addCleanup(database.close)
             with self.assertRaisesRegex(StoreError, ": looking: "):
-                database.read_row(lambda _dialect: "SELECT 1", "looking")
+                database.read_row(sa.text("SELECT 1"), "looking")
 
     def test_watches_are_called_before_it(self):
         database, seen = Database(StoreUrl(self.url)), []
         self.addCleanup(database.close)
         database.watches.append(seen.append)
-        database.read_row(lambda _dialect: "SELECT 1")
+        database.read_row(sa.text("SELECT 1"))
         self.assertEqual([database], seen)

@@ -12,9 +12,9 @@ import sqlalchemy as sa
 from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import CORES, claimer, part, podm
 from valence_sched.errors import ClaimLost, StoreError
-from valence_sched.store import database_errors, tables
+from valence_sched.store import tables
+from valence_sched.store.database import StoreUrl, store_error
 from valence_sched.store.tables import key_of
-from valence_sched.store.url import StoreUrl
 from valence_sched.testing import request
 
 CUT = {
@@ -127,9 +127,7 @@ class TestFull(StoreCase):
 
         engine_error = Full("could not extend file: No space left on device")
         error = sa.exc.OperationalError("insert", {}, engine_error)
-        line = str(
-            database_errors.store_error(error, StoreUrl("postgresql://u:pw@h/n"), "claiming")
-        )
+        line = str(store_error(error, StoreUrl("postgresql://u:pw@h/n"), "claiming"))
         self.assertEqual(
             "postgresql://h/n: claiming: could not extend file: No space left on device (make "
             "room, then run it again: nothing of this change was written)", line)  # fmt: skip

@@ -24,7 +24,7 @@ class TestDocuments(StoreCase):
     def test_a_decision_is_found_by_its_id_as_it_was_first_saved(self):
         store = self.store()
         for id_, seed in (("a", 1), ("b", 2), ("a", 3)):
-            store.save_decision(id_, to_json(decision(seed)))
+            store.decisions.save(id_, to_json(decision(seed)))
         self.assertEqual(decision(1), self.store().decisions.get("a"))
         self.assertEqual(decision(2), self.store().decisions.get("b"))
 
@@ -33,7 +33,7 @@ class TestDocuments(StoreCase):
         with self.assertRaisesRegex(UnknownName, "^no decision named 'week-1' "):
             store.decisions.get("week-1")
         for number in range(21):
-            store.save_decision(f"week-{number:02}", DECISION)
+            store.decisions.save(f"week-{number:02}", DECISION)
         decide_in_turn(self, [f"week-{number:02}" for number in range(21)])
         with self.assertRaisesRegex(UnknownName, "^no decision named 'week-2O' .*week-20"):
             store.decisions.get("week-2O")
@@ -46,7 +46,7 @@ class TestDocuments(StoreCase):
 class TestNewest(StoreCase):
     def save(self, store, id_, owner=None):
         summary = DecisionSummary(id=id_, decided_at=0.0, owner=owner, request="r", placed=1)
-        store.save_decision(id_, DECISION, summary)
+        store.decisions.save(id_, DECISION, summary)
 
     def test_the_newest_come_first_and_in_parts(self):
         store = self.store()
@@ -78,7 +78,7 @@ class TestNewest(StoreCase):
 
     def test_one_without_a_summary_has_its_id_and_time(self):
         store = self.store()
-        store.save_decision("old", DECISION)
+        store.decisions.save("old", DECISION)
         (old,) = store.decisions.newest(9)
         self.assertEqual(("old", None, None), (old.id, old.request, old.outcome))
         self.assertEqual([], list(store.decisions.newest(9, owner="mo")))

@@ -30,7 +30,7 @@ class TestDispatches:
         self.one, self.other = self.store(), self.store()
 
     def keep(self, id_, request="r"):
-        self.one.save_decision(id_, to_json(PLACED), None, of_request(request))
+        self.one.decisions.save(id_, to_json(PLACED), None, of_request(request))
 
     def taken(self, store=None):
         one = (store or self.one).dispatches.take(HOLD_S)
@@ -41,8 +41,8 @@ class TestDispatches:
         self.execute(sa.update(tables.dispatches).where(of.due_at.is_not(None)).values(due_at=1.0))
 
     def test_a_kept_decision_is_queued_once_and_only_where_it_is_dispatched(self):
-        self.one.save_decision("alone", to_json(PLACED))
-        self.one.save_decision("none", to_json(decision()), None, decision())
+        self.one.decisions.save("alone", to_json(PLACED))
+        self.one.decisions.save("none", to_json(decision()), None, decision())
         for _ in range(2):
             self.keep("d")
         (found,) = self.one.dispatches.newest(9)

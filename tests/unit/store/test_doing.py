@@ -16,8 +16,8 @@ from valence_sched.model.inventory import FullPodm
 from valence_sched.model.reading import ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.model.zone_registry import ZoneRegistration
+from valence_sched.store.database import StoreUrl
 from valence_sched.store.store import Store
-from valence_sched.store.url import StoreUrl
 
 FREED = ("reading claims", "freeing a claim", "freeing a claim")
 SWEPT = ("reading claims", "ending a claim", *FREED)
@@ -168,9 +168,9 @@ class TestDoing(StoreCase):
             ("reading failures", lambda s: s.failures),
             ("reading pod managers", lambda s: lambda: s.read_times(["p"])),
             ("looking", lambda s: s.log_counts),
-            ("keeping a decision", lambda s: lambda: s.save_decision("d", DECISION)),
+            ("keeping a decision", lambda s: lambda: s.decisions.save("d", DECISION)),
             ("reading a decision",
-             lambda s: s.save_decision("d", DECISION) or (lambda: s.decision("d"))),
+             lambda s: s.decisions.save("d", DECISION) or (lambda: s.decisions.get("d"))),
             ("reading decisions", lambda s: lambda: s.decisions.newest(1)),
             ("setting a quota", lambda s: lambda: s.quotas.set("o", {"claims": 1})),
             ("reading quotas", lambda s: s.quotas.list),

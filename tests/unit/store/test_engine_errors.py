@@ -8,15 +8,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from valence_sched.errors import StoreError
-from valence_sched.store.database_errors import (
+from valence_sched.store.database import (
     HINTS,
     RowRefused,
+    StoreUrl,
     is_disconnect,
     is_retryable,
     is_unreachable,
     store_error,
 )
-from valence_sched.store.url import StoreUrl
 
 OTHER = sa.exc.InvalidRequestError("not of an engine")
 

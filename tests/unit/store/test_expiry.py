@@ -36,7 +36,7 @@ class TestPurge:
     def test_what_ended_long_ago_goes_with_all_that_happened_to_it(self):
         released, active = self.create("c0"), self.create("c1")
         self.one.claims.release(released.id)
-        self.one.save_decision("d", DECISION)
+        self.one.decisions.save("d", DECISION)
         self.age()
         recent = self.create("c2")
         self.one.claims.release(recent.id)
@@ -47,7 +47,7 @@ class TestPurge:
             sa.select(tables.claims.c.id))})  # fmt: skip
         self.assertEqual(["held", "released"], [one.kind for one in self.one.events(recent.id)])
         with self.assertRaises(UnknownName):
-            self.one.decision("d")
+            self.one.decisions.get("d")
         self.assertEqual((0, 0, 0), self.one.purge(DAY_S))
 
     def test_a_claim_that_ended_lately_stays_however_old_it_is(self):

@@ -135,6 +135,6 @@ class TestLostAnswers(StoreCase):
 
     def test_a_decision_is_stored_once(self):
         def stored(_):
-            self.assertEqual(decision(), self.one.decision("d"))
+            self.assertEqual(decision(), self.one.decisions.get("d"))
 
-        self.each(lambda: None, lambda _: self.one.save_decision("d", DECISION), stored)
+        self.each(lambda: None, lambda _: self.one.decisions.save("d", DECISION), stored)

@@ -14,8 +14,8 @@ from tests.unit.store.site import DECISION, part, podm
 from valence_sched.errors import IdentityConflict, StoreError
 from valence_sched.model.registration import Registration
 from valence_sched.store import schema, tables
+from valence_sched.store.database import StoreUrl
 from valence_sched.store.maintenance import Maintenance
-from valence_sched.store.url import StoreUrl
 
 
 class MaintenanceCase:
@@ -28,7 +28,7 @@ class MaintenanceCase:
         store.register(Registration(name="p", url="http://127.0.0.1:1"))
         store.remember_all([podm("p", 4)])
         self.claim = store.claims.create([part("p", 1, "c0")]).id
-        store.save_decision("d", DECISION)
+        store.decisions.save("d", DECISION)
         store.close()
 
     def maintenance(self):

@@ -173,8 +173,8 @@ class TestDecisions:
 
     def test_a_decision_is_kept_once_and_as_it_was(self):
         store = self.store()
-        store.save_decision("d-1", to_json(decision(1)))
-        store.save_decision("d-1", DECISION)
-        self.assertEqual(decision(1), self.store().decision("d-1"))
+        store.decisions.save("d-1", to_json(decision(1)))
+        store.decisions.save("d-1", DECISION)
+        self.assertEqual(decision(1), self.store().decisions.get("d-1"))
         with self.assertRaisesRegex(UnknownName, "no decision named 'd-2' .*'d-1'"):
-            store.decision("d-2")
+            store.decisions.get("d-2")

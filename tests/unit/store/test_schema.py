@@ -18,9 +18,8 @@ from tests.unit.store.site import podm
 from valence_sched.errors import StoreError
 from valence_sched.model.registration import Registration
 from valence_sched.store import schema, tables
-from valence_sched.store.database import Database
+from valence_sched.store.database import Database, StoreUrl
 from valence_sched.store.store import Store
-from valence_sched.store.url import StoreUrl
 
 ONE = Registration(name="a", url="https://a")
 

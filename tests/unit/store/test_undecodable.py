@@ -24,8 +24,12 @@ from valence_sched.model.zone import ZoneClaimPart
 from valence_sched.model.zone_registry import ZoneRegistration
 from valence_sched.store import tables
 from valence_sched.store.document import Document, InvalidDocument
-from valence_sched.store.maintenance import Maintenance
-from valence_sched.store.scrub import PAGE_DOCUMENTS, STEP_PAUSE_S, Scrub, label_of
+from valence_sched.store.maintenance import (
+    PAGE_DOCUMENTS,
+    STEP_PAUSE_S,
+    Maintenance,
+    Scrub,
+)
 from valence_sched.store.tables import key_of
 
 COLUMNS = [one for table in tables.METADATA.sorted_tables for one in table.c
@@ -57,7 +61,7 @@ class DamageCase(StoreCase):
         store.claims.finish_composing(claim.id, [node])
         held = store.claims.create([part(name, generation, "c1")], owner=name)
         summary = DecisionSummary(id=name, decided_at=0.0, owner=name)
-        store.save_decision(name, DECISION, summary, make_test_plan(podm("p")).decision)
+        store.decisions.save(name, DECISION, summary, make_test_plan(podm("p")).decision)
         store.dispatches.finish(store.dispatches.take(99.0), [])
         store.records.put_new(f"answer-{name}", ANSWER)
         store.zones.add(ZoneRegistration(name=name, url=f"http://{name}.invalid"))
@@ -296,7 +300,7 @@ class TestRepair(DamageCase):
         self.execute(sa.text("update records set document = '1' where id = 'answer-bad'"))
         maintenance = self.enterContext(Maintenance(self.url))
         repairs, file = maintenance.repairs(), self.folder / "rows"
-        found = {(one.row.table.name, label_of(one.row.table, one.row.values)) for one in repairs}
+        found = {(one.row.table.name, one.row.label) for one in repairs}
         self.assertEqual({one.table.name for one in COLUMNS} | {"records"}, {t for t, _ in found})
         self.assertEqual(repairs, maintenance.repairs())  # it changes nothing yet
         deep = maintenance.check(deep=True)

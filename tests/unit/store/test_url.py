@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 from valence_sched.errors import StoreError
-from valence_sched.store.url import StoreUrl
+from valence_sched.store.database import StoreUrl
 
 
 class TestUrl(unittest.TestCase):

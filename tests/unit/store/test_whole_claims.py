@@ -14,7 +14,7 @@ from tests.unit.store.engines import StoreCase, raw_engine
 from tests.unit.store.proxy import Proxy
 from tests.unit.store.site import part, podm
 from valence_sched.errors import ClaimLost, QuotaExceeded
-from valence_sched.store import tables, whole_claim
+from valence_sched.store import claim_rows, tables
 
 WARM = 8  # claims until the driver has prepared the statement
 WRITTEN = (tables.claims, tables.claimed_blocks, tables.claim_parts, tables.quota_charges,
@@ -76,7 +76,7 @@ class TestWholeClaims(StoreCase):
             for plain in (True, False):
                 self.url = self.emptied()
                 self.setUp()
-                with mock.patch.object(whole_claim, "is_plain", return_value=plain):
+                with mock.patch.object(claim_rows, "is_plain", return_value=plain):
                     claim = self.create("c1", "c2", **words)
                 self.assertEqual(claim, self.one.claims.show(claim.id))
                 self.assertAlmostEqual(words.get("ttl_s", 600), claim.expires_at - claim.created_at)

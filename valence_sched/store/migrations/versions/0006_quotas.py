@@ -8,7 +8,7 @@ from valence_sched.model.claim import ACTIVE_STATES
 from valence_sched.model.quota import claim_charges
 from valence_sched.store import tables
 from valence_sched.store.claim_rows import decode_parts
-from valence_sched.store.quarantine import readable
+from valence_sched.store.document import readable
 from valence_sched.store.tables import KEY, TEXT, key_of, table_options
 
 revision = "0006"
