@@ -21,7 +21,7 @@ from valence_sched.server.main import report_problems
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.service.operations import LOST_S, Operations, new_operation
 from valence_sched.service.settings import ServiceSettings
-from valence_sched.store.url import StoreUrl
+from valence_sched.store.database import StoreUrl
 from valence_sched.testing.served import served
 
 

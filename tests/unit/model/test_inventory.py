@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nouns of an inventory: how a block's state is read, and capabilities as text."""
+"""Pod managers: their inventory, its amounts, what claims use of it, and their registration."""
 
 import itertools
 import unittest
@@ -8,15 +8,31 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.core.deciders import cpu, engine_of, lean
+from tests.unit.core.fit import brute
 from tests.unit.core.sites import quietly
+from tests.unit.store.site import podm
+from valence_sched.model.composition import sum_devices
 from valence_sched.model.inventory import (
+    Accelerator,
     CompositionState,
+    Devices,
     FullPodm,
+    Limit,
+    Memory,
+    Node,
     Status,
+    Stock,
     format_capabilities,
+    free_amount,
+    grant_size,
+    largest_grant,
     parse_capabilities,
     to_json,
 )
+from valence_sched.model.registration import Registration, alters_reading, reregistered
+from valence_sched.model.usage import PodmRemainder, Usage, foreign_blocks, subtract_usage
+from valence_sched.testing import request
 
 STATES = CompositionState.__args__
 
@@ -186,3 +202,177 @@ class TestDocument(unittest.TestCase):
         podm = msgspec.convert(words, FullPodm)
         self.assertEqual(podm, msgspec.json.decode(to_json(podm), type=FullPodm))
         self.assertEqual(words, msgspec.json.decode(to_json(podm)))
+
+
+STOCKS = st.builds(
+    Stock,
+    uri=st.just("s"),
+    resource=st.just("gib"),
+    total=st.sampled_from([None, *map(float, range(15))]),
+    used=st.integers(0, 6).map(float),
+    min=st.integers(0, 5).map(float),
+    max=st.sampled_from([None, 0.0, 3.0, 7.0, 12.0]),
+    step=st.sampled_from([0.0, 1.0, 2.0, 5.0]),
+)
+
+
+class TestGrant(unittest.TestCase):
+    """Least amounts."""
+
+    @quietly(800)
+    @given(STOCKS, st.integers(1, 10))
+    def test_it_is_the_smallest_valid_amount_that_is_enough(self, stock, requested):
+        self.assertEqual(brute.grants_of(stock, requested), grant_size(stock, requested))
+
+    @quietly(400)
+    @given(STOCKS)
+    def test_the_largest_grant_is_the_largest_that_is_granted(self, stock):
+        granted = [grant_size(stock, requested) for requested in range(1, 16)]
+        self.assertEqual(max((g for g in granted if g), default=0), largest_grant(stock))
+
+    def test_by_hand(self):
+        # (words of the stock, asked, granted)
+        for fields, requested, granted in (
+            ({"total": 65536.0, "step": 64.0}, 1000, 1024),
+            ({"total": 65536.0, "step": 64.0, "min": 2048.0}, 1000, 2048),
+            ({"total": 1000.0}, 999.5, 999.5),
+            ({"total": 1000.0, "used": 1.0}, 999.5, None),
+            ({"total": 1000.0, "max": 100.0}, 101, None),
+            ({"total": 100.0, "step": 64.0}, 65, None),
+            ({"total": 10.0, "used": 12.0}, 1, None),
+            ({}, 1, None),
+            ({"total": 0.3, "step": 0.1}, 0.3, 0.3),
+            ({"total": 1.05, "step": 0.35}, 1.05, 1.05),
+        ):
+            with self.subTest(words=fields, asked=requested):
+                self.assertEqual(
+                    granted, grant_size(Stock(uri="s", resource="r", **fields), requested)
+                )
+
+    def test_an_overdrawn_stock_has_nothing_left(self):
+        self.assertEqual(0, free_amount(Stock(uri="s", resource="r", total=10.0, used=12.0)))
+
+
+ASKED = {"processor": {"total_cores": 8}}
+
+
+class TestSubtraction(unittest.TestCase):
+    """A podm without what is held."""
+
+    def statuses(self, held, *blocks):
+        site = subtract_usage(lean({"id": "p", "blocks": list(blocks)}), Usage(blocks=held))
+        return [msgspec.json.decode(b.status, type=Status) if b.status else None
+                for b in site.blocks]  # fmt: skip
+
+    def test_a_held_block_has_no_slot_left_and_the_others_are_as_they_were(self):
+        told = cpu("b", 8, status={"state": "Unused", "health": "OK"})
+        first, second, third = self.statuses({"a": 1, "b": 1}, cpu("a", 8), told, cpu("c", 8))
+        self.assertEqual((0, 0, None), (first.slots, second.slots, third))
+        self.assertEqual("OK", second.health)
+
+    def test_a_shareable_block_has_as_many_slots_less_as_nodes_hold_it(self):
+        shared = {"shareable": True, "max_compositions": 3, "compositions": 1,
+                  "state": "ComposedAndAvailable"}  # fmt: skip
+        for nodes, slots in ((1, 1), (2, 0)):
+            (status,) = self.statuses({"a": nodes}, cpu("a", 8, status=shared))
+            self.assertEqual(slots, status.slots)
+        unbounded = {"shareable": True}
+        (status,) = self.statuses({"a": 1}, cpu("a", 8, status=unbounded))
+        self.assertEqual(0, status.slots)
+
+    def test_an_amount_that_is_held_is_used_and_nodes_to_be_are_listed(self):
+        site = lean({"id": "p", "stocks": [{"uri": "m", "resource": "r", "total": 9, "used": 1}]})
+        node = Node(uri="claim:1#1", owner="o")
+        found = subtract_usage(site, Usage(amounts={"m": 2.5}, nodes=(node,)))
+        self.assertEqual((3.5, (node,)), (found.stocks[0].used, found.nodes))
+
+    def test_taken_one_by_one_the_same_is_left_as_taken_at_once(self):
+        shared = cpu("s", 8, status={"shareable": True, "max_compositions": 3})
+        stock = {"uri": "m", "resource": "r", "total": 9, "used": 1}
+        site = lean({"id": "p", "blocks": [shared, cpu("a", 8), cpu("b", 8)], "stocks": [stock]})
+        nodes = [Node(uri=f"claim:{number}#1", owner="o") for number in range(3)]
+        remaining = PodmRemainder(site, Usage(blocks={"s": 1}, nodes=tuple(nodes[:1])))
+        remaining.subtract(Usage(blocks={"a": 1, "s": 1, "went": 1}, nodes=tuple(nodes[1:2])))
+        remaining.subtract(Usage(amounts={"m": 2.5}, nodes=tuple(nodes[2:])))
+        whole = Usage(blocks={"s": 2, "a": 1}, amounts={"m": 2.5}, nodes=tuple(nodes))
+        self.assertEqual(subtract_usage(site, whole), remaining.podm)
+
+    def test_nothing_held_is_the_same_podm(self):
+        site = lean({"id": "p", "blocks": [cpu("a", 8)]})
+        self.assertIs(site, subtract_usage(site, Usage()))
+
+    def test_the_very_next_decision_is_without_it(self):
+        engine = engine_of({"id": "p", "blocks": [cpu("a", 8), cpu("b", 8)]})
+        site = lean({"id": "p", "blocks": [cpu("a", 8), cpu("b", 8)]})
+        for held, blocks in (({"a": 1}, ["b"]), ({"a": 1, "b": 1}, []), ({}, ["a"])):
+            engine.replace(subtract_usage(site, Usage(blocks=held)))
+            placed = engine.select_destinations(request(ASKED)).placements
+            self.assertEqual(blocks, [b.uri for p in placed for b in p.chosen.blocks])
+
+
+class TestForeign(unittest.TestCase):
+    """Blocks in use that nobody here claimed."""
+
+    def test_they_are_named_and_ours_are_not(self):
+        states = {"a": "Composed", "b": "Composed", "c": "Unused", "d": "Failed"}
+        blocks = [{"uri": uri, "status": {"state": state}} for uri, state in states.items()]
+        self.assertEqual(("b",), foreign_blocks(podm(blocks=blocks), ["a"]))
+
+
+CARD = Accelerator(kind="GPU", model="A100")
+GPU = Devices(accelerators=(CARD,))
+
+
+class TestDevices(unittest.TestCase):
+    def test_equal_devices_are_one_with_the_sum_of_their_counts(self):
+        other = Devices(accelerators=(Accelerator(kind="GPU", model="A10", count=3),))
+        found = sum_devices([GPU, other, GPU, Devices(memory=(Memory(capacity_mib=1024),))])
+        counts = [(card.model, card.count) for card in found.accelerators]
+        self.assertEqual([("A100", 2), ("A10", 3)], counts)
+        self.assertEqual(1, len(found.memory))
+
+    def test_a_count_that_is_unknown_is_not_added(self):
+        unknown = Devices(accelerators=(Accelerator(kind="GPU", model="A100", count=None),))
+        found = sum_devices([GPU, unknown, unknown])
+        self.assertEqual([1, None], [card.count for card in found.accelerators])
+
+
+def registration(**most):
+    return Registration(name="p", url="https://p", max_blocks=most)
+
+
+class TestMaxBlocks(unittest.TestCase):
+    """The most blocks of a node, as registered before and now, in what was read before."""
+
+    def test_by_what_was_read(self):
+        for kind, read, before, after, expected in (
+            ("Compute", Limit(0, 1), None, 3, Limit(0, 3)),  # one was assumed
+            ("Compute", Limit(0, 3), 3, None, Limit(0, 1)),
+            ("Compute", Limit(0, 3), 3, 5, Limit(0, 5)),
+            ("Compute", Limit(0, 3), 3, 2, Limit(0, 2)),
+            ("Compute", Limit(0, 2), 3, 5, Limit(0, 2)),  # the pod manager is stricter
+            ("Compute", Limit(0, 2), 3, None, Limit(0, 2)),
+            ("Compute", Limit(0, 2), None, 5, Limit(0, 2)),
+            ("Compute", Limit(2, 2), 1, None, Limit(2, 2)),  # at least two
+            ("Compute", Limit(2, 4), None, 1, Limit(2, 2)),
+            ("Storage", Limit(), None, 3, Limit(0, 3)),
+            ("Storage", Limit(0, 3), 3, None, None),  # any number
+            ("Storage", Limit(1, 3), 3, None, Limit(1, None)),
+        ):
+            with self.subTest(kind=kind, read=read, before=before, after=after):
+                limits = {} if read == Limit() else {kind: read}
+                pools = [{"id": "z", "limits": {name: {"min": one.min, "max": one.max}
+                                                for name, one in limits.items()}}]  # fmt: skip
+                known = podm(blocks=[], pools=pools)
+                old = registration(**({} if before is None else {kind: before}))
+                new = registration(**({} if after is None else {kind: after}))
+                self.assertTrue(alters_reading(old, new))
+                (pool,) = reregistered(known, old, new).pools
+                self.assertEqual(expected, pool.limits.get(kind))
+
+    def test_what_did_not_change_stays_as_it_was_read(self):
+        pools = [{"id": "z", "limits": {"Compute": {"max": 2}}}]
+        known = podm(blocks=[], pools=pools)
+        self.assertFalse(alters_reading(registration(Compute=5), registration(Compute=5)))
+        found = reregistered(known, registration(Compute=5), registration(Compute=5, Storage=1))
+        self.assertEqual({"Compute": Limit(0, 2), "Storage": Limit(0, 1)}, found.pools[0].limits)

@@ -1,12 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Problems: an error that is sent arrives as it was."""
+"""Problems of a service, and the effects of what it did."""
 
 import unittest
 
 import msgspec
 
 from valence_sched import errors
-from valence_sched.errors import ClaimLost, InputError, SchedulerError, ServiceError, UnknownName
+from valence_sched.errors import (
+    ClaimLost,
+    InputError,
+    SchedulerError,
+    ServiceError,
+    StoreError,
+    UnknownName,
+    Unverified,
+)
+from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import Problem, error_of, problem_error, problem_of
 
@@ -58,3 +67,49 @@ class TestProblem(unittest.TestCase):
     def test_codes_are_of_one_class_each(self):
         codes = [kind.code for kind in kinds()]
         self.assertEqual(len(codes), len(set(codes)))
+
+
+def uncertain() -> StoreError:
+    error = StoreError("gone")
+    error.uncertain = True
+    return error
+
+
+class TestEffectLog(unittest.TestCase):
+    """A claim, and how its change ends."""
+
+    def test_a_change_is_noted_before_after_and_not_where_it_failed(self):
+        for error, expected in (
+            (None, ["claim c is held"]),
+            (ClaimLost("other"), []),
+            (StoreError("full"), []),
+            (uncertain(), ["claim c may be held"]),
+            (Unverified("what is there?"), ["claim c may be held"]),
+            (KeyboardInterrupt(), ["claim c may be held"]),
+            (ValueError("a bug"), ["claim c may be held"]),
+        ):
+            with self.subTest(repr(error)):
+                effects = EffectLog()
+                try:
+                    with effects.change("claim", "c", "may be held", "is held"):
+                        self.assertEqual(["claim c may be held"], effects.unnamed_lines())
+                        if error is not None:
+                            raise error
+                except BaseException as caught:
+                    self.assertIs(error, caught)
+                self.assertEqual(expected, effects.unnamed_lines())
+                self.assertEqual(bool(expected), bool(effects))
+
+    def test_a_change_that_failed_leaves_what_was_known_before(self):
+        effects = EffectLog()
+        effects.note("node", "n", "is composed")
+        with self.assertRaises(ClaimLost), effects.change("node", "n", "may be gone", "is gone"):
+            raise ClaimLost("other")
+        self.assertEqual(["node n is composed"], effects.unnamed_lines())
+
+    def test_what_a_delivered_text_names_as_a_word_is_named(self):
+        effects = EffectLog()
+        for name in ("c1", "c2", "c.3"):
+            effects.note("claim", name, "is held")
+        effects.mark_named("| c1 | c22 | cx3 |")
+        self.assertEqual(["claim c2 is held", "claim c.3 is held"], effects.unnamed_lines())

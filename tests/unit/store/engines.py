@@ -4,6 +4,7 @@
 Making tables is what servers are slowest at.
 """
 
+import functools
 import os
 import sys
 import tempfile
@@ -81,6 +82,11 @@ class StoreCase(unittest.TestCase):
                 connection.execute(sa.update(tables.version).values(version_num=tables.REVISION))
         engine.dispose()
         return case.shared
+
+    @functools.cached_property
+    def one(self) -> Store:
+        """The store that most tests use, which is opened where one asks for it first."""
+        return self.store()
 
     def store(self, url: str | None = None, **words: Any) -> Store:
         store = Store(url or self.url, **words)

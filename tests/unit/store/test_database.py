@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A database: its connections, what runs again, and what is said when nothing more is tried."""
+"""The database of a store: its URL, its transactions, and when it is away."""
 
 import logging
 import socket
 import sqlite3
 import unittest
+from pathlib import Path
 from unittest import mock
 
 import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase, on_each_engine
-from tests.unit.store.test_engine_errors import failed
+from tests.unit.store.site import part, podm
+from tests.unit.store.test_claims import usage
+from tests.unit.store.test_database_errors import failed
 from valence_sched.errors import StoreError
+from valence_sched.model.composition import ComposedNode
 from valence_sched.store.database import BUSY_TIMEOUT_MS, MOST_ATTEMPTS, Database, StoreUrl
 
 BUSY = failed("it is locked", sqlite_errorcode=sqlite3.SQLITE_BUSY)
@@ -451,3 +455,133 @@ class TestOneRow:
         database.watches.append(seen.append)
         database.read_row(sa.text("SELECT 1"))
         self.assertEqual([database], seen)
+
+
+class TestUrl(unittest.TestCase):
+    """Each engine, and each part that may be missing."""
+
+    def test_it_is_printed_without_what_is_secret(self):
+        for url, text in (
+            ("sqlite:////var/lib/state.db", "/var/lib/state.db"),
+            ("sqlite:///:memory:", "store in memory"),
+            ("sqlite://", "store in memory"),
+            ("postgresql://me:secret@db:5433/name?sslmode=require", "postgresql://db:5433/name"),
+            ("mysql://me@db/name", "mysql://db/name"),
+            ("mariadb:///name", "mariadb://localhost/name"),
+            ("postgresql://db", "postgresql://db/"),
+        ):
+            with self.subTest(url):
+                self.assertEqual(text, str(StoreUrl(url)))
+                self.assertEqual(f"StoreUrl({text!r})", repr(StoreUrl(url)))
+
+    def test_the_driver_is_ours_unless_one_is_named(self):
+        for url, driver in (
+            ("sqlite://", "sqlite"),
+            ("postgresql://db/name", "postgresql+psycopg"),
+            ("mysql://db/name", "mysql+pymysql"),
+            ("mariadb://db/name", "mariadb+pymysql"),
+            ("mysql+mysqldb://db/name", "mysql+mysqldb"),
+        ):
+            self.assertEqual(driver, StoreUrl(url).url.drivername)
+
+    def test_only_an_embedded_one_has_a_file_or_is_in_memory(self):
+        for url, file, in_memory in (
+            ("sqlite:///a.db", Path("a.db"), False),
+            ("sqlite:///~/a.db", Path.home() / "a.db", False),
+            ("sqlite:////a%3Fb%20c%25.db?timeout=3", Path("/a?b c%.db"), False),
+            ("sqlite://", None, True),
+            ("sqlite:///:memory:", None, True),
+            ("postgresql://db/name", None, False),
+        ):
+            self.assertEqual((file, in_memory), (StoreUrl(url).file, StoreUrl(url).in_memory))
+
+    def test_what_cannot_be_one_is_told(self):
+        for url, line in (
+            ("nothing", "the store's URL cannot be read: write it as sqlite:///FILE, "
+             "postgresql://HOST/NAME or mysql://HOST/NAME"),
+            ("oracle://db", "a store in 'oracle' is not known: use sqlite, postgresql or mysql"),
+        ):  # fmt: skip
+            with self.assertRaises(StoreError) as caught:
+                StoreUrl(url)
+            self.assertEqual(line, str(caught.exception))
+
+
+class TestAway(StoreCase):
+    """The database cannot be opened once."""
+
+    def setUp(self):
+        super().setUp()
+        self.pauses = []
+        self.one = self.store(sleep=self.pauses.append, jitter=lambda: 1.0)
+        self.one.remember(podm())
+        self.claims = self.one.claims
+        self.claim = self.claims.create([part("p", 1, "c0")]).id
+
+    def away(self, engine="writer", times=1):
+        """Let a number of transactions find no database."""
+        error = sqlite3.OperationalError("unable to open database file")
+        error.sqlite_errorcode = sqlite3.SQLITE_CANTOPEN
+        left = [error] * times
+
+        def refuse(connection):
+            if left:
+                connection.connection.dbapi_connection.execute("ROLLBACK")
+                raise sa.exc.OperationalError("BEGIN", {}, left.pop())
+
+        sa.event.listen(getattr(self.one._database, engine), "begin", refuse)
+
+    def composed(self):
+        self.claims.start_composing(self.claim)
+        node = ComposedNode(id="n", podm="p", uri="/S/1", claim=self.claim, blocks=("c0",))
+        self.claims.finish_composing(self.claim, [node])
+
+    def test_a_node_is_noted(self):
+        self.claims.start_composing(self.claim)
+        node = ComposedNode(id="n", podm="p", uri="/S/1", claim=self.claim, blocks=("c0",))
+        for engine in ("writer", "reader"):
+            self.away(engine)
+        self.assertEqual("COMPOSED", self.claims.finish_composing(self.claim, [node]).state)
+        self.assertEqual([0.004, 0.004], self.pauses)
+
+    def test_a_node_is_forgotten(self):
+        self.composed()
+        for engine in ("writer", "reader"):
+            self.away(engine)
+        self.one.nodes.forget("n")
+        self.assertFalse(usage(self.one))
+
+    def test_a_claim_is_given_up(self):
+        for engine in ("writer", "reader"):
+            self.away(engine)
+        self.claims.fail(self.claim, "why")
+        self.assertEqual("FAILED", self.claims.show(self.claim).state)
+        self.assertFalse(usage(self.one))
+
+    def test_what_may_be_reserved_is_noted(self):
+        self.away()
+        self.claims.note_reserving(self.claim)
+        self.assertEqual(["held", "reserving"], [it.kind for it in self.one.events(self.claim)])
+
+    def test_the_pauses_get_longer_up_to_half_a_second(self):
+        self.away(times=10)
+        self.claims.note_reserving(self.claim)
+        expected = [0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.5, 0.5, 0.5]
+        self.assertEqual(expected, self.pauses)
+        self.assertEqual(10, self.one.counts.retries)
+
+    def test_before_an_effect_nothing_waits_and_nothing_is_left_to_tell(self):
+        lines = self.one.effects.unnamed_lines()
+        for step in (
+            lambda: self.claims.create([part("p", 1, "c1")]),
+            lambda: self.claims.start_composing(self.claim),
+            lambda: self.claims.release(self.claim),
+            lambda: self.one.remember(podm(zone="z")),
+        ):
+            self.away()
+            with self.assertRaisesRegex(
+                StoreError, "unable to open database file .is the database"
+            ):
+                step()
+        self.assertEqual([], self.pauses)
+        self.assertEqual(lines, self.one.effects.unnamed_lines())
+        self.assertEqual("HELD", self.claims.show(self.claim).state)

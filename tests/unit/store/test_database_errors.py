@@ -1,19 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A database that fails in mid-run: one line, nothing half-written, and on it goes after that."""
+"""Errors of engines, and answers that are lost."""
 
+import itertools
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
+import unittest
+from typing import Any
 
 import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase, on_each_engine
-from tests.unit.store.site import CORES, claimer, part, podm
+from tests.unit.store.site import CORES, DECISION, claimer, decision, part, podm
+from tests.unit.store.test_claims import usage
+from tests.unit.store.test_holds import nodes_of
 from valence_sched.errors import ClaimLost, StoreError
+from valence_sched.model.composition import ComposedNode
 from valence_sched.store import tables
-from valence_sched.store.database import StoreUrl, store_error
+from valence_sched.store.database import (
+    HINTS,
+    RowRefused,
+    StoreUrl,
+    is_disconnect,
+    is_retryable,
+    is_unreachable,
+    store_error,
+)
 from valence_sched.store.tables import key_of
 from valence_sched.testing import request
 
@@ -99,8 +114,7 @@ class TestFull(StoreCase):
     """No room for another page."""
 
     def test_a_full_disk_is_one_line_and_nothing_is_half_written(self):
-        store = self.store()
-        generation = store.remember(podm(blocks=400))
+        generation = self.one.remember(podm(blocks=400))
         full = []
 
         def limit(connection, _record, _proxy):
@@ -108,18 +122,18 @@ class TestFull(StoreCase):
             connection.execute(f"PRAGMA max_page_count = {pages + 2}")
             full.append(pages)
 
-        sa.event.listen(store._database.writer, "checkout", limit)
+        sa.event.listen(self.one._database.writer, "checkout", limit)
         blocks = [f"c{number}" for number in range(400)]
         with self.assertRaisesRegex(StoreError, r"claiming: database or disk is full \(make room"):
-            store.claims.create([part("p", generation, *blocks)])
+            self.one.claims.create([part("p", generation, *blocks)])
         self.assertTrue(full)
         other = self.store()
         self.assertEqual([], other.claims.list())
         self.assertFalse(any(change.usage for change in other.snapshot().changes))
         self.assertEqual([("ok",)], self.execute(sa.text("PRAGMA integrity_check")))
-        sa.event.remove(store._database.writer, "checkout", limit)
-        store.close()
-        store.claims.create([part("p", generation, *blocks)])
+        sa.event.remove(self.one._database.writer, "checkout", limit)
+        self.one.close()
+        self.one.claims.create([part("p", generation, *blocks)])
 
     def test_a_server_that_is_full_is_told_by_its_words(self):
         class Full(Exception):
@@ -183,8 +197,7 @@ class TestKilled(StoreCase):
     """S76: two processes, one file, and SIGKILL."""
 
     def test_nothing_is_lost_and_nothing_is_broken(self):
-        store = self.store()
-        store.remember(podm(blocks=600))
+        self.one.remember(podm(blocks=600))
         promised = []
         for turn in range(4):
             running = [self.start(f"{turn}-{number}") for number in range(2)]
@@ -216,16 +229,15 @@ class TestLoser(StoreCase):
     """Somebody who is always late."""
 
     def test_the_error_names_who_won_at_last(self):
-        store = self.store()
-        store.remember(podm(blocks=9))
-        slow, fast = claimer(store, most_attempts=3, salt=b"1"), self.store()
-        create = store.claims.create
+        self.one.remember(podm(blocks=9))
+        slow, fast = claimer(self.one, most_attempts=3, salt=b"1"), self.store()
+        create = self.one.claims.create
 
         def late(parts, **words):
             fast.claims.create(parts, owner="fast")
             return create(parts, **words)
 
-        store.claims.create = late
+        self.one.claims.create = late
         with self.assertRaises(ClaimLost) as caught:
             slow.claim(request(CORES))
         self.assertRegex(str(caught.exception),
@@ -245,3 +257,238 @@ class TestDriver(StoreCase):
         rows = [{"shard": number, "moved": 0} for number in (0, *range(900, 1900))]
         with self.assertNoLogs("psycopg"), self.assertRaises(StoreError):
             database.read(lambda c: c.execute(sa.insert(tables.shards), rows))
+
+
+OTHER = sa.exc.InvalidRequestError("not of an engine")
+
+
+def failed(
+    *args: Any, kind: type[sa.exc.DBAPIError] = sa.exc.OperationalError, cut: bool = False,
+    **attributes: Any,
+) -> sa.exc.DBAPIError:  # fmt: skip
+    """Return SQLAlchemy's error around one of a driver with these arguments and attributes."""
+    original = Exception(*args)
+    for name, value in attributes.items():
+        setattr(original, name, value)
+    return kind("statement", {}, original, connection_invalidated=cut)
+
+
+def sqlite(code: int) -> sa.exc.DBAPIError:
+    return failed("words", sqlite_errorcode=code)
+
+
+def state(sqlstate: str) -> sa.exc.DBAPIError:
+    return failed("words", sqlstate=sqlstate)
+
+
+class TestAgain(unittest.TestCase):
+    """Whether the same transaction may succeed, now or later."""
+
+    def check(self, function, yes, no):
+        for error in yes:
+            self.assertTrue(function(error), error.orig if error is not OTHER else error)
+        for error in (*no, OTHER):
+            self.assertFalse(function(error), getattr(error, "orig", error))
+
+    def test_another_transaction_was_in_the_way(self):
+        self.check(
+            is_retryable,
+            [*map(state, ("40001", "40P01", "55P03")),
+             *(failed(number, "words") for number in (1205, 1213, 1020, 1637)),
+             *map(sqlite, (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED,
+                           sqlite3.SQLITE_BUSY | 2 << 8))],
+            [state("53300"), failed(1045, "words"), sqlite(sqlite3.SQLITE_ERROR), failed("1205"),
+             failed()],
+        )  # fmt: skip
+
+    def test_the_connection_is_gone(self):
+        self.check(
+            is_disconnect,
+            [failed("words", cut=True), state("08006"), state("57P01")],
+            [failed("words"), state("40001"), state("5"), sqlite(sqlite3.SQLITE_CANTOPEN)],
+        )
+
+    def test_no_connection_is_to_be_had(self):
+        self.assertTrue(is_unreachable(sa.exc.TimeoutError("all of them wait")))
+        self.check(
+            is_unreachable,
+            [*map(state, ("53300", "25006", "08001")), sqlite(sqlite3.SQLITE_CANTOPEN), failed("x"),
+             *(failed(number, "words") for number in (1040, 1203, 1290, 1836, 1044, 1045, 1049,
+                                                      2003, 9999))],
+            [state("40001"), state("53100"), sqlite(sqlite3.SQLITE_FULL), sqlite(1),
+             failed(1021, "words"), failed("x", kind=sa.exc.ProgrammingError),
+             failed(9999, "words", kind=sa.exc.ProgrammingError)],
+        )  # fmt: skip
+
+
+class TestWords(unittest.TestCase):
+    """One line: the store, what was being done, what the engine says, what to do."""
+
+    URL = StoreUrl("postgresql://me:secret@127.0.0.1:5432/name")
+
+    def text(self, error, doing="doing"):
+        return str(store_error(error, self.URL, doing))
+
+    def test_the_hint_is_that_of_the_failure(self):
+        for kind, errors in {
+            "full": [sqlite(13), state("53100"), failed(1021, "words"), failed(1114, "words"),
+                     failed(1030, "words"), failed(3, "words")],
+            "readonly": [sqlite(8), state("25006"), state("42501"), failed(1290, "words"),
+                         failed(1142, "words")],
+            "corrupt": [sqlite(11), sqlite(26), state("XX001")],
+            "disk": [sqlite(10), sqlite(sqlite3.SQLITE_IOERR_WRITE)],
+            "unreachable": [sqlite(14), state("08006"), failed(2003, "words"), failed("words")],
+        }.items():  # fmt: skip
+            for error in errors:
+                line = f"postgresql://127.0.0.1:5432/name: doing: words ({HINTS[kind]})"
+                self.assertEqual(line, self.text(error))
+        for error in (sqlite(1), state("42601"), failed("words", kind=sa.exc.ProgrammingError)):
+            self.assertEqual("postgresql://127.0.0.1:5432/name: doing: words", self.text(error))
+
+    def test_without_words_of_what_was_being_done_there_are_none(self):
+        self.assertEqual("postgresql://127.0.0.1:5432/name: words", self.text(sqlite(1), ""))
+
+    def test_the_engine_is_quoted_by_its_first_line_and_without_the_password(self):
+        for error, words in (
+            (failed("first\nsecond", sqlite_errorcode=1), "first"),
+            (failed("  at secret:5432 ", sqlite_errorcode=1), "at ***:5432"),
+            (failed(7, "last", 9, sqlite_errorcode=1), "last"),
+            (failed(7, sqlite_errorcode=1), "7"),
+            (failed(sqlite_errorcode=1), "Exception"),
+            (OTHER, "not of an engine"),
+        ):
+            self.assertEqual(f"postgresql://127.0.0.1:5432/name: doing: {words}", self.text(error))
+
+    def test_a_value_that_cannot_be_stored_is_of_one_row(self):
+        refused = failed("too long", kind=sa.exc.DataError, sqlite_errorcode=1)
+        self.assertIs(RowRefused, type(store_error(refused, self.URL)))
+        error = store_error(sqlite(1), self.URL)
+        self.assertIs(StoreError, type(error))
+        self.assertEqual("postgresql://127.0.0.1:5432/name: words", str(error))
+
+
+class TestLostAnswers(StoreCase):
+    """Each transaction of a step runs again as a whole after its commit."""
+
+    def lose(self, number: int) -> list[bool]:
+        """Lose the answer to the commit of this number; return whether it was reached."""
+        count, reached = itertools.count(1), []
+        busy = sqlite3.OperationalError("database is locked")
+        busy.sqlite_errorcode = sqlite3.SQLITE_BUSY
+
+        def commit(connection: sa.Connection) -> None:
+            if next(count) == number:
+                reached.append(True)
+                connection.connection.dbapi_connection.execute("COMMIT")
+                raise sa.exc.OperationalError("COMMIT", {}, busy)
+
+        sa.event.listen(self.one._database.writer, "commit", commit)
+        return reached
+
+    def each(self, prepare, step, check):
+        """Check a step with the answer of each of its transactions lost, and with none lost."""
+        number, reached = 0, [True]
+        while reached:
+            self.one = self.store(self.fresh_url(), sleep=lambda _s: None)
+            self.one.remember_all([podm("p", 4), podm("q")])
+            prepared = prepare()
+            number += 1
+            retries = self.one.counts.retries
+            reached = self.lose(number)
+            with self.subTest(number):
+                check(step(prepared))
+                self.assertEqual(len(reached), self.one.counts.retries - retries)
+        self.assertGreater(number, 1)
+
+    def held(self):
+        return self.one.claims.create([part("p", 1, "c0")])
+
+    def composing(self):
+        claim = self.held()
+        self.one.claims.start_composing(claim.id)
+        return claim.id
+
+    def node(self, claim):
+        return ComposedNode(id="n", podm="p", uri="/S/1", claim=claim, blocks=("c0",))
+
+    def test_a_claim_is_created_once(self):
+        for parts in ([part("p", 1, "c0")], [part("p", 1, "c0"), part("q", 1, "c0")]):
+
+            def check(claim, parts=parts):
+                self.assertEqual("HELD", claim.state)
+                self.assertEqual([claim], self.one.claims.list())
+                for one in parts:
+                    self.assertEqual({"c0": 1}, usage(self.one, one.podm).blocks)
+
+            for key in (None, "k"):
+                self.each(lambda: None,
+                          lambda _, parts=parts, key=key: self.one.claims.create(parts, key=key),
+                          check)  # fmt: skip
+
+    def test_a_claim_is_composed_once(self):
+        def started(claim):
+            self.assertEqual("COMPOSING", claim.state)
+            kinds = [one.kind for one in self.one.events(claim.id)]
+            self.assertEqual(["held", "composing"], kinds)
+
+        self.each(self.held, lambda it: self.one.claims.start_composing(it.id), started)
+
+    def test_a_node_is_noted_once(self):
+        def finished(claim):
+            self.assertEqual("COMPOSED", claim.state)
+            self.assertEqual(["n"], [node.id for node in self.one.nodes.list()])
+            kinds = [one.kind for one in self.one.events(claim.id)]
+            self.assertEqual(["held", "composing", "composed"], kinds)
+
+        self.each(self.composing, lambda it: self.one.claims.finish_composing(it, [self.node(it)]),
+                  finished)  # fmt: skip
+
+    def test_a_claim_is_split_once(self):
+        def split(claims):
+            self.assertEqual(claims, self.one.claims.list())
+            self.assertEqual({"c0": 1, "c1": 1}, usage(self.one).blocks)
+
+        self.each(lambda: self.one.claims.create([nodes_of(1, ("c0",), ("c1",))]),
+                  lambda it: self.one.claims.split(it.id), split)  # fmt: skip
+
+    def test_a_claim_ends_once(self):
+        for prepare, end, state in (
+            (lambda: self.held().id, "release", "RELEASED"),
+            (self.composing, "fail", "FAILED"),
+        ):
+
+            def step(claim_id, end=end):
+                getattr(self.one.claims, end)(claim_id, "why")
+                return claim_id
+
+            def ended(claim_id, state=state):
+                claim = self.one.claims.show(claim_id)
+                self.assertEqual(state, claim.state)
+                self.assertFalse(usage(self.one))
+                kinds = [one.kind for one in self.one.events(claim.id)]
+                self.assertEqual(1, kinds.count(state.lower()))
+
+            self.each(prepare, step, ended)
+
+    def test_a_node_is_forgotten_once(self):
+        def composed():
+            claim = self.composing()
+            self.one.claims.finish_composing(claim, [self.node(claim)])
+
+        def forgotten(_):
+            self.assertEqual(([], []), (self.one.nodes.list(), self.one.claims.list()))
+            self.assertEqual(1, [one.kind for one in self.one.events()].count("gone"))
+
+        self.each(composed, lambda _: self.one.nodes.forget("n"), forgotten)
+
+    def test_a_reading_moves_a_generation_once(self):
+        def moved(generation):
+            self.assertEqual(2, generation)
+
+        self.each(lambda: None, lambda _: self.one.remember(podm(zone="z")), moved)
+
+    def test_a_decision_is_stored_once(self):
+        def stored(_):
+            self.assertEqual(decision(), self.one.decisions.get("d"))
+
+        self.each(lambda: None, lambda _: self.one.decisions.save("d", DECISION), stored)

@@ -97,12 +97,11 @@ class TestVersions(MaintenanceCase):
         return [sorted(map(repr, self.execute(sa.select(*names)))) for names in columns]
 
     def test_one_that_a_process_works_on_stays(self):
-        store = self.store()
-        store.leases.acquire("reader", "host-1", 60)
+        self.one.leases.acquire("reader", "host-1", 60)
         with self.assertRaisesRegex(StoreError, "host-1 works on it: stop every service first"):
             self.maintenance().downgrade("0001")
         self.assertEqual(tables.REVISION, self.maintenance().revision)
-        store.leases.give_up("reader", "host-1")
+        self.one.leases.give_up("reader", "host-1")
         self.assertEqual(tables.REVISION, self.maintenance().downgrade("0002"))
 
     def test_a_version_that_is_none_is_refused(self):

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records: what the processes of a service share."""
+"""What processes of a service share: records, leases and the audit."""
 
 import threading
+from functools import partial
 
 import sqlalchemy as sa
 
 from tests.unit.store.engines import StoreCase, on_each_engine
+from valence_sched.model.effect import AuditLine, AuditQuery
 from valence_sched.store import tables
 from valence_sched.store.snapshot import LogPosition
 
@@ -57,27 +59,174 @@ class TestRecords(StoreCase):
         self.assertEqual(sorted(words), sorted(taken))
 
     def test_old_records_are_purged(self):
-        store = self.store()
         for name in ("old", "new"):
-            store.records.put_new(name, b"a")
+            self.one.records.put_new(name, b"a")
         old = sa.update(tables.records).where(tables.records.c.id == "old")
         self.execute(old.values(at=tables.records.c.at - 7200))
-        self.assertGreater(store.records.get("old")[1], 7000)
-        store.purge(3600)
-        self.assertIsNone(store.records.get("old"))
-        self.assertIsNotNone(store.records.get("new"))
+        self.assertGreater(self.one.records.get("old")[1], 7000)
+        self.one.purge(3600)
+        self.assertIsNone(self.one.records.get("old"))
+        self.assertIsNotNone(self.one.records.get("new"))
 
     def test_the_log_counts_move_with_what_is_decided_on(self):
-        store = self.store()
-        before = store.log_counts(), store.log_totals()
-        store.records.put_new("x", b"a")
-        self.assertEqual(before, (store.log_counts(), store.log_totals()))
-        store.update_stats("p", {"load": 1})
-        self.assertNotEqual(before[0], store.log_counts())
-        self.assertNotEqual(before[1], store.log_totals())
-        counts = store.log_counts()
+        before = self.one.log_counts(), self.one.log_totals()
+        self.one.records.put_new("x", b"a")
+        self.assertEqual(before, (self.one.log_counts(), self.one.log_totals()))
+        self.one.update_stats("p", {"load": 1})
+        self.assertNotEqual(before[0], self.one.log_counts())
+        self.assertNotEqual(before[1], self.one.log_totals())
+        counts = self.one.log_counts()
         expired = counts.pop(-1)
         totals = sum(counts.values()), sum(moved * (shard + 2) for shard, moved in counts.items())
-        self.assertEqual((*totals, expired), store.log_totals())
-        self.assertTrue(LogPosition(counts).is_at(store.log_totals()))
+        self.assertEqual((*totals, expired), self.one.log_totals())
+        self.assertTrue(LogPosition(counts).is_at(self.one.log_totals()))
         self.assertFalse(LogPosition().is_at(self.store().log_totals()))
+
+
+NAME, TTL_S = "reader", 60.0
+
+
+@on_each_engine
+class TestLeases:
+    """Two processes want one lease."""
+
+    def setUp(self):
+        super().setUp()
+        self.one, self.other = self.store().leases, self.store().leases
+
+    def end_all(self):
+        self.execute(sa.update(tables.leases).values(expires_at=1.0))
+
+    def test_one_has_it_until_it_gives_it_up(self):
+        self.assertIsNone(self.one.holder(NAME))
+        self.assertTrue(self.one.acquire(NAME, "a", TTL_S))
+        self.assertFalse(self.other.acquire(NAME, "b", TTL_S))
+        self.assertEqual("a", self.other.holder(NAME))
+        self.other.give_up(NAME, "b")
+        self.assertEqual("a", self.other.holder(NAME))
+        self.one.give_up(NAME, "a")
+        self.assertIsNone(self.other.holder(NAME))
+        self.assertTrue(self.other.acquire(NAME, "b", TTL_S))
+
+    def test_a_name_is_a_lease_of_its_own(self):
+        self.one.acquire(NAME, "a", TTL_S)
+        self.assertTrue(self.other.acquire("else", "b", TTL_S))
+        self.assertEqual(("a", "b"), (self.one.holder(NAME), self.one.holder("else")))
+
+    def test_who_has_it_may_take_it_again_and_renew_it(self):
+        for take in (self.one.acquire, self.one.renew, self.one.acquire):
+            if take == self.one.renew:
+                before = self.ends()
+            self.assertTrue(take(NAME, "a", TTL_S))
+        self.assertTrue(self.one.renew(NAME, "a", 2 * TTL_S))
+        self.assertGreater(self.ends(), before + TTL_S / 2)
+        self.assertFalse(self.other.renew(NAME, "b", TTL_S))
+
+    def test_a_lease_ends_when_its_time_is_over_however_it_was_taken(self):
+        self.one.acquire(NAME, "a", TTL_S)
+        for holder, take in (("a", self.one.acquire), ("a", self.one.renew),
+                             ("b", self.other.acquire)):  # fmt: skip
+            for ttl_s in (7200.0, 10.0):
+                with self.subTest(take.__name__, holder=holder, ttl_s=ttl_s):
+                    if holder == "b":
+                        self.end_all()
+                    self.assertTrue(take(NAME, holder, ttl_s))
+                    ((now,),) = self.execute(sa.select(tables.now()))
+                    self.assertAlmostEqual(ttl_s, self.ends() - now, delta=5.0)
+                    self.assertEqual(holder, self.one.holder(NAME))
+
+    def test_what_is_done_with_one_lease_is_not_done_with_another(self):
+        for name in (NAME, "else"):
+            self.one.acquire(name, "a", TTL_S)
+        self.one.renew("else", "a", 7200.0)
+        self.assertLess(self.ends(), self.ends("else") - 3600)
+        self.one.give_up("else", "a")
+        self.assertEqual(("a", None), (self.one.holder(NAME), self.one.holder("else")))
+        self.assertTrue(self.other.acquire("else", "b", TTL_S))
+        self.assertEqual(("a", "b"), (self.one.holder(NAME), self.one.holder("else")))
+
+    def ends(self, name=NAME):
+        of = tables.leases.c
+        return self.execute(sa.select(of.expires_at).where(of.name == name))[0][0]
+
+    def test_the_lease_of_a_holder_that_died_goes_to_the_next(self):
+        self.one.acquire(NAME, "a", TTL_S)
+        self.end_all()
+        self.assertIsNone(self.one.holder(NAME))
+        self.assertFalse(self.one.renew(NAME, "a", TTL_S), "it ended: the holder must not go on")
+        self.assertTrue(self.other.acquire(NAME, "b", TTL_S))
+        self.assertFalse(self.one.acquire(NAME, "a", TTL_S))
+        self.assertFalse(self.one.renew(NAME, "a", TTL_S))
+
+    def test_of_many_at_once_one_gets_it(self):
+        stores = [self.store() for _ in range(4)]
+        for round_ in range(3):
+            got, barrier = [], threading.Barrier(len(stores))
+
+            def take(number, barrier=barrier, got=got):
+                barrier.wait()
+                if stores[number].leases.acquire(NAME, str(number), TTL_S):
+                    got.append(number)
+
+            threads = [threading.Thread(target=take, args=(n,)) for n in range(len(stores))]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            with self.subTest(round_):
+                self.assertEqual([self.one.holder(NAME)], [str(number) for number in got])
+            self.end_all()
+
+
+LINE = partial(AuditLine, user="ann", request_id="r", verb="claims:create", outcome="done")
+
+
+@on_each_engine
+class TestAudit(StoreCase):
+    def objects(self, **words):
+        return [line.object for line in self.store().audit.newest(AuditQuery(**words))]
+
+    def test_the_oldest_lines_go(self):
+        audit = self.store().audit
+        for begin in range(0, 400, 100):
+            audit.add([LINE(object=str(begin + one)) for one in range(100)], most=200)
+        found = self.objects(limit=1000)
+        self.assertEqual([str(399 - one) for one in range(len(found))], found)
+        self.assertIn(len(found), range(200, 300))  # they go by the hundred
+
+    def test_long_texts_are_cut_and_all_others_are_as_they_were(self):
+        audit = self.store().audit
+        for text in ("u" * 5000, "\N{GRINNING FACE}" * 2000, "a'\"%\\_?: b", ""):
+            audit.add([LINE(user=text, object=text, owner=text)])
+            (line,) = audit.newest(AuditQuery(limit=1))
+            self.assertEqual([text[:1024]] * 2, [line.user, line.owner])
+            self.assertTrue(text.startswith(line.object))
+
+    def test_lines_are_found_by_each_of_their_texts(self):
+        audit = self.store().audit
+        audit.add([LINE(object="a"), LINE(object="b", owner="red"), LINE(object="c", verb="v")])
+        audit.add([LINE(object="d", user="mo"), LINE(object="e", outcome="accepted")])
+        for words, found in (
+            ({}, "edcba"), ({"user": "ann"}, "ecba"), ({"owner": "red"}, "b"), ({"verb": "v"}, "c"),
+            ({"object": "a"}, "a"), ({"outcome": "accepted"}, "e"), ({"limit": 2}, "ed"),
+            ({"limit": 2, "skip": 1}, "dc"), ({"skip": 2**53}, ""), ({"user": "ann'"}, ""),
+            ({"user": "ANN"}, ""), ({"user": "an%"}, ""),
+        ):  # fmt: skip
+            with self.subTest(words):
+                self.assertEqual(list(found), self.objects(**words))
+
+    def test_processes_add_lines_at_the_same_time(self):
+        stores = [self.store() for _ in range(4)]
+
+        def add(store, number):
+            for one in range(25):
+                store.audit.add([LINE(object=f"{number}-{one}")], most=1000)
+
+        threads = [threading.Thread(target=add, args=(store, number))
+                   for number, store in enumerate(stores)]  # fmt: skip
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        found = self.objects(limit=1000)
+        self.assertEqual((100, 100), (len(found), len({*found})))

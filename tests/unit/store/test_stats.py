@@ -22,10 +22,6 @@ ASKED = {"accelerators": [{"kind": "GPU"}]}
 class TestStats:
     """What is reported is what the very next decision goes by."""
 
-    def setUp(self):
-        super().setUp()
-        self.one = self.store()
-
     def chosen(self, scheduler, properties=CORES, **words):
         decision = scheduler.decider().select_destinations(request(properties, **words))
         return [placement.chosen.podm for placement in decision.placements]

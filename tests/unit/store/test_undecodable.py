@@ -43,7 +43,6 @@ class DamageCase(StoreCase):
 
     def setUp(self):
         super().setUp()
-        self.one = self.store()
         self.claims = {name: self.fill(name) for name in ("bad", "good")}
 
     def fill(self, name):
@@ -188,7 +187,7 @@ class TestReading(DamageCase):
             self.execute(sa.text("update records set document = :g"), {"g": garbage})
             store, (claim, _) = self.store(), self.claims["bad"]
             for ask, *words in (
-                (store.claims.show, claim), (store.nodes.show, "bad"), (store.decision, "bad"),
+                (store.claims.show, claim), (store.nodes.show, "bad"), (store.decisions.get, "bad"),
                 (store.records.get, "answer-bad"), (store.claims.find_by_key, "bad", "k", ""),
             ):  # fmt: skip
                 with self.assertRaises(Undecodable) as raised:

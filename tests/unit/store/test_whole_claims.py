@@ -30,7 +30,6 @@ class TestWholeClaims(StoreCase):
 
     def setUp(self):
         super().setUp()
-        self.one = self.store()
         shareable = cpu("s", 8, status={"shareable": True, "max_compositions": 2})
         plain = [cpu(f"c{number}", 8) for number in range(20)]
         self.generation = self.one.remember(podm(blocks=[shareable, *plain]))
@@ -168,11 +167,10 @@ class TestClaimsOfMysql(StoreCase):
 
     def mysql_store(self):
         """Return a store whose server says that it is not MariaDB."""
-        store = self.store()
-        with store._database.writer.connect():  # which asks what the server is
+        with self.one._database.writer.connect():  # which asks what the server is
             pass
-        store._database.writer.dialect.is_mariadb = False
-        return store
+        self.one._database.writer.dialect.is_mariadb = False
+        return self.one
 
     def test_each_block_is_claimed_once_and_every_loser_hears_why(self):
         stores = [self.mysql_store() for _ in range(self.THREADS)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.sites import quietly
-from tests.unit.model.test_stock import STOCKS
+from tests.unit.model.test_inventory import STOCKS
 from tests.unit.view.same import assert_same_rows, assert_same_view
 from tests.unit.view.test_view import FULL_SITES
 from valence_sched.core.fit.stocks import allocate

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists over zones: what they lack goes into a header and comes out of it as it was."""
+"""What headers of HTTP say: values, the route through zones, and the zones that a list lacks."""
 
 import unittest
 
@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from valence_sched.model.decision import SilentZone
+from valence_sched.model.http_headers import header_problem, parse_route
 from valence_sched.model.zoned_list import (
     MOST_HEADER_CHARS,
     ZonedList,
@@ -14,6 +15,46 @@ from valence_sched.model.zoned_list import (
     silent_header,
     silent_zones,
 )
+
+
+class TestHeaderProblem(unittest.TestCase):
+    def test_one_line_of_latin_1_can_be_sent(self):
+        self.assertIsNone(header_problem({"Accept": "*/*", "X-A": "a\tb \xe4\xff", "X-B": ""}))
+
+    def test_the_first_that_cannot_be_sent_is_named_and_its_value_is_not(self):
+        for character, what in (
+            ("\n", "a line break or NUL"),
+            ("\r", "a line break or NUL"),
+            ("\0", "a line break or NUL"),
+            ("\u0100", "a character beyond Latin-1"),
+            ("\U0001f600", "a character beyond Latin-1"),
+        ):
+            with self.subTest(character):
+                headers = {"Accept": "*/*", "X-Auth-Token": f"a{character}b", "If-Match": "\n"}
+                self.assertEqual(
+                    f"header X-Auth-Token: found {what}, expected one line of Latin-1",
+                    header_problem(headers),
+                )
+
+
+class TestRoute(unittest.TestCase):
+    """Ids with commas between them, and nothing else."""
+
+    def test_it_is_read_as_it_was_written(self):
+        for text, ids in (
+            (None, ()),
+            ("", ()),
+            ("a1", ("a1",)),
+            ("a,b-2,c_3", ("a", "b-2", "c_3")),
+        ):
+            with self.subTest(text):
+                self.assertEqual(ids, parse_route(text))
+
+    def test_what_is_none_is_refused(self):
+        for text in ("a,", ",a", "a b", "ä", "a\n", "x" * 65, ",".join("a" * 33)):
+            with self.subTest(text), self.assertRaisesRegex(ValueError, "up to 32 ids"):
+                parse_route(text)
+
 
 WORDS = st.text(st.characters(categories=("L", "N", "P")), min_size=1, max_size=60)
 ZONES = st.lists(st.builds(SilentZone, zone=WORDS, reason=WORDS), max_size=8)
