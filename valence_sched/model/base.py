@@ -41,7 +41,7 @@ class Noun(Portable, frozen=True, forbid_unknown_fields=True, omit_defaults=True
     """A part of a document: an unknown field is an error, a field at its default is not written."""
 
 
-class Change(Noun, frozen=True, kw_only=True):
+class FieldChanges(Noun, frozen=True, kw_only=True):
     """New values of some fields of a noun; what is UNSET stays as it is."""
 
     def applied_to(self, noun: N) -> N:

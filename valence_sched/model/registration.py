@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from valence_sched.model.base import Change, Fact, Noun
+from valence_sched.model.base import Fact, FieldChanges, Noun
 from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import (
     SINGLE_PER_NODE,
@@ -93,7 +93,7 @@ class Registration(Noun, frozen=True, kw_only=True):
     key: str | None = None
 
 
-class RegistrationChange(Change, frozen=True, kw_only=True):
+class RegistrationChange(FieldChanges, frozen=True, kw_only=True):
     """New values of some fields of a registration; what is not named stays as it is."""
 
     url: Name | UnsetType = UNSET

@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
 from valence_sched.errors import InputError, one_line
-from valence_sched.model.base import Change, Noun
+from valence_sched.model.base import FieldChanges, Noun
 from valence_sched.model.codec import check_schema, convert, load_yaml
 from valence_sched.model.file_kind import refuse_other_kind
 from valence_sched.model.http_headers import MOST_HOPS
@@ -96,7 +96,7 @@ class ZoneRegistration(Noun, frozen=True, kw_only=True):
         return "none" if self.username is None else "basic"
 
 
-class ZoneChange(Change, frozen=True, kw_only=True):
+class ZoneChange(FieldChanges, frozen=True, kw_only=True):
     """New values of some fields of a child zone; what is not named stays as it is."""
 
     url: Name | UnsetType = UNSET
