@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """An application of the service for tests, called without sockets."""
 
-import contextlib
 import io
 import tempfile
 import time
@@ -30,12 +29,10 @@ class ApplicationCase(unittest.TestCase):
     settings = MappingProxyType({"inventories": (EXAMPLE,)})
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
-        self.state = f"sqlite:///{folder.name}/state.sqlite"
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.state = f"sqlite:///{self.folder}/state.sqlite"
         homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
-        self.environ = dict.fromkeys(homes, folder.name)
+        self.environ = dict.fromkeys(homes, str(self.folder))
         self.client = self.new_client()
 
     def new_process(self, **words):
@@ -104,9 +101,7 @@ class LivePodmsCase(ApplicationCase):
     names: tuple[str, ...] = ()  # of the pod managers that are registered, all without any
 
     def setUp(self):
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
-        self.served = stack.enter_context(served(EXAMPLE))
+        self.served = self.enterContext(served(EXAMPLE))
         super().setUp()
         with Store(self.state) as store:
             for name in self.names or self.served:

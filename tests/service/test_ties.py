@@ -117,8 +117,7 @@ class TestTaking(unittest.TestCase):
     """What takes hardware of equal pod managers, in one zone and over several."""
 
     def setUp(self):
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
+        stack = self.enterContext(contextlib.ExitStack())
         _, podms = stack.enter_context(served_tree(*EQUALS))
         zones = ZoneServices(stack)
         one = zones.start("one", served=list(podms.values()))

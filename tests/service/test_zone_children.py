@@ -50,9 +50,7 @@ class ChildrenCase(unittest.TestCase):
     """A zone with one honest child, ``good``, and one that is the matter, ``bad``."""
 
     def setUp(self):
-        self.stack = contextlib.ExitStack()
-        self.addCleanup(self.stack.close)
-        self.zones = ZoneServices(self.stack)
+        self.zones = ZoneServices(self.enterContext(contextlib.ExitStack()))
         self.good = self.zones.start("good", [podm("good-1"), podm("good-2")])
 
     def top(self, bad: str, **words):
@@ -66,7 +64,7 @@ class ChildrenCase(unittest.TestCase):
             is_group = isinstance(answer, dict) and path.endswith("group_state")
             return {"company": {}} if is_group else answer
 
-        return self.stack.enter_context(child_server(respond))
+        return self.enterContext(child_server(respond))
 
     def check_good(self, report, reason):
         """The honest child has the nodes, and the other one is named."""
@@ -94,7 +92,7 @@ class TestSilentChildren(ChildrenCase):
             gate.wait(30)
             return {}
 
-        url = self.stack.enter_context(child_server(respond))
+        url = self.enterContext(child_server(respond))
         by_lot = replace(ASKED, policy="chance")
         report = self.top(url).select_destinations(by_lot).report
         self.check_good(report, "in time")
@@ -142,7 +140,7 @@ class TestSilentChildren(ChildrenCase):
 
     def test_a_child_whose_capabilities_rule_the_request_out_is_not_asked(self):
         asked = []
-        url = self.stack.enter_context(child_server(lambda path, _query: asked.append(path)))
+        url = self.enterContext(child_server(lambda path, _query: asked.append(path)))
         top = self.zones.start("top", [podm("own", capabilities={"tier": ["gold"]})])
         info = ZoneInfo(name="bad", capabilities={"tier": ("silver",)})
         self.zones.add_child("top", "bad", url, ZoneReport(is_active=True, info=info, reason=""))
@@ -233,7 +231,7 @@ class TestVersions(ChildrenCase):
 
         self.good = self.zones.start("known", [scarce_podm(n, random) for n in range(4)])
         mix = Mix((FlavorShare((CORES, card())), FlavorShare((CORES, card("NVIDIA A100")))))
-        top = self.top(self.stack.enter_context(child_server(older)))
+        top = self.top(self.enterContext(child_server(older)))
         request = replace(ASKED, count=1, policy="fragmentation", mix=mix)
         report = top.select_destinations(request).report
         self.assertEqual(["old"], chosen(report))
@@ -286,7 +284,7 @@ class TestCircles(ChildrenCase):
             queries.append(query)
             return {}
 
-        url = self.stack.enter_context(child_server(respond, heard))
+        url = self.enterContext(child_server(respond, heard))
         top_url = self.zones.start("summit", (), {"bad": url, "good": self.good})
         found = scheduler(top_url).select_destinations(ASKED)
         self.assertEqual(["good-1", "good-2"], sorted(chosen(found.report)))

@@ -48,12 +48,9 @@ class LiveTreeCase(unittest.TestCase):
     settings: dict = {}  # noqa: RUF012 - of all zones
 
     def setUp(self):
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
         site = served_tree("east-p", "e1-p", "west-p", latency_ms=self.latency_ms)
-        self.folder, self.served = stack.enter_context(site)
-        self.stack = stack
-        self.zones = ZoneServices(stack)
+        self.folder, self.served = self.enterContext(site)
+        self.zones = ZoneServices(self.enterContext(contextlib.ExitStack()))
         self.e1 = self.start("e1")
         self.east = self.start("east", {"e1": self.e1})
         self.west = self.start("west")
@@ -195,7 +192,7 @@ class TestOverHttp(LiveTreeCase):
         head = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nSilent-Zones: %s\r\n\r\n[]"
         for header in (b"nonsense", b'[{"zone": 1}]'):
             answer = head % header
-            url = self.stack.enter_context(
+            url = self.enterContext(
                 child_server(lambda *_, answer=answer: lambda file: file.write(answer))
             )
             with Store(self.zones.state("top")) as store:
@@ -309,10 +306,7 @@ class TestRaces(LiveTreeCase):
     """Claims of several zones at the same time."""
 
     def test_two_that_want_everything_never_share_it(self):
-        with contextlib.ExitStack() as stack:
-            from concurrent.futures import ThreadPoolExecutor
-
-            threads = stack.enter_context(ThreadPoolExecutor(2))
+        with ThreadPoolExecutor(2) as threads:
             asked = [request(owner=name, count=4) for name in ("alice", "bob")]
             futures = [threads.submit(scheduler(self.url).claim, one) for one in asked]
             claims = []

@@ -35,9 +35,7 @@ class TestChildrenBehindKeystone(unittest.TestCase):
     """Tokens of Keystone open a child, and nothing else does."""
 
     def setUp(self):
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
-        self.zones = ZoneServices(stack)
+        self.zones = ZoneServices(self.enterContext(contextlib.ExitStack()))
         access = KeystoneSettings(
             auth_url=SITE.server.url, username="admin", project_name="admin",
             password=self.secret("service", ADMIN_PASSWORD),

@@ -45,9 +45,7 @@ class ReportCase(unittest.TestCase):
     """A zone with own pod managers, children and a grandchild, and one flat zone with all."""
 
     def setUp(self):
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
-        self.stack, self.zones = stack, ZoneServices(stack)
+        self.zones = ZoneServices(self.enterContext(contextlib.ExitStack()))
         random = Random(7)
         self.podms = [scarce_podm(number, random) for number in range(5)]
 
@@ -318,7 +316,7 @@ class TestSilent(ReportCase):
             told.append(path_)
             return lambda _stream: gate.wait(60)
 
-        top = self.start_tree(self.stack.enter_context(child_server(hang)), deadline_s=2.0)
+        top = self.start_tree(self.enterContext(child_server(hang)), deadline_s=2.0)
         missing = {"podm-3"}
         expected = {path(podm) for podm in ZONES.keys() - missing}
         for ask in (lambda: {one.podm.id for one in top.podms()},

@@ -34,9 +34,7 @@ class TestTreeOverHttp(unittest.TestCase):
     batches = 0
 
     def setUp(self):
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
-        self.zones = ZoneServices(stack)
+        self.zones = ZoneServices(self.enterContext(contextlib.ExitStack()))
 
     def check_as_flat(self, url, podms, random):
         """A zone places what one zone with all these pod managers places, request by request."""
@@ -192,3 +190,32 @@ class TestSelected(unittest.TestCase):
     def test_europe_against_north_america(self):
         self.check(self.EUROPE, capabilities={"region": ["eu"]})
         self.check(self.AMERICA, capabilities={"region": ["na"]})
+
+
+POOL = {
+    "pools": [{"id": "z"}],
+    "blocks": [{"uri": "/b1", "type": ["Compute"], "pools": ["z"],
+                "devices": {"processors": [{"cores": 16}]}}],
+}  # fmt: skip
+
+
+class TestCircle(unittest.TestCase):
+    """Two zones, each the child of the other."""
+
+    def setUp(self):
+        zones = ZoneServices(self.enterContext(contextlib.ExitStack()))
+        self.urls = [zones.start(name, [{"id": f"{name}-podm", **POOL}]) for name in ("a", "b")]
+        zones.add_child("a", "b", self.urls[1])
+        zones.add_child("b", "a", self.urls[0])
+
+    def test_lists_and_names_end_where_they_began(self):
+        for url, own, other in zip(self.urls, "ab", "ba", strict=True):
+            top = scheduler(url)
+            with self.subTest(url):
+                self.assertEqual([], list(top.claims()))
+                self.assertEqual([], list(top.nodes()))
+                below = f"{other}/{other}-podm"
+                self.assertEqual(below, top.podm(f"{other}-podm").podm.id)
+                podms = top.podms()
+                self.assertEqual([f"{own}-podm", below], [one.podm.id for one in podms])
+                self.assertEqual([f"{other}/{own}"], [one.zone for one in podms.silent])

@@ -31,19 +31,16 @@ class ZonesCase(unittest.TestCase):
     """Zones, each a service with a state of its own."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
-        self.environ = dict.fromkeys(homes, folder.name)
+        self.environ = dict.fromkeys(homes, str(self.folder))
 
     def state(self, name):
         return f"sqlite:///{self.folder}/{name}.sqlite"
 
     def zone(self, name, settings, **words):
         """Return what serves a zone, and its scheduler once it does; the caller may end it."""
-        stack = contextlib.ExitStack()
-        self.addCleanup(stack.close)
+        stack = self.enterContext(contextlib.ExitStack())
         settings = ServiceSettings(state=self.state(name), reader=False, zones=settings, **words)
         url = stack.enter_context(serving(settings, self.environ))
         return stack, url

@@ -21,9 +21,7 @@ class Case(unittest.TestCase):
     """With a folder of its own."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def write(self, data: bytes, mode: int = 0o600) -> Path:
         path = self.folder / "password"
@@ -161,12 +159,10 @@ class TestZoneKeys(unittest.TestCase):
     """Every process of a zone has the same."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.state = str(self.folder / "state.sqlite")
         self.file = self.folder / "state.sqlite.zone-key"
-        self.app = App(environ={"NEW": "n" * 40, "XDG_STATE_HOME": folder.name})
+        self.app = App(environ={"NEW": "n" * 40, "XDG_STATE_HOME": str(self.folder)})
 
     def keys(self, state=None, **words):
         return self.app.registry(state or self.state).zone_keys(ZoneSettings(), **words)

@@ -21,9 +21,7 @@ class Case(unittest.TestCase):
     """Two pod managers that the state knows and nobody reads."""
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.state = f"sqlite:///{self.folder}/state.sqlite"
         self.later = timedelta(0)
         self.app = App(

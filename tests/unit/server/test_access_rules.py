@@ -70,9 +70,7 @@ class TestDefaults(unittest.TestCase):
 
 class TestOverrides(unittest.TestCase):
     def rules(self, text):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        path = Path(folder.name) / "access-rules.yaml"
+        path = Path(self.enterContext(tempfile.TemporaryDirectory()), "access-rules.yaml")
         path.write_text(text)
         return AccessRules(str(path))
 

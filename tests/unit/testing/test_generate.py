@@ -116,9 +116,7 @@ class PodmsTest(unittest.TestCase):
 
 class MainTest(unittest.TestCase):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def write(self, *more: str) -> int:
         return generate.main(["--podms", "3", "--blocks", "4", "--seed", "1", *more])
