@@ -90,7 +90,11 @@ def read_hardware(session: Session, node: str | None, blocks: Sequence[str]) -> 
         kind = json.get("@odata.type")
         if isinstance(kind, str) and kind.startswith("#ComputerSystem."):
             hardware.systems.add(uri)
-        parts = (_SYSTEM.match(one) for one in (uri, *_linked_systems(uri, json)))
+        block, rack_node = ResourceBlock(uri, json, NO_NOTES), RackNode(uri, json, NO_NOTES)
+        is_shared = block.sharing_capable and block.sharing_enabled
+        users = () if is_shared else block.in_systems
+        linked = filter(None, map(link_path, (*block.systems, *users, *rack_node.system)))
+        parts = (_SYSTEM.match(one) for one in (uri, *linked))
         hardware.systems.update(part[0] for part in parts if part)
         hardware.mac_addresses.update(_mac_addresses(get, uri, json))
     for uri in sorted(hardware.systems):
@@ -102,13 +106,6 @@ def read_hardware(session: Session, node: str | None, blocks: Sequence[str]) -> 
         for manager in filter(None, map(link_path, system.managers)):
             hardware.bmc_hosts.update(_hosts(get, manager))
     return hardware
-
-
-def _linked_systems(uri: str, json: Json) -> Iterator[str]:
-    block, node = ResourceBlock(uri, json, NO_NOTES), RackNode(uri, json, NO_NOTES)
-    is_shared = block.sharing_capable and block.sharing_enabled
-    users = () if is_shared else block.in_systems
-    yield from filter(None, map(link_path, (*block.systems, *users, *node.system)))
 
 
 def _hosts(get: Get, manager: str) -> Iterator[str]:

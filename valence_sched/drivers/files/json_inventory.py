@@ -92,7 +92,9 @@ def text_records(
         yield from _document(fields, whole, file, id_, diagnostics, read_tree)
     elif fields is not None and not _is_line(fields, second):
         yield from _document(fields, first, file, id_, diagnostics, read_tree)
-        _expect_end(chain([second], stream), file, diagnostics)
+        if any(line and not line.isspace() for line in chain([second], stream)):
+            hint = "only the first document was read; write one podm a line to join inventories"
+            diagnostics.skip(InputError(file, "", "more after its end", "one document", hint))
     else:
         if fields and "schema" in fields:
             _header(first, file, f"line {len(blank) + 1}", diagnostics)
@@ -224,9 +226,3 @@ def _header(line: bytes, file: str, place: str, diagnostics: Diagnostics) -> Non
     refuse_duplicate_keys(line, file, f"{place}: $")
     if not _check_header(fields, file, diagnostics):
         decode(line, inventory.InventoryHeader, file, place)
-
-
-def _expect_end(lines: Iterator[bytes], file: str, diagnostics: Diagnostics) -> None:
-    if any(line and not line.isspace() for line in lines):
-        hint = "only the first document was read; write one podm a line to join inventories"
-        diagnostics.skip(InputError(file, "", "more after its end", "one document", hint))

@@ -153,19 +153,15 @@ def assign_devices(
     owner = {key: of[0] for key, of in holders.items()}
     for key, of in holders.items():
         if len(of) > 1:
-            owner[key] = min(of, key=lambda b: _rank(statuses[b]))
+            in_use = [it for it in of if statuses[it].state in IN_USE or statuses[it].compositions]
+            not_free = [it for it in of if statuses[it].slots == 0]
+            owner[key] = (in_use or not_free or of)[0]
             found_in = f"found in {', '.join(of)}, expected one block"
             service.notes.remark(f"{key}: {found_in} ({owner[key]} has it)")
     return {
         block: [device for uri, device in found.items() if owner[key_of[uri]] == block]
         for block, found in candidates.items()
     }
-
-
-def _rank(status: Status) -> int:
-    if status.state in IN_USE or status.compositions:
-        return 0
-    return 1 if status.slots == 0 else 2
 
 
 def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iterator[DeviceList]:

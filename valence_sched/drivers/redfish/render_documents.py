@@ -16,7 +16,6 @@ from valence_sched.model.inventory import (
     FREE_STATUS,
     NO_DEVICES,
     Accelerator,
-    Devices,
     Drive,
     FullBlock,
     Memory,
@@ -156,13 +155,16 @@ def write_block(writer: DocumentWriter, uri: str, noun: FullBlock, chassis: str 
     for name, type_, lines, json_of in kinds:
         uris = _write_devices(writer, f"{uri}/{name}", type_, lines, json_of, ends)
         groups.setdefault(name, []).extend(uris)
+    linked = {"chassis"} if chassis else set()
+    if ends and devices != NO_DEVICES:
+        linked |= {"fabric", "switch"}
     body: Json = {
         "ResourceBlockType": list(noun.type),
         **_status(noun.status or FREE_STATUS),
         **{name: links(uris) for name, uris in groups.items()},
         "Links": {"Chassis": links([chassis])} if chassis else None,
         "Oem": oem(
-            places=_oem_places(places, ends, devices, chassis),
+            places={name: value for name, value in places.items() if name not in linked},
             of_unknown_count=[
                 type_ for _, type_, lines, _ in kinds for line in lines if line.count is None
             ],
@@ -197,13 +199,6 @@ def _ends(places: dict[str, str]) -> Json:
         return {}
     name = "ConnectedSwitchPorts" if found[1] else "Endpoints"
     return {name: [link(end_of(*found))]}
-
-
-def _oem_places(places: dict[str, str], ends: Json, devices: Devices, chassis: str | None) -> Json:
-    linked = {"chassis"} if chassis else set()
-    if ends and devices != NO_DEVICES:
-        linked |= {"fabric", "switch"}
-    return {name: value for name, value in places.items() if name not in linked}
 
 
 def _status(status: Status) -> Json:

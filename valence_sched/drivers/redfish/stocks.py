@@ -234,7 +234,10 @@ def domain_stock(
     """Return a memory domain as a stock in MiB."""
     modules = _present_modules(service, domain)
     chunks = list(service.follow(domain.chunks, schema.MemoryChunks, domain.uri))
-    is_pmem = _is_domain_persistent(chunks, modules)
+    kinds = {chunk.kind.casefold() for chunk in chunks if chunk.kind}
+    is_pmem = not kinds.isdisjoint(("pmem", "block"))
+    if not kinds and modules:  # its chunks do not tell
+        is_pmem = all(is_persistent(module) for module in modules)
     sizes = [chunk.size_mib for chunk in chunks]
     used = sum(size for size in sizes if size)
     total = domain.size_mib or _size_of_modules(domain, modules, is_pmem)
@@ -280,14 +283,6 @@ def _size_of_modules(
         what = f"found {found}, expected a size, or modules with a size each ({taken})"
         domain.notes.remark(f"{domain.uri}: {path}: {what}")
     return total or None
-
-
-def _is_domain_persistent(chunks: list[schema.MemoryChunks], modules: list[MemoryDevice]) -> bool:
-    """Return whether the memory is persistent, by its chunks, else by all of its modules."""
-    kinds = {chunk.kind.casefold() for chunk in chunks if chunk.kind}
-    if kinds:
-        return not kinds.isdisjoint(("pmem", "block"))
-    return bool(modules) and all(is_persistent(module) for module in modules)
 
 
 def _size(module: MemoryDevice) -> int | None:

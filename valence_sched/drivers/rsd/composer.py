@@ -7,6 +7,7 @@ failed may return by itself while there is time to wait.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import re
@@ -125,7 +126,10 @@ class RsdComposer:
             lambda: self.read_node(request, uri).node == uri,
         )  # fmt: skip
         is_there = self._is_still_there(uri, sent)
-        if is_there and (force := self._force_target(uri)):
+        force = None
+        with contextlib.suppress(PodmError):  # reading the node back says that it cannot be read
+            force = self._action(uri, "ForceDelete") if is_there else None
+        if force:
             watch("deleting by force")
             sent = self._post(force, {}, watch)
             is_there = self._is_still_there(uri, sent)
@@ -315,12 +319,6 @@ class RsdComposer:
         at_uri = uri is not None and fold_uri(node.uri) == fold_uri(uri)
         return at_uri and _is_made_of(node, request)
 
-    def _force_target(self, node: str) -> str | None:
-        try:
-            return self._action(node, "ForceDelete")
-        except PodmError:  # reading the node back says that it cannot be read
-            return None
-
     def _action(self, node: str, name: str) -> str | None:
         json = get_document(self._session, node)
         return action_target(json, name) if json else None
@@ -368,7 +366,9 @@ class RsdComposer:
                 system = RackSystem(uri, json, NO_NOTES)
                 status = RackUsage(service, nodes, [], [system], set()).system_status(system)
             elif (own := _device_status(service, PooledDevice(uri, json, NO_NOTES), nodes)) is None:
-                whole = self._statuses() if whole is None else whole
+                if whole is None:
+                    podm = read_podm(self._service(), "podm", "rsd")
+                    whole = {block.uri: block.status or Status() for block in podm.blocks}
                 status = whole.get(uri, Status(state="Unknown"))
             else:
                 status = own
@@ -380,10 +380,6 @@ class RsdComposer:
         system = RackSystem(uri, json, NO_NOTES)
         status = RackUsage(self._service(), [], [], [system], set()).system_status(system)
         return _kind(json) == "ComputerSystem" and status.slots > 0
-
-    def _statuses(self) -> dict[str, Status]:
-        podm = read_podm(self._service(), "podm", "rsd")
-        return {block.uri: block.status or Status() for block in podm.blocks}
 
     def _service(self) -> LinkedDocuments:
         return LinkedDocuments(self._get, NO_NOTES)

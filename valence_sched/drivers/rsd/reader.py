@@ -146,21 +146,17 @@ def _hosts(
         ours.add(end.uri)
         for entity in _entities(end):
             hosts.update(() if entity.leads else service.uris(entity.entity, end.uri))
-    cables = _cables(service, fabric)
-    for system in systems:
-        ends = {service.uri(link, system.uri) for link in system.endpoints}
-        if ends & ours or cables & set(system.cables):
-            hosts.add(system.uri)
-    return {uri for uri in hosts if uri in known}
-
-
-def _cables(service: LinkedDocuments, fabric: schema.Fabric) -> set[str]:
-    return {
+    cables = {
         cable
         for switch in service.follow(fabric.switches, schema.Switch, fabric.uri)
         for port in service.follow(switch.ports, schema.FabricPort, switch.uri)
         for cable in port.cables
     }
+    for system in systems:
+        ends = {service.uri(link, system.uri) for link in system.endpoints}
+        if ends & ours or cables & set(system.cables):
+            hosts.add(system.uri)
+    return {uri for uri in hosts if uri in known}
 
 
 NODE_STATES = ("allocating", "allocated", "assembling", "assembled", "failed")
