@@ -27,10 +27,7 @@ Watch = Callable[[str], None]
 
 
 class Reply(NamedTuple):
-    """The answer to one HTTP request, whatever its body is.
-
-    ``body`` is None where there is none or it is no JSON object; ``text`` is what it is then.
-    """
+    """The answer to one HTTP request; ``text`` is its body where that is no JSON object."""
 
     status: int
     headers: Mapping[str, str]
@@ -140,11 +137,7 @@ _FAILED_TASK_STATES = ("Exception", "Killed", "Cancelled", "Interrupted")
 
 
 def refusal(reply: Reply) -> str | None:
-    """Return why a reply refuses, None when it does not: by its status or by its body.
-
-    Some answer 200 with an error in the body, or in a stanza of it; some put success into an
-    error body.
-    """
+    """Return why a reply refuses, by its status or an error in its body; None when it does not."""
     bodies = (reply.body, *stanza_responses(reply.body))
     messages = [text for body in bodies for text in _messages(body)] or _task_messages(reply.body)
     if reply.status >= 400 or messages:
@@ -268,10 +261,7 @@ def _send_until_taken(
 
 
 def node_uri_of(reply: Reply, target: str) -> str | None:
-    """Return the URI of the system that a reply names, in its header or in a stanza.
-
-    A relative link is relative to ``target``; the host of an absolute one is ignored.
-    """
+    """Return the URI of the system that a reply names; a relative one is below ``target``."""
     body = reply.body or {}
     kind = str(body.get("@odata.type", ""))
     stanzas = [response.get("@odata.id") for response in stanza_responses(body)]

@@ -94,10 +94,7 @@ def recognised_dialect(root: Json | None, dialects: Dialects) -> Dialect:
 
 
 def dialect_of_driver(driver: str, root: Json | None, dialects: Dialects, podm: str) -> Dialect:
-    """Return the dialect that a registration names, or for ``auto`` that of the service root.
-
-    Errors as for :func:`recognised_dialect`.
-    """
+    """Return the dialect that a registration names; for ``auto``, as :func:`recognised_dialect`."""
     if driver == AUTO:
         return recognised_dialect(root, dialects)
     if driver not in dialects:

@@ -54,10 +54,7 @@ def object_of(body: bytes, uri: str) -> Json:
 
 
 def check_content(json: Json, uri: str, expected: str = "a document") -> Json:
-    """Return a document; an InputError says where it is the message of an error in place of one.
-
-    Such a message may have a URI and a type, its own or that of what it stands for.
-    """
+    """Return a document; InputError where it is a message of an error, which may have a URI."""
     error = json.get("error")
     is_error = bool(error) and isinstance(error, dict)
     if "@odata.id" not in json:
@@ -97,11 +94,7 @@ def current_form(json: Json, *, root: bool = False) -> Json:
 
 
 class ShapeMemo:
-    """Brings the documents of one pod manager into the present form.
-
-    Most have it, and have the types and the properties of many others: what these say is worked
-    out once each.
-    """
+    """Brings the documents of one pod manager into the present form; works out each type once."""
 
     def __init__(self) -> None:
         #: Types of documents that are no collections; whether theirs have entries below ``Links``.

@@ -171,10 +171,7 @@ def _event_services(connection: Connection) -> Iterator[EventService]:
 
 
 class EventStream:
-    """The stream of one pod manager; :meth:`cut` ends it, also for a thread that follows it.
-
-    ``quiet_s`` is how long it may send nothing, not even a comment.
-    """
+    """The stream of one pod manager; ``quiet_s`` is how long it may send nothing at all."""
 
     def __init__(
         self,
@@ -261,10 +258,7 @@ class EventDestination(Resource):
 
 
 class EventSubscription:
-    """The subscription of one pod manager; :meth:`cut` ends it, also for a thread that follows it.
-
-    ``check_s`` is how often it is read. A pod manager drops one when its events were not taken.
-    """
+    """The subscription of one pod manager, which is read every ``check_s``: it may be dropped."""
 
     def __init__(
         self,

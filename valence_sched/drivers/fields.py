@@ -104,10 +104,7 @@ class Resource:
 
 
 class Field(Generic[T]):
-    """A property of a resource.
-
-    ``path`` uses ``/`` between nested properties, the outermost of which is ``first``.
-    """
+    """A property of a resource; ``path`` has ``/`` between nested ones, ``first`` the outermost."""
 
     def __init__(self, path: str, read: Callable[[Any], T], doc: str, unit: str = "") -> None:
         self.path, self.read, self.doc, self.unit = path, read, doc, unit
@@ -258,10 +255,7 @@ def only_objects(value: Any) -> tuple[Json, ...]:
 
 
 def links(value: Any) -> tuple[str, ...]:
-    """Read one link or an array of links. A link without ``@odata.id`` becomes empty text.
-
-    So does null in an array, where a link was; instead of an array it is none.
-    """
+    """Read a link or an array of links; one without ``@odata.id``, or null in an array, is ""."""
     if value is None:
         return ()
     items = value if isinstance(value, list) else (value,)

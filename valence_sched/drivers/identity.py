@@ -101,10 +101,7 @@ def address_identity(url: str) -> str:
 
 
 def addresses(url: str) -> frozenset[str]:
-    """Return the addresses with ports that a URL resolves to, each in its one spelling.
-
-    Loopback has one address. A host that does not resolve, as behind a proxy, is its own address.
-    """
+    """Return the addresses with ports that a URL resolves to; a host that does not is its own."""
     import socket  # only for a service without a UUID, and to compare new ones
 
     parts = urlsplit(url)

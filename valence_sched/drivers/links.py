@@ -188,10 +188,7 @@ class LinkedDocuments:
     def member_uris(
         self, links: Iterable[str], where: str, known: Container[str] = ()
     ) -> Iterator[str]:
-        """Yield the URIs of the members that links name; a collection means all its members.
-
-        A ``known`` URI is that of a member.
-        """
+        """Yield the URIs of the members that links name, or their collections; ``known`` is one."""
         for uri in self.uris(links, where):
             json = None if uri in known else self.json(uri, where)
             if json and MEMBERS in json:

@@ -194,10 +194,7 @@ class Answers:
         return answer
 
     def are(self, expected: dict[ReadRequest, bytes], start: Start, parallel: int) -> bool:
-        """Send requests early, some in parallel, and return whether all answers are as expected.
-
-        Where they are not, the answers and errors are those of the first :meth:`get` of each.
-        """
+        """Send requests early, some in parallel; return whether all answers are as expected."""
         todo, ended = deque(expected), queue.SimpleQueue[None]()
 
         def work() -> None:

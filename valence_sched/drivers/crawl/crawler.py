@@ -61,10 +61,7 @@ TIME_SHARE = 0.5
 
 
 class ExpandReader:
-    """Reads documents; call :meth:`read_features` once the service root is known.
-
-    ``get`` is that of a connection. ``levels`` is how many levels can be requested at once.
-    """
+    """Reads documents by the ``get`` of a connection; ``levels`` is how many come at once."""
 
     def __init__(self, get: Callable[..., Answer]) -> None:
         self._get = get
@@ -126,10 +123,7 @@ class ExpandReader:
 
 
 def unfold(whole: Json) -> tuple[dict[str, Json], int]:
-    """Take the documents out of an expanded one, leaving links; also count the unexpanded links.
-
-    A document that lacks a property that every resource has becomes a link only.
-    """
+    """Take whole documents out of an expanded one, leaving links; count the unexpanded links."""
     found: dict[str, Json] = {}
     bare = 0
     stack: list[Any] = [whole]
@@ -176,10 +170,7 @@ MAX_TRIALS = 100
 
 
 class Crawler:
-    """The documents of one pod manager; ``start`` runs one more thread, if there may be one.
-
-    ``unplanned`` counts documents that the reader wanted and no declared link leads to.
-    """
+    """The documents of one pod manager; ``unplanned`` are those that no declared link leads to."""
 
     def __init__(
         self, documents: ExpandReader, cache: DocumentCache, host: str, parallel: int, start: Start
@@ -244,10 +235,7 @@ class Crawler:
         return list(self._below(task, self._found[task.key]))
 
     def fetch(self, tasks: Iterable[FetchTask], *, deep: bool = True) -> None:
-        """Fetch documents and all that they link; unless ``deep``, only those in the same answers.
-
-        A pod manager that cannot be read raises PodmError.
-        """
+        """Fetch documents and all that they link; unless ``deep``, those in the same answers."""
         self._deep = deep
         with self._changed:
             for one in tasks:

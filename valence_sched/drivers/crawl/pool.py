@@ -105,10 +105,7 @@ class ReaderPool:
             self._start_thread()
 
     def next(self) -> tuple[int, Reading]:
-        """Return the next result, of any pod manager, with its index.
-
-        An error outside the reading of any, which is a fault of ours, is raised here.
-        """
+        """Return the next result, of any pod manager, with its index; a fault of ours is raised."""
         while True:
             try:
                 result = self._results.get(timeout=self._pause_s())

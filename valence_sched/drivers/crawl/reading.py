@@ -318,10 +318,7 @@ def _run_pass(
 
 
 class ListCheck:
-    """Checks the services and lists of a crawl: without one, all that it names would seem gone.
-
-    Devices are left out, also lists of them, and so is a single member: these are only noted.
-    """
+    """Checks the services and lists of a crawl, but not devices and their lists."""
 
     def __init__(self, crawl: Crawler, service: LinkedDocuments) -> None:
         self._crawl, self._service = crawl, service

@@ -76,10 +76,7 @@ class NotAnInventory(InputError):
 def text_records(
     stream: BinaryIO, file: str, id_: str, diagnostics: Diagnostics, read_tree: TreeReader
 ) -> Iterator[Record]:
-    """Yield the pod managers of a JSON text; ``read_tree`` reads a map from URI to document.
-
-    What is no JSON, or not an inventory, raises InputError.
-    """
+    """Yield the pod managers of a JSON text; InputError for what is none, or not an inventory."""
     blank, first = _next_line(stream)
     first = first.removeprefix(_MARK)
     between, second = _next_line(stream) if first.endswith(b"\n") else ([], b"")

@@ -170,10 +170,7 @@ def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str]
 
 
 def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
-    """Fill a new folder that takes its name only when all of it is there.
-
-    Where something stands at this name, or it cannot be written, it raises InputError.
-    """
+    """Fill a new folder that takes its name only when all of it is there; errors as InputError."""
     target = Path(folder)
     try:
         is_empty = target.is_dir() and not any(target.iterdir())

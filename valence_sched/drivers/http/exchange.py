@@ -132,10 +132,7 @@ GATEWAY_STATUSES = (408, 502, 504)
 
 
 def retry_after_s(headers: Mapping[str, str], otherwise: float) -> float:
-    """Return the seconds to wait; ``otherwise`` where the headers hold none that can be read.
-
-    A date is compared with the server's own clock, which need not be ours.
-    """
+    """Return the seconds to wait, a date by the server's own clock; ``otherwise`` without any."""
     value = headers.get("Retry-After", "").strip()
     if value.isascii() and value.replace(".", "", 1).isdigit():
         return min(float(value), 1e6)

@@ -36,10 +36,7 @@ class SessionChannel(Protocol):
 
 
 class Login:
-    """The login of one connection; ``count`` is how often it was made.
-
-    ``_with_basic`` is whether a session could be made with basic authentication only.
-    """
+    """The login of one connection; ``count`` is how often it was made."""
 
     def __init__(
         self, connection: SessionChannel, registration: Registration, password: str | None
@@ -50,7 +47,7 @@ class Login:
         self._sessions: str | None = None
         self._renewing = threading.Lock()
         self.count = 0
-        self._renewed = self._with_basic = False
+        self._renewed = self._with_basic = False  # a session is made with basic authentication only
         self.remarks: list[str] = []
 
     def __repr__(self) -> str:
@@ -69,10 +66,7 @@ class Login:
             self._open_session(self._sessions)
 
     def renew(self, count: int) -> bool:
-        """Log in once more, once in a run or exchange; ``count`` is the login that has expired.
-
-        Returns whether it makes sense to send the request again.
-        """
+        """Log in once more after login ``count``; return whether it makes sense to send again."""
         with self._renewing:
             if self.count != count:
                 return True

@@ -99,10 +99,7 @@ class Response:
             raise BadStatusLine(str(self.status))
 
     def read(self, most: int) -> bytes:
-        """Return the body; of a body of more than ``most`` bytes one byte more, and then no more.
-
-        It is read once.
-        """
+        """Return the body, once; of more than ``most`` bytes one byte more, and then no more."""
         while not self.is_complete and self._size <= most:
             self._advance()
         self._parser = None  # it refers back: without it the memory is free at once
@@ -265,10 +262,7 @@ class StdlibTransport:
         return Answer(status, response.headers, body)
 
     def open_stream(self, request: PodmRequest) -> AnswerStream:
-        """Send one request, once, and return its answer before the body; errors as for ask.
-
-        Its connection is for this request alone.
-        """
+        """Send one request over a connection of its own; return its answer before the body."""
         request.check_headers()
         sock = self._connect(request.timeout_s)
         keep_alive(sock)

@@ -39,10 +39,7 @@ PROBE_S = 2.0
 
 
 class TlsContexts:
-    """The TLS contexts by their files, each made once: that costs more than a request.
-
-    ``environ`` names the usual authorities (:func:`valence_sched.model.tls.default_authorities`).
-    """
+    """The TLS contexts by their files, each made once; ``environ`` names the usual authorities."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = os.environ if environ is None else environ

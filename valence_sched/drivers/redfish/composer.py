@@ -158,10 +158,7 @@ class RedfishComposer:
         return refusal(self._session.post(target, methods.manifest(request, "Preview")))
 
     def reserve(self, request: CompositionRequest) -> bool:
-        """Reserve by the Compose action where that is the way, else by the flag on each block.
-
-        Where the pod manager chooses the blocks, reserved ones are those it would not choose.
-        """
+        """Reserve by the Compose action where that is the way, else by the flag on each block."""
         way = methods.choose_method(self._capabilities(request), request)
         if isinstance(way, str) or not way.exact:
             return False

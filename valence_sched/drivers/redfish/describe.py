@@ -100,10 +100,7 @@ D = TypeVar("D", Processor, Accelerator, Memory, Drive, Nic)
 
 
 class Describer:
-    """Describes the devices of pod managers: each kind of device once, and each set of them.
-
-    Threads may share it.
-    """
+    """Describes each kind of device once, and each set of them. Threads may share it."""
 
     def __init__(self) -> None:
         self._memo: ContentMemo[schema.Device, DeviceNoun | None] = ContentMemo(_device_noun)

@@ -56,10 +56,7 @@ Devices = dict[str, schema.Device]
 def devices_of_systems(
     service: LinkedDocuments, systems: Iterable[System]
 ) -> tuple[dict[str, Devices], Names]:
-    """Return the devices of each system by its URI, and the names of devices.
-
-    The names are those that identify a device in whatever system it is listed.
-    """
+    """Return the devices of each system by its URI, and the names that identify a device in any."""
     lists = {it.uri: [*_lists(service, it)] for it in systems}
     trusted = trusted_names(lists, service.notes)
     merged = {it: merge_lists(it, of, trusted, service.notes) for it, of in lists.items()}

@@ -194,10 +194,7 @@ class _TargetCollection(Resource):
 def read_capabilities(
     session: Session, request: CompositionRequest | None = None
 ) -> ComposeCapabilities:
-    """Read the compose capabilities of a service; PodmError when its root cannot be read.
-
-    For a request those that follow on the one that serves it are left out, and other zones.
-    """
+    """Read what a service offers, for a request only until it is served; PodmError for no root."""
     root = schema.ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
     systems = next(filter(None, (link_path(link) for link in root.systems)), None)
     cases: list[UseCase] = []

@@ -69,10 +69,7 @@ def is_empty_medium(device: Device) -> bool:
 
 
 def without_empty_media(where: str, devices: dict[str, Device], notes: Notes) -> dict[str, Device]:
-    """Return the devices of a block without media of 0 bytes, which are noted in one line.
-
-    Whether a disk of 0 bytes is one is unknown: its number is.
-    """
+    """Return the devices of a block without media of 0 bytes; a disk of 0 bytes is not certain."""
     empty = {uri: it for uri, it in devices.items() if it.json.get("CapacityBytes") in _ZEROS}
     media = [uri for uri, device in empty.items() if is_empty_medium(device)]
     for device in empty.values():
@@ -237,10 +234,7 @@ _LISTS = tuple(dict.fromkeys(name for kind in _KINDS.values() for name in kind.l
 
 
 def tells_all(json: Json) -> bool:
-    """Return whether a block or a system has neither vendors' parts nor links without a document.
-
-    Most have none, so that nothing else of them needs to be looked at.
-    """
+    """Return whether a holder has neither vendors' parts nor links without a document, as most."""
     links = json.get("Links")
     if "Oem" in json or (isinstance(links, dict) and "Oem" in links):
         return False

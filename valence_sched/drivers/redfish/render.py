@@ -56,11 +56,7 @@ STORAGES = f"{ROOT}/Storage"
 
 
 def is_memory(stock: Stock, podm: FullPodm) -> bool:
-    """Return whether a memory domain can say what the inventory says of a stock.
-
-    Redfish has no parts of a MiB. The zones that reach a domain, and its largest grant, stand in
-    a part of its own.
-    """
+    """Return whether a memory domain can say what a stock is: Redfish has no parts of a MiB."""
     amounts = (stock.total or 0.0, stock.used, stock.min, stock.step, stock.max or 0.0)
     whole = all(amount.is_integer() for amount in map(float, amounts))
     kinds = (VOLATILE, PERSISTENT)
@@ -116,10 +112,7 @@ def write_domain(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping[
 def write_storage(
     writer: DocumentWriter, stocks: Sequence[tuple[str, Stock]], zones: Mapping[str, str]
 ) -> str | None:
-    """Write storage systems with their pools; return their collection, None without any pool.
-
-    A pool whose URI is not that of a pool of a storage system stands in one of its own.
-    """
+    """Write storage systems with their pools; return their collection, None without any pool."""
     if not stocks:
         return None
     collection = writer.new_uri(STORAGES)
@@ -173,10 +166,7 @@ def write_capabilities(
     zones: Sequence[tuple[str, Pool]],
     blocks: Sequence[FullBlock],
 ) -> Json:
-    """Return the composition properties of the collection of systems, and write their documents.
-
-    Pools of equal limits share a capability; without pools it is for all there is.
-    """
+    """Return the composition properties of systems; pools of equal limits share a capability."""
     stated: dict[bytes, tuple[Json, list[str]]] = {}
     for zone, pool in zones or ((None, None),):
         if found := _limits(pool, blocks):
@@ -233,10 +223,7 @@ def write_chassis(
     domains: Sequence[tuple[str, Stock]],
     zones: Mapping[str, str],
 ) -> str | None:
-    """Write the chassis of places and the memory that they hold; return their collection.
-
-    Memory without a chassis gets one of its own. None where there is no chassis at all.
-    """
+    """Write chassis and the memory that they hold; return their collection, None without any."""
     if not chassis_uris and not domains:
         return None
     uri = writer.new_uri(CHASSIS)

@@ -58,10 +58,7 @@ class DocumentWriter:
         self._folded: set[str] = set()
 
     def inventory_uri(self, uri: str) -> str:
-        """Keep a URI that the inventory gives; return it as a reader of links spells it.
-
-        One that is reserved already is extended, so that no two resources share a document.
-        """
+        """Keep a URI that the inventory gives, as links spell it; a reserved one is extended."""
         return self._unique(path_of(uri), self._uris)
 
     def new_uri(self, uri: str) -> str:

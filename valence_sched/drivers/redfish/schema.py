@@ -218,10 +218,7 @@ class Condition(NamedTuple):
 
 
 def condition_of(of: NamedResource, *, with_parts: bool = True) -> Condition:
-    """Return the condition of a resource without a note; that of its parts counts, too.
-
-    Without parts their health counts only where the resource does not tell its own.
-    """
+    """Return the condition of a resource; without parts theirs counts where it tells no health."""
     word = of.state
     state = STATES[_SPELLED[word.casefold()]] if word and word.casefold() in _SPELLED else word
     health = _health(of, NamedResource.health)

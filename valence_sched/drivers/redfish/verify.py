@@ -40,10 +40,7 @@ class Written(NamedTuple):
 
 
 class NodeReader:
-    """Reads nodes of one pod manager, anew each time; ``capabilities`` returns what it offers.
-
-    The node is what counts: a block may go on to say Unused though a node has it.
-    """
+    """Reads nodes of one pod manager anew; a block may say Unused though a node has it."""
 
     def __init__(self, session: Session, capabilities: Callable[[], ComposeCapabilities]) -> None:
         self._session, self._capabilities = session, capabilities

@@ -45,11 +45,7 @@ NETWORK_TYPES = ("nvmeoverfabrics", "ethernet", "iscsi", "fpga-of", "roce", "roc
 
 @dataclass(frozen=True, slots=True)
 class FabricOffer:
-    """A pooled device with the endpoints that lead to it.
-
-    ``fabrics`` are the PCIe fabrics that offer it, none where a network does. ``ends`` are its
-    endpoints and their switch ports.
-    """
+    """A pooled device, its PCIe fabrics (none for a network), and the ends that lead to it."""
 
     device: schema.PooledDevice
     is_drive: bool
