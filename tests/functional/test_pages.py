@@ -6,8 +6,14 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
+from tests.functional.browser import INTRUDERS, WIDTHS, BrowserCase
 from tests.functional.programs import FLAVORS, PROGRAMS, ROOT, SITE, Case, run
+from tests.unit.cli.output.hostile import EVIL, raw
+from tests.unit.pages.test_render import MARKUP, page
+from valence_sched.pages.render import page_html
 
 OURS = PROGRAMS[0]
 LIST = ("podm", "list", "--inventory", SITE)
@@ -132,3 +138,148 @@ class TestPages(Case):
                 line = f"--html needs {library}: pip install 'valence-sched[html]'\n"
                 self.assertEqual([[1, "", line]] * len(ALL), json.loads(outcomes))
                 self.assertFalse(file.exists())
+
+
+REPLAY = ("scheduler", "whatif", "run", "--rate", "2/h", "--mix", "small=6,gpu-large=1",
+          "--lifetime", "8h", "--horizon", "7d")  # fmt: skip
+
+
+class TestBrowser(BrowserCase):
+    """One browser, a page in it for each case."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        cls.pages = {"sections": cls.written("sections.html", page_html(page()))}
+        for name, words in (
+            ("list", ("podm", "list")),
+            ("decision", ("podm", "schedule", "--flavor", "gpu-large", "--alternates", "1")),
+            ("refused", ("podm", "schedule", "--flavor", "gpu-large", "--count", "30")),
+            ("replay", (*REPLAY, "--policy", "default", "--policy", "pack", "--compare")),
+            ("failure", ("scheduler", "whatif", "fail", "gpu-east", "--clone", "gpu-east")),
+        ):
+            cls.pages[name] = cls.folder / f"{name}.html"
+            run("valence-sched", *words, "--inventory", SITE, "--html", cls.pages[name])
+
+    @classmethod
+    def written(cls, name: str, data: bytes) -> Path:
+        path = cls.folder / name
+        path.write_bytes(data)
+        return path
+
+    def open(self, path: Path, width: int = 1280, **settings: Any) -> Any:
+        """Open a page in a window of this width; what it asks of a network fails the test."""
+        context = self.browser.new_context(viewport={"width": width, "height": 900}, **settings)
+        self.addCleanup(context.close)
+        opened = context.new_page()
+        requests: list[str] = []
+        opened.on("request", lambda request: requests.append(request.url))
+        opened.on("pageerror", lambda error: requests.append(str(error)))
+        opened.on("console", lambda message: requests.append(message.text))
+        opened.goto(path.as_uri())
+        self.addCleanup(lambda: self.assertEqual([path.as_uri()], requests))
+        return opened
+
+    def test_every_page_is_accessible_and_fits_each_screen(self):
+        for name, path in self.pages.items():
+            for width, scheme in ((1280, "light"), (375, "dark")):
+                with self.subTest(name, width=width, scheme=scheme):
+                    opened = self.open(path, width, color_scheme=scheme)
+                    opened.evaluate("document.querySelectorAll('details').forEach(d => d.open = 1)")
+                    self.check_accessible(opened)
+                    content, window = opened.evaluate(WIDTHS)
+                    self.assertLessEqual(content, window)
+
+    def test_a_decision_shows_its_choice_and_opens_the_rest_by_keyboard(self):
+        opened = self.open(self.pages["decision"])
+        self.assertEqual("Decision: gpu-large", opened.title())
+        self.assertEqual("Placed: 1 of 1 node on gpu-east", opened.inner_text(".lead"))
+        cards = opened.locator(".podm")
+        self.assertEqual("gpu-east", cards.first.locator("h3").inner_text())
+        self.assertEqual("chosen", cards.first.locator("summary .tag").inner_text())
+        self.assertEqual(4, cards.first.locator("i.c[title]").count())
+        dark = cards.filter(has_text="dark-1")
+        self.assertFalse(dark.locator(".pool").first.is_visible())
+        dark.locator("summary").focus()
+        opened.keyboard.press("Enter")
+        self.assertTrue(dark.locator(".pool").first.is_visible())
+        self.assertIn("status Offline", dark.inner_text())
+
+    def test_a_refusal_shows_the_funnel_and_each_reason(self):
+        opened = self.open(self.pages["refused"], 390)
+        drops = opened.locator(".funnel .drops .what").all_inner_texts()
+        self.assertEqual(["alive", "capacity", "devices"], drops)
+        widths = [bar.bounding_box()["width"] for bar in opened.locator(".flow .out").all()]
+        self.assertEqual(sorted(widths, reverse=True), widths)
+        self.assertIn("status Offline", opened.inner_text("main"))
+
+    def test_a_replay_shows_its_runs_side_by_side_and_over_time(self):
+        opened = self.open(self.pages["replay"])
+        self.assertRegex(opened.inner_text(".lead"), r"^base/pack places the most: \d+ of \d+ ")
+        better = opened.locator("td.best").all_inner_texts()
+        self.assertEqual(3, len(better), "placed, refused and fragmentation")
+        bars = opened.locator("figure", has_text="Refused lower is better").locator("rect.rect")
+        first, second = (bar.bounding_box()["width"] for bar in bars.all())  # from below
+        self.assertLess(first, second)
+        refused = opened.locator("figure", has_text="Refused nodes so far")
+        heights = [
+            line.bounding_box()["height"] for line in refused.locator("path.line.nofill").all()
+        ]
+        self.assertLess(heights[1], heights[0])
+        names = opened.locator(".legend").first.locator("li").all_inner_texts()
+        self.assertEqual(["base/default", "base/pack"], names)
+
+    def test_a_failure_shows_which_blocks_each_node_takes(self):
+        opened = self.open(self.pages["failure"], 375)
+        legend = opened.locator(".takers li").all_inner_texts()
+        self.assertEqual(4, len(legend), legend)
+        source, takes, *_ = opened.locator(".podm").all()
+        self.assertIn("nodes leave", source.locator("summary").inner_text())
+        self.assertIn("takes nodes", takes.locator("summary").inner_text())
+        self.assertGreater(source.locator("i.o").count(), 4)
+        numbers = {text for square in takes.locator("i.t").all_inner_texts()
+                   for text in square.split()}  # fmt: skip
+        self.assertEqual({"1", "2", "3", "4"}, numbers)
+        colours = "n => getComputedStyle(n).backgroundColor"
+        one, two = (takes.locator(f"i.t{number}").first for number in (0, 1))
+        self.assertNotEqual(one.evaluate(colours), two.evaluate(colours))
+
+    def test_a_replay_on_paper_is_whole_and_no_wider_than_a_sheet(self):
+        opened = self.open(self.pages["replay"], 718)
+        opened.emulate_media(media="print")
+        content, window = opened.evaluate(WIDTHS)
+        self.assertLessEqual(content, window)
+        self.assertTrue(opened.get_by_text("Refused nodes so far").last.is_visible())
+        self.assertTrue(opened.locator(".numbers td").first.is_visible())
+
+    def test_the_dark_one_is_dark_and_paper_is_white_and_whole(self):
+        opened = self.open(self.pages["list"], color_scheme="dark")
+        luminance = (
+            "n => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)"
+        )
+        self.assertLess(max(opened.evaluate(luminance)[:3]), 60)
+        opened.emulate_media(media="print")
+        ink = opened.evaluate("getComputedStyle(document.body).color.match(/\\d+/g).map(Number)")
+        self.assertLess(max(ink), 60)
+        self.assertFalse(opened.locator("nav").is_visible())
+        self.assertTrue(opened.locator(".g").last.is_visible())
+        self.assertTrue(opened.pdf(format="A4", print_background=True).startswith(b"%PDF"))
+
+    def test_charts_are_drawn_for_the_width_of_the_screen(self):
+        for width, shown, hidden in ((1280, "wide", "narrow"), (390, "narrow", "wide")):
+            opened = self.open(self.pages["sections"], width)
+            figure = opened.locator("figure").first
+            self.assertTrue(figure.locator(f".{shown}").is_visible())
+            self.assertFalse(figure.locator(f".{hidden}").is_visible())
+            size = "e => parseFloat(getComputedStyle(e).fontSize) * e.getScreenCTM().a"
+            self.assertGreater(figure.locator(f".{shown} text").first.evaluate(size), 10)
+
+    def test_hostile_names_stay_text(self):
+        for name in (MARKUP, EVIL):
+            path = self.written("evil.html", page_html(page(name)))
+            opened = self.open(path, 390)
+            self.assertEqual(0, opened.evaluate(INTRUDERS))
+            self.assertEqual("", raw(opened.inner_text("body")))
+            content, window = opened.evaluate(WIDTHS)
+            self.assertLessEqual(content, window)
+            self.check_accessible(opened)

@@ -4,7 +4,7 @@
 import json
 import unittest
 
-from tests.functional.programs import SITE, Case, run
+from tests.functional.programs import SITE, Case, asked, run
 
 WORDS = ("podm", "schedule", "--inventory", SITE, "--request-file")
 WHAT = (
@@ -250,6 +250,189 @@ class TestRequestFiles(Case):
         done = run("valence-sched", "podm", "schedule", "--inventory", SITE)
         self.assertEqual(2, done.code)
         self.assertEqual(WHAT, done.err)
+
+
+SMALL = ("--inventory", SITE, "--flavor", "small")
+FLAVOR = "name: young\nproperties: {{processor: {{total_cores: 4}}}}\nattributes: {{{}}}\n"
+
+
+class TestAttributes(Case):
+    """From the shell to the reason."""
+
+    def verdicts(self, code: int, *words: str) -> dict[str, tuple[str, str]]:
+        done = asked("valence-sched", "podm", "schedule", *words, "--report", "-")
+        self.assertEqual(code, done.code, done.err)
+        return {row["Podm"]: (row["Outcome"], row["Reason"]) for row in done.verdicts}
+
+    def test_it_keeps_those_that_fulfil_it_and_says_of_the_others_what_they_have(self):
+        found = self.verdicts(0, *SMALL, "--attribute", "facts.year=>= 2024")
+        self.assertEqual(("chosen", None), found["gpu-west"])
+        self.assertEqual("fits", found["mem-1"][0])
+        reason = "attributes: facts.year: needs >= 2024, has 2020"
+        self.assertEqual(("rejected", reason), found["store-1"])
+
+    def test_nothing_fits_where_nobody_fulfils_all_of_them(self):
+        words = ("--attribute", "year=>= 2024", "--attribute", "capabilities.os=esxi")
+        found = self.verdicts(3, *SMALL, *words)
+        self.assertEqual({"rejected"}, {outcome for outcome, _ in found.values()})
+        reason = "attributes: capabilities.os: needs esxi, has linux, windows"
+        self.assertEqual(reason, found["gpu-west"][1])
+
+    def test_the_shell_takes_the_place_of_the_flavors_and_adds_others(self):
+        flavor = self.write("young.yaml", FLAVOR.format("year: '>= 2024', zone: <in> west"))
+        words = ("--inventory", SITE, "--flavor", flavor)
+        kept = {name for name, (what, _) in self.verdicts(0, *words).items() if what != "rejected"}
+        self.assertEqual({"gpu-west"}, kept)
+        found = self.verdicts(3, *words, "--attribute", "facts.year=<= 2000")
+        self.assertIn("facts.year: needs <= 2000, has 2024", found["gpu-west"][1])
+
+    def test_fit_counts_only_where_it_holds(self):
+        words = ("podm", "fit", *SMALL, "--attribute", "id=mem-1", "-f", "json")
+        counts = {row["Podm"]: row["Nodes"] for row in asked("valence-sched", *words).data}
+        self.assertEqual({"mem-1", "total"}, {name for name, nodes in counts.items() if nodes})
+        self.assertEqual(3, run("valence-sched", *words[:-3], "id=nobody").code)
+
+    def test_a_flavor_shows_them(self):
+        flavor = self.write("shown.yaml", FLAVOR.format("year: '>= 2024'"))
+        shown = asked("valence-sched", "podm", "flavor", "show", flavor, "-f", "json").data
+        self.assertEqual({"year": ">= 2024"}, shown["Attributes"])
+        words = ("podm", "flavor", "list", "--flavor-file", flavor, "--long", "-f", "json")
+        rows = {row["Name"]: row["Attributes"] for row in asked("valence-sched", *words).data}
+        self.assertEqual(({"year": ">= 2024"}, {}), (rows["young"], rows["small"]))
+
+    def test_what_does_not_exist_is_refused_with_the_nearest(self):
+        for word, line in (
+            ("fact.x=3", "attribute 'fact.x': no place 'fact' for attributes in 'fact.x' "
+             "(did you mean 'facts'?)"),
+            ("year==< 3", "attribute 'facts.year': no operator named '=<' (did you mean '<='?)"),
+            ("year=>=", "attribute 'facts.year': operator '>=' without a value"),
+        ):  # fmt: skip
+            with self.subTest(word):
+                done = run("valence-sched", "podm", "schedule", *SMALL, "--attribute", word)
+                self.assertEqual((1, "", f"{line}\n"), done)
+
+    def test_a_flavor_file_is_refused_with_its_name_and_the_place(self):
+        flavor = self.write("wrong.yaml", FLAVOR.format("facts.year: =< 3"))
+        done = run("valence-sched", "podm", "schedule", "--inventory", SITE, "--flavor", flavor)
+        place = f"{flavor}: $.attributes['facts.year']"
+        hint = "no operator named '=<' (did you mean '<='?)"
+        self.assertEqual((1, "", f"{place}: found {hint}\n"), done)
+
+    def test_a_word_that_says_no_attribute_or_one_twice_exits_2(self):
+        for words in (
+            ("--attribute", "year"),
+            ("--attribute", "=3"),
+            ("--attribute", "year >= 3"),
+            ("--attribute", "year=3", "--attribute", "facts.year=4"),
+        ):
+            with self.subTest(words):
+                done = run("valence-sched", "podm", "schedule", *SMALL, *words)
+                self.assertEqual((2, ""), (done.code, done.out))
+                self.assertIn("--attribute: ", done.err)
+
+    def test_a_policy_without_the_filter_refuses_them(self):
+        words = (*SMALL, "--policy", "chance", "--attribute", "zone=east-1")
+        done = run("valence-sched", "podm", "schedule", *words)
+        self.assertEqual(1, done.code)
+        self.assertIn("policy 'chance' has no filter 'attributes'", done.err)
+
+
+SHORT = "resources:\n- {name: licences, total: 3, podms: {store-1: 0}}\n"
+RESOURCE_FLAVOR = "name: licensed\nproperties: {processor: {total_cores: 8}, resources: {%s: 1}}\n"
+
+
+class TestResources(Case):
+    """S25: one new YAML file, no code."""
+
+    def setUp(self):
+        self.resources = self.write("r.yaml", SHORT)
+        self.flavor = self.write("f.yaml", RESOURCE_FLAVOR % "licences")
+        self.words = ("--inventory", SITE, "--resource-file", self.resources)
+
+    def test_s25_a_new_kind_is_filtered_on_and_depleted(self):
+        words = ("podm", "fit", *self.words, "--flavor", self.flavor, "-f", "json")
+        counts = {row["Podm"]: row["Nodes"] for row in asked("valence-sched", *words).data}
+        self.assertEqual((3, 0), (counts["gpu-west"], counts["store-1"]))
+        self.assertEqual(3, max(n for podm, n in counts.items() if podm != "total"))
+        words = (
+            "podm",
+            "schedule",
+            *self.words,
+            "--flavor",
+            self.flavor,
+            "--count",
+            "40",
+            "--min-count",
+            "1",
+        )
+        done = run("valence-sched", *words, "-f", "json")
+        self.assertEqual(4, done.code)
+        chosen = [row["Podm"] for row in done.data if row["Rank"] == 1]
+        self.assertEqual(3, chosen.count("gpu-west"))
+        self.assertEqual(counts["total"], len(chosen))
+        self.assertIn("no more on gpu-west: no licences at once", done.err)
+
+    def test_a_new_kind_of_device_is_counted_and_depleted(self):
+        """S25: in one file, devices that consist of parts."""
+        regions = "{name: REGION, per: accelerator, of: GPU, total: 7}"
+        flavor = "name: f\nproperties: {accelerators: [{kind: REGION, count: 7}]}\n"
+        words = (
+            *("--inventory", SITE, "--resource-file", self.write("d.yaml", regions)),
+            *("--flavor", self.write("parts.yaml", flavor), "--podm", "gpu-west"),
+        )
+        fit = ("podm", "fit", *words, "-f", "json")
+        before = run("valence-sched", *fit).data[-1]["Nodes"]
+        self.assertGreater(before, 0)
+        words = ("podm", "schedule", *words, "--count", str(before + 1), "--min-count", "1")
+        done = run("valence-sched", *words)
+        self.assertEqual(4, done.code, done.err)
+        self.assertIn(f"placed {before} of {before + 1} ", done.err)
+
+    def test_it_shows_in_list_and_show_and_stays_in_what_is_converted(self):
+        words = ("podm", "list", *self.words, "--long", "-f", "json")
+        free = {row["Podm"]: row["Free Stocks"] for row in asked("valence-sched", *words).data}
+        self.assertEqual((3, 0), (free["gpu-west"]["licences"], free["store-1"]["licences"]))
+        self.assertIn("storage_gib", free["store-1"])
+        shown = run("valence-sched", "podm", "show", *self.words, "mem-1", "-f", "json").data
+        self.assertEqual(3, shown["Free Stocks"]["licences"])
+        output = str(self.folder / "whole.json")
+        run("valence-sched", "podm", "inventory", "convert", *self.words, "-o", output)
+        for more in ((), ("--resource-file", self.resources)):  # again, it is the same one
+            words = ("podm", "show", "--inventory", output, *more, "mem-1", "-f", "json")
+            done = run("valence-sched", *words)
+            self.assertEqual((3, ""), (done.data["Free Stocks"]["licences"], done.err))
+
+    def test_a_persons_own_file_counts_without_an_option(self):
+        self.write("valence-sched/resources.yaml", SHORT)
+        words = ("podm", "show", "--inventory", SITE, "mem-1", "-f", "json")
+        done = run("valence-sched", *words, XDG_CONFIG_HOME=str(self.folder))
+        self.assertEqual(3, done.data["Free Stocks"]["licences"])
+
+    def test_a_misspelt_resource_or_pod_manager_is_told_of(self):
+        flavor = self.write("typo.yaml", RESOURCE_FLAVOR % "licenses")
+        done = run("valence-sched", "podm", "schedule", *self.words, "--flavor", flavor)
+        self.assertEqual(3, done.code)
+        line = "warning: no pod manager has a resource named 'licenses' (did you mean 'licences'?)"
+        self.assertIn(line, done.err)
+        wrong = self.write("w.yaml", "{name: licences, total: 3, podms: {store-11: 0}}")
+        words = ("--inventory", SITE, "--resource-file", wrong)
+        done = run("valence-sched", "podm", "list", *words)
+        self.assertIn("1 remark on the inventory", done.err)
+        words = ("podm", "inventory", "validate", "--long", SITE, "--resource-file", wrong)
+        (row,) = run("valence-sched", *words, "-f", "json").data
+        line = "resource 'licences': no pod manager named 'store-11' (did you mean 'store-1'?)"
+        self.assertEqual([line], row["Remarks"])
+
+    def test_a_file_that_is_wrong_is_refused_in_one_line(self):
+        wrong = self.write("w.yaml", "{name: power_w}")
+        done = run("valence-sched", "podm", "list", "--inventory", SITE, "--resource-file", wrong)
+        line = f"{wrong}: $: found "
+        self.assertEqual((1, ""), (done.code, done.out))
+        self.assertTrue(done.err.startswith(line) and done.err.count("\n") == 1, done.err)
+
+
+if __name__ == "__main__":
+    unittest.main()
 
 
 if __name__ == "__main__":

@@ -11,9 +11,8 @@ from tests.functional.through import ThroughService
 
 #: Modules whose commands a service can answer; what reading live pod managers tells is not here.
 MODULES = (
-    "attributes", "bad_input", "capacity", "claims", "columns", "compose", "edits", "explain",
-    "groups", "near", "plans", "quotas", "racks", "registry", "requests", "resources", "schedule",
-    "stats", "zones",
+    "bad_input", "capacity", "claims", "columns", "compose", "edits", "explain", "groups", "near",
+    "plans", "registry", "requests", "schedule", "stats", "zones",
 )  # fmt: skip
 
 #: What holds of a scheduler in the process alone: a service reads its pod managers and its

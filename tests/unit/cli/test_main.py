@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the program ends: at once, and with nothing left out."""
 
+import argparse
+import io
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -9,9 +12,17 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
+
+from tests.unit.core.deciders import bound
 from valence_sched.app import App
+from valence_sched.core.evaluation import evaluate
 from valence_sched.errors import StoreError
+from valence_sched.model.effect import EffectLog
 from valence_sched.model.reading import Selection
+from valence_sched.testing import request, view
+from valence_sched_cli import base
+from valence_sched_cli.output.delivery import Delivery, interrupt_on_signals
 
 SITE = str(Path(__file__).parents[3] / "examples" / "site.json")
 #: The program as its script calls it, with something before it; then what only a usual end prints.
@@ -174,3 +185,95 @@ class TestEnd(unittest.TestCase):
         )
         done = run(*self.LIST, before=full)
         self.assertEqual("came back 0", done.stdout.splitlines()[-1])
+
+
+ASKED = request({"processor": {"sockets": 1}})
+
+
+class TestEnding(unittest.TestCase):
+    """SIGTERM, which would end the process otherwise."""
+
+    def strike(self) -> None:
+        self.assertNotEqual(signal.SIG_DFL, signal.getsignal(signal.SIGTERM))
+        signal.raise_signal(signal.SIGTERM)
+
+    def test_it_ends_with_the_code_of_a_shell_and_signals_are_as_they_were(self):
+        before = signal.getsignal(signal.SIGTERM)
+        with self.assertRaises(SystemExit) as caught, interrupt_on_signals():
+            self.strike()
+        self.assertEqual(143, caught.exception.code)
+        self.assertEqual(before, signal.getsignal(signal.SIGTERM))
+
+    def test_one_that_comes_while_a_plug_in_judges_is_no_failure_of_the_plug_in(self):
+        """A plug-in that calls sys.exit only fails; the decision goes on without it."""
+
+        def struck(seen, _request):
+            self.strike()
+            return np.ones(len(seen), dtype=bool)
+
+        def exits(seen, _request):
+            raise SystemExit(1)
+
+        site = view({"id": "a"})
+        self.assertEqual({"exits"}, evaluate(site, ASKED, bound(filters=(exits,))).failed_plugins)
+        with self.assertRaises(SystemExit), interrupt_on_signals():
+            evaluate(site, ASKED, bound(filters=(struck,)))
+
+
+class TestErrors(unittest.TestCase):
+    """An error is one line and an exit code."""
+
+    def line_of(self, error: BaseException) -> str:
+        """Return what a command that ends with an error says."""
+
+        class Failing(base.Command):
+            def take_action(self, parsed_args):
+                raise error
+
+        app = argparse.Namespace(stdout=io.StringIO(), NAME="valence-sched")
+        with self.assertLogs(base.LOG, "ERROR") as logs:
+            command = Failing(app, None)
+            self.assertEqual(1, command.run(command.get_parser("x").parse_args([])))
+        (record,) = logs.records
+        return record.getMessage()
+
+    def test_too_little_memory_is_said_for_most_such_errors_have_no_text(self):
+        hint = "name smaller files, or ask for less"
+        self.assertEqual(f"out of memory: {hint}", self.line_of(MemoryError()))
+        line = self.line_of(MemoryError("Unable to allocate 7 GiB"))
+        self.assertEqual(f"out of memory: Unable to allocate 7 GiB: {hint}", line)
+
+
+class TestEncoding(unittest.TestCase):
+    def setUp(self):
+        self.bytes, self.effects = io.BytesIO(), EffectLog()
+        self.stdout = io.TextIOWrapper(self.bytes, encoding="ascii")
+        self.addCleanup(self.stdout.close)
+        self.delivery = Delivery(self.effects, self.stdout, lambda _text, _level: None)
+
+    def print(self):
+        self.delivery.print(lambda stream: stream.write("gpü 日\n"))
+        return self.bytes.getvalue().decode("ascii")
+
+    def test_a_character_that_an_encoding_lacks_is_escaped(self):
+        self.assertEqual("gp\\u00fc \\u65e5\n", self.print())
+
+    def test_it_is_the_same_after_an_effect(self):
+        self.effects.note("claim", "c", "is held")
+        self.assertEqual("gp\\u00fc \\u65e5\n", self.print())
+
+    def test_the_stream_is_as_before_afterwards(self):
+        for errors in ("strict", "surrogateescape"):  # the latter is that of LC_ALL=C
+            with self.subTest(errors):
+                self.stdout.reconfigure(errors=errors)
+                self.assertTrue(self.print().endswith("gp\\u00fc \\u65e5\n"))
+                self.assertEqual(errors, self.stdout.errors)
+
+    def test_a_stream_without_an_encoding_is_written_as_it_is(self):
+        stream = io.StringIO()
+        Delivery(self.effects, stream, lambda _text, _level: None).print(lambda s: s.write("ü"))
+        self.assertEqual("ü", stream.getvalue())
+
+
+if __name__ == "__main__":
+    unittest.main()

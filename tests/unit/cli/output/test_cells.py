@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a node is shown to have."""
 
+import io
 import re
 import unittest
 from unittest import mock
@@ -9,6 +10,7 @@ from valence_sched.model.claim import Grant
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import Accelerator, Devices
 from valence_sched.model.lifecycle import NodeStatus
+from valence_sched_cli.output.cells import HeatCell, heat_table, supports_colour
 from valence_sched_cli.output.hardware import BarCell, NodeHardwareCell
 
 GPU = Devices(accelerators=(Accelerator(kind="GPU", model="A100"),))
@@ -39,3 +41,51 @@ class TestHardware(unittest.TestCase):
         for free, total in ((4, 4), (None, 4), (0, 0), (0, None)):
             whole = BarCell(free, total)
             self.assertEqual(whole.human_readable(), whole.coloured(whole.human_readable()))
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class TestHeat(unittest.TestCase):
+    """With a terminal of many colours."""
+
+    def setUp(self):
+        self.environ = {"TERM": "xterm-256color", "COLORTERM": "truecolor", "COLUMNS": "80"}
+        patched = mock.patch.dict("os.environ", self.environ, clear=True)
+        patched.start()
+        self.addCleanup(patched.stop)
+
+    def background(self, heat):
+        (seen,) = re.findall(r"48;2;(\d+);(\d+);", heat_table(("A",), [(HeatCell("x", heat),)]))
+        return tuple(map(int, seen))
+
+    def test_a_terminal_gets_colours_and_a_pipe_does_not(self):
+        self.assertTrue(supports_colour(Terminal()))
+        self.assertFalse(supports_colour(io.StringIO()))
+        self.assertFalse(supports_colour(object()))
+
+    def test_an_objection_counts(self):
+        for name, value in (("NO_COLOR", "1"), ("TERM", "dumb"), ("TERM", "")):
+            with self.subTest(name=name), mock.patch.dict("os.environ", {name: value}):
+                self.assertFalse(supports_colour(Terminal()))
+        with mock.patch.dict("os.environ", {"NO_COLOR": ""}):  # empty is not set: no-color.org
+            self.assertTrue(supports_colour(Terminal()))
+
+    def test_0_is_red_and_1_is_green_and_beyond_is_no_more(self):
+        self.assertEqual((240, 60), self.background(0.0))
+        self.assertEqual((60, 210), self.background(1.0))
+        self.assertEqual((240, 210), self.background(0.5))
+        self.assertEqual(self.background(1.0), self.background(7.0))
+        self.assertEqual(self.background(0.0), self.background(-1.0))
+
+    def test_a_cell_without_temperature_has_no_background(self):
+        self.assertNotIn("48;2", heat_table(("A",), [("x",)]))
+
+    def test_words_in_brackets_and_escape_codes_of_others_are_plain_text(self):
+        text = heat_table(("A",), [("[red]x[/red]",), ("y\x1b[2J",)])
+        self.assertIn("[red]x[/red]", text)
+        self.assertIn("y\\u001b[2J", text)

@@ -1,0 +1,274 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables: titles, widths, formats."""
+
+import argparse
+import importlib.metadata
+import io
+import os
+import unittest
+from unittest import mock
+
+from cliff.columns import FormattableColumn
+from cliff.display import DisplayCommandBase
+from cliff.formatters.table import TableFormatter
+from hypothesis import given
+from hypothesis import strategies as st
+from stevedore import ExtensionManager
+
+from tests.unit.core.sites import quietly
+from valence_sched.errors import UsageError
+from valence_sched_cli import base
+from valence_sched_cli.output.cells import Sentence, WordLines
+from valence_sched_cli.output.table import (
+    BORDER,
+    ascii_table,
+    check_columns,
+    fit_rows,
+    has_any_column,
+    prepare_formatter,
+    screen_width,
+    without_redundant,
+)
+
+#: Commands that print and leave all as it was; they may learn their columns while they read.
+READ_ONLY = {
+    "podm_block_list", "podm_block_show", "podm_check", "podm_claim_list", "podm_claim_show",
+    "podm_device_list", "podm_fit", "podm_flavor_list", "podm_flavor_show",
+    "podm_flavor_validate", "podm_inventory_diff", "podm_inventory_validate", "podm_list",
+    "podm_node_list", "podm_node_show", "podm_pool_list", "podm_show", "podm_stats_show",
+    "scheduler_audit_list", "scheduler_explain", "scheduler_filter_list", "scheduler_policy_list",
+    "scheduler_policy_show", "scheduler_policy_validate", "scheduler_quota_list",
+    "scheduler_quota_show", "scheduler_weigher_list",
+    "scheduler_whatif_drain", "scheduler_whatif_fail", "scheduler_whatif_need",
+    "scheduler_whatif_rebalance", "scheduler_whatif_run", "scheduler_zone_info",
+    "scheduler_zone_list", "scheduler_zone_show", "scheduler_zone_tree",
+}  # fmt: skip
+
+
+class NameColumn(FormattableColumn[str]):
+    """A name as people see it."""
+
+    def human_readable(self) -> str:
+        return self._value
+
+
+class TestNarrowStreams(unittest.TestCase):
+    """A stream whose encoding lacks characters of the cells."""
+
+    ROWS = (("机架-7", "é", 3), ("rack-b", NameColumn("東京"), None))
+
+    def printed(self, name: str) -> str:
+        stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+        formatter = ExtensionManager("cliff.formatter.list", invoke_on_load=True)[name].obj
+        options = argparse.Namespace(
+            max_width=0,
+            fit_width=False,
+            print_empty=False,
+            noindent=False,
+            quote_mode="nonnumeric",
+            columns=(),
+            print_header=True,
+        )
+        text = io.StringIO()
+        prepare_formatter(formatter, name, stream=stream).emit_list(
+            ("Podm", "Zone", "Cores"), self.ROWS, text, options
+        )
+        return text.getvalue()
+
+    def test_escapes_are_in_the_widths_of_a_table(self):
+        lines = self.printed("table").splitlines()
+        self.assertEqual(1, len(set(map(len, lines))), lines)
+        self.assertTrue("".join(lines).isascii())
+
+    def test_escapes_are_those_of_json(self):
+        self.assertEqual(r"\u673a\u67b6-7 \u00e9 3", self.printed("value").splitlines()[0])
+
+
+class TestTitles(unittest.TestCase):
+    """Names are compared as the formatters do it."""
+
+    def test_a_column_is_known_in_any_case_and_with_underscores(self):
+        check_columns(["id", "created_at", " Created At"], ["ID", "Created At"])
+
+    def test_one_unknown_column_among_known_ones_is_refused_with_the_nearest(self):
+        with self.assertRaises(UsageError) as caught:
+            check_columns(["ID", "Zonee"], ["ID", "Zone", "Zone"])
+        self.assertEqual("--column: no column named 'Zonee' (did you mean 'Zone'?)",
+                         str(caught.exception))  # fmt: skip
+
+    def test_one_column_in_common_is_enough_to_print(self):
+        self.assertTrue(has_any_column([], []))
+        self.assertTrue(has_any_column(["uri", "node"], ["Node"]))
+        self.assertFalse(has_any_column(["uri"], ["Node"]))
+
+
+class TestRedundant(unittest.TestCase):
+    """What tells a person nothing is not in a table, and in every other format."""
+
+    def left(self, rows, formatter="table", **named):
+        words = {"columns": [], "sort_columns": []} | named
+        args = argparse.Namespace(formatter=formatter, **words)
+        names, cells = without_redundant(
+            ("Node", "Rank", "URI"), rows, args, {"Rank": "1", "URI": None}
+        )
+        self.assertTrue(all(len(row) == len(names) for row in cells))
+        return tuple(names)
+
+    def test_a_column_goes_where_every_row_says_nothing(self):
+        self.assertEqual(("Node",), self.left([(1, 1, "u"), (2, 1, "v")]))
+        self.assertEqual(("Node", "Rank"), self.left([(1, 1, "u"), (1, 2, "v")]))
+
+    def test_programs_get_every_column_and_a_person_those_that_are_named(self):
+        every = ("Node", "Rank", "URI")
+        self.assertEqual(every, self.left([(1, 1, "u")], formatter="json"))
+        self.assertEqual(("Node", "URI"), self.left([(1, 1, "u")], columns=["uri"]))
+        self.assertEqual(("Node", "Rank"), self.left([(1, 1, "u")], sort_columns=["Rank"]))
+
+
+class TestCommands(unittest.TestCase):
+    """Whatever has an effect and prints columns knows them beforehand."""
+
+    def test_each_that_is_not_read_only_says_its_columns(self):
+        printing = {}
+        for entry_point in importlib.metadata.entry_points(group="openstack.podm.v1"):
+            if issubclass(found := entry_point.load(), DisplayCommandBase):
+                printing[entry_point.name] = found
+        self.assertLessEqual(READ_ONLY, set(printing))
+        for name in sorted(set(printing) - READ_ONLY):
+            with self.subTest(name):
+                self.assertIsNot(base.PodmCommand.column_names, printing[name].column_names)
+
+
+class Shouted(FormattableColumn[str]):
+    """A cell that people see in capitals."""
+
+    def human_readable(self) -> str:
+        return self._value.upper()
+
+
+LINES = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=12)
+TEXTS = st.one_of(LINES, st.tuples(LINES, LINES).map("\n".join))
+CELLS = st.one_of(TEXTS, st.integers(), st.floats(), st.booleans(), st.none(), TEXTS.map(Shouted))
+NAMES = st.lists(LINES, min_size=1, max_size=4, unique=True)
+FIELDS = ("Field", "Value")
+TABLES = NAMES.flatmap(
+    lambda names: st.tuples(
+        st.just(names), st.lists(st.tuples(*[CELLS] * len(names)), min_size=1, max_size=4)
+    )
+)
+
+
+def by_cliff(names: list, rows: list) -> str:
+    """Return the table that cliff prints."""
+    words = argparse.Namespace(max_width=0, fit_width=False, print_empty=False)
+    stream = io.StringIO()
+    TableFormatter().emit_list(names, rows, stream, words)
+    return stream.getvalue()
+
+
+class TestAsciiTable(unittest.TestCase):
+    """Against cliff's formatter."""
+
+    @quietly(300)
+    @given(TABLES)
+    def test_it_is_the_table_of_cliff(self, table):
+        names, rows = table
+        self.assertEqual(by_cliff(names, rows), f"{ascii_table(names, rows)}\n")
+
+    @quietly(100)
+    @given(NAMES, st.data())
+    def test_one_object_is_as_cliff_prints_it(self, names, data):
+        cells = data.draw(st.tuples(*[CELLS] * len(names)))
+        words = argparse.Namespace(max_width=0, fit_width=False)
+        stream = io.StringIO()
+        TableFormatter().emit_one(names, cells, stream, words)
+        rows = list(zip(names, cells, strict=True))
+        self.assertEqual(stream.getvalue(), f"{ascii_table(FIELDS, rows, aligned=False)}\n")
+
+    def test_what_is_not_certain_is_left_to_cliff(self):
+        for names, rows in (
+            (["A"], []), (["A"], [("é",)]), (["A"], [("\t",)]), (["é"], [("a",)]),
+            (["A", "A"], [("a", "b")]), (["A", "B"], [("a",)]),
+        ):  # fmt: skip
+            self.assertIsNone(ascii_table(names, rows), (names, rows))
+
+    def test_a_table_that_is_wider_than_the_terminal_is_left_to_cliff(self):
+        size = os.terminal_size((9, 24))
+        with mock.patch("sys.stdout.isatty", return_value=True, create=True), \
+             mock.patch("os.get_terminal_size", return_value=size):  # fmt: skip
+            self.assertIsNotNone(ascii_table(["A"], [("12345",)]))
+            self.assertIsNone(ascii_table(["A"], [("123456",)]))
+
+
+TITLES = ("Podm", "Problem", "Blocks")
+WORDS = st.lists(st.text("ab", min_size=1, max_size=9), min_size=1, max_size=12).map(" ".join)
+
+
+def width_of(titles, rows):
+    """Return the width of the table."""
+    columns = [(title, *(str(row[number]) for row in rows)) for number, title in enumerate(titles)]
+    widths = (max(len(line) for cell in cells for line in cell.split("\n")) for cells in columns)
+    return 1 + sum(width + BORDER for width in widths)
+
+
+class TestScreenWidth(unittest.TestCase):
+    """How wide a screen is."""
+
+    def width(self, columns: str | None) -> int | None:
+        words = {} if columns is None else {"COLUMNS": columns}
+        with mock.patch.dict(os.environ, words, clear=True):
+            return screen_width()
+
+    def test_what_the_environment_says_counts_where_it_is_a_width(self):
+        self.assertEqual(60, self.width("60"))
+        with mock.patch("os.get_terminal_size", return_value=os.terminal_size((97, 24))):
+            self.assertEqual(60, self.width("60"))
+            for columns in (None, "", "0", "-3", "wide"):
+                self.assertEqual(97, self.width(columns), columns)
+
+    def test_a_pipe_has_none_and_nothing_is_folded_for_it(self):
+        rows = [("a", Sentence("word " * 90), 4)]
+        for error in (OSError, ValueError, AttributeError):
+            with mock.patch("os.get_terminal_size", side_effect=error):
+                self.assertIsNone(self.width(None))
+                with mock.patch.dict(os.environ, clear=True):
+                    self.assertIs(rows, fit_rows(TITLES, rows))
+
+
+class TestFitting(unittest.TestCase):
+    def test_what_fits_stays_as_it_is(self):
+        rows = [("gpu-east", Sentence("it is up"), 4)]
+        self.assertIs(rows, fit_rows(TITLES, rows, 80))
+
+    def test_sentences_are_folded_at_spaces_and_numbers_stay_numbers(self):
+        rows = [("gpu-east", Sentence("connection refused: is it up?"), 4), ("b", Sentence(""), 2)]
+        (first, second) = fit_rows(TITLES, rows, 46)
+        self.assertEqual(["gpu-east", "connection refused: is\nit up?", 4], first)
+        self.assertEqual(["b", "", 2], second)
+
+    def test_a_name_is_never_broken_and_makes_no_other_column_narrow_in_vain(self):
+        rows = [("vs-" + "0" * 80, Sentence("one two three"), 4)]
+        self.assertIs(rows, fit_rows(TITLES, rows, 80))
+
+    def test_a_line_of_several_goes_on_below_with_an_indentation(self):
+        rows = [("a", WordLines(["one two three", "four"]), 4)]
+        ((_, cell, _),) = fit_rows(TITLES, rows, 32)
+        self.assertEqual("one two\n  three\nfour", cell)
+
+    def test_the_second_line_of_an_earlier_fold_is_folded_with_the_first(self):
+        rows = [("a", "one two three four\n  five six", 4)]
+        ((_, cell, _),) = fit_rows(TITLES, rows, 33)
+        self.assertEqual("one two three\nfour five six", cell)
+
+    @given(st.lists(st.tuples(WORDS, WORDS, WORDS), min_size=1, max_size=4), st.integers(20, 90))
+    def test_a_table_fits_or_is_as_it_was_and_no_word_is_lost(self, rows, width):
+        fitted = fit_rows(TITLES, rows, width)
+        if fitted is not rows:
+            self.assertGreater(width_of(TITLES, rows), width)
+            self.assertLessEqual(width_of(TITLES, fitted), width)
+        words = [[cell.split() for cell in row] for row in rows]
+        self.assertEqual(words, [[cell.split() for cell in row] for row in fitted])
+
+
+if __name__ == "__main__":
+    unittest.main()
