@@ -25,12 +25,14 @@ from valence_sched_cli import cloud
 from valence_sched_cli.options.parser import (
     CommandHelp,
     StoreOnce,
+    add_options,
     check_file_names,
     refuse_empty_names,
 )
-from valence_sched_cli.output.cells import supports_colour
+from valence_sched_cli.output.cells import format_count, supports_colour
 from valence_sched_cli.output.delivery import Delivery, escape_logs, interrupt_on_signals
 from valence_sched_cli.output.table import (
+    MACHINE,
     StreamFormatter,
     check_columns,
     full_titles,
@@ -78,6 +80,8 @@ class PodmCommand:
     closing: list[str]
     untold: SchedulerError | None = None  # why an output failed after an effect
     tells_remarks = False  # on the inventory, each, and not only how many there are
+    arguments = ""  # the usage of each of its own options and arguments, as of add_options
+    option_groups: Sequence[Callable[[argparse.ArgumentParser], None]] = ()  # it shares these
     examples: Sequence[str] = ()  # the words after its name: of a command with many options two
     _scheduler_app: App | None = None
     _words: argparse.Namespace | None = None
@@ -100,6 +104,14 @@ class PodmCommand:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the options and arguments of the command."""
+        if self.arguments:
+            add_options(parser, self.arguments)
+        for add_shared in self.option_groups:
+            add_shared(parser)
+
+    def for_people(self, parsed_args: argparse.Namespace) -> bool:
+        """Return whether people read the output, and no column is named."""
+        return parsed_args.formatter not in MACHINE and not parsed_args.columns
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run and return the exit code: the command's own, else that of its error.
@@ -402,8 +414,6 @@ class PodmCommand:
             for line in remarks:
                 self.tell(f"remark: {line}")
         elif remarks:
-            from valence_sched.model.quantity import format_count
-
             count = format_count(len(remarks), "remark")
             place = "podm show <podm>" if live else "podm inventory validate --long"
             self.tell(f"{count} on the inventory: see {place}")

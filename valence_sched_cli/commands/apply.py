@@ -13,7 +13,7 @@ from valence_sched_cli.commands.claim import NODE_COLUMNS, claim_lines, describe
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import add_option, section
-from valence_sched_cli.output.cells import UriTails, or_absent
+from valence_sched_cli.output.cells import UriTails, format_count, or_absent
 from valence_sched_cli.output.table import without_redundant
 
 if TYPE_CHECKING:
@@ -39,7 +39,6 @@ class ApplyPodm(base.Lister):
     """
 
     through_service = True
-
     effectful = True
     examples = ("node.json --key ticket-7", "node.json --refresh --detailed-exitcode")
 
@@ -104,8 +103,6 @@ class ApplyPodm(base.Lister):
         return node_table(parsed_args, result)
 
     def _refresh(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:
-        from valence_sched.model.quantity import format_count
-
         refresh = self.scheduler(parsed_args).refresh(plan)
         changes = refresh.changes
         self.closing += [f"moved: {change}" for change in changes[:MAX_LISTED_CHANGES]]

@@ -62,10 +62,8 @@ class ShowFlavor(base.ShowOne):
     """Show one flavor and the needs it compiles to."""
 
     through_service = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_flavor_file_option(parser)
-        add_option(parser, "<flavor>: flavor: a name, a file, or - for standard input")
+    arguments = "<flavor>: flavor: a name, a file, or - for standard input"
+    option_groups = (inventory.add_flavor_file_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
@@ -85,10 +83,8 @@ class ValidateFlavor(base.Lister):
     """
 
     through_service = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_flavor_file_option(parser)
-        add_option(parser, "<file>...: YAML or JSON file")
+    arguments = "<file>...: YAML or JSON file"
+    option_groups = (inventory.add_flavor_file_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import InputError, RequestError, UnknownName
@@ -160,10 +156,8 @@ class ShowPolicy(base.ShowOne):
     """Show one policy, its filters and its weighers."""
 
     through_service = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_policy_file_option(parser)
-        add_option(parser, "<policy>: policy (name)")
+    arguments = "<policy>: policy (name)"
+    option_groups = (inventory.add_policy_file_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UnknownName
@@ -219,9 +213,7 @@ class ValidatePolicy(base.Lister):
     """
 
     reads_files_only = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<file>...: YAML file")
+    arguments = "<file>...: YAML file"
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import SchedulerError
@@ -241,9 +233,7 @@ class ListPlugins(base.Lister):
     """List the plug-ins of one kind, those that cannot be loaded included."""
 
     kind: PluginKind
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "--long: also list where each comes from")
+    arguments = "--long: also list where each comes from"
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         installed = self.scheduler(parsed_args).plugins(self.kind)
@@ -264,7 +254,6 @@ class ListFilter(ListPlugins):
     """
 
     through_service = True
-
     kind = "filters"
 
 
@@ -275,5 +264,4 @@ class ListWeigher(ListPlugins):
     """
 
     through_service = True
-
     kind = "weighers"

@@ -21,6 +21,7 @@ from valence_sched_cli.output.cells import (
     UriTails,
     WordLines,
     Words,
+    format_count,
     format_time,
     or_absent,
 )
@@ -87,8 +88,6 @@ def claim_rows(claim: Claim) -> list[tuple[Any, ...]]:
 
 def claim_lines(command: PodmCommand, args: argparse.Namespace, claim: Claim) -> list[str]:
     """Return the lines about a claim: what it holds until when, and what can be done with it."""
-    from valence_sched.model.quantity import format_count
-
     program = str(getattr(command.app, "NAME", "")) or "valence-sched"
     where = _option_words(args, "state")
     if claim.state != "HELD":
@@ -118,9 +117,6 @@ class ExpiryCell(Cell[str | None]):
     def human_readable(self) -> str:
         text = self._value or ""
         return text.partition("T")[2] if self._soon else text
-
-    def machine_readable(self) -> str | None:
-        return self._value
 
     def __lt__(self, other: object) -> bool:
         return isinstance(other, ExpiryCell) and (self._value or "~") < (other._value or "~")
@@ -181,8 +177,6 @@ def describe_result(
     That a pod manager goes on composing is expected where the command does not wait. ``by`` says
     what the nodes were chosen by.
     """
-    from valence_sched.model.quantity import format_count
-
     going_on = len(result.still_composing)
     command.closing += [f"tried elsewhere: {note}" for note in result.notes]
     command.closing += [f"not composed: {line}" for line in result.failures]
@@ -254,7 +248,6 @@ class ListClaim(paging.PagedLister):
     """List claims: for whom, of what and until when."""
 
     through_service = True
-
     marker_columns = ("ID",)
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -286,10 +279,8 @@ class ShowClaim(base.ShowOne):
     """Show one claim, what it holds and its history."""
 
     through_service = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<claim>: claim (ID)")
-        inventory.add_state_option(parser)
+    arguments = "<claim>: claim (ID)"
+    option_groups = (inventory.add_state_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         record = self.scheduler(parsed_args).claim_record(parsed_args.claim)
@@ -309,7 +300,6 @@ class ComposeClaim(base.Lister):
     """
 
     through_service = True
-
     effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -337,12 +327,9 @@ class ReleaseClaim(base.Command):
     """
 
     through_service = True
-
     effectful = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<claim>...: claim (ID; repeat for several)")
-        inventory.add_state_option(parser)
+    arguments = "<claim>...: claim (ID; repeat for several)"
+    option_groups = (inventory.add_state_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.tell_errors(self.scheduler(parsed_args).release(parsed_args.claim))
@@ -352,7 +339,6 @@ class RenewClaim(base.ShowOne):
     """Let a claim that is held end later, or sooner."""
 
     through_service = True
-
     effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -383,7 +369,6 @@ class ReapClaim(base.Lister):
     """
 
     through_service = True
-
     effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -27,8 +27,8 @@ from valence_sched_cli.output.capacity import (
     stranded_lines,
     stranded_table,
 )
+from valence_sched_cli.output.cells import format_count
 from valence_sched_cli.output.decision import warning_lines
-from valence_sched_cli.output.table import MACHINE
 
 if TYPE_CHECKING:
     from valence_sched.app import Site
@@ -50,7 +50,6 @@ class FitPodm(base.Lister):
     """
 
     through_service = True
-
     examples = (
         "--inventory examples/site.json",
         "--flavor gpu-large --require gpu-large=4 --zone east-1",
@@ -110,7 +109,7 @@ class FitPodm(base.Lister):
             found = counter.stranded([request for _, request in requests])
             self.tell_missing(silent_zones(found), "resources", strict=strict)
             self.closing += stranded_lines(found)
-            return stranded_table(found, people=self._for_people(parsed_args))
+            return stranded_table(found, people=self.for_people(parsed_args))
 
         limit = parsed_args.limit or MOST_COUNTED
         words = {"explain": parsed_args.explain, "proven": parsed_args.proven}
@@ -127,9 +126,9 @@ class FitPodm(base.Lister):
             found_mix = counter.mix_capacity(mixed, whole_shares(shares), limit, **words)
             counts.append((_mix_name(counts), found_mix))
         self._close(parsed_args, counts)
-        if self._for_people(parsed_args) and parsed_args.explain:
+        if self.for_people(parsed_args) and parsed_args.explain:
             self._sections = list(explanation(counts))
-        return capacity_table(counts, people=self._for_people(parsed_args), **words)
+        return capacity_table(counts, people=self.for_people(parsed_args), **words)
 
     def _requests(
         self, parsed_args: argparse.Namespace, shares: Mapping[str, float], site: Site | None
@@ -173,8 +172,6 @@ class FitPodm(base.Lister):
     def _unmet(
         self, parsed_args: argparse.Namespace, counts: Sequence[tuple[str, Capacity]]
     ) -> Iterator[str]:
-        from valence_sched.model.quantity import format_count
-
         found = {name: one.nodes for name, one in counts}
         if parsed_args.mix:
             found[MIX] = counts[-1][1].nodes
@@ -186,9 +183,6 @@ class FitPodm(base.Lister):
                 else:
                     fits = f"{name} fits {format_count(found[name], 'time')}"
                 yield f"{fits}, and {least:,} are required"
-
-    def _for_people(self, parsed_args: argparse.Namespace) -> bool:
-        return parsed_args.formatter not in MACHINE and not parsed_args.columns
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any

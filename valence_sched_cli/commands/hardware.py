@@ -10,7 +10,7 @@ from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import add_option, add_options, section
 from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.output.cells import PairLines, WordLines, Words, or_absent
+from valence_sched_cli.output.cells import PairLines, WordLines, Words, format_count, or_absent
 from valence_sched_cli.output.hardware import DevicesCell, ModelCell, amount_cells
 
 if TYPE_CHECKING:
@@ -53,7 +53,6 @@ class ListBlock(paging.PagedLister):
     """
 
     through_service = True
-
     marker_columns = ("Podm", "Block")
     examples = (
         "--inventory examples/site.json --podm gpu-east --free",
@@ -65,8 +64,6 @@ class ListBlock(paging.PagedLister):
         add_option(section(parser, "output"), "--long: list more columns")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.quantity import format_count
-
         columns = ["Podm", "Block", "Hardware", "Free", "Node"]
         columns += ["Condition", "Pool", "Type", "URI"] if parsed_args.long else []
         blocks = self.report_scheduler(parsed_args).blocks(block_filter(parsed_args))
@@ -81,7 +78,6 @@ class ShowBlock(base.ShowOne):
     """Show one block, its hardware and its nodes."""
 
     through_service = True
-
     examples = ("--inventory examples/site.json GPU-03", "--podm gpu-east GPU-03")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -113,7 +109,6 @@ class ListDevice(paging.PagedLister):
     """Count devices by model, all and free ones."""
 
     through_service = True
-
     marker_columns = ("Device", "Model")
     examples = ("--inventory examples/site.json", "--model A100 --podm gpu-east")
 
@@ -142,7 +137,6 @@ class ListPool(paging.PagedLister):
     """
 
     through_service = True
-
     marker_columns = ("Podm", "Pool")
     examples = ("--inventory examples/site.json --podm gpu-east", "--long --sort free_gpus:desc")
 

@@ -91,7 +91,6 @@ class ConvertInventory(base.ShowOne):
     """
 
     through_service = True
-
     effectful = True
     examples = (
         "--inventory tree.zip --output site.json",
@@ -127,7 +126,6 @@ class EditInventory(base.Lister):
     """
 
     through_service = True
-
     effectful = True
     examples = (
         "--inventory examples/site.json --fail GPU-02@gpu-east --output edited.json",
@@ -226,9 +224,6 @@ class UriCell(Cell[str]):
     def human_readable(self) -> str:
         return UriTails([self._value]).human_readable() or self._value
 
-    def machine_readable(self) -> str:
-        return self._value
-
 
 class ValueCell(Cell[Any]):
     """Any value of an inventory: in a few lines for people, as it is for machines."""
@@ -242,9 +237,6 @@ class ValueCell(Cell[Any]):
             lines = [format_value(self._value)]
         fold = textwrap.TextWrapper(VALUE_WIDTH, subsequent_indent="  ", break_long_words=False)
         return "\n".join(map(fold.fill, lines))
-
-    def machine_readable(self) -> Any:
-        return self._value
 
 
 def _cell(value: Any) -> Any:

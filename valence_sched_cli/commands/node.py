@@ -11,7 +11,7 @@ from valence_sched_cli import base, paging
 from valence_sched_cli.commands.claim import event_cell
 from valence_sched_cli.options import claim, inventory
 from valence_sched_cli.options.parser import add_option, section
-from valence_sched_cli.output.cells import Cell, UriTails, WordLines, format_time, or_absent
+from valence_sched_cli.output.cells import Amount, UriTails, WordLines, format_time, or_absent
 from valence_sched_cli.output.hardware import WIDTH, NodeHardwareCell
 from valence_sched_cli.output.table import MACHINE
 
@@ -23,7 +23,7 @@ LEAST_WIDTH = 11  # of the hardware, where the other columns leave so little
 LONG_COLUMNS = (*COLUMNS, "Pool", "URI", "Blocks", "Amounts", "Group", "Claim")
 
 
-class SinceCell(Cell[Any]):
+class SinceCell(Amount[Any]):
     """Since when: how long ago for people, as in ``12m``, the time for machines."""
 
     def __init__(self, at: float, now: float) -> None:
@@ -38,9 +38,6 @@ class SinceCell(Cell[Any]):
     def machine_readable(self) -> str:
         return format_time(self._value) or ""
 
-    def __lt__(self, other: object) -> bool:
-        return isinstance(other, SinceCell) and self._value < other._value
-
 
 class ListNode(paging.PagedLister):
     """List the nodes that were composed here.
@@ -50,7 +47,6 @@ class ListNode(paging.PagedLister):
     """
 
     through_service = True
-
     marker_columns = ("Node",)
     examples = ("--owner team-a", "--podm gpu-east --live")
 
@@ -86,10 +82,8 @@ class ShowNode(base.ShowOne):
     """Show one node as its pod manager has it now."""
 
     through_service = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<node>: node (ID or URI)")
-        inventory.add_live_options(parser)
+    arguments = "<node>: node (ID or URI)"
+    option_groups = (inventory.add_live_options,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         record = self.scheduler(parsed_args).node_record(parsed_args.node)
@@ -147,7 +141,6 @@ class DeleteNode(base.Command):
     """
 
     through_service = True
-
     effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

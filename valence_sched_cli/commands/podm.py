@@ -21,7 +21,6 @@ from valence_sched_cli.output.cells import (
     time_cell,
 )
 from valence_sched_cli.output.hardware import PoolsCell, amount_cells, bar_cells
-from valence_sched_cli.output.table import MACHINE
 
 if TYPE_CHECKING:
     from valence_sched.model.hardware import BlockUsage, PodmOverview
@@ -42,9 +41,6 @@ class StatusCell(Cell[str]):
     def human_readable(self) -> str:
         return self._value if self._enabled else "disabled"
 
-    def machine_readable(self) -> str:
-        return self._value
-
 
 class NodesCell(UriTails):
     """Nodes: people see their names, a line each, programs their URIs."""
@@ -62,7 +58,6 @@ class ListPodm(paging.PagedLister):
     """List pod managers and what is free on each."""
 
     through_service = True
-
     examples = (
         "--inventory examples/site.json --zone east-1",
         "--status Online --sort free_gpus:desc --limit 10",
@@ -185,12 +180,9 @@ class ShowPodm(base.ShowOne):
     """Show one pod manager, its pools and what is free."""
 
     through_service = True
-
     examples = ("--inventory examples/site.json mem-1", "gpu-east -f json")
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_inventory_options(parser)
-        add_option(parser, "<podm>: pod manager (ID or name)")
+    arguments = "<podm>: pod manager (ID or name)"
+    option_groups = (inventory.add_inventory_options,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
@@ -211,8 +203,7 @@ class ShowPodm(base.ShowOne):
             registered = self._service_registration_cells(scheduler, podm.id)
         age = age_s(podm.read_at, self.scheduler_app.now())
         counted = overview.live or selection.live.state is not None
-        people = parsed_args.formatter not in MACHINE and not parsed_args.columns
-        amounts = bar_cells(overview.amounts) if people else amount_cells(overview.amounts)
+        amounts = (bar_cells if self.for_people(parsed_args) else amount_cells)(overview.amounts)
         cells = {
             "Podm": podm.id,
             "Name": or_absent(podm.name),

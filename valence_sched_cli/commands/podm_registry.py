@@ -11,7 +11,7 @@ from valence_sched_cli import base
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import add_option, add_options, seconds, section
 from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.output.cells import PairLines, Sentence, or_absent, time_cell
+from valence_sched_cli.output.cells import PairLines, Sentence, format_count, or_absent, time_cell
 
 if TYPE_CHECKING:
     from valence_sched.model.registration import PodmReading
@@ -41,7 +41,6 @@ class UnsetPodm(base.Command):
     """Unset properties of a registered pod manager."""
 
     through_service = True
-
     effectful = True
     examples = ("rack-7 --zone", "rack-7 --aggregate gold --fact year")
 
@@ -106,7 +105,6 @@ class CreatePodm(base.ShowOne):
     """
 
     through_service = True
-
     effectful = True
     examples = (
         "rack-7 https://10.0.0.7 --username op --password-prompt",
@@ -166,8 +164,6 @@ class _Problem(Sentence):
 
 def _found(podm: PodmReading) -> str:
     """Return what a pod manager has, in words."""
-    from valence_sched.model.quantity import format_count
-
     numbers = ((podm.blocks, "block"), (podm.pools, "pool"), (podm.nodes, "node"))
     counts = ", ".join(format_count(number, noun) for number, noun in numbers)
     return f"{podm.status}: {counts}, driver {podm.driver or 'unknown'}"
@@ -186,7 +182,6 @@ class CheckPodm(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UsageError, one_line
-        from valence_sched.model.quantity import format_count
 
         names = tuple(dict.fromkeys(parsed_args.podm))
         if bool(names) == parsed_args.all:
@@ -224,7 +219,6 @@ class SetPodm(base.Command):
     """
 
     through_service = True
-
     effectful = True
     examples = ("rack-7 --zone east-1 --disable", "rack-7 --aggregate gold --capability os=linux")
 
@@ -264,12 +258,9 @@ class DeletePodm(base.Command):
     """
 
     through_service = True
-
     effectful = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<podm>...: registered pod manager (repeat for several)")
-        inventory.add_state_option(parser)
+    arguments = "<podm>...: registered pod manager (repeat for several)"
+    option_groups = (inventory.add_state_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.tell_errors(self.scheduler(parsed_args).unregister(parsed_args.podm))
@@ -283,13 +274,12 @@ class SetStats(base.ShowOne):
     """
 
     through_service = True
-
     effectful = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<podm>: pod manager (ID, or host/node)")
-        add_option(parser, "<file>: JSON or YAML object, or - for standard input")
-        inventory.add_state_option(parser)
+    arguments = """
+        <podm>: pod manager (ID, or host/node)
+        <file>: JSON or YAML object, or - for standard input
+        """
+    option_groups = (inventory.add_state_option,)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return ("Podm", "Generation")
@@ -321,12 +311,9 @@ class UnsetStats(base.Command):
     """
 
     through_service = True
-
     effectful = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<podm>...: pod manager (ID, or host/node; repeat for several)")
-        inventory.add_state_option(parser)
+    arguments = "<podm>...: pod manager (ID, or host/node; repeat for several)"
+    option_groups = (inventory.add_state_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.change_each(self.scheduler(parsed_args).forget_report, parsed_args.podm)
@@ -336,10 +323,8 @@ class ShowStats(base.ShowOne):
     """Show what a pod manager has reported by itself."""
 
     through_service = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<podm>: pod manager (ID, or host/node)")
-        inventory.add_state_option(parser)
+    arguments = "<podm>: pod manager (ID, or host/node)"
+    option_groups = (inventory.add_state_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         report = self.scheduler(parsed_args).reported_stats(parsed_args.podm)

@@ -25,11 +25,8 @@ class ListQuota(paging.PagedLister):
     """
 
     through_service = True
-
     marker_columns = ("Owner", "Resource")
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_state_option(parser)
+    option_groups = (inventory.add_state_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         rows = [
@@ -44,10 +41,8 @@ class ShowQuota(base.ShowOne):
     """Show the limits of an owner, and what it uses."""
 
     through_service = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<owner>: owner (project, or user of a password file)")
-        inventory.add_state_option(parser)
+    arguments = "<owner>: owner (project, or user of a password file)"
+    option_groups = (inventory.add_state_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         return COLUMNS, _cells(self.scheduler(parsed_args).quota(parsed_args.owner))
@@ -61,9 +56,7 @@ class SetQuota(base.ShowOne):
     """
 
     through_service = True
-
     effectful = True
-
     examples = (
         "team-a --resource nodes=20 --resource accelerators:a100=8",
         "--default --resource claims=50",
@@ -97,7 +90,6 @@ class UnsetQuota(base.Command):
     """
 
     through_service = True
-
     effectful = True
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

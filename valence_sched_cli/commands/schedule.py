@@ -29,7 +29,7 @@ from valence_sched_cli.options import inventory, placement
 from valence_sched_cli.options.parser import add_option, add_options, natural, positive, section
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
 from valence_sched_cli.output import decision
-from valence_sched_cli.output.cells import or_absent
+from valence_sched_cli.output.cells import format_count, or_absent
 from valence_sched_cli.output.decision import (
     COLUMNS,
     EXIT_CODES,
@@ -136,8 +136,6 @@ def file_rows(decisions: DecisionResults, names: Sequence[str]) -> Iterator[tupl
 
 def file_lines(decisions: DecisionResults, names: Sequence[str]) -> Iterator[str]:
     """Yield the lines about the outcome, the outcome itself last."""
-    from valence_sched.model.quantity import format_count
-
     report, failure = decisions.report, decisions.failure
     notes = (note for one in report.decisions for note in decision.zone_notes(one))
     yield from decision.warning_lines(dict.fromkeys((*report.warnings, *notes)))
@@ -166,7 +164,6 @@ class SchedulePodm(base.Lister):
     """
 
     through_service = True
-
     effectful = True
     examples = (
         "--inventory examples/site.json --flavor gpu-large --explain",
@@ -347,8 +344,6 @@ class SchedulePodm(base.Lister):
             request, key=parsed_args.key, ttl_s=ttl_s, wait_s=wait_s, detail=detail
         )
         if result.decision is not None:
-            from valence_sched.model.quantity import format_count
-
             if not result.decision.report.placements:
                 return self._show_decision(parsed_args, result.decision)
             facts = [("Composed", f"{len(result.nodes)} of {format_count(request.count, 'node')}")]

@@ -13,14 +13,14 @@ from valence_sched.errors import UsageError, escape
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import add_option, add_options, positive, section
-from valence_sched_cli.output.cells import PairLines, or_absent, time_cell
+from valence_sched_cli.output.cells import PairLines, format_count, or_absent, time_cell
 from valence_sched_cli.output.decision import (
     ReportRenderer,
     reports_by_name,
     warning_lines,
     zone_notes,
 )
-from valence_sched_cli.output.table import MACHINE, STRUCTURED, prepare_formatter
+from valence_sched_cli.output.table import STRUCTURED, prepare_formatter
 
 if TYPE_CHECKING:
     from valence_sched.model.check import Check, CheckResult
@@ -39,9 +39,7 @@ class ExplainScheduler(base.Lister):
     """
 
     reads_files_only = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<report>: report of a decision: a file, or - for stdin")
+    arguments = "<report>: report of a decision: a file, or - for stdin"
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         self._document, warnings = self.scheduler_app.read_report(parsed_args.report)
@@ -211,7 +209,6 @@ class CheckScheduler(base.Lister):
     """
 
     through_service = True
-
     effectful = True
     examples = (
         "examples/check.yaml --inventory examples/site.json",
@@ -256,7 +253,7 @@ class CheckScheduler(base.Lister):
         self.closing.append(check_outcome(results))
         if any(one.result == "fail" for one in results):
             self.exit_code = EXIT_NOT_MET
-        long = parsed_args.long or bool(parsed_args.columns) or parsed_args.formatter in MACHINE
+        long = parsed_args.long or not self.for_people(parsed_args)
         return LONG_COLUMNS if long else CHECK_COLUMNS, list(check_rows(results, long=long))
 
     def _results(
@@ -275,8 +272,6 @@ class CheckScheduler(base.Lister):
                 "check", f"{tried:,} of {sets:,} sets of pod managers tried"
             ),
         )
-        from valence_sched.model.quantity import format_count
-
         results = []
         for number, check in enumerate(checks, 1):
             line.begin("check", f"{number:,} of {format_count(len(checks), 'expectation')}")

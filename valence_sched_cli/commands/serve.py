@@ -7,7 +7,7 @@ import argparse
 
 from valence_sched.errors import escape
 from valence_sched_cli import base
-from valence_sched_cli.options.parser import add_option, add_options, natural
+from valence_sched_cli.options.parser import add_option, add_options, natural, number_of
 
 #: Options that the service calls the same.
 _SAME_NAMES = ("port", "latency_ms", "fail", "page_size", "session_limit")
@@ -99,10 +99,7 @@ def _add_login_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _number(text: str, most: float) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
+    number = number_of(text)
     if not 0 <= number <= most:
         raise argparse.ArgumentTypeError(f"found {text!r}, expected a number from 0 to {most:g}")
     return number

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,6 +16,7 @@ from valence_sched_cli.options.parser import (
     add_options,
     by_name,
     flavor_shares,
+    number_of,
     percentage,
     positive,
     section,
@@ -28,7 +28,7 @@ from valence_sched_cli.options.whatif import (
     addition,
     edited_site,
 )
-from valence_sched_cli.output.cells import or_absent
+from valence_sched_cli.output.cells import format_count, or_absent
 from valence_sched_cli.output.decision import warning_lines
 from valence_sched_cli.output.relocation import (
     COLUMNS,
@@ -38,12 +38,9 @@ from valence_sched_cli.output.relocation import (
     move_rows,
     rebalance_lines,
     rebalance_row,
-    relocation_outcome,
     stuck_lines,
     stuck_rows,
-    survival_lines,
 )
-from valence_sched_cli.output.table import MACHINE
 
 if TYPE_CHECKING:
     from valence_sched.app import Site
@@ -90,17 +87,15 @@ class _MoveLister(base.Lister):
             return result
 
     def _table(self, result: Relocation, parsed_args: argparse.Namespace) -> base.Table:
+        from valence_sched.model.relocation import relocation_phrase
+
         self.closing += [*warning_lines(result.notes),
                          *stuck_lines(result.stuck, parsed_args.all_reasons),
-                         relocation_outcome(result)]  # fmt: skip
+                         relocation_phrase(result)]  # fmt: skip
         if result.stuck:
             self.exit_code = PLACED_IN_PART if result.moves else NONE_PLACED
-        long = self._long(parsed_args)
+        long = parsed_args.long or not self.for_people(parsed_args)
         return LONG_COLUMNS if long else COLUMNS, list(move_rows(result, long=long))
-
-    def _long(self, parsed_args: argparse.Namespace) -> bool:
-        machine = parsed_args.formatter in MACHINE
-        return bool(parsed_args.long or parsed_args.columns or machine)
 
 
 class FailWhatif(_MoveLister):
@@ -164,12 +159,14 @@ class FailWhatif(_MoveLister):
         self.progress.begin("failures", f"{tried:,} of {sets:,} sets of pod managers tried")
 
     def _survival(self, result: Survival, parsed_args: argparse.Namespace) -> base.Table:
+        from valence_sched.model.relocation import survival_phrases
+
         self.closing += [*warning_lines(result.notes),
                          *stuck_lines(result.stuck, parsed_args.all_reasons),
-                         *survival_lines(result)]  # fmt: skip
+                         *survival_phrases(result)]  # fmt: skip
         if not result.answer:
             self.exit_code = UNDECIDED if result.answer is None else PLACED_IN_PART
-        long = self._long(parsed_args)
+        long = parsed_args.long or not self.for_people(parsed_args)
         return LONG_COLUMNS if long else COLUMNS, list(stuck_rows(result.stuck, long=long))
 
 
@@ -248,7 +245,7 @@ class RebalanceWhatif(_MoveLister):
         self.closing += [*warning_lines(result.notes), *rebalance_lines(result, most)]
         if not result.reached:
             self.exit_code = NONE_PLACED if result.complete else UNDECIDED
-        long = self._long(parsed_args)
+        long = parsed_args.long or not self.for_people(parsed_args)
         columns = REBALANCE_LONG_COLUMNS if long else REBALANCE_COLUMNS
         return columns, [rebalance_row(move, long=long) for move in result.moves]
 
@@ -266,7 +263,6 @@ class NeedWhatif(base.Lister):
     """
 
     through_service = True
-
     examples = (
         "--flavor gpu-large --count 5 --inventory examples/site.json --buy GPU-03@gpu-east "
         "--buy Compute-02@gpu-east",
@@ -328,8 +324,6 @@ def _outcome(result: PurchaseResult) -> str:
         return f"nothing that may be bought is known to make {nodes} fit"
     if not result.lines:
         return f"{nodes} fit as things are: nothing has to be bought"
-    from valence_sched.model.quantity import format_count
-
     bought = format_count(sum(line.number for line in result.lines), "block")
     if result.priced:
         bought += f" for {result.total:,.2f}".removesuffix(".00")
@@ -344,10 +338,7 @@ def _outcome(result: PurchaseResult) -> str:
 def _price(text: str) -> tuple[str, float]:
     """Parse ``BLOCK=AMOUNT``."""
     name, equals, number = text.rpartition("=")
-    try:
-        price = float(number)
-    except ValueError:
-        price = math.nan
+    price = number_of(number)
     if not equals or not name or not 0 <= price < 10**12:
         raise argparse.ArgumentTypeError(f"{text[:60]!r} is not BLOCK=AMOUNT, as in GPU-03=9000")
     return name, price

@@ -9,13 +9,21 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import add_option, add_options, by_name, positive, section
+from valence_sched_cli.options.parser import (
+    add_option,
+    add_options,
+    by_name,
+    number_of,
+    parsed,
+    positive,
+    section,
+)
 from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.options.whatif import (
     add_edit_options,
@@ -25,6 +33,7 @@ from valence_sched_cli.options.whatif import (
     make_workload,
     workload_facts,
 )
+from valence_sched_cli.output.cells import format_count
 from valence_sched_cli.output.decision import warning_lines
 from valence_sched_cli.output.replay import (
     COLUMNS,
@@ -58,7 +67,6 @@ class RunWhatif(base.Lister):
     """
 
     through_service = True
-
     examples = (
         "--workload workload.csv --policy default --policy pack --compare",
         "--rate 10/h --mix gpu-large=1,small=3 --lifetime 2d --horizon 30d --seed 7",
@@ -120,13 +128,14 @@ class RunWhatif(base.Lister):
             found = changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
             self.closing += change_lines(found, parsed_args.baseline)
             self.exit_code = EXIT_DIFFERENT if found else 0
-        machine = parsed_args.formatter in MACHINE
         if parsed_args.compare:
-            return comparison(replay, machine=machine, long=parsed_args.long)
+            return comparison(
+                replay, machine=parsed_args.formatter in MACHINE, long=parsed_args.long
+            )
         if parsed_args.series:
-            named = machine or bool(parsed_args.columns)
-            return series_table(replay, machine=named, long=parsed_args.long)
-        long = parsed_args.long or bool(parsed_args.columns) or machine
+            machine = not self.for_people(parsed_args)
+            return series_table(replay, machine=machine, long=parsed_args.long)
+        long = parsed_args.long or not self.for_people(parsed_args)
         return LONG_COLUMNS if long else COLUMNS, list(run_rows(replay, long=long))
 
     def _sites(self, parsed_args: argparse.Namespace) -> list[Site]:
@@ -194,10 +203,7 @@ def _check_options(args: argparse.Namespace) -> None:
 def _tolerance(text: str) -> tuple[str | None, float]:
     """Parse ``5``, ``5%`` or ``MEASURE=5`` into a share."""
     name, equals, number = text.rpartition("=")
-    try:
-        percent: Any = float(number.strip().removesuffix("%"))
-    except ValueError:
-        percent = math.nan
+    percent = number_of(number.strip().removesuffix("%"))
     if percent < 0:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is negative: name a percentage from 0 on")
     if not 0 <= percent < math.inf or (equals and not name.strip()):
@@ -215,7 +221,6 @@ class SweepWhatif(base.Lister):
     """
 
     through_service = True
-
     effectful = True
     examples = (
         "--inventory examples/site.json --rate 2/h --mix small=6,gpu-large=1 --lifetime 8h "
@@ -261,8 +266,6 @@ class SweepWhatif(base.Lister):
         return SWEEP_LONG_COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.quantity import format_count
-
         app = self.scheduler_app
         with contextlib.ExitStack() as stack:
             write: Callable[[list[SweepRun]], None] = lambda runs: None  # noqa: E731
@@ -282,7 +285,7 @@ class SweepWhatif(base.Lister):
                 self.closing.append(f"written to {parsed_args.output}: {count}")
             if page is not None:
                 page.write_sweep(runs, sites, workload_facts(parsed_args))
-        long = parsed_args.long or bool(parsed_args.columns) or parsed_args.formatter in MACHINE
+        long = parsed_args.long or not self.for_people(parsed_args)
         return SWEEP_LONG_COLUMNS if long else SWEEP_COLUMNS, list(sweep_rows(runs, long=long))
 
     def _runs(self, sweep: Sweep, parsed_args: argparse.Namespace) -> list[SweepRun]:
@@ -324,7 +327,4 @@ class SweepWhatif(base.Lister):
 def _seeds(text: str) -> tuple[int, ...]:
     from valence_sched.model.replay import parse_seeds
 
-    try:
-        return parse_seeds(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return parsed(parse_seeds, text)

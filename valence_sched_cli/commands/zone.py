@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import add_option, seconds, section
+from valence_sched_cli.options.parser import add_option, number_of, seconds, section
 from valence_sched_cli.options.registration import (
     add_client_certificate_options,
     client_certificate_changes,
@@ -17,7 +17,14 @@ from valence_sched_cli.options.registration import (
     path_of_file,
 )
 from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.output.cells import Cell, PairLines, Pairs, or_absent, time_cell
+from valence_sched_cli.output.cells import (
+    Cell,
+    PairLines,
+    Pairs,
+    format_count,
+    or_absent,
+    time_cell,
+)
 
 if TYPE_CHECKING:
     from valence_sched.model.reading import Selection
@@ -120,13 +127,8 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _number(text: str) -> float:
-    import math
-
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number) or abs(number) > 1000:
+    number = number_of(text)
+    if not abs(number) <= 1000:
         raise argparse.ArgumentTypeError(f"must be a number from -1000 to 1000, got {text[:40]}")
     return number
 
@@ -163,7 +165,6 @@ class AddZone(base.ShowOne):
     """
 
     through_service = True
-
     effectful = True
     examples = (
         "east http://10.1.0.1:8790",
@@ -221,10 +222,8 @@ class ShowZone(base.ShowOne):
     """Show a zone directly below this one."""
 
     through_service = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<zone>: zone directly below (name or ID)")
-        inventory.add_state_option(parser)
+    arguments = "<zone>: zone directly below (name or ID)"
+    option_groups = (inventory.add_state_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         cells = zone_cells(self.scheduler(parsed_args).zone(parsed_args.zone))
@@ -238,7 +237,6 @@ class SetZone(base.Command):
     """
 
     through_service = True
-
     effectful = True
     examples = ("east --weight-scale 2", "east --url https://east:8790 --disable")
 
@@ -282,12 +280,9 @@ class DeleteZone(base.Command):
     """
 
     through_service = True
-
     effectful = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<zone>...: zone directly below (name or ID; repeat for several)")
-        inventory.add_state_option(parser)
+    arguments = "<zone>...: zone directly below (name or ID; repeat for several)"
+    option_groups = (inventory.add_state_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.tell_errors(self.scheduler(parsed_args).delete_zones(parsed_args.zone))
@@ -310,9 +305,7 @@ class InfoZone(_OwnZone):
     """
 
     through_service = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_state_option(parser)
+    option_groups = (inventory.add_state_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.model.zone_registry import info_properties
@@ -328,7 +321,6 @@ class TreeZone(_OwnZone):
     """
 
     through_service = True
-
     examples = ("--timeout 5", "--long -f json")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -342,8 +334,6 @@ class TreeZone(_OwnZone):
         inventory.add_state_option(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.quantity import format_count
-
         columns = (
             TREE_COLUMNS[:-2] + (TOTAL_COLUMNS if parsed_args.long else ()) + TREE_COLUMNS[-2:]
         )

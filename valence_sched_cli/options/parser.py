@@ -238,12 +238,25 @@ def _must(wanted: str, text: str) -> str:
     return f"must be {wanted}, got {text[:40]!r}"
 
 
+def number_of(text: str) -> float:
+    """Return the number that a text is, NaN for another text: it is in no range."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def parsed(parse: Callable[[str], Value], text: str) -> Value:
+    """Return what a function of the model makes of a text; what it refuses is a wrong option."""
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def seconds(text: str) -> float:
     """Parse how long something may take: more than nothing, at most a day."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
+    number = number_of(text)
     if not 0 < number <= 86_400:
         raise argparse.ArgumentTypeError(_must("seconds above 0 and at most 86,400", text))
     return number
@@ -253,29 +266,20 @@ def age_limit(text: str) -> float:
     """Parse an age into seconds; 0 and never are infinite."""
     from valence_sched.model.quantity import parse_age_limit
 
-    try:
-        return parse_age_limit(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return parsed(parse_age_limit, text)
 
 
 def age(text: str) -> float:
     """Parse an age such as 30s, 10m, 2h or 1d into seconds."""
     from valence_sched.model.quantity import parse_age
 
-    try:
-        return parse_age(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return parsed(parse_age, text)
 
 
 def resource_limit(text: str) -> tuple[str, float]:
     """Parse ``NAME=LIMIT``, a number from 0 to 1e15."""
     name, _, number = text.rpartition("=")
-    try:
-        limit = float(number)
-    except ValueError:
-        limit = -1.0
+    limit = number_of(number)
     if not name or not 0.0 <= limit <= 1e15:
         hint = "as in nodes=20, with a number from 0 to 1e15"
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not NAME=LIMIT, {hint}")
@@ -306,10 +310,7 @@ def percentage(text: str) -> float:
 
 def _share(text: str) -> float | None:
     """Return a number above 0, None for anything else."""
-    try:
-        share = float(text)
-    except ValueError:
-        return None
+    share = number_of(text)
     return share if 0.0 < share < math.inf else None
 
 

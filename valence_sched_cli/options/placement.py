@@ -9,7 +9,14 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from valence_sched_cli.options.parser import add_option, add_options, by_name, positive, section
+from valence_sched_cli.options.parser import (
+    add_option,
+    add_options,
+    by_name,
+    parsed,
+    positive,
+    section,
+)
 
 if TYPE_CHECKING:
     from valence_sched.model.group import Group, Spread
@@ -138,10 +145,7 @@ def _amount(text: str, unit: str) -> float:
     """Parse an amount with a unit, above 0, into a number of another unit."""
     from valence_sched.model.quantity import quantity_in
 
-    try:
-        number = quantity_in(text, unit)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    number = parsed(lambda amount: quantity_in(amount, unit), text)
     if number <= 0:
         raise argparse.ArgumentTypeError(f"must be above 0, got {text[:40]!r}")
     return number
@@ -387,10 +391,7 @@ def _capabilities(text: str) -> dict[str, tuple[str, ...]]:
     """Parse ``key=value;value``."""
     from valence_sched.model.inventory import parse_capabilities
 
-    try:
-        capabilities = parse_capabilities(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    capabilities = parsed(parse_capabilities, text)
     if not capabilities:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not key=value or key=value;value")
     return capabilities

@@ -15,6 +15,8 @@ from valence_sched_cli.options.parser import (
     by_name,
     flavor_shares,
     natural,
+    number_of,
+    parsed,
     section,
 )
 from valence_sched_cli.options.registration import fact_value
@@ -180,10 +182,7 @@ def _words(value: str) -> list[str]:
 def _weight(text: str) -> tuple[str, float]:
     """Parse ``WEIGHER=NUMBER``."""
     name, equals, number = text.partition("=")
-    try:
-        weight = float(number)
-    except ValueError:
-        weight = -1.0
+    weight = number_of(number)
     if not name or not equals or not 0 <= weight <= 1000:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not WEIGHER=N with N from 0 to 1000")
     return name, weight
@@ -286,29 +285,20 @@ def _trace_column(text: str) -> tuple[str, TraceColumn]:
     if not equals or not field.strip() or not column.strip():
         hint = "as in arrival=creation_time"
         raise argparse.ArgumentTypeError(f"{text[:60]!r} is not FIELD=COLUMN, {hint}")
-    try:
-        return field.strip(), parse_trace_column(column)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return field.strip(), parsed(parse_trace_column, column)
 
 
 def _rate(text: str) -> float:
     from valence_sched.model.workload import parse_rate
 
-    try:
-        return parse_rate(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    return parsed(parse_rate, text)
 
 
 def _duration(text: str) -> float:
     """Parse a duration above 0."""
     from valence_sched.model.workload import parse_duration
 
-    try:
-        seconds = parse_duration(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
+    seconds = parsed(parse_duration, text)
     if not seconds:
         raise argparse.ArgumentTypeError(f"{text[:40]!r}: more than 0 is needed")
     return seconds

@@ -9,7 +9,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import escape
-from valence_sched_cli.output.cells import AmountLines, Pairs, WordLines, Words, or_absent, painted
+from valence_sched_cli.output.cells import (
+    AmountLines,
+    Pairs,
+    WordLines,
+    Words,
+    format_count,
+    or_absent,
+    painted,
+)
 from valence_sched_cli.output.table import BORDER, USUAL_WIDTH, screen_width
 
 if TYPE_CHECKING:
@@ -84,8 +92,6 @@ def _column_widths(counts: Counts, podms: Sequence[str]) -> dict[str, int]:
 
 
 def _others(podms: Sequence[str], shown: Sequence[str]) -> str:
-    from valence_sched.model.quantity import format_count
-
     return format_count(len(podms) - len(shown), "other")
 
 
@@ -172,8 +178,6 @@ def _proven_text(one: Capacity) -> str:
 
 def outcome_lines(counts: Named, shares: Mapping[str, float] | None) -> Iterator[str]:
     """Yield what the mix comes to, and where the proven most is a bound that none may reach."""
-    from valence_sched.model.quantity import format_count
-
     for name, one in counts:
         if one.proven is not None and not one.is_optimal:
             most = max(one.nodes, one.proven.found)

@@ -45,6 +45,20 @@ class Absent(Cell[None]):
         return not isinstance(other, Absent)
 
 
+class Amount(Cell[T]):
+    """A cell that sorts by its value."""
+
+    def __lt__(self, other: object) -> bool:
+        return isinstance(other, Absent) or FormattableColumn.__lt__(self, other)
+
+
+def format_count(number: float, noun: str, plural: str = "") -> str:
+    """Return a number with its noun, as ``quantity`` does, which is imported on demand."""
+    from valence_sched.model import quantity
+
+    return quantity.format_count(number, noun, plural)
+
+
 def format_time(seconds: float | None) -> str | None:
     """Return a time of the database as a person reads it, and a number that is none as it is."""
     from datetime import UTC, datetime
@@ -63,7 +77,7 @@ def or_absent(value: Any) -> Any:
     return Absent() if value is None else value
 
 
-class TimeCell(Cell[str]):
+class TimeCell(Amount[str]):
     """When something was: how long ago for people, the time for machines (RFC 3339, UTC).
 
     With ``both`` people see the time, too; where the age is not known they see the time alone.
@@ -80,14 +94,6 @@ class TimeCell(Cell[str]):
             return self._value
         age = f"{format_age(self._age_s)} ago"
         return f"{self._value} ({age})" if self._both else age
-
-    def machine_readable(self) -> str:
-        return self._value
-
-    def __lt__(self, other: object) -> bool:
-        return isinstance(other, Absent) or (
-            isinstance(other, TimeCell) and self._value < other._value
-        )
 
 
 def time_cell(at: float | str | None, age_s: float | None, *, both: bool = False) -> Any:
@@ -228,9 +234,6 @@ class ExpressionCell(Cell[Any]):
         from valence_sched.model.expression import conjuncts, parse_expression
 
         return "\n".join(map(str, conjuncts(parse_expression(self._value))))
-
-    def machine_readable(self) -> Any:
-        return self._value
 
 
 def to_builtins(nouns: Sequence[Any]) -> list[Any]:

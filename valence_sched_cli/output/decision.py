@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import escape
 from valence_sched_cli.output.cells import (
-    Cell,
+    Amount,
     GrantsCell,
     HeatCell,
     PairLines,
     UriTails,
+    format_count,
     heat_table,
     supports_colour,
 )
@@ -47,7 +48,6 @@ def not_chosen(
     ``given`` are the options on the command line, which are named where one rejects.
     """
     from valence_sched.model.phrases import ReasonPhrases
-    from valence_sched.model.quantity import format_count
 
     rejected = [one for one in report.podms if one.outcome in ("rejected", "undecided")]
     if not rejected:
@@ -87,8 +87,6 @@ def _podm_lines(
     texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
     if not texts:
         texts = {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}
-    from valence_sched.model.quantity import format_count
-
     after = f"after {format_count(verdict.fitting, 'node')}: " if verdict.fitting else ""
     if len(set(texts.values())) == 1:
         otherwise = "; would fit otherwise" if verdict.podm in but_for_one else ""
@@ -158,17 +156,11 @@ BLOCKS_WIDTH = 36  # of a cell with the blocks of a node
 EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4, "undecided": 5}
 
 
-class ScoreCell(Cell[float]):
+class ScoreCell(Amount[float]):
     """A score: three decimals for people, six for machines."""
 
     def human_readable(self) -> str:
         return f"{self._value:.3f}"
-
-    def machine_readable(self) -> float:
-        return self._value
-
-    def __lt__(self, other: object) -> bool:
-        return self._value < other._value if isinstance(other, ScoreCell) else NotImplemented
 
 
 class BlocksCell(UriTails):
@@ -248,8 +240,6 @@ def summary_lines(
 def _others(report: Report) -> str:
     """Return how many other pod managers fit and do not, where that is known."""
     if report.zones and not report.podms:
-        from valence_sched.model.quantity import format_count
-
         return f"; {format_count(report.zones.answered, 'zone')} answered"
     outcomes = Counter(verdict.outcome for verdict in report.podms)
     fit = outcomes["fits"] + outcomes["alternate"]
@@ -258,8 +248,6 @@ def _others(report: Report) -> str:
         return "; the others: --explain" if report.inventory.podms > 1 else ""
     if not fit + not_fit:
         return ""
-    from valence_sched.model.quantity import format_count
-
     others = format_count(fit, "other fits", "others fit")
     return f"; {others}, {not_fit:,} {'does' if not_fit == 1 else 'do'} not: --explain"
 
@@ -283,8 +271,6 @@ def outcome_lines(
 
     ``fewer`` is how the caller says that fewer nodes are enough; ``names_id`` as of the summary.
     """
-    from valence_sched.model.quantity import format_count
-
     report, request = result.report, result.report.request
     choices = len(request.alternatives)
     for failed in result.details.failed_choices if result.details else ():
@@ -307,8 +293,6 @@ def outcome_lines(
 
 def funnel_text(report: Report, funnel: Sequence[FunnelStep]) -> str:
     """Return a funnel in one line: how many pools each filter left that rejected some."""
-    from valence_sched.model.quantity import format_count
-
     left = [format_count(report.inventory.pools, "pool")]
     cuts = (step for step in funnel if step.went_on < step.came_in and not step.undecided)
     left += [f"{step.went_on:,} after {step.filter}" for step in cuts]
@@ -489,8 +473,6 @@ def request_lines(report: Report) -> list[str]:
 
 
 def _header(report: Report) -> Iterator[str]:
-    from valence_sched.model.quantity import format_count
-
     request, policy, source = report.request, report.policy, report.inventory
     outcome = report.outcome.replace("_", " ")
     placed = f"{report.placed} of {report.requested}"

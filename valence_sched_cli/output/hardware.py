@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli.output.cells import (
+    Amount,
     AmountLines,
     Cell,
+    format_count,
     format_value,
     or_absent,
     painted,
@@ -25,19 +27,13 @@ _GLUE = "\N{NO-BREAK SPACE}"
 BAR_WIDTH = 10  # characters between the brackets of a bar
 
 
-class MemoryCell(Cell[float]):
+class MemoryCell(Amount[float]):
     """An amount of MiB: in the unit that fits for people, the number for machines."""
 
     def human_readable(self) -> str:
         from valence_sched.model.quantity import format_mib
 
         return format_mib(self._value)
-
-    def machine_readable(self) -> float:
-        return self._value
-
-    def __lt__(self, other: object) -> bool:
-        return self._value < other._value if isinstance(other, MemoryCell) else NotImplemented
 
 
 class ModelCell(Cell[str]):
@@ -47,9 +43,6 @@ class ModelCell(Cell[str]):
         from valence_sched.model.phrases import short_model
 
         return short_model(self._value)
-
-    def machine_readable(self) -> str:
-        return self._value
 
 
 def _folded(phrases: Iterable[str], width: int) -> str:
@@ -111,7 +104,6 @@ class NodeHardwareCell(Cell[Any]):
 
     def human_readable(self) -> str:
         from valence_sched.model.phrases import device_phrases
-        from valence_sched.model.quantity import format_count
 
         status = self._value
         phrases = [*device_phrases(status.devices, brief=True)]
@@ -150,7 +142,7 @@ class PoolsCell(Cell[Any]):
 
 
 def _free_phrases(amounts: PodmSummary) -> Iterator[str]:
-    from valence_sched.model.quantity import format_count, format_mib
+    from valence_sched.model.quantity import format_mib
 
     cores, mib = amounts.cores[0], amounts.memory_mib[0]
     yield "unknown cores" if cores is None else format_count(cores, "core") if cores else "no cores"

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.output.cells import or_absent
+from valence_sched_cli.output.cells import format_count, or_absent
 from valence_sched_cli.output.decision import BlocksCell, reason_text
 from valence_sched_cli.output.hardware import DevicesCell
 from valence_sched_cli.output.replay import number_text, share_or_absent
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
         RebalanceMove,
         Relocation,
         StuckNode,
-        Survival,
     )
 
 COLUMNS = ("Step", "Node", "From", "To", "Pool", "Blocks")
@@ -62,7 +61,7 @@ def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterat
     """Yield why nodes find no place: those of one pod manager with equal reasons together."""
     if not stuck:
         return
-    yield f"No place for {_count(len(stuck), 'node')}"
+    yield f"No place for {format_count(len(stuck), 'node')}"
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for one in stuck:
         groups.setdefault((one.podm, tuple(_why(one))), []).append(one.node)
@@ -78,7 +77,7 @@ def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterat
     if all_reasons or len(groups) <= MOST_LISTED:
         return
     rest = sum(len(nodes) for nodes in list(groups.values())[MOST_LISTED:])
-    yield f"  and {_count(rest, 'node')} more: --all-reasons"
+    yield f"  and {format_count(rest, 'node')} more: --all-reasons"
 
 
 def _why(one: StuckNode) -> Iterator[str]:
@@ -89,20 +88,6 @@ def _why(one: StuckNode) -> Iterator[str]:
             text = f"{group.podms:>6,}  {reason_text(group.reason)}"
             yield from textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent=" " * 10,
                                      break_on_hyphens=False)  # fmt: skip
-
-
-def relocation_outcome(result: Relocation) -> str:
-    """Return what failing or draining comes to, in one sentence."""
-    from valence_sched.model.relocation import relocation_phrase
-
-    return relocation_phrase(result)
-
-
-def survival_lines(result: Survival) -> Iterator[str]:
-    """Yield whether any so many pod managers may fail, and the worst set of them."""
-    from valence_sched.model.relocation import survival_phrases
-
-    yield from survival_phrases(result)
 
 
 def rebalance_row(move: RebalanceMove, *, long: bool) -> tuple[Any, ...]:
@@ -138,14 +123,14 @@ def rebalance_lines(result: Rebalance, most: int) -> Iterator[str]:
 
 def _goal_text(result: Rebalance, most: int) -> str:
     goal = _goal(result)
-    moves, least = _count(len(result.moves), "move"), result.least
+    moves, least = format_count(len(result.moves), "move"), result.least
     if not result.reached:
         if not result.complete:
             bound = f"; at least {least:,} would be needed" if least else ""
             if result.moves:
                 return f"undecided: the best {moves} found do not {goal}{bound}"
             return f"undecided: no moves were found that {goal}{bound}"
-        number = "number of moves" if result.is_impossible else _count(most, "move")
+        number = "number of moves" if result.is_impossible else format_count(most, "move")
         return f"no {number} can {goal}"
     if not result.moves:
         if result.room is not None:
@@ -170,9 +155,3 @@ def _goal(result: Rebalance) -> str:
 
 def _percent(share: float | None) -> str:
     return number_text(share or 0.0, is_share=True)
-
-
-def _count(number: int, noun: str) -> str:
-    from valence_sched.model.quantity import format_count
-
-    return format_count(number, noun)

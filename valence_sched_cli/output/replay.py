@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.output.cells import Cell, PairLines, or_absent, painted
+from valence_sched_cli.output.cells import Amount, PairLines, format_count, or_absent, painted
 from valence_sched_cli.output.decision import reason_text, warning_lines
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ MOST_GROUPS = 4  # of reasons, in the lines about a first refusal
 MOST_CHANGES = 20  # that are told, before the rest is only counted
 
 
-class Number(Cell[float]):
+class Number(Amount[float]):
     """A number: few digits for people, all for machines; ``marked`` where it is the better one."""
 
     def __init__(self, value: float, *, marked: bool = False, is_share: bool = False) -> None:
@@ -37,12 +37,6 @@ class Number(Cell[float]):
 
     def human_readable(self) -> str:
         return number_text(self._value, is_share=self._is_share) + (" *" if self._marked else "")
-
-    def machine_readable(self) -> float:
-        return self._value
-
-    def __lt__(self, other: object) -> bool:
-        return self._value < other._value if isinstance(other, Number) else NotImplemented
 
 
 class Shares(PairLines):
@@ -109,13 +103,13 @@ def outcome_lines(replay: Replay) -> Iterator[str]:
     for run in replay.runs:
         name = "" if alone else f"{run.name}: "
         if run.refused:
-            yield f"{name}refused {_count(run.refused, 'node')}: {_steps_text(run)}"
+            yield f"{name}refused {format_count(run.refused, 'node')}: {_steps_text(run)}"
         if alone:
             for first in run.first_refusals:
                 yield from _first_lines(first)
         undecided = f", {run.undecided:,} undecided" if run.undecided else ""
-        requests = _count(run.requests, "request")
-        yield (f"{name}placed {run.placed:,} of {_count(run.requested, 'node')} of {requests}"
+        requests = format_count(run.requests, "request")
+        yield (f"{name}placed {run.placed:,} of {format_count(run.requested, 'node')} of {requests}"
                f"{undecided}")  # fmt: skip
 
 
@@ -172,12 +166,6 @@ def _first_lines(first: FirstRefusal) -> Iterator[str]:
 
 def _is_some(have: object) -> bool:
     return isinstance(have, int | float) and not isinstance(have, bool) and have > 0
-
-
-def _count(number: int, noun: str) -> str:
-    from valence_sched.model.quantity import format_count
-
-    return format_count(number, noun)
 
 
 #: The columns for programs; people have one for each resource.

@@ -44,7 +44,7 @@ def fit_rows(
     width = screen_width() if width is None else width
     if width is None:
         return rows
-    columns = [[_cell_text(row[number]) for row in rows] for number in range(len(titles))]
+    columns = [[_text(row[number]) for row in rows] for number in range(len(titles))]
     natural = [_longest(title, cells, "\n") for title, cells in zip(titles, columns, strict=True)]
     room = width - 1 - BORDER * len(titles)
     if sum(natural) <= room:
@@ -68,10 +68,6 @@ def _share(natural: Sequence[int], least: Sequence[int], room: int) -> list[int]
         if sum(widths) <= room:
             return widths
     return None
-
-
-def _cell_text(cell: Any) -> str:
-    return cell.human_readable() if isinstance(cell, FormattableColumn) else str(cell)
 
 
 def _longest(title: str, cells: Sequence[str], separator: str | None) -> int:
