@@ -117,7 +117,10 @@ class TestClaimed(Registered):
         for change, line in (
             (text.replace('"placed": 1', '"placed": 2'), "somebody changed it"),
             (text.replace('"version": "1.2"', '"version": "2.0"', 1), "found 2.0, expected at"),
-            (text.replace("valence-sched/plan", "valence-sched/decision"), "$.schema: found"),
+            (
+                text.replace("valence-sched/plan", "valence-sched/decision"),
+                "found a decision, expected a plan",
+            ),
             (text[: len(text) // 2], "expected JSON"),
             ("[]", "expected object"),
         ):
