@@ -142,9 +142,15 @@ def composition_request(
     """Return the composition of one node, with the devices of its blocks as they were last read."""
     blocks, grants = allocation.blocks, allocation.grants
     devices = [one.devices for one in podm.blocks if one.uri in blocks] if podm else []
+    merged: dict[str, Any] = {
+        field: tuple(
+            one for block in devices if block for one in getattr(block, field) if one.count
+        )
+        for field in Devices.__struct_fields__
+    }
     return CompositionRequest(
         name=node_name(claim, allocation), pool=allocation.pool, blocks=blocks, grants=grants,
-        devices=_merge_devices([one for one in devices if one]),
+        devices=Devices(**merged),
         substitutes=_substitutes(allocation, podm) if podm else {},
     )  # fmt: skip
 
@@ -211,11 +217,3 @@ def composed_node(
         grants=allocation.grants,
         request=part.request,
     )
-
-
-def _merge_devices(blocks: list[Devices]) -> Devices:
-    merged: dict[str, Any] = {
-        field: tuple(one for block in blocks for one in getattr(block, field) if one.count)
-        for field in Devices.__struct_fields__
-    }
-    return Devices(**merged)

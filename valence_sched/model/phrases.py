@@ -237,13 +237,9 @@ def too_small(reason: Reason) -> str:
     return f"too {'little' if reason.label.startswith('memory') else 'few'} {thing(reason)}"
 
 
-def share(reason: Reason) -> str:
-    """Return how much of the need there is: ``16 of 32``, ``128 of 256 GiB``."""
-    return short_of(reason, reason.have)
-
-
-def short_of(reason: Reason, have: Any) -> str:
-    """Return an amount beside that of the need: ``16 of 32``, ``128 of 256 GiB``."""
+def share(reason: Reason, amount: Any = None) -> str:
+    """Return what there is of the need, or another amount: ``16 of 32``, ``128 of 256 GiB``."""
+    have: Any = reason.have if amount is None else amount
     if reason.unit != "MiB":
         unit = f" {reason.unit}" if reason.unit else ""
         return f"{format_value(have)} of {format_value(reason.need)}{unit}"
@@ -277,7 +273,7 @@ def _uncounted(reason: Reason, found: Uncounted) -> str:
     texts = []
     for number, (word, amount) in enumerate(sorted(found.conditions.items())):
         verb = "is" if amount == 1 or reason.unit else "are"
-        share_ = short_of(all_of, amount)
+        share_ = share(all_of, amount)
         texts.append(f"{amount:,} {verb} {word}" if number and not reason.unit
                      else f"{share_} {what} {verb} {word}")  # fmt: skip
     return ", ".join(texts)

@@ -418,11 +418,9 @@ class NodeRequest(Noun, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, request: Request) -> NodeRequest:
-        """Return what a compiled request asks for each of its nodes."""
         return cls(**{name: getattr(request, name) for name in cls.__struct_fields__})
 
     def again(self, flavor: str | None, owner: str | None, policy: str) -> Request:
-        """Return the compiled request for one more such node."""
         fields = {name: getattr(self, name) for name in self.__struct_fields__}
         return Request(flavor=flavor, owner=owner, policy=policy, **fields)
 

@@ -227,7 +227,6 @@ class SetAttributes(_TargetedEdit, frozen=True):
 
     @property
     def changes(self) -> dict[str, Any]:
-        """Return the attributes that are set, by name."""
         fields = msgspec.structs.asdict(self)
         del fields["set"]
         return {name: value for name, value in fields.items() if value is not UNSET and value != {}}

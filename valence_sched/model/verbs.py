@@ -273,7 +273,6 @@ class Route(NamedTuple):
 
     @property
     def takes_token(self) -> bool:
-        """Return whether the path has a secret of its caller."""
         return "{token}" in self.path
 
     @property

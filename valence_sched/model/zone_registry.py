@@ -77,7 +77,6 @@ class ZoneRegistration(Noun, frozen=True, kw_only=True):
 
     @property
     def certificate(self) -> ClientCertificate | None:
-        """Return the certificate that is presented to its service, None for none."""
         return client_certificate(self.cert, self.key)
 
     @property
@@ -192,7 +191,6 @@ class ZoneTreeQuery(Noun, frozen=True, kw_only=True):
 
     @property
     def zones_above(self) -> tuple[str, ...]:
-        """Return the ids of the zones that were asked before."""
         return tuple(filter(None, self.route.split(",")))
 
 
@@ -228,7 +226,6 @@ def check_zone(registration: ZoneRegistration) -> None:
 
 
 def _check_keystone(registration: ZoneRegistration) -> None:
-    """Raise InputError where a login with Keystone is not whole, or its URL is none."""
     name, scope = registration.name, ("project", "user_domain", "project_domain")
     if registration.auth_url is None:
         if found := [field for field in scope if getattr(registration, field) is not None]:

@@ -364,7 +364,6 @@ class Claims:
         return self._read(expiry.stuck_claims, "reading claims")
 
     def expire(self) -> None:
-        """End expired claims; a user who may only read leaves that to others."""
         with contextlib.suppress(StoreError):
             expiry.expire_claims(self._database)
 
@@ -499,7 +498,6 @@ def _settle(connection: sa.Connection, podm: str) -> None:
 
 
 def _queued(connection: sa.Connection, claim: Claim, dispatched: Report | None) -> Claim:
-    """Queue the decision that a claim holds, in its transaction; return the claim."""
     if dispatched is not None:
         queue_dispatch(connection, claim.id, dispatched, claim.id)
     return claim

@@ -306,10 +306,7 @@ class Database:
         return self.retry(run, doing, write=True)
 
     def _engine_of_single(self) -> sa.Engine | None:
-        """Return the connections where one statement can hold a whole claim, None for none.
-
-        Whether a server is MariaDB is known once there was a connection.
-        """
+        """Return the connections where one statement can hold a whole claim, None for none."""
         is_mariadb = getattr(self.writer.dialect, "is_mariadb", False)
         return self.writer if is_mariadb else self._alone
 
@@ -335,7 +332,6 @@ class Database:
         self.reader.dispose()
 
     def run_unwatched(self, work: Work[T], doing: str, *, write: bool) -> T:
-        """Run a transaction of a watch itself, as :meth:`read` and :meth:`write` do."""
         engine = self.writer if write else self.reader
         return self.retry(lambda: self._transact(work, engine), doing, write=write)
 
@@ -440,7 +436,6 @@ def _literal_text(statement: sa.Select[Any] | sa.TextClause, dialect: sa.Dialect
 
 
 def _fetch_row(connection: sa.PoolProxiedConnection, text: str) -> Sequence[Any]:
-    """Return the only row of a statement."""
     cursor = connection.cursor()
     try:
         cursor.execute(text)
@@ -451,7 +446,6 @@ def _fetch_row(connection: sa.PoolProxiedConnection, text: str) -> Sequence[Any]
 
 
 def _drop(connection: sa.PoolProxiedConnection) -> None:
-    """Close a connection for good, and let its pool make another."""
     connection.invalidate()
     connection.close()
 

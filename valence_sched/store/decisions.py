@@ -55,10 +55,7 @@ class Dispatches:
         self._database = database
 
     def take(self, hold_s: float) -> Dispatch | None:
-        """Return the oldest one that is due, None for none.
-
-        It is due again after ``hold_s`` for each of its nodes, for this process may die.
-        """
+        """Return the oldest that is due, None for none; it is due again after ``hold_s`` a node."""
         earlier = _dispatches.alias()
         is_first = ~sa.exists().where(
             earlier.c.request_key == _queue.request_key,

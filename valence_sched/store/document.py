@@ -58,7 +58,6 @@ class Document(sa.TypeDecorator[bytes]):
             raise _invalid(error, data, self.kind) from None
 
     def process_bind_param(self, value: bytes | None, _dialect: sa.Dialect) -> bytes | None:
-        """Return a document that is about to be written, once it was decoded."""
         if value:
             self.check(value)
         return value
@@ -72,7 +71,6 @@ class NonNegative(sa.TypeDecorator[float]):
     kind = Annotated[float, Meta(ge=0)]
 
     def process_bind_param(self, value: float | None, _dialect: sa.Dialect) -> float | None:
-        """Return an amount that is about to be written; InvalidDocument for what is none."""
         try:
             return None if value is None else msgspec.convert(value, self.kind)
         except msgspec.ValidationError:
@@ -151,7 +149,6 @@ class Quarantine:
         return label in self._rows.get(table, ())
 
     def discard(self, table: str, label: str) -> None:
-        """Forget a row, which is written anew."""
         with self._lock:
             self._rows.get(table, set()).discard(label)
 
@@ -177,10 +174,7 @@ def quarantine_of(connection: sa.Connection) -> Quarantine:
 def readable(
     connection: sa.Connection, table: sa.Table, rows: Iterable[Any], make: Callable[..., T]
 ) -> Iterator[T]:
-    """Yield what ``make`` makes of each row, without those of which it can make nothing.
-
-    These are noted by their first column.
-    """
+    """Yield what ``make`` makes of each row; those that it cannot decode are noted and left out."""
     for row in rows:
         try:
             found = make(*row)

@@ -47,7 +47,6 @@ class UndecodableRow(NamedTuple):
 
     @property
     def label(self) -> str:
-        """Return the words that name the row among those of its table."""
         names = LABELS.get(self.table.name) or [column.name for column in self.table.primary_key]
         return " ".join("-" if self.values[one] is None else str(self.values[one]) for one in names)
 
@@ -319,7 +318,6 @@ def _new_file(path: Path) -> int:
 
 @contextlib.contextmanager
 def _refusing(path: Path) -> Iterator[None]:
-    """Raise StoreError where a file cannot be made or written."""
     try:
         yield
     except OSError as error:
@@ -441,7 +439,6 @@ class Maintenance:
         return before
 
     def downgrade(self, revision: str) -> str | None:
-        """Take the schema back to an older version; return the one that it had."""
         return schema.downgrade(self._database, revision)
 
     def backup(self, path: Path) -> None:

@@ -27,7 +27,6 @@ class Nodes:
         self._database = database
 
     def list(self, podm: str | None = None, claim: str | None = None) -> Sequence[ComposedNode]:
-        """Return nodes by id: all, or those of one pod manager or of one claim."""
         query = sa.select(_of.id, _of.document).order_by(_of.id)
         if podm is not None:
             query = query.where(_of.podm_key == key_of(podm))

@@ -117,7 +117,6 @@ class StoredPodm(NamedTuple):
     written: bool = False
 
     def full(self) -> FullPodm:
-        """Return the pod manager with all that its document describes."""
         return self._completed(_full_decoder.decode(self.document))
 
     def lean(self) -> LeanPodm:

@@ -134,7 +134,7 @@ def _group_key(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, s
 
 def _nearest(members: Sequence[PodmVerdict]) -> str:
     """Return who comes nearest in a group of amounts; who is an example of another group."""
-    from valence_sched.model.phrases import share, short_of, thing
+    from valence_sched.model.phrases import share, thing
 
     amounts = [(one, one.reason) for one in members if one.reason and one.reason.is_amount]
     best = max(amounts, key=lambda pair: pair[1].have, default=None)  # type: ignore[arg-type,return-value]
@@ -142,7 +142,7 @@ def _nearest(members: Sequence[PodmVerdict]) -> str:
         return ""
     verdict, reason = best
     if reason.podm_have is not None:
-        total = short_of(reason, reason.podm_have).partition(" of ")[0]
+        total = share(reason, reason.podm_have).partition(" of ")[0]
         return f"e.g. {verdict.podm}: {total} {thing(reason)} in {verdict.pools} pools"
     return f"best: {verdict.podm} with {share(reason)}"
 
