@@ -21,6 +21,8 @@ from valence_sched.testing.served import served
 
 EXAMPLE = str(Path(__file__).parents[2] / "examples" / "site.json")
 SMALL = {"request": {"properties": {"processor": {"total_cores": 8}}}}
+RACK = {"pools": [{"id": "z"}], "blocks": [{"uri": "/b", "type": ["Compute"], "pools": ["z"],
+        "devices": {"processors": [{"cores": 16}]}}]}  # fmt: skip
 
 
 class ApplicationCase(unittest.TestCase):

@@ -10,7 +10,7 @@ from unittest import mock
 import sqlalchemy as sa
 from falcon import testing
 
-from tests.service.application import EXAMPLE, SMALL, ApplicationCase
+from tests.service.application import EXAMPLE, RACK, SMALL, ApplicationCase
 from tests.unit.store.site import part, podm
 from valence_sched.lifecycle.follower import Follower
 from valence_sched.model.inventory import FullPodm
@@ -21,8 +21,6 @@ from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 
 SELECT = "/v1/select_destinations"
-RACK = {"pools": [{"id": "z"}], "blocks": [{"uri": "/b", "type": ["Compute"], "pools": ["z"],
-        "devices": {"processors": [{"cores": 16}]}}]}  # fmt: skip
 
 
 def registration(name, **words):

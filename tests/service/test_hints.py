@@ -8,7 +8,7 @@ from types import MappingProxyType
 from falcon import testing
 from msgspec.structs import replace
 
-from tests.service.application import EXAMPLE, SMALL, ApplicationCase
+from tests.service.application import EXAMPLE, RACK, SMALL, ApplicationCase
 from tests.service.serving import await_reading
 from tests.unit.messaging.broker import BrokerCase
 from valence_sched.app import App
@@ -58,6 +58,15 @@ class HintsCase(BrokerCase, ApplicationCase):
 
 
 class TestHints(HintsCase):
+    def heard(self):
+        """Return a queue that each hint comes to."""
+        heard = queue.SimpleQueue()
+        listener = App(environ=self.environ).hint_fanout(self.messaging, heard.put)
+        self.addCleanup(listener.close)
+        listener.start()
+        self.assertTrue(listener.listening.wait(PATIENCE_S))
+        return heard
+
     def test_a_report_to_one_refreshes_the_other_before_its_next_request(self):
         client, own = self.start()
         _, other = self.start()
@@ -67,11 +76,7 @@ class TestHints(HintsCase):
 
     def test_a_request_that_reads_or_fails_sends_none(self):
         client, _ = self.start()
-        heard = queue.SimpleQueue()
-        listener = App(environ=self.environ).hint_fanout(self.messaging, heard.put)
-        self.addCleanup(listener.close)
-        listener.start()
-        self.assertTrue(listener.listening.wait(PATIENCE_S))
+        heard = self.heard()
         self.report(client, 16)
         for path in ("podms", "claims", "nodes"):
             self.assertEqual(200, client.simulate_get(f"/v1/{path}").status_code)
@@ -89,11 +94,7 @@ class TestHints(HintsCase):
         client, _ = self.start()
         self.process.start()
         await_reading(self.process)
-        heard = queue.SimpleQueue()
-        listener = App(environ=self.environ).hint_fanout(self.messaging, heard.put)
-        self.addCleanup(listener.close)
-        listener.start()
-        self.assertTrue(listener.listening.wait(PATIENCE_S))
+        heard = self.heard()
         begun = client.simulate_post("/v1/nodes", json=SMALL)
         self.assertEqual(202, begun.status_code, begun.text)
         where = begun.headers["location"]
@@ -215,11 +216,6 @@ class TestSettings(HintsCase):
         app.hint_fanout(messaging, print)
 
 
-RACK = {
-    "pools": [{"id": "z"}],
-    "blocks": [{"uri": "/b1", "type": ["Compute"], "pools": ["z"],
-                "devices": {"processors": [{"cores": 16}]}}],
-}  # fmt: skip
 PROCESSES = 3
 
 

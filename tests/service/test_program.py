@@ -1,36 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program: its settings, and real processes that answer, die and end."""
+"""The program: its settings, its store and whom it answers."""
 
 import contextlib
 import json
-import os
-import re
-import signal
-import socket
 import sqlite3
-import struct
-import subprocess
-import sys
-import time
 import unittest
-import urllib.parse
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-import requests
 from falcon import testing
 
-from tests.service.application import EXAMPLE, SMALL, ApplicationCase
-from valence_sched.inventory.background_reader import LEASE
+from tests.service.application import RACK, ApplicationCase
 from valence_sched.model.effect import AuditQuery
-from valence_sched.model.registration import Registration
 from valence_sched.server.wsgi import loopback_only
 from valence_sched.store.store import Store
-from valence_sched.testing.served import served
-
-PROGRAM = [sys.executable, "-m", "valence_sched.server.main"]
-RACK = {"pools": [{"id": "z"}], "blocks": [{"uri": "/b", "type": ["Compute"], "pools": ["z"],
-        "devices": {"processors": [{"cores": 16}]}}]}  # fmt: skip
 
 
 class TestCheckConfig(ApplicationCase):
@@ -150,191 +131,6 @@ class TestStore(ApplicationCase):
             self.assertEqual(("", 1), (out, err.count("\n")), err)
             self.assertNotEqual(0, code)
             self.assertIn(text, err)
-
-
-class TestProcesses(unittest.TestCase):
-    """Two workers over one state."""
-
-    def setUp(self):
-        case = ApplicationCase()
-        case.settings = {}
-        case.setUp()
-        self.addCleanup(case.doCleanups)
-        self.environ = {**os.environ, **case.environ}
-        self.environ.pop("VALENCE_SCHED_INVENTORY", None)
-        self.state, self.folder = case.state, case.folder
-
-    def serve(self, *words):
-        log = self.folder / "log"
-        with log.open("wb") as stream:
-            process = subprocess.Popen(
-                [*PROGRAM, "serve", "--port", "0", "--workers", "2", "--state", self.state, *words],
-                env=self.environ, stderr=stream, stdout=stream, start_new_session=True,
-            )  # fmt: skip
-        self.addCleanup(self.stop, process)
-        for _ in range(400):
-            text = log.read_text()
-            url = re.search(r"Listening at: (http://[\d.:]+)", text)
-            if url and text.count("Booting worker") >= 2 and self.answers(url[1]):
-                return process, url[1], log
-            self.assertIsNone(process.poll(), text)
-            time.sleep(0.05)
-        raise AssertionError(log.read_text())
-
-    def answers(self, url):
-        try:
-            return requests.get(f"{url}/healthcheck", timeout=20).ok
-        except requests.ConnectionError:
-            return False
-
-    def stop(self, process):
-        if process.poll() is None:
-            process.terminate()
-            process.wait(60)
-
-    def workers(self, log):
-        return [int(pid) for pid in re.findall(r"Booting worker with pid: (\d+)", log.read_text())]
-
-    def test_workers_agree_and_one_that_is_killed_is_replaced(self):
-        """S4, S60: a report reaches every process, and a death loses no answered request."""
-        process, url, log = self.serve()
-        report = {"stats": RACK}
-        self.assertEqual(
-            200, requests.post(f"{url}/v1/podms/r/stats", json=report, timeout=20).status_code
-        )
-        self.assertEqual({1}, self.placed(url))
-        os.kill(self.workers(log)[0], signal.SIGKILL)
-        answers = []
-        for _ in range(400):
-            try:
-                answers.append(self.one_placed(url))
-            except requests.ConnectionError:
-                continue
-            if len(self.workers(log)) == 3 and len(answers) > 20:
-                break
-            time.sleep(0.02)
-        self.assertEqual({1}, set(answers))
-        off = {"stats": {"enabled": False}}
-        requests.post(f"{url}/v1/podms/r/stats", json=off, timeout=20).raise_for_status()
-        self.assertEqual({0}, self.placed(url))
-        text = requests.get(f"{url}/metrics", timeout=20).text
-        found = re.search(r'requests_total\{[^}]*select_destinations",status="200"\} (\d+)', text)
-        self.assertGreaterEqual(int(found[1]), 40)  # of all processes
-        process.send_signal(signal.SIGTERM)
-        self.assertEqual(0, process.wait(60))
-        self.assertNotIn("Traceback", log.read_text())
-
-    def one_placed(self, url):
-        answer = requests.post(f"{url}/v1/select_destinations", json=SMALL, timeout=20)
-        answer.raise_for_status()
-        return answer.json()["report"]["placed"]
-
-    def placed(self, url):
-        """Return how many nodes each of many decisions placed, of both processes."""
-        with ThreadPoolExecutor(4) as pool:
-            return set(pool.map(lambda _n: self.one_placed(url), range(20)))
-
-    def test_when_the_worker_that_reads_is_killed_another_reads(self):
-        """S60: readings go on, and every worker sees what they find."""
-        store = Store(self.state)
-        self.addCleanup(store.close)
-        with served(EXAMPLE) as podms:
-            for name in ("gpu-east", "general-1"):
-                store.register(Registration(name=name, url=podms[name].url))
-            settings = self.folder / "service.yaml"
-            settings.write_text("reader: {interval_s: 0.5, lease_s: 3}\n")
-            process, url, log = self.serve("--config", str(settings))
-            first = self.reader(store)
-            self.assertIn(first, self.workers(log))
-            (room,) = self.rooms(url)
-            claimed = requests.post(f"{url}/v1/claims", json=SMALL, timeout=20)
-            self.assertEqual({room - 1}, self.rooms(url), "of each worker, before a reading")
-            path = f"{url}/v1/claims/{claimed.json()['claim']['id']}"
-            requests.delete(path, timeout=20).raise_for_status()
-            self.assertEqual({room}, self.rooms(url))
-            os.kill(first, signal.SIGKILL)
-            answers = set()
-            for _ in range(600):
-                with contextlib.suppress(requests.ConnectionError):  # of the worker that died
-                    answers.add(self.one_placed(url))
-                if self.reader(store) not in (first, None):
-                    break
-                time.sleep(0.05)
-            self.assertEqual({1}, answers)
-            second = self.reader(store)
-            self.assertIn(second, set(self.workers(log)) - {first})
-            before = {name: len(podms[name].requests) for name in ("gpu-east", "general-1")}
-            for _ in range(600):
-                if all(len(podms[name].requests) > count for name, count in before.items()):
-                    break
-                time.sleep(0.05)
-            else:
-                self.fail("nothing is read")
-            text = requests.get(f"{url}/metrics", timeout=20).text
-            self.assertIn('podms{state="read"} 2.0', text)
-            self.assertRegex(text, rf'reader{{holder="[^"]* process {second} [^"]*"}} 1.0')
-            old = self.workers(log)
-            process.send_signal(signal.SIGHUP)
-            for _ in range(600):
-                if self.reader(store) not in (*old, None):
-                    break
-                time.sleep(0.05)
-            self.assertIn(self.reader(store), set(self.workers(log)) - {*old})
-            self.assertEqual({room}, self.rooms(url))
-            self.assertIn(
-                'podms{state="read"} 2.0', requests.get(f"{url}/metrics", timeout=20).text
-            )
-            process.send_signal(signal.SIGTERM)
-            self.assertEqual(0, process.wait(60))
-            self.assertIsNone(self.reader(store), "the lease is given up at the end")
-        self.assertEqual([], re.findall(r"Traceback.{,400}", log.read_text()))
-
-    def rooms(self, url):
-        """Return how many nodes fit, as each of many answers of both processes says."""
-
-        def room(_number):
-            answer = requests.post(f"{url}/v1/fits", json=SMALL, timeout=20)
-            answer.raise_for_status()
-            return sum(count for _, count in answer.json()["podms"])
-
-        with ThreadPoolExecutor(4) as pool:
-            return set(pool.map(room, range(20)))
-
-    def reader(self, store):
-        """Return the process that reads."""
-        holder = store.leases.holder(LEASE)
-        return holder and int(re.search(r" process (\d+) ", holder)[1])
-
-    def test_a_client_that_resets_its_connection_is_no_error(self):
-        """In the midst of its answer, and before the service says that no more will come."""
-        process, url, log = self.serve()
-        place = urllib.parse.urlsplit(url)
-
-        def leave(_number):
-            client = socket.create_connection((place.hostname, place.port), timeout=20)
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            client.sendall(b"GET /healthcheck HTTP/1.1\r\nConnection: close\r\n\r\n")
-            client.recv(1)
-            client.close()
-
-        with ThreadPoolExecutor(4) as pool:
-            list(pool.map(leave, range(1000)))
-        process.send_signal(signal.SIGTERM)
-        self.assertEqual(0, process.wait(60))
-        self.assertNotIn("Traceback", log.read_text())
-
-    def test_an_inventory_that_changes_is_read_again(self):
-        site = self.folder / "site.json"
-        site.write_bytes(Path(EXAMPLE).read_bytes())
-        _, url, _ = self.serve("--inventory", str(site))
-        before = requests.get(f"{url}/v1/podms", timeout=20).json()
-        document = json.loads(site.read_text())
-        document["podms"].pop()
-        site.write_text(json.dumps(document))
-        for _ in range(6):
-            self.assertEqual(
-                len(before) - 1, len(requests.get(f"{url}/v1/podms", timeout=20).json())
-            )
 
 
 class TestLoopback(unittest.TestCase):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A service that is restarted or ended while it is asked: what is answered holds."""
+"""Processes of the service that answer, die, are restarted or ended: what is answered holds."""
 
 import contextlib
 import json
@@ -7,20 +7,27 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 import unittest
+import urllib.parse
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import requests
 
 from tests.functional.programs import SITE
-from tests.service.application import ApplicationCase
-from tests.service.test_program import PROGRAM, RACK
+from tests.service.application import EXAMPLE, RACK, SMALL, ApplicationCase
+from tests.service.test_reader import wait_for
+from valence_sched.inventory.background_reader import LEASE
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
+
+PROGRAM = [sys.executable, "-m", "valence_sched.server.main"]
 
 #: Runs the program with a socket that another program listens on, as systemd hands it over.
 ACTIVATED = """
@@ -91,16 +98,18 @@ class ServiceCase(unittest.TestCase):
     def write(self, **settings):
         self.settings.write_text(json.dumps({"state": self.state, **settings}))
 
-    def start(self, *command, name="log", **words):
+    def start(self, *words, command=PROGRAM, name="log", **more):
+        """Start the program; return its process, URL and log when it is well."""
         log = self.folder / name
         with log.open("wb") as stream:
             process = subprocess.Popen(
-                [*(command or PROGRAM), "serve", "--config", str(self.settings)],
-                env=self.environ, stderr=stream, stdout=stream, start_new_session=True, **words,
+                [*command, "serve", "--config", str(self.settings), *words],
+                env=self.environ, stderr=stream, stdout=stream, start_new_session=True, **more,
             )  # fmt: skip
         self.addCleanup(self.end, process)
         url = self.found(log, process, r"Listening at: (http://[\d.:]+)")[1]
         self.found(log, process, r"(?s)(Booting worker.*){2}")
+        wait_for(lambda: requests.get(f"{url}/healthcheck", timeout=60).ok, 60.0)
         return process, url, log
 
     def end(self, process):
@@ -116,6 +125,145 @@ class ServiceCase(unittest.TestCase):
             self.assertIsNone(process.poll(), log.read_text())
             time.sleep(0.05)
         raise AssertionError(f"{pattern} is not in {log.read_text()}")
+
+
+class TestProcesses(ServiceCase):
+    """Two workers over one state."""
+
+    def workers(self, log):
+        return [int(pid) for pid in re.findall(r"Booting worker with pid: (\d+)", log.read_text())]
+
+    def test_workers_agree_and_one_that_is_killed_is_replaced(self):
+        """S4, S60: a report reaches every process, and a death loses no answered request."""
+        process, url, log = self.start()
+        report = {"stats": RACK}
+        self.assertEqual(
+            200, requests.post(f"{url}/v1/podms/r/stats", json=report, timeout=20).status_code
+        )
+        self.assertEqual({1}, self.placed(url))
+        os.kill(self.workers(log)[0], signal.SIGKILL)
+        answers = []
+        for _ in range(400):
+            try:
+                answers.append(self.one_placed(url))
+            except requests.ConnectionError:
+                continue
+            if len(self.workers(log)) == 3 and len(answers) > 20:
+                break
+            time.sleep(0.02)
+        self.assertEqual({1}, set(answers))
+        off = {"stats": {"enabled": False}}
+        requests.post(f"{url}/v1/podms/r/stats", json=off, timeout=20).raise_for_status()
+        self.assertEqual({0}, self.placed(url))
+        text = requests.get(f"{url}/metrics", timeout=20).text
+        found = re.search(r'requests_total\{[^}]*select_destinations",status="200"\} (\d+)', text)
+        self.assertGreaterEqual(int(found[1]), 40)  # of all processes
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(0, process.wait(60))
+        self.assertNotIn("Traceback", log.read_text())
+
+    def one_placed(self, url):
+        answer = requests.post(f"{url}/v1/select_destinations", json=SMALL, timeout=20)
+        answer.raise_for_status()
+        return answer.json()["report"]["placed"]
+
+    def placed(self, url):
+        """Return how many nodes each of many decisions placed, of both processes."""
+        with ThreadPoolExecutor(4) as pool:
+            return set(pool.map(lambda _n: self.one_placed(url), range(20)))
+
+    def test_when_the_worker_that_reads_is_killed_another_reads(self):
+        """S60: readings go on, and every worker sees what they find."""
+        store = Store(self.state)
+        self.addCleanup(store.close)
+        with served(EXAMPLE) as podms:
+            for name in ("gpu-east", "general-1"):
+                store.register(Registration(name=name, url=podms[name].url))
+            self.write(workers=2, port=0, reader={"interval_s": 0.5, "lease_s": 3})
+            process, url, log = self.start()
+            first = self.reader(store)
+            self.assertIn(first, self.workers(log))
+            (room,) = self.rooms(url)
+            claimed = requests.post(f"{url}/v1/claims", json=SMALL, timeout=20)
+            self.assertEqual({room - 1}, self.rooms(url), "of each worker, before a reading")
+            path = f"{url}/v1/claims/{claimed.json()['claim']['id']}"
+            requests.delete(path, timeout=20).raise_for_status()
+            self.assertEqual({room}, self.rooms(url))
+            os.kill(first, signal.SIGKILL)
+            answers = set()
+            for _ in range(600):
+                with contextlib.suppress(requests.ConnectionError):  # of the worker that died
+                    answers.add(self.one_placed(url))
+                if self.reader(store) not in (first, None):
+                    break
+                time.sleep(0.05)
+            self.assertEqual({1}, answers)
+            second = self.reader(store)
+            self.assertIn(second, set(self.workers(log)) - {first})
+            before = {name: len(podms[name].requests) for name in ("gpu-east", "general-1")}
+            wait_for(lambda: all(len(podms[name].requests) > n for name, n in before.items()))
+            text = requests.get(f"{url}/metrics", timeout=20).text
+            self.assertIn('podms{state="read"} 2.0', text)
+            self.assertRegex(text, rf'reader{{holder="[^"]* process {second} [^"]*"}} 1.0')
+            old = self.workers(log)
+            process.send_signal(signal.SIGHUP)
+            wait_for(lambda: self.reader(store) not in (*old, None))
+            self.assertIn(self.reader(store), set(self.workers(log)) - {*old})
+            self.assertEqual({room}, self.rooms(url))
+            self.assertIn(
+                'podms{state="read"} 2.0', requests.get(f"{url}/metrics", timeout=20).text
+            )
+            process.send_signal(signal.SIGTERM)
+            self.assertEqual(0, process.wait(60))
+            self.assertIsNone(self.reader(store), "the lease is given up at the end")
+        self.assertEqual([], re.findall(r"Traceback.{,400}", log.read_text()))
+
+    def rooms(self, url):
+        """Return how many nodes fit, as each of many answers of both processes says."""
+
+        def room(_number):
+            answer = requests.post(f"{url}/v1/fits", json=SMALL, timeout=20)
+            answer.raise_for_status()
+            return sum(count for _, count in answer.json()["podms"])
+
+        with ThreadPoolExecutor(4) as pool:
+            return set(pool.map(room, range(20)))
+
+    def reader(self, store):
+        """Return the process that reads."""
+        holder = store.leases.holder(LEASE)
+        return holder and int(re.search(r" process (\d+) ", holder)[1])
+
+    def test_a_client_that_resets_its_connection_is_no_error(self):
+        """In the midst of its answer, and before the service says that no more will come."""
+        process, url, log = self.start()
+        place = urllib.parse.urlsplit(url)
+
+        def leave(_number):
+            client = socket.create_connection((place.hostname, place.port), timeout=20)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(b"GET /healthcheck HTTP/1.1\r\nConnection: close\r\n\r\n")
+            client.recv(1)
+            client.close()
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(leave, range(1000)))
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(0, process.wait(60))
+        self.assertNotIn("Traceback", log.read_text())
+
+    def test_an_inventory_that_changes_is_read_again(self):
+        site = self.folder / "site.json"
+        site.write_bytes(Path(EXAMPLE).read_bytes())
+        _, url, _ = self.start("--inventory", str(site), "--workers", "2", "--port", "0")
+        before = requests.get(f"{url}/v1/podms", timeout=20).json()
+        document = json.loads(site.read_text())
+        document["podms"].pop()
+        site.write_text(json.dumps(document))
+        for _ in range(6):
+            self.assertEqual(
+                len(before) - 1, len(requests.get(f"{url}/v1/podms", timeout=20).json())
+            )
 
 
 class TestRestart(ServiceCase):
@@ -176,7 +324,7 @@ class TestRestart(ServiceCase):
         self.environ["LISTEN_FDS"] = "1"
         number = listener.fileno()
         command = (sys.executable, "-c", ACTIVATED, str(number), *PROGRAM)
-        return self.start(*command, name=name, pass_fds=(number,))
+        return self.start(command=command, name=name, pass_fds=(number,))
 
     def test_a_new_program_takes_the_socket_over_and_no_request_is_refused(self):
         listener = self.listening()
@@ -220,14 +368,6 @@ class TestRestart(ServiceCase):
 class TestEnd(ServiceCase):
     """A service that is ended while it works."""
 
-    def start(self, *command, **words):
-        process, url, log = super().start(*command, **words)
-        for _ in range(1200):
-            if requests.get(f"{url}/healthcheck", timeout=60).ok:
-                return process, url, log
-            time.sleep(0.05)
-        raise AssertionError(log.read_text())
-
     def podm(self, fault):
         podms = self.enterContext(served(SITE, fail=[f"{fault}:POST:/redfish/v1/Systems"]))
         with Store(self.state) as store:
@@ -247,10 +387,7 @@ class TestEnd(ServiceCase):
         self.write(workers=2, port=0, stop_s=1)
         process, url, log = self.start()
         self.compose(url)
-        for _ in range(600):
-            if "COMPOSING" in self.claims():
-                break
-            time.sleep(0.05)
+        wait_for(lambda: "COMPOSING" in self.claims())
         process.terminate()
         self.assertEqual(0, process.wait(60), log.read_text())
         self.assertEqual(["COMPOSING"], self.claims())

@@ -10,6 +10,7 @@ from random import Random
 from msgspec.structs import replace
 
 from tests.functional.programs import SITE
+from tests.service.application import RACK
 from tests.service.test_reader import wait_for
 from tests.service.zone_services import ZoneServices, scheduler
 from tests.unit.zones.scarce_sites import scarce_decider, scarce_podm, scarce_request
@@ -192,19 +193,12 @@ class TestSelected(unittest.TestCase):
         self.check(self.AMERICA, capabilities={"region": ["na"]})
 
 
-POOL = {
-    "pools": [{"id": "z"}],
-    "blocks": [{"uri": "/b1", "type": ["Compute"], "pools": ["z"],
-                "devices": {"processors": [{"cores": 16}]}}],
-}  # fmt: skip
-
-
 class TestCircle(unittest.TestCase):
     """Two zones, each the child of the other."""
 
     def setUp(self):
         zones = ZoneServices(self.enterContext(contextlib.ExitStack()))
-        self.urls = [zones.start(name, [{"id": f"{name}-podm", **POOL}]) for name in ("a", "b")]
+        self.urls = [zones.start(name, [{"id": f"{name}-podm", **RACK}]) for name in ("a", "b")]
         zones.add_child("a", "b", self.urls[1])
         zones.add_child("b", "a", self.urls[0])
 
