@@ -272,7 +272,7 @@ class App:
                                  "name the URL of a service with --report")  # fmt: skip
             return fanout.report
         from valence_sched.inventory import reporter
-        from valence_sched.remote.environment import connection  # HTTP: only to a service
+        from valence_sched.remote.connection import connection  # HTTP: only to a service
         from valence_sched.remote.scheduler import RemoteScheduler
 
         service = connection(self.config.environ, target)
@@ -317,7 +317,7 @@ class App:
         It then has the flavors and policies, too. ``token``, ``verify`` and errors as of a
         connection.
         """
-        from valence_sched.remote.environment import connection  # HTTP: only to a service
+        from valence_sched.remote.connection import connection  # HTTP: only to a service
         from valence_sched.remote.scheduler import RemoteScheduler
 
         service = connection(

@@ -26,7 +26,7 @@ from valence_sched.model.request import Request, with_own_id
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.stats import select_stats
-from valence_sched.remote.environment import connection
+from valence_sched.remote.connection import connection
 
 #: A name of a resource: an id, or host and node.
 ResourceName = str | tuple[str, str]

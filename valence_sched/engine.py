@@ -532,7 +532,6 @@ class Engine(Scheduler):
         return self._zones.branches(hops, deadline_s, route)
 
     def _podms_of_zone(self) -> Sequence[PodmOverview]:
-        """Return the pod managers of the zone itself, none where it has none."""
         try:
             return self.podms()
         except NoPodm:

@@ -38,8 +38,9 @@ SLOW = (
     "::TestKilled",
     "::TestRaces",
     "::TestManyMore",
-    "lifecycle/test_amounts.py::",
-    "lifecycle/test_compose_faults.py::",
+    "lifecycle/test_compose.py::TestEachFault",
+    "lifecycle/test_compose.py::TestOthers",
+    "lifecycle/test_compose.py::TestRemoving",
     "lifecycle/test_flavors.py::",
     "lifecycle/test_habits.py::",
 )

@@ -8,7 +8,7 @@ from tests.service.application import EXAMPLE, ApplicationCase
 from tests.service.serving import serving
 from tests.service.test_reader import wait_for
 from valence_sched.errors import InputError, UsageError
-from valence_sched.inventory.event_receiver import RECORD
+from valence_sched.inventory.events import RECORD
 from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.registration import PasswordReference, Registration
 from valence_sched.server.wiring import configuration_problems

@@ -2,8 +2,8 @@
 """Mistakes of other schedulers that this one is not to make (semantics.md, "Traps").
 
 The others are tested where they would happen: 3 in ``core.test_parts``, 5 in ``test_planning``,
-7 in ``test_compose_faults``, 9 in ``drivers.test_rsd_hands``, 10 in ``store.test_claims``, 12 also
-in ``core.test_judge`` and 13 in ``core.test_policies``.
+7 in ``lifecycle.test_compose``, 9 in ``drivers.test_rsd_hands``, 10 in ``store.test_claims``, 12
+also in ``core.test_judge`` and 13 in ``core.test_policies``.
 """
 
 import unittest

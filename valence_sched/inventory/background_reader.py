@@ -30,9 +30,9 @@ from valence_sched.errors import (
     UnknownName,
     one_line,
 )
-from valence_sched.inventory.hints import Hints, NoStreams
-from valence_sched.inventory.last_known import podm_of_registration
+from valence_sched.inventory.events import Hints, NoStreams
 from valence_sched.inventory.registry import Registry
+from valence_sched.inventory.stored import podm_of_registration
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.quantity import format_count
 from valence_sched.model.reading import PreviousReading, ReadFailure, ReadOptions, ReadPace
@@ -288,7 +288,6 @@ class BackgroundReader:
         self._lead()
 
     def _lead(self) -> bool:
-        """Take the lease if it is free; return whether this process reads now."""
         self._renewed_at = self._clock.now()
         self._leads = self._store.leases.acquire(LEASE, self._holder, self._lease_s)
         if self._leads:
@@ -318,7 +317,6 @@ class BackgroundReader:
             self._registry_count = count
 
     def _update_members(self) -> None:
-        """Read the registrations again; read new and changed ones at once."""
         now, before = self._clock.now(), self._members
         members = self._registry.members(self._live)
         names = {one.registration.name for one in members}

@@ -33,9 +33,9 @@ from valence_sched.errors import (
     StoreError,
     UnknownName,
 )
-from valence_sched.inventory.last_known import last_known_podm, podm_of_registration, with_age
 from valence_sched.inventory.members import Member, select_members
 from valence_sched.inventory.registry import Registry
+from valence_sched.inventory.stored import last_known_podm, podm_of_registration, with_age
 from valence_sched.model.diagnostic import Progress
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.podm_address import (
@@ -236,7 +236,6 @@ class LiveReader:
                 if not isinstance(result, StoreError)}  # fmt: skip
 
     def _last_known(self, one: Registration, podm: FullPodm, store: Store | None) -> FullPodm:
-        """Return the last known state of a podm, with its status; one too old has no blocks."""
         known = store.load_podms([one.name]).get(one.name) if store else None
         return last_known_podm(one, podm, known, self._live.max_age_s, self._now())
 

@@ -388,7 +388,6 @@ class _Services:
 
 
 def _decode_sound(record: recorded.Record) -> FullPodm | None:
-    """Return the pod manager of a record, None where anything is wrong with it."""
     try:
         podm = decode(record.json, FullPodm, record.file, record.place)
     except InputError:

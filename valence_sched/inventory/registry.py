@@ -303,7 +303,6 @@ class Registry:
             return None
 
     def _check_service(self, registration: Registration) -> None:
-        """Raise IdentityConflict if the service is registered under another name."""
         for other in self.registrations():
             if other.name != registration.name and (one := _common(registration, other)):
                 text = conflict_text(registration.name, one, other.name)
@@ -378,7 +377,6 @@ def _common(registration: Registration, other: Registration) -> str | None:
 
 
 def _as_url(state: str) -> str:
-    """Return the URL of a state; a path is one of SQLite."""
     if "://" in state:
         return state
     if not state.strip() or "\0" in state:

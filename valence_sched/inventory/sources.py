@@ -18,7 +18,7 @@ from valence_sched.model.reading import ReadOptions, Selection
 
 if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader, Events
-    from valence_sched.inventory.event_listener import EventListener
+    from valence_sched.inventory.events import EventListener
     from valence_sched.inventory.live import LiveReader
     from valence_sched.inventory.registry import Registry
     from valence_sched.inventory.stored import StoredReader
@@ -154,7 +154,7 @@ class SourceReader:
         from valence_sched.drivers.crawl.cache import ReadingMemory
         from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
         from valence_sched.inventory.background_reader import BackgroundReader, ReaderClock
-        from valence_sched.inventory.event_receiver import ReceivedEvents
+        from valence_sched.inventory.events import ReceivedEvents
 
         dialects = plugins.installed(plugins.DIALECTS)
         cache = Homes(self.config.environ).cache
@@ -185,7 +185,7 @@ class SourceReader:
         from valence_sched.drivers.crawl.reading import ReadTarget
         from valence_sched.drivers.events import EventStream, EventSubscription, PushedEvents
         from valence_sched.drivers.http.tls import TlsContexts
-        from valence_sched.inventory.event_listener import EventListener, HintStream
+        from valence_sched.inventory.events import EventListener, HintStream
 
         tls = TlsContexts()
 

@@ -88,7 +88,6 @@ def _usages(registry: Registry, names: list[str]) -> dict[str, Usage]:
 
 
 def _composed_nodes(registry: Registry, names: list[str]) -> dict[str, dict[str, ComposedNode]]:
-    """Return the nodes that the store knows of pod managers, by name and URI."""
     found: dict[str, dict[str, ComposedNode]] = {}
     if names and not registry.empty:
         with registry.store() as store:
@@ -98,7 +97,6 @@ def _composed_nodes(registry: Registry, names: list[str]) -> dict[str, dict[str,
 
 
 def _with_request(node: Node, composed: ComposedNode | None) -> Node:
-    """Return a node with what it was asked for, where that is known."""
     if composed is None:
         return node
     return msgspec.structs.replace(

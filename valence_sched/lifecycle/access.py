@@ -253,7 +253,6 @@ def _claim_of(podm: str, node: Node, composing: Sequence[Claim]) -> Claim | None
 
 
 def _with_devices(status: NodeStatus, podm: FullPodm | None) -> NodeStatus:
-    """Return a node with the devices of its blocks, as far as they were read."""
     known = {block.uri: block.devices for block in podm.blocks} if podm else {}
     devices = [known.get(uri) for uri in status.node.blocks]
     return replace(status, devices=sum_devices(one for one in devices if one),

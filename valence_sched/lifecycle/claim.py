@@ -311,7 +311,6 @@ class Claimer:
         return self._store.claims.group_generation(group.name)
 
     def _shuffle_blocks(self, podm: str) -> None:
-        """Try the blocks of a podm in this claimer's own order from now on."""
         if podm and podm not in self._contended:
             self._contended.add(podm)
             self._follower.sort_blocks(podm, functools.partial(_salted_digest, self._salt))

@@ -216,7 +216,6 @@ class NodeComposer:
         wanted: CompositionRequest,
         node: ComposedNode,
     ) -> None:
-        """Store a node that was composed, or take back one that must not be."""
         try:
             self.store.claims.finish_composing(claim.id, [node])
             return
@@ -236,7 +235,6 @@ class NodeComposer:
         wanted: CompositionRequest,
         result: CompositionResult,
     ) -> SchedulerError:
-        """Take back what was composed, and return the error about it."""
         first = result.reason
         stays = f"{podm}: claim {claim.id} stays COMPOSING"
         if result.works:

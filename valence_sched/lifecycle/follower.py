@@ -203,7 +203,6 @@ class Follower:
         return False
 
     def _make(self, podm_id: str) -> None:
-        """Make a pod manager again as the members say, and subtract what claims hold."""
         followed = self._followed.get(podm_id)
         base = self._members.podm(podm_id, followed)
         if base is None:

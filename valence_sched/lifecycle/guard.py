@@ -242,7 +242,6 @@ def _address(host: str) -> str | None:
 
 
 def _system_of(node: BaremetalNode) -> str | None:
-    """Return the path of the system that a node names, None where it names none."""
     uri = node.driver_info.get("redfish_system_id")
     if not isinstance(uri, str) or not uri:
         return None

@@ -111,7 +111,6 @@ class PlanClaimer:
         )
 
     def _current_podms(self) -> dict[str, FullPodm]:
-        """Return the pod managers of the plan as they are now, each with its generation."""
         stored = self.store.load_podms([basis.podm.id for basis in self.plan.podms])
         return {name: replace(podm, status=self.statuses.get(name, podm.status))
                 for name, podm in stored.items()}  # fmt: skip
@@ -174,7 +173,6 @@ def _short(value: object) -> str:
 
 
 def _seen_by(owner: str | None) -> Callable[[FullPodm], FullPodm]:
-    """Return what shows an owner a pod manager, without one as it is."""
     return lambda podm: podm if owner is None else visible_podm(podm, owner)
 
 

@@ -193,7 +193,6 @@ class Provisioner:
             self._remove_nodes(progress)
 
     def _refuse_disabled(self, claim: Claim) -> None:
-        """Raise ClaimState where a pod manager of a claim was disabled since it was chosen."""
         disabled = sorted(set(claim.podms).intersection(self.disabled()))
         if disabled:
             raise disabled_error(claim.id, disabled[0])
@@ -242,7 +241,6 @@ class Provisioner:
         return [node for node in self.store.nodes.list() if node.claim in ours]
 
     def _compose_node(self, claim: Claim, find_another: _FindAnother) -> _NodeResult:
-        """Compose one claim, or one in its place; return the node or the error about it."""
         notes: list[str] = []
         avoid: tuple[str, ...] = ()
         problem: SchedulerError

@@ -69,7 +69,6 @@ class Reconciler:
             yield composer
 
     def _decide(self, claim: Claim) -> Done:
-        """Read what became of a claim that was being composed, and say what was done about it."""
         nodes: list[ComposedNode] = []
         remains: list[str] = []
         for part, allocation in node_allocations(claim):

@@ -23,8 +23,10 @@ from valence_sched.model.http_headers import DEADLINE, DEADLINE_HEADER, ROUTE_HE
 from valence_sched.model.problem import answer_of, problem_error
 from valence_sched.model.tls import (
     ClientCertificate,
+    client_certificate,
     default_authorities,
     failure_hint,
+    file_problem,
     is_about_certificate,
     plain_text,
 )
@@ -158,7 +160,6 @@ class ServiceConnection:
         headers: Mapping[str, str],
         bounds: _Bounds,
     ) -> tuple[int, bytes, Mapping[str, str]]:
-        """Return the status, body and headers of an answer; ServiceError where there is none."""
         if self._token is not None and self._sends_token:
             headers = {**headers, TOKEN_HEADER: self._token()}
         if problem := header_problem(headers):
@@ -278,3 +279,59 @@ def _tls_reason(error: requests.exceptions.SSLError) -> str:
         return f"{what}: {type(error).__name__}: check that it speaks https there"
     hint = failure_hint(cause, cacert=AUTHORITIES, cert=f"{CERTIFICATE} and {KEY}")
     return f"{what}: {plain_text(cause)}: {hint}"
+
+
+URL = "VALENCE_SCHED_URL"
+USER, PASSWORD = "VALENCE_SCHED_USER", "VALENCE_SCHED_PASSWORD"
+
+
+def connection(
+    environ: Mapping[str, str],
+    url: str | None = None,
+    *,
+    token: Callable[[], str] | None = None,
+    verify: bool | str = True,
+    certificate: ClientCertificate | None = None,
+) -> ServiceConnection | None:
+    """Return the connection to a service: at ``url``, else where the environment says.
+
+    None where neither names one. ``token``, ``verify`` and ``certificate`` as of a connection;
+    files that the environment names win over them, and where it has a user no token is sent.
+
+    Raises:
+        UsageError: it is no URL; a user without a password, or a password without a user; a file
+            of the authorities, the certificate or the key cannot be read.
+    """
+    address = url or environ.get(URL)
+    if not address:
+        return None
+    user, password = environ.get(USER) or None, environ.get(PASSWORD) or None
+    if (user is None) != (password is None):
+        raise UsageError(f"a login to the service needs both {USER} and {PASSWORD}")
+    authorities, cert, key = (_file(environ, it) for it in (AUTHORITIES, CERTIFICATE, KEY))
+    if problem := file_problem(cert, key):
+        raise UsageError(f"{CERTIFICATE}, {KEY}: {problem}")
+    return ServiceConnection(
+        address,
+        user=user,
+        password=password,
+        verify=authorities or verify,
+        certificate=client_certificate(cert, key) or certificate,
+        token=None if user else token,
+        variable=None if url else URL,
+    )
+
+
+_FILES = {
+    AUTHORITIES: "the file of the authorities to trust",
+    CERTIFICATE: "the file of the certificate to present",
+    KEY: "the file of the key of the certificate",
+}
+
+
+def _file(environ: Mapping[str, str], name: str) -> str | None:
+    file = environ.get(name) or None
+    if file is not None and "-----BEGIN" not in file and not os.access(file, os.R_OK):
+        hint = f"name {_FILES[name]}"
+        raise UsageError(one_line(f"{name}: {file}: no file that can be read: {hint}"))
+    return file

@@ -217,7 +217,6 @@ def _signature(verb: Callable[..., object]) -> inspect.Signature:
 
 
 def _identified(argument: Any) -> Any:
-    """Return an argument; requests in it have an id."""
     if isinstance(argument, Request):
         return with_content_id(argument)
     return tuple(map(_identified, argument)) if isinstance(argument, list | tuple) else argument

@@ -50,7 +50,7 @@ from valence_sched.store.document import Quarantine
 
 if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
-    from valence_sched.inventory.event_receiver import EventReceiver
+    from valence_sched.inventory.events import EventReceiver
     from valence_sched.server.zone import ProcessZone
     from valence_sched.store.store import Store
     from valence_sched.zones.children import ZonePoller
@@ -208,7 +208,7 @@ class ServiceProcess:
         """Return what takes the events of pod managers; a process that does not read takes them."""
         if self._address is None:
             return None
-        from valence_sched.inventory.event_receiver import EventReceiver
+        from valence_sched.inventory.events import EventReceiver
 
         return EventReceiver(self._address, self._state.store)
 

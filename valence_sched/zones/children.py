@@ -166,7 +166,6 @@ class ZoneRegistry:
         return scheduler.zone_tree(hops=hops, deadline_s=deadline_s, route=route)
 
     def _current(self, zone: ZoneOverview) -> ZoneOverview:
-        """Return a child zone without the capabilities that have expired."""
         info = zone.report.info
         if info is None or is_current(zone, self._settings.poll_interval_s):
             return zone

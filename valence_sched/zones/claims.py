@@ -415,26 +415,26 @@ class ZoneClaims:
             return paths.claim_below(zone, part.renew(rest, ttl_s))
         if row.state != "HELD":
             raise ClaimState(f"claim {claim_id} is {row.state}: only one that is held is renewed")
-        answers = self._renewed(row.parts, ttl_s)
-        for zone, answer in answers.items():
+        below: dict[str, list[Claim]] = {}
+        for zone, answer in self._renewed(row.parts, ttl_s).items():
             if isinstance(answer, SchedulerError):
                 raise in_zone(zone, answer)
+            below[zone] = [answer]
         held = self.rows.change(claim_id, ["HELD"], "HELD", ttl_s=ttl_s)
         if held is None:
             raise ClaimState(f"claim {claim_id} is not held any more: claim again")
-        below = {zone: [one] for zone, one in answers.items() if isinstance(one, Claim)}
         return merged_claim(held, below)
 
     def _renewed(
         self, parts: Sequence[ZoneClaimPart], ttl_s: float
     ) -> Mapping[str, Claim | SchedulerError]:
-        calls = {part.zone: functools.partial(self._renew_part, part, ttl_s) for part in parts}
-        return call_all(calls, self.below.deadline_s)
+        def renew(part: ZoneClaimPart) -> Claim:
+            claim = self.below.part(part.zone).renew(part.claim, ttl_s)
+            check_nodes(claim.nodes, len(part.nodes))
+            return claim
 
-    def _renew_part(self, part: ZoneClaimPart, ttl_s: float) -> Claim:
-        claim = self.below.part(part.zone).renew(part.claim, ttl_s)
-        check_nodes(claim.nodes, len(part.nodes))
-        return claim
+        calls = {part.zone: functools.partial(renew, part) for part in parts}
+        return call_all(calls, self.below.deadline_s)
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
         """Release claims; yield the error about each that could not be released.
@@ -455,7 +455,6 @@ class ZoneClaims:
                 yield error
 
     def _release(self, row: ZoneClaim) -> list[SchedulerError]:
-        """Release a claim; return the error of each zone that did not release its part."""
         if row.state in ENDED_STATES:
             return []
         if row.state == "COMPOSING":
@@ -529,5 +528,4 @@ def merged_claim(row: ZoneClaim, below: Mapping[str, Sequence[Claim]]) -> Claim:
 
 
 def _renumbered(share: NodeAllocation, numbers: Sequence[int]) -> NodeAllocation:
-    """Return the allocation of a zone's own node with the number that the node has above it."""
     return replace(share, node=numbers[share.node - 1]) if share.node <= len(numbers) else share

@@ -131,7 +131,6 @@ class ZoneClaimRecovery:
         return f"freed what it held: {note}"
 
     def _planned(self, row: ZoneClaim) -> str:
-        """Return what would be done about a claim whose time is over."""
         if row.state == "COMPOSING":
             try:
                 found = self._composed(row)
@@ -159,7 +158,6 @@ class ZoneClaimRecovery:
         return "freed what it held: nothing was composed"
 
     def _composed(self, row: ZoneClaim) -> _Composed:
-        """Ask the zones of a claim what became of its parts."""
         found = _Composed(asked=sum(len(part.nodes) for part in row.parts))
         for part in row.parts:
             with errors_at(f"zone {part.zone}" if part.zone else None):

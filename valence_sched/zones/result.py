@@ -204,18 +204,16 @@ def _runner_up(candidates: Sequence[Contender]) -> RunnerUp | None:
         return None
     best, second = candidates[:2]
     parts = {part.weigher: part.part for part in second.parts}
-    differences = [
-        ScoreDifference(
-            weigher=part.weigher, difference=round(part.part - parts.get(part.weigher, 0.0), 6)
-        )
-        for part in best.parts
-    ]
+    differences = {part.weigher: round(part.part - parts.get(part.weigher, 0.0), 6)
+                   for part in best.parts}  # fmt: skip
     return RunnerUp(
         podm=second.podm,
         pool=second.pool,
         score=second.score,
         margin=round(best.score - second.score, 6),
-        differences=tuple(differences),
+        differences=tuple(
+            ScoreDifference(weigher=name, difference=one) for name, one in differences.items()
+        ),
     )
 
 
@@ -225,14 +223,22 @@ def _inventory(reports: Mapping[str, Report]) -> InventorySummary:
     if len(found) == 1 and "" in found:
         return found[""]
     digests = ",".join(f"{zone}={one.digest}" for zone, one in sorted(found.items()))
+    digest = hashlib.blake2b(digests.encode(), digest_size=16).hexdigest()
+    return replace(added_inventories(found), digest=digest)
+
+
+def added_inventories(
+    found: Mapping[str, InventorySummary], silent: Iterable[SilentZone] = ()
+) -> InventorySummary:
+    """Return the inventories of zones added up, without a digest; ``silent`` zones are skipped."""
+    skipped = [paths.line_below(zone, line) for zone, one in found.items() for line in one.skipped]
+    skipped += [paths.line_below(one.zone, one.reason) for one in silent]
     return InventorySummary(
-        digest=hashlib.blake2b(digests.encode(), digest_size=16).hexdigest(),
+        digest="",
         podms=sum(one.podms for one in found.values()),
         pools=sum(one.pools for one in found.values()),
         blocks=sum(one.blocks for one in found.values()),
-        skipped=tuple(
-            paths.line_below(zone, line) for zone, one in found.items() for line in one.skipped
-        ),
+        skipped=tuple(skipped),
     )
 
 
@@ -302,14 +308,9 @@ def zoned_result(
         zones=zones,
     )
     if reasons is not None:
-        report = replace(
-            report,
-            inventory=reasons.inventory,
-            podms=reasons.podms,
-            funnel=reasons.funnel,
-            warnings=(*reasons.warnings, *uncounted),
-            explanation=reasons.explanation,
-        )
+        report = replace(report, inventory=reasons.inventory, podms=reasons.podms,
+                         funnel=reasons.funnel, warnings=(*reasons.warnings, *uncounted),
+                         explanation=reasons.explanation)  # fmt: skip
     return DecisionResult(report=report)
 
 
@@ -372,7 +373,6 @@ def drop_conflicting_alternates(selections: Sequence[Selected]) -> None:
 
 
 def _without_placements(report: Report) -> Report:
-    """Return the report of a decision that another request has brought to nothing."""
     zones = report.zones
     assert zones is not UNSET, "each of them is about zones"
     return replace(report, outcome="nothing_fits", placed=0, placements=(), podms=(),

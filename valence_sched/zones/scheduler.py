@@ -62,7 +62,12 @@ from valence_sched.zones.below import ZoneAnswers, zone_claim_id
 from valence_sched.zones.claims import OWN
 from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.nodes import ZoneNodes, provision_below
-from valence_sched.zones.result import added_capacities, added_fit_counts, zoned_report
+from valence_sched.zones.result import (
+    added_capacities,
+    added_fit_counts,
+    added_inventories,
+    zoned_report,
+)
 from valence_sched.zones.selection import Selected, crosses_zones
 
 P = ParamSpec("P")
@@ -116,25 +121,20 @@ class ZoneScheduler(Scheduler):
         return replace(provision, decision=decision.result(selected))
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
-        """Compose all that a claim holds, in all its zones at the same time."""
         return self._nodes.compose_claim(claim_id, wait_s=wait_s)
 
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> Sequence[Claim]:
-        """Return the claims of this zone and of those below, these by their paths."""
         return self._claims.claims(podm=self._path_of(podm), owner=owner, ended=ended)
 
     def claim_record(self, claim_id: str) -> ClaimRecord:
-        """Return a claim by its id or path, with its nodes and events."""
         return self._claims.claim_record(claim_id)
 
     def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        """Let a claim that is held end ``ttl_s`` from now, in all its zones."""
         return self._claims.renew(claim_id, ttl_s)
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
-        """Release claims; yield the error about each that could not be released."""
         return self._claims.release(claim_ids)
 
     def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
@@ -151,17 +151,14 @@ class ZoneScheduler(Scheduler):
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
     ) -> Sequence[NodeStatus]:
-        """Return the nodes of this zone and of those below, these by their paths."""
         return self._nodes.nodes(podm=self._path_of(podm), owner=owner, live=live)
 
     def node_record(self, node_id: str) -> NodeRecord:
-        """Return a node by its id or path."""
         return self._nodes.node_record(node_id)
 
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
     ) -> Iterator[SchedulerError]:
-        """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
         return self._nodes.delete_nodes(node_ids, wait_s=wait_s)
 
     def podm(self, name: str) -> PodmOverview:
@@ -185,17 +182,7 @@ class ZoneScheduler(Scheduler):
 
     def inventory(self) -> InventorySummary:
         answers = self._below.ask(lambda zone: zone.inventory())
-        found = _of_kind(answers, InventorySummary)
-        skipped = [paths.line_below(zone, line) for zone, one in found.items()
-                   for line in one.skipped]  # fmt: skip
-        skipped += [f"zone {one.zone}: {one.reason}" for one in answers.silent]
-        return InventorySummary(
-            digest="",
-            podms=sum(one.podms for one in found.values()),
-            pools=sum(one.pools for one in found.values()),
-            blocks=sum(one.blocks for one in found.values()),
-            skipped=tuple(skipped),
-        )
+        return added_inventories(_of_kind(answers, InventorySummary), answers.silent)
 
     def podms(self) -> Sequence[PodmOverview]:
         return self._below.merged(lambda zone: zone.podms(), paths.overview_below)
@@ -267,8 +254,7 @@ class ZoneScheduler(Scheduler):
         answers = self._below.ask(
             lambda zone, one: zone.capacity(one, most, explain=explain, proven=proven), request
         )
-        found = _of_kind(answers, Capacity)
-        return added_capacities(request.flavor or "", found, answers.silent)
+        return added_capacities(request.flavor or "", _of_kind(answers, Capacity), answers.silent)
 
     def mix_capacity(
         self,
@@ -353,7 +339,6 @@ class ZoneScheduler(Scheduler):
             raise RequestError(one_line(text))
 
     def _path_of(self, podm: str | None) -> str | None:
-        """Return the path of a pod manager that is named, wherever it is."""
         if podm is None:
             return None
         zone, _, name = self._below.find_podm(podm)

@@ -167,7 +167,7 @@ class ZoneTree:
         if query.company is None:
             generation = self._generation(query.request)
         children = self._asked(query, below)
-        children.begin(_offers)
+        children.begin(lambda zone, asked: zone.offers(asked))
         others = self._others(query)
         own = self._own.offers(self._own_query(query), taken, others) if self._own else None
         answers = children.answers()
@@ -206,14 +206,14 @@ class ZoneTree:
         taken, below = self._taken(query)
         generation = self._generation(query.request)  # before any member is counted
         children = self._asked(query, below, for_group=query.request.group is not None)
-        children.begin(_group_state)
+        children.begin(lambda zone, asked: zone.group_state(asked))
         own, own_query, others = self._own, self._own_query(query), self._others(query)
         states = [own.group_state(own_query, taken, others)] if own is not None else []
         own_supplies = own.mix_supplies(own_query, others) if own is not None else None
         answers = children.answers()
         shares = len(query.request.mix.shares)
         counted = {name: answer for name, answer in answers.items() if children.may_place(name)}
-        supplies, uncounted = zone_supplies(own_supplies, counted, shares)
+        supplies, lacking = zone_supplies(own_supplies, counted, shares)
         states += [paths.state_below(name, answer.company) for name, answer in answers.items()]
         if self._members is not None and query.request.group is not None:
             states.append(self._members.known(query.request, answers))
@@ -221,23 +221,13 @@ class ZoneTree:
         for name, answer in answers.items():
             for lower_zone, number in itertools.islice(answer.generations.items(), MOST_NAMED):
                 generations[_path(name, lower_zone)] = number
-        lower = tuple(
-            _below(name, one)
-            for name, answer in answers.items()
-            for one in answer.silent[:MOST_NAMED]
-        )
-        lower_uncounted = (
-            _below(name, one)
-            for name, answer in answers.items()
-            for one in answer.uncounted[:MOST_NAMED]
-        )
-        return GroupAnswer(
-            company=merged_group_state(states),
-            generations=generations,
-            silent=(*children.silent, *lower),
-            supplies=supplies,
-            uncounted=(*uncounted, *lower_uncounted),
-        )
+        silent, uncounted = list(children.silent), list(lacking)
+        for name, answer in answers.items():
+            silent += (_below(name, one) for one in answer.silent[:MOST_NAMED])
+            uncounted += (_below(name, one) for one in answer.uncounted[:MOST_NAMED])
+        return GroupAnswer(company=merged_group_state(states), generations=generations,
+                           silent=tuple(silent), supplies=supplies,
+                           uncounted=tuple(uncounted))  # fmt: skip
 
     def _own_query(self, query: OfferQuery) -> OfferQuery:
         return replace(query, request=paths.request_for("", query.request, self._names))
@@ -257,7 +247,6 @@ class ZoneTree:
         )
 
     def _above(self, order: OfferOrder, generation: int | None, part: Part, offer: Offer) -> Offer:
-        """Return an offer as the zone above sees it."""
         place = paths.place_below(part.child, offer.place)
         if part.child:
             content = ChildToken(part.child, offer.token, generation, place)
@@ -286,7 +275,6 @@ class ZoneTree:
         return _Children(self._id, self._children, below, taken, others, self._clock, for_group)
 
     def _taken(self, query: OfferQuery) -> tuple[list[Candidate], TokensByChild]:
-        """Return the query's tokens as those of its own pod managers, and those by child."""
         own: list[Candidate] = []
         below: TokensByChild = {child.name: () for child in self._children}
         for content in map(self._read, query.taken):
@@ -297,7 +285,6 @@ class ZoneTree:
         return own, below
 
     def _others(self, query: OfferQuery) -> list[OtherCandidate]:
-        """Return the nodes of other requests on its own pod managers."""
         return [
             OtherCandidate(candidate=content.candidate, group=other.group, owner=other.owner)
             for other in query.others
@@ -394,8 +381,7 @@ class _Children:
         for name, future in self._asked.items():
             if not future.done():
                 future.cancel()  # it may wait for a thread
-                reason = "it did not answer in time"
-                self.silent.append(SilentZone(zone=name, reason=reason))
+                self.silent.append(SilentZone(zone=name, reason="it did not answer in time"))
             elif isinstance(error := future.exception(), SchedulerError):
                 self.silent.append(SilentZone(zone=name, reason=one_line(str(error))))
             else:
@@ -421,14 +407,6 @@ def merged_group_state(states: Iterable[GroupState]) -> GroupState:
     )
 
 
-def _offers(zone: OfferingZone, query: OfferQuery) -> ZoneAnswer:
-    return zone.offers(query)
-
-
-def _group_state(zone: OfferingZone, query: OfferQuery) -> GroupAnswer:
-    return zone.group_state(query)
-
-
 def _overtakings(parts: Sequence[Part], order: OfferOrder) -> tuple[Overtaking, ...] | UnsetType:
     """Return what overtakes a rival in all parts; unset where costs of one count otherwise."""
     found: list[Overtaking] = []
@@ -441,7 +419,6 @@ def _overtakings(parts: Sequence[Part], order: OfferOrder) -> tuple[Overtaking, 
 
 
 def _bounded(answer: ZoneAnswer, query: OfferQuery) -> ZoneAnswer:
-    """Return no more of an answer of a child than was asked for."""
     return replace(
         answer,
         nodes=answer.nodes[: query.request.count],

@@ -2,6 +2,7 @@
 """Composers that answer as they are told, and the store and the claim that they answer about."""
 
 import contextlib
+import dataclasses
 import tempfile
 import unittest
 from pathlib import Path
@@ -9,15 +10,18 @@ from pathlib import Path
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from tests.unit.store.site import part, podm
+from tests.unit.store.engines import StoreCase
+from tests.unit.store.site import CORES, claimer, part, podm
 from valence_sched.errors import PodmError
 from valence_sched.lifecycle.compose import NodeComposer
+from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionResult, composition_request
 from valence_sched.model.diagnostic import NoProgress
 from valence_sched.model.lifecycle import Action
 from valence_sched.store.store import Store
+from valence_sched.testing import request
 
 URI = "/S/1"
 COMPOSED = CompositionResult(state="composed", node=URI, blocks=("c0",))
@@ -256,3 +260,62 @@ class ReapCase(ScriptedCase):
     def wanted(self):
         (part_,) = self.claim.parts
         return composition_request(self.claim, part_.shares[0], self.store.load_podms()["p"])
+
+
+def renewed(one, **fields):
+    """Return a composer or a provisioner with other fields, and with state of its own."""
+    names = [field.name for field in dataclasses.fields(one) if not field.name.startswith("_")]
+    return type(one)(**{name: getattr(one, name) for name in names} | fields)
+
+
+class Making(Scripted):
+    """A composer that makes each node of the blocks it is asked for."""
+
+    def __init__(self, name="p", **answers):
+        super().__init__(**answers)
+        self.name, self.made = name, []
+
+    def compose(self, wanted, watch):
+        answer = super().compose(wanted, watch)
+        if answer is not COMPOSED:
+            return answer
+        self.made.append(wanted)
+        uri = f"/S/{self.name}{len(self.made)}"
+        return CompositionResult(state="composed", node=uri, blocks=wanted.blocks)
+
+
+class ProvisionCase(StoreCase):
+    """A store with pod managers that answer as they are told."""
+
+    def site(self, *names, blocks=3, readings=None, refusals=None, prepare=None, **composers):
+        self.url = self.fresh_url()
+        self.one = self.store()
+        self.one.remember_all([podm(name, blocks) for name in names])
+        self.composers = {name: composers.get(name) or Making(name) for name in names}
+        self.points, self.readings, self.read = [], readings or {}, []
+
+        def connect(name):
+            if isinstance(composer := self.composers[name], Exception):
+                raise composer
+            return contextlib.nullcontext(composer)
+
+        def read(name):
+            self.read.append(name)
+            if isinstance(reading := self.readings.get(name), Exception):
+                raise reading
+            return reading
+
+        self.claimer = claimer(self.one)
+        composer = NodeComposer(self.one, connect, checkpoint=self.points.append)
+        words = {"prepare": prepare} if prepare else {}
+        if refusals:
+            words["refusals"] = lambda asked: refusals if asked.count else {}
+        self.provisioner = Provisioner(self.one, self.claimer, composer, read, **words)
+        return self.provisioner
+
+    def request(self, **words):
+        return request(CORES, **words)
+
+    def states(self):
+        every = ("HELD", "COMPOSING", "COMPOSED", "RELEASED", "FAILED")
+        return {claim.id: claim.state for claim in self.one.claims.list(every)}

@@ -6,8 +6,17 @@ import signal
 import threading
 from unittest import mock
 
-from tests.unit.lifecycle.provisioning import Making, ProvisionCase, renewed
-from tests.unit.lifecycle.scripted import ABSENT, BUSY, DOWN, PART, UNKNOWN, Watched
+from tests.unit.lifecycle.scripted import (
+    ABSENT,
+    BUSY,
+    DOWN,
+    PART,
+    UNKNOWN,
+    Making,
+    ProvisionCase,
+    Watched,
+    renewed,
+)
 from tests.unit.store.site import expire, podm
 from tests.unit.store.test_holds import nodes_of
 from valence_sched.errors import ClaimState, NameTaken, PodmError, UnknownName

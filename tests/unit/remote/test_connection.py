@@ -17,8 +17,7 @@ from cryptography import x509
 from tests.loopback import LoopbackServer
 from tests.unit.certificates import certificate_files, server_context
 from valence_sched.errors import ServiceError, UsageError
-from valence_sched.remote import environment
-from valence_sched.remote.connection import ServiceConnection
+from valence_sched.remote.connection import ServiceConnection, connection
 
 HERE = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
 
@@ -96,14 +95,14 @@ class TestTls(unittest.TestCase):
         environ = {"VALENCE_SCHED_URL": self.serve(context), "VALENCE_SCHED_CACERT": trusted,
                    "VALENCE_SCHED_CERT": cert, "VALENCE_SCHED_KEY": key}  # fmt: skip
         with self.assertRaisesRegex(ServiceError, "nobody answers there"):  # it only shakes hands
-            environment.connection(environ).ask("GET", "/v1")
+            connection(environ).ask("GET", "/v1")
         for wrong, words in (
             ({"VALENCE_SCHED_CERT": ""}, "a key without a certificate"),
             ({"VALENCE_SCHED_CERT": "-----BEGIN CERTIFICATE-----"}, "expected the file"),
             ({"VALENCE_SCHED_KEY": "/none"}, "VALENCE_SCHED_KEY: /none: no file that can be read"),
         ):
             with self.assertRaisesRegex(UsageError, words):
-                environment.connection(environ | wrong)
+                connection(environ | wrong)
 
 
 class TestHeaders(unittest.TestCase):
@@ -130,12 +129,12 @@ class TestHeaders(unittest.TestCase):
         for character, what in (("\n", "a line break or NUL"), ("€", "a character beyond Latin-1")):
             secret = f"secret{character}"
             with_token = ServiceConnection(url, token=lambda s=secret: s, renew=list)
-            for header, connection, key in (
+            for header, one, key in (
                 ("X-Auth-Token", with_token, None),
                 ("Idempotency-Key", ServiceConnection(url), secret),
             ):
                 with self.subTest(header), self.assertRaises(ServiceError) as caught:
-                    connection.ask("GET", "podms", key=key)
+                    one.ask("GET", "podms", key=key)
                 expected = f"header {header}: found {what}, expected one line of Latin-1"
                 self.assertEqual(f"{url}: {expected}", str(caught.exception))
         self.assertEqual([], self.received)

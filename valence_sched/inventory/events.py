@@ -1,26 +1,58 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Event listener: follows the event streams of pod managers, each in a thread of its own.
-
-What it hears are hints: a pod manager is read sooner for them, and what is read counts.
-"""
+"""Events: hints that pod managers may have changed, from their streams and from what they send."""
 
 from __future__ import annotations
 
 import functools
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from valence_sched.drivers.crawl.pool import GRACE_S
-from valence_sched.drivers.events import NoEvents, SubscriptionLeft
+from valence_sched.drivers.events import NoEvents, SubscriptionLeft, hint_of_records
 from valence_sched.drivers.http.connection import LOGOUT_S
 from valence_sched.drivers.http.exchange import Unreachable
 from valence_sched.errors import SchedulerError, one_line
-from valence_sched.inventory.hints import Hints
+from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.registration import Registration
+from valence_sched.store.store import Store
+
+
+class Hints:
+    """The pod managers that are to be read soon, by name, each with its first reason."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[str, str] = {}
+        self._lock = threading.Lock()
+
+    def add(self, name: str, reason: str) -> None:
+        """Add a hint; one that is there already stays."""
+        with self._lock:
+            self._reasons.setdefault(name, reason)
+
+    def add_all(self, names: Iterable[str], reason: str) -> None:
+        """Add a hint for each of these."""
+        for name in names:
+            self.add(name, reason)
+
+    def take(self) -> dict[str, str]:
+        """Return the hints since the last call."""
+        with self._lock:
+            taken, self._reasons = self._reasons, {}
+        return taken
+
+
+class NoStreams:
+    """The events of pod managers that are not listened to."""
+
+    def follow(self, members: Mapping[str, Registration]) -> None: ...
+    def close(self) -> None: ...
+    def take(self) -> dict[str, str]:
+        return {}
+
 
 #: The pause before a stream is opened again; it doubles up to the longest, and is the first again
 #: after a stream that was open for longer than that.
@@ -114,7 +146,6 @@ class EventListener:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _run(self, one: _Follower) -> None:
-        """Follow one stream until it is not wanted any more."""
         name, pause_s, told = one.registration.name, self._first_pause_s, ""
         attempts, was_open = 0, False
 
@@ -166,3 +197,59 @@ class EventListener:
 def _of_stream(registration: Registration | None) -> Registration | None:
     """Return what of a registration a stream depends on; its identity is learnt by a reading."""
     return registration and replace(registration, identity=None)
+
+
+RECORD = "received events"  # the names of those that sent one
+#: How often the store is asked for them.
+LOOK_S = 0.5
+
+
+class EventReceiver:
+    """Takes events at an address; ``store`` returns the open store.
+
+    Of many events of one pod manager the first is kept until the process that reads has taken it:
+    the reading for it begins later than all of them.
+    """
+
+    def __init__(self, address: EventAddress, store: Callable[[], Store]) -> None:
+        self._address, self._store = address, store
+
+    def podm_of(self, token: str) -> str | None:
+        """Return the pod manager that a token was given to, None for what is no token."""
+        return self._address.podm_of(token)
+
+    def take(self, podm: str, records: Iterable[Any]) -> None:
+        """Keep a hint that a pod manager may have changed, if its event says so."""
+        if hint_of_records(records) is None:
+            return
+        self._store().records.add_word(RECORD, podm.encode())
+
+
+class ReceivedEvents:
+    """The events of pod managers: of streams, and those that any process has received."""
+
+    def __init__(
+        self,
+        listener: EventListener,
+        store: Store,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._listener, self._store, self._clock = listener, store, clock
+        self._looked_at = -float("inf")
+
+    def follow(self, members: Mapping[str, Registration]) -> None:
+        """Listen to these from now on, and to no others."""
+        self._listener.follow(members)
+
+    def take(self) -> dict[str, str]:
+        """Return those that sent an event since the last call; StoreError as of a store."""
+        found = self._listener.take()
+        if self._clock() - self._looked_at >= LOOK_S:
+            self._looked_at = self._clock()
+            for name in self._store.records.take_words(RECORD):
+                found.setdefault(name.decode("utf-8", "replace"), "an event that it sent")
+        return found
+
+    def close(self) -> None:
+        """Listen to nothing more."""
+        self._listener.close()

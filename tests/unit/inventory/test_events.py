@@ -10,7 +10,7 @@ from tests.unit.simulator.site import SYSTEMS, documents
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.events import EventStream
 from valence_sched.errors import CredentialError
-from valence_sched.inventory.event_listener import EventListener
+from valence_sched.inventory.events import EventListener
 from valence_sched.model.registration import Registration
 from valence_sched.testing.served import served
 
