@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from valence_sched.model.registration import PasswordReference
     from valence_sched.model.relocation import Relocation, Survival
     from valence_sched.model.replay import Replay, SweepRun
-    from valence_sched.model.request import Request
     from valence_sched.model.scenario import Edit
     from valence_sched.model.scheduler import Scheduler
     from valence_sched.model.tls import ClientCertificate
@@ -126,7 +125,11 @@ class App:
         self, state: str | None, verb: str, outcomes: Iterable[tuple[str, str]]
     ) -> None:
         """Record in the state, if there is one, what a command changed; errors as of a state."""
-        user, request_id = _local_user(), f"{platform.node()}-{os.getpid()}"
+        try:
+            user = pwd.getpwuid(os.getuid()).pw_name
+        except KeyError:  # of a user without a name
+            user = str(os.getuid())
+        request_id = f"{platform.node()}-{os.getpid()}"
         lines = [AuditLine(user=user, request_id=request_id, verb=verb, object=name,
                            outcome=outcome) for name, outcome in outcomes]  # fmt: skip
         if lines and not (registry := self.registry(state)).empty:
@@ -400,16 +403,14 @@ class App:
         app = App(self.config.environ, self.config.input, now=self.now)
 
         def podms(zone: RecordedZone) -> Engine:
-            here = replace(selection, sources=zone.inventories, stated=stated, strict=False)
-            return app.engine(here)
+            return app.engine(
+                replace(selection, sources=zone.inventories, stated=stated, strict=False)
+            )
 
         stated = zone.stated()
         tree = recorded_tree(zone, podms)
-
-        def requests(request: Request) -> Callable[[str], Request]:
-            return lambda _zone: flat_request(zone, request)
-
-        return ZoneDecider(flat, tree, deadline_s=600.0, own_has_all=True, requests=requests)
+        return ZoneDecider(flat, tree, deadline_s=600.0, own_has_all=True,
+                           requests=lambda one: lambda _: flat_request(zone, one))  # fmt: skip
 
     def zoned_site(self, selection: Selection, file: str) -> Site:
         """Return the pod managers of all zones of a file as one site; errors as of a site."""
@@ -434,12 +435,9 @@ class App:
             if not paths:
                 known = [path for path in zones if path]
                 raise NothingMatches(f"zone named {name!r}", suggest(name, known))
-            inventories = dict.fromkeys(
-                each for path in paths for _, one in zones[path].walk() for each in one.inventories
-            )
-            if inventories:
+            if inventories := _inventories(zones[path] for path in paths):
                 app = App(self.config.environ, self.config.input, now=self.now)
-                view = app.loader.view(replace(selection, sources=tuple(inventories)))
+                view = app.loader.view(replace(selection, sources=inventories))
                 found.update(dict.fromkeys(view.podm_ids))
         return list(found)
 
@@ -632,11 +630,9 @@ class App:
         """
         from valence_sched.planning.sweep import encoder
 
-        encode, pending = encoder(file), files.PendingFile(file)
-        try:
-            yield lambda runs: pending.write(encode(runs))
-        finally:
-            pending.discard()
+        encode = encoder(file)
+        with files.pending(file) as write:
+            yield lambda runs: write(encode(runs))
 
     def read_replay(self, file: str) -> tuple[Replay, list[str]]:
         """Read a written replay, ``-`` for standard input; errors and warnings as for a report."""
@@ -698,20 +694,12 @@ class App:
 
         InputError if it cannot be written, at once or later; unwritten, the file stays as it was.
         """
-        pending = files.PendingJson(file)
-        try:
-            yield pending.write
-        finally:
-            pending.discard()
+        with files.pending(file) as write:
+            yield lambda report: write(files.json_text(report, file))
 
-    @contextlib.contextmanager
-    def text_writer(self, file: str) -> Iterator[Callable[[bytes], None]]:
-        """Yield what writes bytes into a file that is open before; errors as for a report."""
-        pending = files.PendingFile(file)
-        try:
-            yield pending.write
-        finally:
-            pending.discard()
+    def text_writer(self, file: str) -> AbstractContextManager[Callable[[bytes], None]]:
+        """Return what writes bytes into a file, opened as for a report."""
+        return files.pending(file)
 
     @contextlib.contextmanager
     def page_writer(self, file: str) -> Iterator[Callable[[Page], None]]:
@@ -726,11 +714,8 @@ class App:
                 raise
             text = f"--html needs {error.name}: pip install 'valence-sched[html]'"
             raise SchedulerError(text) from None
-        pending = files.PendingFile(file)
-        try:
-            yield lambda page: pending.write(page_html(page))
-        finally:
-            pending.discard()
+        with files.pending(file) as write:
+            yield lambda page: write(page_html(page))
 
     def relocation_page(self, result: Relocation | Survival, site: Site) -> Page:
         """Return the page of a failure or a drain on a site, with the map of it."""
@@ -790,8 +775,12 @@ class App:
 
 def _of_zones(selection: Selection, zone: RecordedZone) -> Selection:
     """Return a selection of the inventories of a zone and of all zones below it."""
-    every = dict.fromkeys(each for _, one in zone.walk() for each in one.inventories)
-    return replace(selection, sources=tuple(every), stated=zone.stated())
+    return replace(selection, sources=_inventories([zone]), stated=zone.stated())
+
+
+def _inventories(zones: Iterable[RecordedZone]) -> tuple[str, ...]:
+    below = (one for zone in zones for _, one in zone.walk())
+    return tuple(dict.fromkeys(each for one in below for each in one.inventories))
 
 
 def _refuse_reading(selection: Selection) -> None:
@@ -816,11 +805,3 @@ def fault_rules() -> list[tuple[str, str]]:
     from valence_sched.simulator.server.faults import RULES
 
     return [(f"{rule.name}:{rule.words}".rstrip(":"), rule.help) for rule in RULES]
-
-
-def _local_user() -> str:
-    """Return the name of the user of this process, else the number."""
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:
-        return str(os.getuid())

@@ -270,7 +270,9 @@ class Engine(Scheduler):
     ) -> Capacity:
         with self._capacity(request.flavor or "the request", "counting nodes") as site:
             found = site.capacity(request, most, explain=explain, proven=proven)
-        return self._no_outage_of_nodes([request], found)
+        if not found.nodes:
+            self._refuse_outage([request])
+        return found
 
     def mix_capacity(
         self,
@@ -284,7 +286,9 @@ class Engine(Scheduler):
         _refuse_none(requests)
         with self._capacity("the mix", "counting nodes") as site:
             found = site.mix_capacity(requests, shares, most, explain=explain, proven=proven)
-        return self._no_outage_of_nodes(requests, found)
+        if not found.nodes:
+            self._refuse_outage(requests)
+        return found
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
         _refuse_none(requests)
@@ -298,6 +302,13 @@ class Engine(Scheduler):
         decider = self.decider()
         with awaiting(self._sources.progress, name, doing):
             yield SiteCapacity(decider)
+
+    def _of_state(self, read: Callable[[Store], T], without: T) -> T:
+        """Return what is read of the store, and ``without`` a state that."""
+        if self._registry.empty:
+            return without
+        with self._registry.store() as store:
+            return read(store)
 
     def decision(self, decision_id: str) -> Report | Reports:
         with self._registry.store() as store:
@@ -369,11 +380,11 @@ class Engine(Scheduler):
     def block_usage(self, podm: str) -> BlockUsage:
         from valence_sched.model.hardware import BlockUsage, block_usage
 
-        if self._registry.empty:
-            return BlockUsage()
-        with self._registry.store() as store:
+        def read(store: Store) -> BlockUsage:
             stored = store.load_podms([podm]).get(podm)
             return block_usage(podm, stored, store.claims.list(podm=podm), store.nodes.list(podm))
+
+        return self._of_state(read, BlockUsage())
 
     def registration(self, name: str) -> RegisteredPodm:
         from valence_sched.model.registration import RegisteredPodm
@@ -403,13 +414,8 @@ class Engine(Scheduler):
         if check:
             with awaiting(progress, name, "reading"):
                 podm, diagnostics = registry.check(registration, password, timeout_s)
-            reading = PodmReading(
-                status=podm.status,
-                driver=podm.driver,
-                blocks=len(podm.blocks),
-                pools=len(podm.pools),
-                nodes=len(podm.nodes),
-            )
+            reading = PodmReading(status=podm.status, driver=podm.driver, blocks=len(podm.blocks),
+                                  pools=len(podm.pools), nodes=len(podm.nodes))  # fmt: skip
         with self._registering(name, "registered"):
             registered = registry.create(registration, password, podm)
         return RegisteredPodm(registration=registered, source=registry.where, reading=reading,
@@ -455,16 +461,18 @@ class Engine(Scheduler):
     def reported_stats(self, podm: str) -> StatsReport:
         from valence_sched.model.hardware import StatsReport
 
-        reports: dict[str, dict[str, Any]] = {}
-        ages_s: dict[str, float] = {}
-        times: dict[str, float] = {}
-        if not self._registry.empty:
-            with self._registry.store() as store:
-                reports, ages_s = store.reported_stats(), store.report_ages_s()
-                times = store.report_times()
+        reports, ages_s, times = self._reports()
         if podm not in reports:
             raise self._never_reported(podm, reports)
         return StatsReport(stats=reports[podm], age_s=ages_s.get(podm), at=times.get(podm))
+
+    def _reports(self) -> tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]:
+        """Return what pod managers reported, and how old the reports are, and when they came."""
+        none: tuple[dict[str, Any], dict[str, float], dict[str, float]] = {}, {}, {}
+        return self._of_state(
+            lambda store: (store.reported_stats(), store.report_ages_s(), store.report_times()),
+            none,
+        )
 
     def forget_report(self, podm: str) -> None:
         if self._registry.empty:
@@ -475,11 +483,7 @@ class Engine(Scheduler):
     def zone_info(self) -> ZoneInfo:
         from valence_sched.zones.report import zone_info
 
-        reports: Mapping[str, Mapping[str, Any]] = {}
-        ages_s: Mapping[str, float] = {}
-        if not self._registry.empty:
-            with self._registry.store() as store:
-                reports, ages_s = store.reported_stats(), store.report_ages_s()
+        reports, ages_s, _ = self._reports()
         podms = self._podms_of_zone()
         below = [one.report.info for one in self._zones.list() if one.registration.enabled
                  and one.report.is_active and one.report.info is not None]  # fmt: skip
@@ -688,25 +692,16 @@ class Engine(Scheduler):
             yield from _each(lambda id_: access.composer.remove(nodes.show(id_)), node_ids)
 
     def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
-        if self._registry.empty:
-            return ()
-        with self._registry.store() as store:
-            return store.audit.newest(query)
+        return self._of_state(lambda store: store.audit.newest(query), [])
 
     def quotas(self) -> Sequence[Quota]:
-        if self._registry.empty:
-            return ()
-        with self._registry.store() as store:
-            return tuple(store.quotas.list())
+        return self._of_state(lambda store: tuple(store.quotas.list()), ())
 
     def quota(self, owner: str) -> Quota:
         from valence_sched.model.quota import Quota, check_owner
 
         check_owner(owner)
-        if self._registry.empty:
-            return Quota(owner=owner)
-        with self._registry.store() as store:
-            return store.quotas.show(owner)
+        return self._of_state(lambda store: store.quotas.show(owner), Quota(owner=owner))
 
     def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
         return self._limit(owner, limits, keep=False)
@@ -743,7 +738,7 @@ class Engine(Scheduler):
         result = self._no_outage([request], decision_result(decision, "report"))
         if not result.report.placements:
             return PlanResult(decision=result)
-        plan = self._planner().plan(result.report, texts)
+        plan = self._planner.plan(result.report, texts)
         signatures = self._plan_signatures
         return PlanResult(decision=result, plan=signatures.sign(plan) if signatures else plan)
 
@@ -777,7 +772,7 @@ class Engine(Scheduler):
 
     def refresh(self, plan: Plan) -> PlanRefresh:
         self.check_plan(plan)
-        return self._planner().refresh(plan)
+        return self._planner.refresh(plan)
 
     def dispatch(
         self,
@@ -905,12 +900,6 @@ class Engine(Scheduler):
             self._refuse_outage(requests)
         return result
 
-    def _no_outage_of_nodes(self, requests: Sequence[Request], found: Capacity) -> Capacity:
-        """Return a capacity, unless it is none only because no pod manager could be read."""
-        if not found.nodes:
-            self._refuse_outage(requests)
-        return found
-
     @contextlib.contextmanager
     def _naming_outage(self, request: Request) -> Iterator[None]:
         """Tell a pod manager that could not be read from one that is not there."""
@@ -948,7 +937,7 @@ class Engine(Scheduler):
             claimer = None
             if self._is_stored:
                 claimer = stack.enter_context(self._followed().claimer())
-            yield self._planner().claimer(store, plan, claimer)
+            yield self._planner.claimer(store, plan, claimer)
 
     @property
     def _serves(self) -> bool:
@@ -977,6 +966,7 @@ class Engine(Scheduler):
 
         return PlanSignatures(keys)
 
+    @functools.cached_property
     def _planner(self) -> Planner:
         from valence_sched.lifecycle.plan import Planner
 

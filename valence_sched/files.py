@@ -156,16 +156,16 @@ def _opened(file: str) -> BinaryIO:
 
 def write_json(document: object, file: str) -> None:
     """Write a document as indented JSON with a stable order, whole or not at all."""
-    pending = PendingJson(file)
+    with pending(file) as write:
+        write(json_text(document, file))
+
+
+def json_text(document: object, file: str = "-") -> bytes:
+    """Return a document as the indented JSON that a file gets; InputError if JSON cannot."""
     try:
-        pending.write(document)
-    finally:
-        pending.discard()
-
-
-def json_text(document: object) -> bytes:
-    """Return a document as the indented JSON that a file would get."""
-    return _indented_json(document, "-")
+        return msgspec.json.format(escape_json(to_json(document)), indent=2) + b"\n"
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InputError(file, "", one_line(str(error), 200), "what JSON can hold") from None
 
 
 def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
@@ -182,7 +182,7 @@ def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
         hint = "end it in .json or .jsonl, with .gz or .zst to compress"
         raise InputError(file, "", "a name that does not say which form", hint=hint)
     lines = plain.endswith(".jsonl")
-    with _output(file) as raw, _compressor(raw, file) as stream:
+    with _output_errors(file), atomic(file) as raw, _compressor(raw, file) as stream:
         return write_podms(podms, stream.write, lines=lines)
 
 
@@ -265,60 +265,24 @@ def atomic(file: str | Path, *, mode: int | None = None, sync: bool = True) -> I
     opened.commit()
 
 
-class PendingFile:
-    """A file that is opened before an effect, and written after it or not at all.
-
-    Raises:
-        InputError: it cannot be written.
-    """
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-        with _output_errors(file):
-            self._opened = AtomicFile(file)
-
-    def write(self, data: bytes) -> None:
-        """Write all that the file is to hold."""
-        with _output_errors(self._file):
-            self._opened.stream.write(data)
-            self._opened.commit()
-
-    def discard(self) -> None:
-        """Leave the file as it was, unless it is written; may be called again."""
-        self._opened.discard()
-
-
-class PendingJson:
-    """A pending file of JSON.
-
-    Raises:
-        InputError: it cannot be written, or not be encoded.
-    """
-
-    def __init__(self, file: str) -> None:
-        self._file, self._pending = file, PendingFile(file)
-
-    def write(self, document: object) -> None:
-        """Write a document as indented JSON with a stable order."""
-        self._pending.write(_indented_json(document, self._file))
-
-    def discard(self) -> None:
-        """Leave the file as it was, unless it is written; may be called again."""
-        self._pending.discard()
-
-
-def _indented_json(document: object, file: str) -> bytes:
-    try:
-        return msgspec.json.format(escape_json(to_json(document)), indent=2) + b"\n"
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InputError(file, "", one_line(str(error), 200), "what JSON can hold") from None
-
-
 @contextlib.contextmanager
-def _output(file: str) -> Iterator[IO[bytes]]:
-    """Open a file that a person named, as :func:`atomic`; InputError if it cannot be written."""
-    with _output_errors(file), atomic(file) as stream:
-        yield stream
+def pending(file: str) -> Iterator[Callable[[bytes], None]]:
+    """Open a file before an effect; yield what writes all of it after that.
+
+    Unwritten, the file stays as it was. InputError if it cannot be written, at once or later.
+    """
+    with _output_errors(file):
+        opened = AtomicFile(file)
+
+    def write(data: bytes) -> None:
+        with _output_errors(file):
+            opened.stream.write(data)
+            opened.commit()
+
+    try:
+        yield write
+    finally:
+        opened.discard()
 
 
 @contextlib.contextmanager

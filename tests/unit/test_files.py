@@ -143,7 +143,7 @@ class TestFolders(FilesCase):
     def test_it_is_no_file_that_can_be_written(self):
         name = f"{self.folder}/new/"
         self.refuses(f"{name}: found a directory, expected a place to write to",
-                     files.PendingFile, name)  # fmt: skip
+                     files.pending(name).__enter__)  # fmt: skip
         self.assertEqual([], list(self.folder.iterdir()))
 
 
@@ -155,27 +155,24 @@ class TestPending(FilesCase):
         file.write_text("before")
         for document in (None, object(), {"name": "\udcff"}):
             with self.subTest(repr(document)):
-                pending = files.PendingJson(str(file))
-                if document is not None:
-                    with self.assertRaisesRegex(InputError, "report.json: .*what JSON can hold"):
-                        pending.write(document)
-                pending.discard()
+                with files.pending(str(file)) as write:
+                    if document is not None:
+                        line = "report.json: .*what JSON can hold"
+                        with self.assertRaisesRegex(InputError, line):
+                            write(files.json_text(document, str(file)))
                 self.assertEqual(("before", [file]), (file.read_text(), [*self.folder.iterdir()]))
-        pending = files.PendingJson(str(file))
-        pending.write({"a": 1})
-        pending.discard()
+        files.write_json({"a": 1}, str(file))
         self.assertEqual('{\n  "a": 1\n}\n', file.read_text())
 
     def test_a_place_that_cannot_be_written_is_refused_at_once(self):
         missing = str(self.folder / "none" / "report.json")
         line = f"{missing}: found no such file or directory, expected a place to write to"
-        self.refuses(line, files.PendingJson, missing)
+        self.refuses(line, files.pending(missing).__enter__)
 
     def test_a_device_that_is_full_is_told_when_it_is_written(self):
-        pending = files.PendingJson("/dev/full")
-        line = "/dev/full: found no space left on device, expected a place to write to"
-        self.refuses(line, pending.write, {"a": 1})
-        pending.discard()
+        with files.pending("/dev/full") as write:
+            line = "/dev/full: found no space left on device, expected a place to write to"
+            self.refuses(line, write, b"{}")
 
 
 class TestWrite(FilesCase):
