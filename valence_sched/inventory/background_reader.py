@@ -31,8 +31,8 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.inventory.events import Hints, NoStreams
+from valence_sched.inventory.members import podm_of_registration
 from valence_sched.inventory.registry import Registry
-from valence_sched.inventory.stored import podm_of_registration
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.quantity import format_count
 from valence_sched.model.reading import PreviousReading, ReadFailure, ReadOptions, ReadPace

@@ -15,7 +15,6 @@ from collections.abc import (
     Collection,
     Generator,
     Hashable,
-    Iterable,
     Iterator,
     Sequence,
 )
@@ -33,9 +32,13 @@ from valence_sched.errors import (
     StoreError,
     UnknownName,
 )
-from valence_sched.inventory.members import Member, select_members
+from valence_sched.inventory.members import (
+    last_known_podm,
+    podm_of_registration,
+    select_members,
+    with_age,
+)
 from valence_sched.inventory.registry import Registry
-from valence_sched.inventory.stored import last_known_podm, podm_of_registration, with_age
 from valence_sched.model.diagnostic import Progress
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.podm_address import (
@@ -53,7 +56,6 @@ if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
 Now = Callable[[], datetime.datetime]
-MemberTarget = tuple[Member, ReadTarget | Reading]
 BATCH_SIZE = 50  # readings that the state stores at once
 
 
@@ -125,7 +127,8 @@ class LiveReader:
             member_targets = self._targets(store)
             targets = [target for target in member_targets if isinstance(target, ReadTarget)]
             answers = stack.enter_context(contextlib.closing(self._answers(targets)))
-            for batch in _batches(zip(self.members, member_targets, strict=True)):
+            rest = zip(self.members, member_targets, strict=True)
+            while batch := list(itertools.islice(rest, BATCH_SIZE)):
                 readings = []
                 for member, one in batch:
                     reading = next(answers) if isinstance(one, ReadTarget) else one
@@ -238,12 +241,6 @@ class LiveReader:
     def _last_known(self, one: Registration, podm: FullPodm, store: Store | None) -> FullPodm:
         known = store.load_podms([one.name]).get(one.name) if store else None
         return last_known_podm(one, podm, known, self._live.max_age_s, self._now())
-
-
-def _batches(targets: Iterable[MemberTarget]) -> Iterator[list[MemberTarget]]:
-    rest = iter(targets)
-    while batch := list(itertools.islice(rest, BATCH_SIZE)):
-        yield batch
 
 
 def _refused(one: Registration, failure: str) -> Reading:

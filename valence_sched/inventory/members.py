@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Members: the registered pod managers a command applies to, validated."""
+"""Members: the registered pod managers a command applies to, validated, and as read last."""
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,9 +16,12 @@ from valence_sched.config.podms_file import check_registration, parse_podms
 from valence_sched.core import plugins
 from valence_sched.errors import DuplicateId, InputError, UnknownName
 from valence_sched.model.codec import decode, load_yaml
-from valence_sched.model.inventory import to_json
+from valence_sched.model.inventory import Podm, to_json
 from valence_sched.model.podm_address import same_endpoint
+from valence_sched.model.quantity import age_s, format_age
 from valence_sched.model.registration import AUTO, PasswordReference, Registration
+
+P = TypeVar("P", bound=Podm[Any, Any])
 
 
 class Member(NamedTuple):
@@ -139,3 +143,50 @@ def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) 
             yield same[0]._replace(registration=registration)
         else:
             yield same[0]
+
+
+def podm_of_registration(one: Registration, kind: type[P]) -> P:
+    """Return a podm with the fields of its registration, and nothing of its own."""
+    return kind(
+        id=one.name,
+        url=one.url,
+        driver=None if one.driver == AUTO else one.driver,
+        status="Unknown",
+        enabled=one.enabled,
+        zone=one.zone,
+        aggregates=one.aggregates,
+        capabilities=one.capabilities,
+        traits=one.traits,
+        facts=one.facts,
+    )
+
+
+def last_known_podm(
+    one: Registration, podm: P, known: P | None, limit_s: float | None, now: datetime.datetime
+) -> P:
+    """Return what was ``known`` of a podm with the status of ``podm``, its failed reading.
+
+    One that was never read, or longer than ``limit_s`` ago, has no blocks.
+    """
+    if known is None:
+        return msgspec.structs.replace(podm, identity=one.identity, read_at=None)
+    age = age_s(known.read_at, now)
+    if limit_s is not None and (age is None or age > limit_s):
+        return msgspec.structs.replace(podm, read_at=known.read_at)
+    return msgspec.structs.replace(
+        known,
+        url=one.url,
+        status=podm.status,
+        enabled=one.enabled,
+        zone=podm.zone or known.zone,
+        aggregates=podm.aggregates or known.aggregates,
+        capabilities=known.capabilities | podm.capabilities,
+        traits=podm.traits or known.traits,
+        facts=known.facts | podm.facts,
+    )
+
+
+def with_age(failure: str, read_at: str | None, now: datetime.datetime) -> str:
+    """Return why a podm could not be read, with the age of what is known of it."""
+    age = age_s(read_at, now)
+    return failure if age is None else f"{failure}; last read {format_age(age)} ago"

@@ -36,8 +36,14 @@ def with_status(
     With ``requests`` their nodes say what they were asked for, where the store knows it.
     """
     names = [podm.id for podm in podms if podm.id in stored]
-    usages = _usages(registry, names)
-    composed = _composed_nodes(registry, names) if requests else {}
+    usages: dict[str, Usage] = {}
+    composed: dict[str, dict[str, ComposedNode]] = {}
+    if names and not registry.empty:
+        with registry.store() as store:
+            usages = store.usages(names)
+            for node in store.nodes.list() if requests else ():
+                if node.podm in stored:
+                    composed.setdefault(node.podm, {})[node.uri] = node
     for podm in podms:
         status = statuses.get(podm.id, podm.status)
         same = status == podm.status
@@ -68,7 +74,10 @@ def statuses(
         return {}
     name, _, argument = liveness.partition(":")
     decide = plugins.load(plugins.LIVENESS).get(name, place)
-    report_ages_s = _report_ages_s(registry)
+    report_ages_s: dict[str, float] = {}
+    if not registry.empty:
+        with registry.store() as store:
+            report_ages_s = store.report_ages_s()
     signs = [Sign(id_, age_s(read_at, now), report_ages_s.get(id_)) for id_, read_at in reports]
     with plugins.plugin_errors(f"liveness {name!r}"), errors_at(place):
         alive_by_id = decide(signs, argument, now)
@@ -80,22 +89,6 @@ def statuses(
         raise PluginError(one_line(f"liveness {name!r} returned no map: {error}")) from None
 
 
-def _usages(registry: Registry, names: list[str]) -> dict[str, Usage]:
-    if not names or registry.empty:
-        return {}
-    with registry.store() as store:
-        return store.usages(names)
-
-
-def _composed_nodes(registry: Registry, names: list[str]) -> dict[str, dict[str, ComposedNode]]:
-    found: dict[str, dict[str, ComposedNode]] = {}
-    if names and not registry.empty:
-        with registry.store() as store:
-            for node in store.nodes.list():
-                found.setdefault(node.podm, {})[node.uri] = node
-    return {name: nodes for name, nodes in found.items() if name in names}
-
-
 def _with_request(node: Node, composed: ComposedNode | None) -> Node:
     if composed is None:
         return node
@@ -104,10 +97,3 @@ def _with_request(node: Node, composed: ComposedNode | None) -> Node:
         flavor=composed.flavor or node.flavor,
         request=composed.request or node.request,
     )
-
-
-def _report_ages_s(registry: Registry) -> dict[str, float]:
-    if registry.empty:
-        return {}
-    with registry.store() as store:
-        return store.report_ages_s()

@@ -143,19 +143,13 @@ class PodmAccess:
         composed by others; one that does not answer leaves its nodes UNKNOWN, and so is a node that
         a claim may have become which is still being composed.
         """
-        statuses = self._statuses(podm, live=live)
-        known = self.store.load_podms({status.node.podm for status in statuses})
-        return [_with_devices(status, known.get(status.node.podm)) for status in statuses]
-
-    def _statuses(self, podm: str | None, *, live: bool) -> list[NodeStatus]:
         ours = self.store.nodes.list(podm)
-        if not live:
-            return [NodeStatus(node=node, state="COMPOSED") for node in ours]
-        statuses: list[NodeStatus] = []
-        for name in sorted({node.podm for node in ours} | self.members.keys()):
+        statuses = [] if live else [NodeStatus(node=node, state="COMPOSED") for node in ours]
+        for name in sorted({node.podm for node in ours} | self.members.keys()) if live else ():
             if podm in (None, name):
                 statuses += self._live_nodes(name, [node for node in ours if node.podm == name])
-        return statuses
+        known = self.store.load_podms({status.node.podm for status in statuses})
+        return [_with_devices(status, known.get(status.node.podm)) for status in statuses]
 
     def node_status(self, node: ComposedNode) -> NodeStatus:
         """Return a node with its state as its pod manager says it."""
@@ -218,7 +212,9 @@ class PodmAccess:
         for uri, other in listed.items():
             if uri not in known:
                 claim = _claim_of(name, other, composing)
-                node = _unknown_node(name, other, claim)
+                node = ComposedNode(id=other.name or other.uri, podm=name, uri=other.uri,
+                                    claim=claim.id if claim else "-", name=other.name,
+                                    owner=other.owner, blocks=other.blocks)  # fmt: skip
                 yield NodeStatus(node=node, state="UNKNOWN" if claim else "FOREIGN")
 
     def _unlisted_state(self, node: ComposedNode) -> str:
@@ -257,9 +253,3 @@ def _with_devices(status: NodeStatus, podm: FullPodm | None) -> NodeStatus:
     devices = [known.get(uri) for uri in status.node.blocks]
     return replace(status, devices=sum_devices(one for one in devices if one),
                    unknown_blocks=devices.count(None))  # fmt: skip
-
-
-def _unknown_node(podm: str, node: Node, claim: Claim | None) -> ComposedNode:
-    return ComposedNode(id=node.name or node.uri, podm=podm, uri=node.uri,
-                        claim=claim.id if claim else "-", name=node.name, owner=node.owner,
-                        blocks=node.blocks)  # fmt: skip

@@ -176,7 +176,9 @@ class Claimer:
                 if key and request.count > 1:
                     self._refuse_composed(owner, key)
                 generation = self._group_generation(request)
-                decision = self._decide(request)
+                decision, excluded = self.select_destinations(request), self._unclaimable()
+                if excluded and any(one.chosen.podm in excluded for one in decision.placements):
+                    decision = self._follower.decider_without(excluded).select_destinations(request)
                 if not decision.placed_nodes:
                     return ClaimOutcome(None, decision, retries)
                 nodes = [(one.chosen, decision.score(one.cost)) for _, one in decision.placed_nodes]
@@ -252,13 +254,6 @@ class Claimer:
     def close(self) -> None:
         """Let a follower that others decide with try all blocks in the order of their podms."""
         self._follower.restore_blocks()
-
-    def _decide(self, request: Request) -> Decision:
-        decision = self.decider().select_destinations(request)
-        excluded = self._unclaimable()
-        if excluded and any(one.chosen.podm in excluded for one in decision.placements):
-            decision = self._follower.decider_without(excluded).select_destinations(request)
-        return decision
 
     def _refuse_composed(self, owner: str | None, key: str) -> None:
         """Raise ClaimState where a key stands for claims of one node each, made to compose it."""

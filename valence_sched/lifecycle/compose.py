@@ -97,7 +97,14 @@ class NodeComposer:
                 awaiting(self.progress, _subject(wanted.name, part.podm), "checking")
             )
             composer = self._connect_and_check(stack, claim, part.podm, wanted)
-            changes = self._permit(composer, claim, part.podm, wanted)
+            try:
+                changes = composer.may_change(wanted)
+            except SchedulerError as error:  # nothing was written yet
+                refused = isinstance(error, PodmError)
+                self._fail(claim, part.podm, f"not begun: {error}", refused=refused)
+                if refused:
+                    raise ComposeFailed(f"{part.podm}: {error}", part.podm) from None
+                raise
             result = self._reserve_and_compose(changes, claim, part.podm, wanted)
             if result.state != "composed":
                 raise self._give_up(composer, claim, part.podm, wanted, result)
@@ -170,19 +177,6 @@ class NodeComposer:
             more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
             raise ClaimLost(f"{podm}: {conflicts[0]}{more}, expected it free", podm)
         return composer
-
-    def _permit(
-        self, composer: GuardedComposer, claim: Claim, podm: str, wanted: CompositionRequest
-    ) -> Composer:
-        """Return what changes the blocks; nothing was written yet, so a refusal gives them up."""
-        try:
-            return composer.may_change(wanted)
-        except SchedulerError as error:
-            refused = isinstance(error, PodmError)
-            self._fail(claim, podm, f"not begun: {error}", refused=refused)
-            if refused:
-                raise ComposeFailed(f"{podm}: {error}", podm) from None
-            raise
 
     def _reserve_and_compose(
         self, composer: Composer, claim: Claim, podm: str, wanted: CompositionRequest

@@ -34,18 +34,14 @@ if TYPE_CHECKING:
 
 def decision_result(decision: Decision, detail: Detail = "placements") -> DecisionResult:
     """Return a decision with its report and details; ``detail`` says how much of them is made."""
-    report = decision_report(decision) if _is_whole(detail) else _short_report(decision, detail)
+    report = decision_report(decision) if detail == "report" else _short_report(decision, detail)
     return DecisionResult(report=report, details=_details(decision))
 
 
 def decision_results(decisions: Decisions, detail: Detail = "placements") -> DecisionResults:
     """Return several decisions with their report and details."""
-    report = decisions.report() if _is_whole(detail) else _short_reports(decisions, detail)
+    report = decisions.report() if detail == "report" else _short_reports(decisions, detail)
     return DecisionResults(report=report, details=tuple(map(_details, decisions.decisions)))
-
-
-def _is_whole(detail: Detail) -> bool:
-    return detail == "report"
 
 
 def _short_report(decision: Decision, detail: Detail) -> Report:

@@ -45,7 +45,13 @@ def dispatch(
         PluginError: the dispatcher broke its contract.
     """
     name, url, dispatcher = _parse_target(target, "--dispatch")
-    key = _read_key(environ, key_variable) if key_variable is not None else None
+    key = None
+    if key_variable is not None:
+        text = environ.get(key_variable)
+        if not text:
+            raise CredentialError(one_line(f"--dispatch-key-env: nothing is in {key_variable}, "
+                                           "expected a key"))  # fmt: skip
+        key = text.encode("utf-8", "surrogateescape")
     return _send(name, dispatcher, url, _order(report, key, timeout_s))
 
 
@@ -165,11 +171,3 @@ def with_recording(
     oldest = max(known, key=known.__getitem__) if len(known) == len(ages_s) else None
     recording = Recording(podms=podms, read_at=oldest, age_s=known.get(oldest))
     return structs.replace(report, recording=recording)
-
-
-def _read_key(environ: Mapping[str, str], variable: str) -> bytes:
-    key = environ.get(variable)
-    if not key:
-        raise CredentialError(one_line(f"--dispatch-key-env: nothing is in {variable}, "
-                                       "expected a key"))  # fmt: skip
-    return key.encode("utf-8", "surrogateescape")

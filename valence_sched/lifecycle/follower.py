@@ -105,7 +105,9 @@ class Follower:
         # should this be interrupted, the next call reads everything again
         self._position, self._known = LogPosition(), {}
         if not since.shards:
-            self._forget()
+            for known in (self._followed, self._bases, self._remainders):
+                known.clear()
+            self._decider = None
         added = {one.id for one in snapshot.changes if self._take_in(one)}
         changed = {one.id for one in snapshot.changes} - added
         again = self._members.update(self._followed, snapshot, changed) | self._due
@@ -170,12 +172,6 @@ class Follower:
         """Let the next decisions try all blocks in the order of the pod managers again."""
         self._due |= self._orders.keys()
         self._orders.clear()
-
-    def _forget(self) -> None:
-        self._followed.clear()
-        self._bases.clear()
-        self._remainders.clear()
-        self._decider = None
 
     def _take_in(self, change: PodmChange) -> bool:
         """Note a change; return whether it was only a new claim of one that is decided on."""

@@ -93,7 +93,11 @@ class PlanClaimer:
     def _hold(self, owner: str | None, key: str | None, ttl_s: float, *, dispatched: bool) -> Claim:
         for basis in self.plan.podms:
             if basis.recorded and basis.podm.identity is None:
-                raise ClaimLost(_unidentified(basis.podm.id), basis.podm.id)
+                raise ClaimLost(one_line(
+                    "the plan was made on a recording that does not tell which service pod manager "
+                    f"{basis.podm.id!r} is (no identity): make it on a new capture (podm capture), "
+                    "or live"
+                ), basis.podm.id)  # fmt: skip
         for conflict in self._usage_conflicts(owner):
             raise ClaimLost(conflict)
         if differences := list(plan_drift(self.plan, self._current_podms(), _seen_by(owner))):
@@ -129,16 +133,15 @@ class PlanClaimer:
             planned = {block.uri for one in chosen if one.podm == podm for block in one.blocks}
             nodes = {node.claim: node.id for node in self.store.nodes.list(podm)}
             for claim in self.store.claims.list(podm=podm):
-                conflicts = [uri for part in claim.parts if part.podm == podm for uri in part.blocks
-                         if uri in planned - shared]  # fmt: skip
-                if conflicts:
-                    known = owner is None or claim.owner == owner
-                    user = (
-                        _describe_user(claim, nodes.get(claim.id))
-                        if known
-                        else f"a claim of {OTHERS}"
-                    )
-                    yield _describe_conflict(podm, conflicts, user)
+                uris = [uri for part in claim.parts if part.podm == podm for uri in part.blocks
+                        if uri in planned - shared]  # fmt: skip
+                if not uris:
+                    continue
+                user = f"a claim of {OTHERS}"
+                if owner is None or claim.owner == owner:
+                    user = _describe_user(claim, nodes.get(claim.id))
+                others = f" and {len(uris) - 1} more" if len(uris) > 1 else ""
+                yield f"block {uris[0]}{others} of pod manager {podm!r} is in use by {user}"
 
 
 def describe_differences(differences: list[Difference], most: int = MOST_NAMED) -> str:
@@ -180,11 +183,6 @@ def _describe_user(claim: Claim, node: str | None) -> str:
     whose = f" of {claim.owner}" if claim.owner else ""
     user = f"node {node} (claim {claim.id}{whose})" if node else f"claim {claim.id}{whose}"
     return f"{user}, which is {claim.state}"
-
-
-def _describe_conflict(podm: str, uris: list[str], user: str) -> str:
-    others = f" and {len(uris) - 1} more" if len(uris) > 1 else ""
-    return f"block {uris[0]}{others} of pod manager {podm!r} is in use by {user}"
 
 
 class Planner:
@@ -272,13 +270,6 @@ class Planner:
     def _policies(self, plan: Plan) -> list[Policy]:
         """Return the policies by which a plan is carried out, or decided again."""
         return self._intake.policies() if self._selection.policy_files else [plan.decision.policy]
-
-
-def _unidentified(name: str) -> str:
-    return one_line(
-        f"the plan was made on a recording that does not tell which service pod manager {name!r} "
-        "is (no identity): make it on a new capture (podm capture), or live"
-    )
 
 
 def _missing_podm(name: str) -> ClaimLost:

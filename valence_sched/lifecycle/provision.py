@@ -175,7 +175,8 @@ class Provisioner:
         ``find_another`` claims a node in place of one that failed, with pod managers to avoid and
         the key of the one that failed.
         """
-        self._refuse_disabled(claim)
+        if disabled := sorted(set(claim.podms).intersection(self.disabled())):
+            raise disabled_error(claim.id, disabled[0])
         self.composer.checkpoint("taken")
         claims = [claim] if claim.nodes == 1 else self.store.claims.split(claim.id)
         self.composer.checkpoint("split")
@@ -192,17 +193,7 @@ class Provisioner:
         if progress.node_count < required:
             self._remove_nodes(progress)
 
-    def _refuse_disabled(self, claim: Claim) -> None:
-        disabled = sorted(set(claim.podms).intersection(self.disabled()))
-        if disabled:
-            raise disabled_error(claim.id, disabled[0])
-
-    def _collect(
-        self,
-        progress: _Progress,
-        claim: Claim,
-        future: Future[_NodeResult],
-    ) -> None:
+    def _collect(self, progress: _Progress, claim: Claim, future: Future[_NodeResult]) -> None:
         """Note what became of one claim; nothing that its pod manager has gets lost."""
         try:
             node, notes = future.result()
@@ -254,8 +245,10 @@ class Provisioner:
             except (ComposeFailed, HardwareInUse) as error:
                 avoid, problem = (*avoid, part.podm), error
             except ClaimLost as error:
-                self._read_again(part.podm)
                 problem = error
+                with contextlib.suppress(SchedulerError):  # the refusal stands, read again or not
+                    if (reading := self.read(part.podm)) is not None:
+                        self.store.remember(reading)
             except SchedulerError as error:  # unverified, or not begun
                 return error, notes
             if attempt == MOST_ATTEMPTS:
@@ -283,12 +276,6 @@ class Provisioner:
                 return source.claim(one, key=key, ttl_s=ttl_s, content=content).claim
             except SchedulerError:
                 return None
-
-    def _read_again(self, podm: str) -> None:
-        with contextlib.suppress(SchedulerError):  # the refusal stands, read again or not
-            reading = self.read(podm)
-            if reading is not None:
-                self.store.remember(reading)
 
     def _remove_nodes(self, progress: _Progress) -> None:
         for node in progress.nodes:

@@ -85,17 +85,13 @@ class Reconciler:
                 remains.append(result.reason)  # the status of its blocks counts it
             elif result.state != "absent":
                 return one_line(f"left as it is: {result.reason}", 200), 0
-        return self._finish_composing(claim, nodes) if nodes else self._fail(claim, remains)
-
-    def _finish_composing(self, claim: Claim, nodes: list[ComposedNode]) -> Done:
-        if not self.dry_run:
+        if nodes:
             try:
-                self.store.claims.finish_composing(claim.id, nodes)
+                if not self.dry_run:
+                    self.store.claims.finish_composing(claim.id, nodes)
             except ClaimLost as error:
                 return self._undo(claim, nodes, error)
-        return f"composed: found {', '.join(node.uri for node in nodes)}", 0
-
-    def _fail(self, claim: Claim, remains: list[str]) -> Done:
+            return f"composed: found {', '.join(node.uri for node in nodes)}", 0
         text = f"nothing was composed, but look at {'; '.join(remains)}"
         note = one_line(text if remains else "nothing was composed", 200)
         if not self.dry_run:
@@ -187,11 +183,11 @@ class Reconciler:
             result = CompositionResult(state="unknown", reason=str(error))
         if result.node is not None or result.state == "unknown" or result.amounts:
             done = f"left as it is: the reading does not show it, {result.reason or 'it is there'}"
-            return _node_action(node.id, node.podm, (one_line(done, 200), 0))
-        if not self.dry_run:
-            self.store.nodes.forget(node.id)
-        done = "forgotten, and its claim released: it is not there any more"
-        return _node_action(node.id, node.podm, (done, 0))
+        else:
+            done = "forgotten, and its claim released: it is not there any more"
+            if not self.dry_run:
+                self.store.nodes.forget(node.id)
+        return _node_action(node.id, node.podm, (one_line(done, 200), 0))
 
     def _remove_orphan(self, podm: str, node: Node, names: Mapping[str, Claim]) -> Action | None:
         """Decompose a node that was composed after its claim was given up.
@@ -213,10 +209,9 @@ class Reconciler:
             return _node_action(node.uri, podm, _left(podm, error))
         except SchedulerError as error:
             result = CompositionResult(state="unknown", reason=str(error))
+        done = f"taken apart: its claim {claim.id} is {claim.state}"
         if result.state != "absent":
             done = one_line(f"left as it is: {result.reason}", 200)
-            return _node_action(node.uri, podm, (done, 0))
-        done = f"taken apart: its claim {claim.id} is {claim.state}"
         return _node_action(node.uri, podm, (done, 0))
 
 
