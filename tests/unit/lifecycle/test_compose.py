@@ -146,7 +146,9 @@ class TestComposed(ComposeCase):
     """A node that is made."""
 
     def test_each_step_is_marked_and_each_state_told(self):
-        node = self.composer(Watched()).compose(self.claim)
+        scripted = Watched()
+        node = self.composer(scripted).compose(self.claim)
+        self.assertEqual((["reserve", "compose"], "COMPOSED"), (scripted.calls, self.state()))
         self.assertEqual(["held", "intent", "checked", "reserved", "specific", "read back",
                           "confirmed"], self.points)  # fmt: skip
         subject = f"node vs-{self.claim.id} on p"
@@ -176,10 +178,14 @@ class TestComposed(ComposeCase):
         self.assertEqual("taken back", self.points[-1])
 
     def test_after_an_error_the_very_node_is_read_back(self):
-        scripted = Watched(compose=DOWN, read_node=COMPOSED)
-        self.composer(scripted).compose(self.claim)
-        requests = dict(scripted.requests)
-        self.assertEqual(requests["compose"], requests["read_node"])
+        for error in (DOWN, ValueError("a bug")):
+            self.setUp()
+            scripted = Watched(compose=error, read_node=COMPOSED)
+            self.assertEqual(URI, self.composer(scripted).compose(self.claim).uri)
+            requests = dict(scripted.requests)
+            self.assertEqual(requests["compose"], requests["read_node"])
+            self.assertEqual(["reserve", "compose", "read_node"], scripted.calls)
+            self.assertEqual("COMPOSED", self.state())
 
     def test_what_happens_is_in_the_history(self):
         self.composer(Watched()).compose(self.claim)

@@ -33,6 +33,7 @@ from valence_sched.store.database import PATIENCE_S, Database, StoreUrl
 from valence_sched.store.store import Store
 
 PODM = "gpu-east"
+BEGUN, BACK = ["reserve", "compose"], ["reserve", "compose", "read_node"]
 PAUSES = 100  # that the database stays away for
 
 
@@ -187,42 +188,49 @@ class TestGivenUp(ComposeCase):
     """What an error says, and what stays."""
 
     def test_nothing_is_left(self):
-        for scripted, why in (
-            (Watched(compose=DOWN), "connection refused; nothing is there"),
-            (Watched(compose=ABSENT), "nothing is there"),
-            (Watched(compose=PART), "c0 is idle"),
-            (Watched(compose=DOWN, read_node=PART), "connection refused; c0 is idle"),
+        for scripted, why, calls in (
+            (Watched(compose=DOWN), "connection refused; nothing is there", BACK),
+            (Watched(compose=ABSENT), "nothing is there", BEGUN),
+            (Watched(compose=PART), "c0 is idle", [*BEGUN, "remove"]),
+            (Watched(compose=DOWN, read_node=PART), "connection refused; c0 is idle",
+             [*BACK, "remove"]),
             (Watched(compose=ValueError("a bug")),
-             "ValueError: a bug (please report this); nothing is there"),
+             "ValueError: a bug (please report this); nothing is there", BACK),
             (Watched(compose=CompositionResult(state="absent")),
-             "it answered that it composed, and composed nothing"),
-            (Watched(reserve=DOWN), "connection refused; nothing is there"),
+             "it answered that it composed, and composed nothing", BEGUN),
+            (Watched(reserve=DOWN), "connection refused; nothing is there",
+             ["reserve", "read_node"]),
         ):  # fmt: skip
             with self.subTest(why):
                 self.setUp()
                 error = self.error(ComposeFailed, scripted)
                 self.assertEqual((f"p: {why}", "p"), (str(error), error.podm))
                 self.assertEqual(("FAILED", why), self.ended())
+                self.assertEqual([*calls, "unreserve"], scripted.calls)
+                self.assertEqual([], self.store.nodes.list())
 
     def test_something_may_be_left(self):
-        unread = "could not be read back: "
-        for scripted, what in (
-            (Watched(compose=USED), "c0 is in use"),
-            (Watched(compose=UNKNOWN), UNKNOWN.reason),
-            (Watched(compose=DOWN, read_node=DOWN),
-             f"connection refused; {unread}connection refused"),
+        unread, down, taken = "could not be read back: ", "connection refused", [*BEGUN, "remove"]
+        for scripted, what, calls in (
+            (Watched(compose=USED), "c0 is in use", BEGUN),
+            (Watched(compose=UNKNOWN), UNKNOWN.reason, BEGUN),
+            (Watched(compose=DOWN, read_node=USED), f"{down}; c0 is in use", BACK),
+            (Watched(compose=DOWN, read_node=UNKNOWN), f"{down}; {UNKNOWN.reason}", BACK),
+            (Watched(compose=DOWN, read_node=DOWN), f"{down}; {unread}{down}", BACK),
             (Watched(compose=DOWN, read_node=ValueError("a bug")),
-             f"connection refused; {unread}ValueError: a bug (please report this)"),
-            (Watched(compose=PART, remove=PART), "c0 is idle"),
-            (Watched(compose=PART, remove=USED), "c0 is idle; c0 is in use"),
-            (Watched(compose=PART, remove=DOWN), f"c0 is idle; {unread}connection refused"),
-            (Watched(compose=ABSENT, unreserve=DOWN), "nothing is there; connection refused"),
+             f"{down}; {unread}ValueError: a bug (please report this)", BACK),
+            (Watched(compose=PART, remove=PART), "c0 is idle", taken),
+            (Watched(compose=PART, remove=USED), "c0 is idle; c0 is in use", taken),
+            (Watched(compose=PART, remove=DOWN), f"c0 is idle; {unread}{down}", taken),
+            (Watched(compose=ABSENT, unreserve=DOWN), f"nothing is there; {down}",
+             [*BEGUN, "unreserve"]),
             (Watched(compose=PART, unreserve=ValueError("a bug")),
-             "c0 is idle; ValueError: a bug (please report this)"),
+             "c0 is idle; ValueError: a bug (please report this)", [*taken, "unreserve"]),
         ):  # fmt: skip
             with self.subTest(what):
                 self.setUp()
                 error = self.error(Unverified, scripted)
+                self.assertEqual((calls, []), (scripted.calls, self.store.nodes.list()))
                 line = f"p: claim {self.claim.id} stays COMPOSING: {what} ({RECONCILE_HINT})"
                 self.assertEqual((line, "COMPOSING"), (str(error), self.state()))
                 name = f"vs-{self.claim.id}"
@@ -230,14 +238,18 @@ class TestGivenUp(ComposeCase):
                                   f"{RECONCILE_HINT}"], self.lines())  # fmt: skip
 
     def test_a_pod_manager_that_goes_on_is_named_with_the_node_to_be(self):
-        error = self.error(StillComposing, Watched(compose=BUSY))
+        scripted = Watched(compose=BUSY)
+        error = self.error(StillComposing, scripted)
+        self.assertEqual((BEGUN, "COMPOSING"), (scripted.calls, self.state()))
         self.assertEqual((f"vs-{self.claim.id}", "p", self.claim.id),
                          (error.node, error.podm, error.claim))  # fmt: skip
         line = f"p: claim {self.claim.id} stays COMPOSING: the task runs ({RECONCILE_HINT})"
         self.assertEqual(line, str(error))
 
     def test_one_that_went_on_after_an_error_too(self):
-        error = self.error(StillComposing, Watched(compose=DOWN, read_node=BUSY))
+        scripted = Watched(compose=DOWN, read_node=BUSY)
+        error = self.error(StillComposing, scripted)
+        self.assertEqual((BACK, "COMPOSING"), (scripted.calls, self.state()))
         self.assertIn("COMPOSING: connection refused; the task runs (", str(error))
 
     def test_a_node_of_anothers_block_is_taken_back(self):

@@ -71,14 +71,28 @@ class TreeCase(unittest.TestCase):
 
     def pass_time(self, zone):
         """Let the time of all that a zone prepares or holds be over."""
+        past = {"expires_at": 1.0, "sweep_at": 1.0}
+        held = tables.claims.c.state.in_(("PREPARED", "HELD"))
+        self.pass_time_of_rows(zone, sa.update(tables.claims).where(held).values(past))
+
+    def pass_time_of_rows(self, zone, *changes):
+        """Let the time of the zone claims of a zone be over, and make other changes there."""
         engine = raw_engine(zone.state)
         with engine.begin() as connection:
-            of, claims = tables.zone_claims, tables.claims
-            connection.execute(sa.update(of).values(expires_at=1.0))
-            past = {"expires_at": 1.0, "sweep_at": 1.0}
-            held = claims.c.state.in_(("PREPARED", "HELD"))
-            connection.execute(sa.update(claims).where(held).values(past))
+            for change in (sa.update(tables.zone_claims).values(expires_at=1.0), *changes):
+                connection.execute(change)
         engine.dispose()
+
+    def breaks(self, zone, verb, error, *, after=False):
+        """Let a verb of a zone end with an error, at once or ``after`` all that it does."""
+        call = getattr(zone, verb)
+
+        def broken(*words, **named):
+            if after:
+                call(*words, **named)
+            raise error
+
+        zone.__dict__[verb] = broken
 
 
 class TestHeld(TreeCase):
@@ -275,12 +289,8 @@ class TestDeaths(TreeCase):
 
     def test_what_was_prepared_expires_by_itself_where_the_parent_dies(self):
         body = self.body(ttl_s=600.0)
-
-        def die(*_args, **_words):
-            raise KeyboardInterrupt
-
         for child in (self.east, self.west):
-            child.__dict__["renew"] = die
+            self.breaks(child, "renew", KeyboardInterrupt())
         with self.assertRaises(KeyboardInterrupt):
             self.top.hold_offers(body, key="k")
         for zone in (self.east, self.e1, self.west):
@@ -294,21 +304,12 @@ class TestDeaths(TreeCase):
 
     def test_reaping_frees_what_was_prepared_and_never_answered(self):
         """The row of the intent is enough: parts are found by their key."""
-        hold = self.west.claims_here.hold_offers
-
-        def hold_and_lose_the_answer(body, *, key=None):
-            hold(body, key=key)
-            raise KeyboardInterrupt
-
-        self.west.__dict__["hold_offers"] = hold_and_lose_the_answer
+        self.breaks(self.west, "hold_offers", KeyboardInterrupt(), after=True)
         with self.assertRaises(KeyboardInterrupt):
             self.top.hold_offers(self.body())
         self.assertIn("west", self.held())
         self.assertEqual([], list(self.top.nodes_here.recovery.reap()))
-        engine = raw_engine(self.top.state)
-        with engine.begin() as connection:
-            connection.execute(sa.update(tables.zone_claims).values(expires_at=1.0))
-        engine.dispose()
+        self.pass_time_of_rows(self.top)
         (action,) = self.top.nodes_here.recovery.reap(dry_run=True)
         self.assertEqual("would be ended in these zones", action.done)
         self.assertIn("west", self.held())

@@ -5,16 +5,13 @@ import asyncio
 import unittest
 from unittest import mock
 
-import sqlalchemy as sa
 from msgspec.structs import replace
 
 from tests.unit.lifecycle.site import request
-from tests.unit.store.engines import raw_engine
 from tests.unit.zones.in_process import InProcessZone, made_nodes, served_tree
 from tests.unit.zones.test_claims import TreeCase
 from valence_sched.errors import ClaimState, InUse, ServiceError, StaleOffer, Unverified
 from valence_sched.model.claim import Claim
-from valence_sched.store import tables
 from valence_sched.zones.below import MOST_ROWS, ZoneChild
 
 
@@ -162,13 +159,7 @@ class TestSilent(NodeCase):
     """A zone dies while it composes."""
 
     def test_what_may_be_there_is_named_and_found_later_and_never_made_twice(self):
-        compose = self.west.nodes_here.compose_claim
-
-        def compose_and_die(claim_id, *, wait_s):
-            compose(claim_id, wait_s=wait_s)
-            raise ServiceError("nobody answers there")
-
-        self.west.__dict__["compose_claim"] = compose_and_die
+        self.breaks(self.west, "compose_claim", ServiceError("nobody answers there"), after=True)
         result = self.top.compose(self.apart(min_count=3), key="k", wait_s=10)
         self.assertEqual(3, len(result.nodes))
         (unverified,) = result.unverified
@@ -187,10 +178,7 @@ class TestSilent(NodeCase):
         self.assertEqual(4, len(self.made()))
 
     def test_nothing_was_begun(self):
-        def die(_claim_id, *, wait_s):
-            raise ServiceError("nobody answers there")
-
-        self.west.__dict__["compose_claim"] = die
+        self.breaks(self.west, "compose_claim", ServiceError("nobody answers there"))
         result = self.top.compose(self.apart(), wait_s=10)
         self.assertEqual((), result.nodes)
         self.assertEqual([], self.made())
@@ -214,16 +202,10 @@ class TestSilent(NodeCase):
         self.assertEqual({}, self.held())
 
     def test_a_key_says_what_is_missing_where_the_parent_died_between_two_shares(self):
-        def die(_claim_id, *, wait_s):
-            raise KeyboardInterrupt
-
-        self.west.__dict__["compose_claim"] = die
+        self.breaks(self.west, "compose_claim", KeyboardInterrupt())
         with self.assertRaises(KeyboardInterrupt):
             self.top.compose(self.apart(), key="k", wait_s=10)
-        engine = raw_engine(self.top.state)
-        with engine.begin() as connection:
-            connection.execute(sa.update(tables.zone_claims).values(expires_at=1.0))
-        engine.dispose()
+        self.pass_time_of_rows(self.top)
         (action,) = self.top.nodes_here.recovery.reap()
         self.assertEqual("composed: found 3 of its 4 nodes", action.done)
         again = self.top.compose(self.apart(), key="k", wait_s=10)
@@ -235,13 +217,7 @@ class TestSilent(NodeCase):
     def test_the_parent_dies(self):
         """The intent is stored before the zones compose: what they made is found by its key."""
         claim = self.top.claim(self.apart()).claim
-        compose = self.east.nodes_here.compose_claim
-
-        def compose_and_interrupt(claim_id, *, wait_s):
-            compose(claim_id, wait_s=wait_s)
-            raise KeyboardInterrupt
-
-        self.east.__dict__["compose_claim"] = compose_and_interrupt
+        self.breaks(self.east, "compose_claim", KeyboardInterrupt(), after=True)
         with self.assertRaises(KeyboardInterrupt):
             self.top.compose_claim(claim.id, wait_s=10)
         recovery = self.top.nodes_here.recovery
@@ -250,10 +226,7 @@ class TestSilent(NodeCase):
         found = recovery.composing([alone, part], ())
         self.assertEqual([claim.id, "alone"], [one.id for one in found])
         self.assertEqual((alone,), recovery.composing([alone, part], {claim.id}))
-        engine = raw_engine(self.top.state)
-        with engine.begin() as connection:
-            connection.execute(sa.update(tables.zone_claims).values(expires_at=1.0))
-        engine.dispose()
+        self.pass_time_of_rows(self.top)
         (action,) = self.top.nodes_here.recovery.reap()
         self.assertEqual("composed: found 4 of its nodes", action.done)
         self.assertEqual(4, len(self.top.nodes()))
