@@ -3,26 +3,12 @@
 
 import unittest
 
-from tests.unit.drivers.redfish.stored import link, links
-from valence_sched.drivers.composer import Reply
+from tests.unit.drivers.redfish.stored import StoredPodm, link, links
 from valence_sched.drivers.hardware import ConcernedHardware, read_hardware
 from valence_sched.errors import PodmError
 
 V1 = "/redfish/v1"
 UUID = "33333333-3333-4333-8333-333333333333"
-
-
-class Documents:
-    """A session that reads documents."""
-
-    def __init__(self, documents, status=200):
-        self.documents, self.status, self.asked = documents, status, []
-
-    def get(self, uri):
-        self.asked.append(uri)
-        if uri in self.documents:
-            return Reply(self.status, {}, self.documents[uri])
-        return Reply(404, {}, None)
 
 
 SYSTEM = {
@@ -63,9 +49,9 @@ class TestHardware(unittest.TestCase):
     """What tells systems apart."""
 
     def test_a_node_that_is_a_system_is_read_with_its_interfaces_and_its_bmc(self):
-        documents = Documents(SYSTEM)
+        documents = StoredPodm(SYSTEM)
         self.assertEqual(FOUND, read_hardware(documents, f"{V1}/Systems/7", ()))
-        self.assertEqual(len(documents.asked), len(set(documents.asked)))
+        self.assertEqual(len(documents.sent("GET")), len(set(documents.sent("GET"))))
 
     def test_the_system_of_a_node_and_of_a_block_is_found_by_their_links_and_their_uri(self):
         for node, blocks, more in (
@@ -79,7 +65,7 @@ class TestHardware(unittest.TestCase):
             (None, (f"{V1}/Systems/7/Storage/1/Drives/2",), {}),
         ):  # fmt: skip
             with self.subTest(node=node, blocks=blocks, more=more):
-                found = read_hardware(Documents(SYSTEM | more), node, blocks)
+                found = read_hardware(StoredPodm(SYSTEM | more), node, blocks)
                 nodes = {node} if node else set()
                 self.assertEqual(FOUND.systems | nodes, found.systems)
                 self.assertEqual(
@@ -95,29 +81,29 @@ class TestHardware(unittest.TestCase):
             "CompositionStatus": {"SharingCapable": True, "SharingEnabled": True},
             "Links": {"ComputerSystems": links(f"{V1}/Systems/7")},
         }
-        documents = Documents(SYSTEM | {f"{V1}/Blocks/1": block})
+        documents = StoredPodm(SYSTEM | {f"{V1}/Blocks/1": block})
         found = read_hardware(documents, None, (f"{V1}/Blocks/1",))
         self.assertEqual(ConcernedHardware(blocks={f"{V1}/blocks/1"}), found)
 
     def test_the_blocks_of_a_system_are_read_where_they_are_asked_for(self):
         blocks = {"Links": {"ResourceBlocks": links(f"{V1}/Blocks/1", f"{V1}/Blocks/%31/")}}
-        found = read_hardware(Documents({f"{V1}/Systems/8": blocks}), None, ())
+        found = read_hardware(StoredPodm({f"{V1}/Systems/8": blocks}), None, ())
         self.assertEqual({f"{V1}/blocks/1"}, found.blocks_of(f"{V1}/Systems/8"))
         self.assertEqual(set(), found.blocks_of(f"{V1}/Systems/9"))
 
     def test_interfaces_of_a_block_tell_its_mac_addresses(self):
         block = {"EthernetInterfaces": links(f"{V1}/Systems/7/EthernetInterfaces/1")}
-        found = read_hardware(Documents(SYSTEM | {"/b": block}), None, ("/b",))
+        found = read_hardware(StoredPodm(SYSTEM | {"/b": block}), None, ("/b",))
         self.assertEqual({"00:5c:52:31:3a:9c"}, found.mac_addresses)
 
     def test_a_system_elsewhere_is_one_by_its_type(self):
         kind = {"@odata.type": "#ComputerSystem.v1_20_0.ComputerSystem"}
-        found = read_hardware(Documents({"/sleds/1": kind}), None, ("/sleds/1",))
+        found = read_hardware(StoredPodm({"/sleds/1": kind}), None, ("/sleds/1",))
         self.assertEqual({"/sleds/1"}, found.systems)
 
     def test_a_document_that_is_gone_tells_nothing_and_one_that_is_not_read_is_an_error(self):
         self.assertEqual(
-            ConcernedHardware(systems={"/n"}), read_hardware(Documents({}), "/n", ("/b",))
+            ConcernedHardware(systems={"/n"}), read_hardware(StoredPodm({}), "/n", ("/b",))
         )
         with self.assertRaises(PodmError):
-            read_hardware(Documents(SYSTEM, status=500), f"{V1}/Systems/7", ())
+            read_hardware(StoredPodm(dict.fromkeys(SYSTEM, 500)), f"{V1}/Systems/7", ())

@@ -238,24 +238,6 @@ class TestKinds(Case):
         self.assertEqual([2], self.counts("processors"))
         self.assertEqual([1], self.counts("memory"))
 
-    def test_a_summary_without_a_number_is_unknown_and_so_is_one_of_0(self) -> None:
-        for told, found in (
-            ({"Count": None, "CoreCount": 32}, [(None, None)]),
-            ({"Count": "2", "CoreCount": 32}, [(2, 16)]),
-            ({"Count": 0}, [(None, None)]),
-            ({}, [(None, None)]),
-        ):
-            with self.subTest(told):
-                self.setUp()
-                system = self.put(f"{V}/S/1", ProcessorSummary=told)
-                self.block("b", ComputerSystems=links(system))
-                lines = self.read().blocks[0].devices.processors
-                self.assertEqual(found, [(line.count, line.cores) for line in lines])
-        for gib, found in ((None, [None]), (0, [None]), ("64", [65536])):
-            system = self.put(f"{V}/S/1", MemorySummary={"TotalSystemMemoryGiB": gib})
-            lines = self.read().blocks[0].devices.memory
-            self.assertEqual(found, [line.capacity_mib for line in lines])
-
     def test_a_port_is_its_interface_by_link_address_or_speed_and_else_unknown(self) -> None:
         for nic, port, counts in (
             ({"Links": {"Ports": links(f"{V}/A/P/1")}}, {"MaxSpeedGbps": 100}, [1]),
@@ -281,12 +263,6 @@ class TestKinds(Case):
                     c for line in self.counts("nics") for c in ([1] * line if line else [line])
                 ]
                 self.assertEqual(counts, found)
-
-    def test_a_virtual_interface_is_none(self) -> None:
-        both = [self.put(f"{V}/E/{i}", EthernetInterfaceType=it)
-                for i, it in enumerate(("Physical", "Virtual"))]  # fmt: skip
-        self.block("b", EthernetInterfaces=links(*both))
-        self.assertEqual([1], self.counts("nics"))
 
 
 class TestNamesOf(TestCase):

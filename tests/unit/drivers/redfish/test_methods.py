@@ -311,25 +311,6 @@ class WithTree(unittest.TestCase):
 class TestRequired(WithTree):
     """RequiredOnCreate and AllowableValues of the capabilities."""
 
-    def sent(self, **rules) -> dict:
-        with self.bench(self.ruled(**rules)) as site:
-            outcome = site.compose()
-            self.assertEqual("composed", outcome.state, outcome)
-            return site.podm.documents.get(outcome.node)
-
-    def test_what_is_required_is_sent_with_a_value_that_is_allowed(self):
-        rules = {f"PowerPolicy{REQUIRED}": True, f"PowerPolicy{ALLOWED}": ["Eco", "Full"]}
-        with self.bench(self.ruled(**rules)) as site:
-            self.assertEqual("composed", site.compose().state)
-
-    def test_a_name_for_the_host_is_that_of_the_node(self):
-        self.assertEqual("node-1", self.sent(**{f"HostName{REQUIRED}": True})["HostName"])
-
-    def test_an_object_that_is_required_has_what_is_required_in_it(self):
-        boot = {f"BootSourceOverrideTarget{REQUIRED}": True,
-                f"BootSourceOverrideTarget{ALLOWED}": ["Pxe", "Hdd"]}  # fmt: skip
-        self.sent(**{f"Boot{REQUIRED}": True, "Boot": boot})
-
     def test_what_nobody_has_a_value_for_is_refused_before_any_effect(self):
         with self.bench(self.ruled(**{f"Tenant{REQUIRED}": True})) as site:
             self.assertRegex(site.composer.refusal(NODE), "requires 'Tenant' to compose")

@@ -3,8 +3,7 @@
 
 import unittest
 
-from tests.unit.drivers.redfish.stored import links
-from valence_sched.drivers.composer import Reply
+from tests.unit.drivers.redfish.stored import StoredPodm, links
 from valence_sched.drivers.redfish import verify
 from valence_sched.drivers.redfish.methods import CONSTRAINED, ComposeCapabilities, UseCase
 from valence_sched.model.composition import CompositionRequest
@@ -27,22 +26,13 @@ def system(*blocks, name="node-1", type_="Composed"):
     return {"Name": name, "SystemType": type_, "Links": {"ResourceBlocks": links(*blocks)}}
 
 
-class Recorded:
-    """A session on documents that do not change; what is an int is answered as that status."""
-
-    def __init__(self, documents):
-        systems = [uri for uri in documents if uri.startswith("/S/")]
-        self._documents = {"/S": {"Members": links(*systems)}, **documents}
-        self.read = []
-
-    def get(self, uri):
-        self.read.append(uri)
-        found = self._documents.get(uri, 404)
-        return Reply(found, {}, None) if isinstance(found, int) else Reply(200, {}, found)
+def recorded(documents):
+    systems = [uri for uri in documents if uri.startswith("/S/")]
+    return StoredPodm({"/S": {"Members": links(*systems)}, **documents})
 
 
 def read(documents, node=None, request=NODE, offers=EXACT, **words):
-    reader = verify.NodeReader(Recorded(documents), lambda: offers)
+    reader = verify.NodeReader(recorded(documents), lambda: offers)
     return reader.read_node(request, node, **words)
 
 
@@ -93,10 +83,12 @@ class TestNode(unittest.TestCase):
                 self.assertEqual(reason, read(idle | {"/S/2": other}).reason)
 
     def test_its_blocks_are_those_it_links_as_the_request_spells_them_each_read_once(self):
-        session = Recorded(WHOLE | {"/S/1": system("/b/1", "/B/2", "/b/2", "/B/3"), "/B/3": IN_1})
+        session = recorded(WHOLE | {"/S/1": system("/b/1", "/B/2", "/b/2", "/B/3"), "/B/3": IN_1})
         found = verify.NodeReader(session, lambda: EXACT).read_node(NODE, None)
         self.assertEqual(("composed", ("/B/1", "/B/2", "/B/3")), (found.state, found.blocks))
-        self.assertEqual(["/B/1", "/B/2", "/B/3"], [u for u in session.read if u[:3] == "/B/"])
+        self.assertEqual(
+            ["/B/1", "/B/2", "/B/3"], [u for u in session.sent("GET") if u[:3] == "/B/"]
+        )
 
     def test_what_is_no_fault_is_none(self):
         sharer = system("/B/2", name="theirs")
@@ -160,11 +152,11 @@ class TestWhich(unittest.TestCase):
             self.assertEqual("absent", read(documents, same_blocks=True).state)
 
     def test_without_a_collection_of_systems_those_that_the_blocks_link_are_read(self):
-        session = Recorded(WHOLE)
+        session = recorded(WHOLE)
         reader = verify.NodeReader(session, lambda: EXACT._replace(systems=None))
         self.assertEqual("/S/1", reader.read_node(NODE, None).node)
         self.assertEqual(frozenset(), reader.system_uris())
-        self.assertNotIn(None, session.read)
+        self.assertNotIn(None, session.sent("GET"))
 
     def test_its_uri_is_spelled_as_it_says_itself_if_it_is_the_same(self):
         for stated, node in (("/s/1", "/s/1"), ("http://host.invalid/s/1", "/s/1"),
@@ -174,9 +166,11 @@ class TestWhich(unittest.TestCase):
                 self.assertEqual(node, read(documents).node)
 
     def test_each_system_is_read_once_and_nothing_where_no_uri_is_known(self):
-        session = Recorded(OTHER | {"/S/2": system("/B/9", name="theirs")})
+        session = recorded(OTHER | {"/S/2": system("/B/9", name="theirs")})
         verify.NodeReader(session, lambda: EXACT).read_node(NODE, None)
-        self.assertEqual(["/S/1", "/S/2"], [u for u in session.read if u is None or "/S/" in u])
+        self.assertEqual(
+            ["/S/1", "/S/2"], [u for u in session.sent("GET") if u is None or "/S/" in u]
+        )
 
     def test_without_a_uri_only_by_its_name(self):
         self.assertEqual("/S/1", read(WHOLE).node)
@@ -219,10 +213,12 @@ class TestWhich(unittest.TestCase):
             "/B/1": block("Unused"),
             "/B/2": block("Unused"),
         }
-        session = Recorded(documents)
+        session = recorded(documents)
         found = verify.NodeReader(session, lambda: EXACT).read_node(NODE, None)
         self.assertEqual("absent", found.state)
-        self.assertEqual(["/S", "/S?page=2"], [uri for uri in session.read if uri[:2] == "/S"])
+        self.assertEqual(
+            ["/S", "/S?page=2"], [uri for uri in session.sent("GET") if uri[:2] == "/S"]
+        )
 
 
 def wrote(*before, succeeded=True):
@@ -265,7 +261,7 @@ class TestWrite(unittest.TestCase):
     def test_what_was_once_ours_stays_so_for_this_request_alone(self):
         for documents, node in ((OTHER, "/S/1"), (LARGER, None), (OTHER, "/s/1")):
             with self.subTest(documents=documents, node=node):
-                session = Recorded(documents | {"/s/1": documents["/S/1"]})
+                session = recorded(documents | {"/s/1": documents["/S/1"]})
                 reader = verify.NodeReader(session, lambda: ABOUT)
                 self.assertIsNone(reader.read_node(NODE, "/S/1").node)
                 self.assertIsNotNone(reader.read_node(NODE, node, written=wrote()).node)
@@ -318,7 +314,7 @@ class TestWrite(unittest.TestCase):
             "/S": {"Members": links("/S/One"), "Members@odata.nextLink": "/S?page=2"},
             "/S?page=2": {"Members": links("/s/two/", "")},
         }
-        reader = verify.NodeReader(Recorded(documents), lambda: EXACT)
+        reader = verify.NodeReader(recorded(documents), lambda: EXACT)
         self.assertEqual({"/s/one", "/s/two"}, reader.system_uris())
 
 
@@ -375,5 +371,5 @@ class TestConflict(unittest.TestCase):
             (shared("/S/2", state="Composed"), {"/S/2": theirs}, "found Composed by /S/2"),
         ):  # fmt: skip
             with self.subTest(found):
-                reader = verify.NodeReader(Recorded({"/B/1": found, **others}), lambda: EXACT)
+                reader = verify.NodeReader(recorded({"/B/1": found, **others}), lambda: EXACT)
                 self.assertEqual(conflict, reader.block_conflict("/B/1"))
