@@ -26,15 +26,7 @@ from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.recorded import files_below, records
 from valence_sched.errors import InputError
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.inventory import (
-    Drive,
-    FullPodm,
-    Limit,
-    Memory,
-    Nic,
-    Pool,
-    Processor,
-)
+from valence_sched.model.inventory import Drive, FullPodm, Limit, Memory, Nic, Pool, Processor
 
 RECORDED = Path(__file__).parents[3] / "recorded"
 BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"

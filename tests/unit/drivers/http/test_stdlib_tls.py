@@ -131,9 +131,7 @@ class HandshakeTest(TestCase):
             transport.close()
         return found
 
-    def test_a_client_certificate_is_presented_and_what_the_server_makes_of_it_is_told(
-        self,
-    ) -> None:
+    def test_a_client_certificate_is_presented_and_its_refusal_is_told(self) -> None:
         ours, others = certificate_files(self.folder / "ours"), certificate_files(self.folder / "x")
         (self.folder / "both.pem").write_bytes(b"".join(Path(it).read_bytes() for it in ours))
         for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):

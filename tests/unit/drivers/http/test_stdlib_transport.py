@@ -181,9 +181,7 @@ class StdlibTransportTest(ServedBytes):
         expected = [f"{start}{head}{end}" for start, end in zip(starts, ends, strict=True)]
         self.assertEqual(expected, [one.decode() for one in self.received])
 
-    def test_a_header_that_cannot_be_sent_is_named_without_its_value_and_nothing_is_sent(
-        self,
-    ) -> None:
+    def test_a_header_that_cannot_be_sent_is_named_and_nothing_is_sent(self) -> None:
         transport = self.serve([answer(b"one")])
         for character, what in (("\n", "a line break or NUL"), ("€", "a character beyond Latin-1")):
             headers = {"Accept": "*/*", "X-Auth-Token": f"a{character}b"}
@@ -378,9 +376,7 @@ class ResponseTest(TestCase):
             except HTTPException as error:
                 self.assertTrue(str(error))
 
-    def test_headers_are_found_in_whatever_case_the_first_of_a_name_and_folded_ones_whole(
-        self,
-    ) -> None:
+    def test_headers_are_found_in_any_case_the_first_of_a_name_and_folded(self) -> None:
         head = b"X-Token:  XoneX \t\r\nx-token: two\r\nEmpty:\r\nFolded: a\r\n  b\r\n\tc\r\n"
         response, _ = self.read(OK + head + b"Content-Length: 0\r\n\r\n")
         self.assertEqual("XoneX", response.headers["x-TOKEN"])
@@ -399,9 +395,7 @@ class ResponseTest(TestCase):
         self.assertEqual((b"", "6"), (body, response.headers["Content-Length"]))
         self.assertTrue(response.is_reusable)
 
-    def test_of_too_long_a_body_one_byte_too_many_is_read_and_no_other_request_follows(
-        self,
-    ) -> None:
+    def test_of_too_long_a_body_one_byte_too_many_is_read_and_no_more(self) -> None:
         for head in (OK + b"Content-Length: 4000\r\n\r\n", OK + b"\r\n", CHUNKED + b"fa0\r\n"):
             response, body = self.read(head + b"x" * 2000)
             self.assertEqual((1001, False), (len(body), response.is_reusable))

@@ -153,9 +153,7 @@ class TestNouns(TestCase):
                                  MemorySummary=summary)  # fmt: skip
                 self.assertEqual(size, found.memory_mib)
 
-    def test_the_memory_of_an_accelerator_that_cannot_be_read_is_noted_where_it_stands(
-        self,
-    ) -> None:
+    def test_unreadable_memory_of_an_accelerator_is_noted_where_it_is(self) -> None:
         self.one(ProcessorDevice, ProcessorType="GPU", ProcessorMemory=[{"CapacityMiB": "x"}])
         line = "/d#/ProcessorMemory: CapacityMiB: found 'x', expected a number"
         self.assertEqual([line], self.notes.lines())

@@ -80,9 +80,7 @@ class Case(TestCase):
 class TestDrives(Case):
     """The ways in which one drive has been seen in a block."""
 
-    def test_one_drive_under_one_uri_however_it_is_spelled_is_one_and_nothing_is_noted(
-        self,
-    ) -> None:
+    def test_one_drive_under_one_uri_is_one_however_it_is_spelled(self) -> None:
         one = self.drive("/Chassis/1/Drives/1")
         for other in (one, one + "/", one.upper().replace("/REDFISH", "/redfish"), f"{one}#/x"):
             self.setUp()
@@ -145,9 +143,7 @@ class TestDrives(Case):
         self.block("b", Drives=links(drives[0]), Storage=self.storage("/St/1", *drives[1:]))
         self.assertEqual([2], self.counts())
 
-    def test_of_what_tells_too_little_the_number_is_unknown_and_no_more_than_certain_counts(
-        self,
-    ) -> None:
+    def test_the_number_of_what_tells_too_little_is_unknown(self) -> None:
         self.block(
             "b",
             Drives=links(self.drive("/d/1", CapacityBytes=None)),

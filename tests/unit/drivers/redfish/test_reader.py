@@ -144,9 +144,7 @@ class TestMostBlocks(Case):
         self.compose("b", "c")
         self.assertEqual(1, self.most(Compute=1))
 
-    def test_of_a_limit_and_the_word_of_the_operator_the_stricter_holds_and_that_is_noted(
-        self,
-    ) -> None:
+    def test_the_stricter_of_a_limit_and_the_operators_holds_and_is_noted(self) -> None:
         self.block("a", ResourceBlockType=["Compute"])
         self.assertEqual(2, self.most(told=2, Compute=4))
         self.assertTrue(self.noted("found a limit of 2 Compute blocks in a node, expected 4"))

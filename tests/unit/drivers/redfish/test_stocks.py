@@ -200,9 +200,7 @@ class TestMemoryStocks(TestCase):
                 (found,) = self.stocks(self.domain(**sets), **documents)
                 self.assertEqual(resource, found.resource)
 
-    def test_a_domain_of_0_mib_or_of_modules_of_unknown_size_is_noted_with_what_was_taken(
-        self,
-    ) -> None:
+    def test_a_domain_of_0_mib_is_noted_with_the_size_that_was_taken(self) -> None:
         what = "expected a size, or modules with a size each"
         known, empty, nameless = {"CapacityMiB": 8192}, {"CapacityMiB": 0}, {"Name": "m"}
         for size, modules, line, total in (
