@@ -336,11 +336,12 @@ class ListCheck:
                     continue
                 one = way.to(json[0], json[1], NO_NOTES)
                 is_service = is_near and not way.collection
-                is_typed = type_name(one.json).endswith(type(one).__name__.casefold())
                 if MEMBERS in one.json:
                     page = Collection(one.uri, one.json, NO_NOTES)
                     self._check_list(page, way.to, is_service=is_service)
-                elif one.tells_nothing and not (is_service and is_typed):
+                elif one.tells_nothing and not (
+                    is_service and type_name(one.json).endswith(type(one).__name__.casefold())
+                ):
                     raise Unreachable(f"{one.uri}: {_NOTHING_TOLD}")
                 else:
                     self.check(one, is_near=is_service)

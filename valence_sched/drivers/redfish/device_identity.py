@@ -311,11 +311,13 @@ def _differ(first: Device, second: Device, trusted: Names) -> bool:
 
 def _looks_same(first: Device, second: Device) -> bool:
     key = _LIKENESS[KINDS[type(first)]].key
-    common = (_same(first, second, name) for name in key)
+    if not _may_be_same(first, second):
+        return False
+    if any(_same(first, second, name) for name in key):
+        return True
     # One may be a medium of 0 bytes, and the other a drive that tells no size.
     drives = [it for it in (first, second) if isinstance(it, schema.DriveDevice)]
-    is_of_no_size = {0, None} == {drive.capacity_bytes for drive in drives}
-    return _may_be_same(first, second) and (any(common) or is_of_no_size)
+    return {0, None} == {drive.capacity_bytes for drive in drives}
 
 
 def _may_be_same(first: Device, second: Device) -> bool:

@@ -109,8 +109,10 @@ def _completed(
         found = with_summaries(system, listed)
         devices |= {uri: it for uri, it in found.items() if uri.startswith(f"{system.uri}#")}
     for holder in holders:
-        has_drives = any(isinstance(it, schema.DriveDevice) for it in devices.values())
-        if tells_all(holder.json) and (_STORAGES not in holder.json or has_drives):
+        if tells_all(holder.json) and (
+            _STORAGES not in holder.json
+            or any(isinstance(it, schema.DriveDevice) for it in devices.values())
+        ):
             continue
         storages, where = _storages(service, holder), holder.uri
 
@@ -130,8 +132,8 @@ def assign_devices(
     trusted: Names,
 ) -> dict[str, list[schema.Device]]:
     """Return the devices of each block, as :func:`devices_by_block`, of those that each reaches."""
-    count = sum(map(len, candidates.values()))
-    if not trusted and len(set().union(*candidates.values())) == count:  # none is shared
+    every = candidates.values()
+    if not trusted and len(set().union(*every)) == sum(map(len, every)):  # none is shared
         return {block: list(found.values()) for block, found in candidates.items()}
     keys: dict[object, str] = {}  # the first URI of each device, by its URIs and names
     holders: dict[str, list[str]] = {}
