@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from valence_sched.model.base import Fact
 from valence_sched.model.custom_resource import DECLARED_SCHEME
-from valence_sched.model.inventory import WHOLE_POOL, FullBlock, FullPodm, Node, Pool, Stock
+from valence_sched.model.inventory import WHOLE_POOL, FullBlock, FullPodm, Node, Stock
 from valence_sched.model.podm_address import uuid_identity
 
 #: Parts of URIs that name no thing of a site: collections, services and single resources.
@@ -146,7 +146,10 @@ def anonymise_podm(aliases: Aliases, podm: FullPodm) -> FullPodm:
         zone=_name(aliases, podm.zone),
         aggregates=tuple(map(aliases.segment, podm.aggregates)),
         facts={key: _fact(aliases, value) for key, value in podm.facts.items()},
-        pools=tuple(_pool(aliases, pool) for pool in podm.pools),
+        pools=tuple(
+            replace(pool, id=aliases.text(pool.id), name=_name(aliases, pool.name))
+            for pool in podm.pools
+        ),
         blocks=tuple(_block(aliases, block) for block in podm.blocks),
         stocks=tuple(_stock(aliases, stock) for stock in podm.stocks),
         nodes=tuple(_node(aliases, node) for node in podm.nodes),
@@ -173,10 +176,6 @@ def _fact(aliases: Aliases, value: Fact) -> Fact:
 def _word(aliases: Aliases, text: str) -> str:
     """Return the alias of a URI, or of a location such as ``hall/row/rack``."""
     return aliases.uri(text) if "://" in text else aliases.path(text)
-
-
-def _pool(aliases: Aliases, pool: Pool) -> Pool:
-    return replace(pool, id=aliases.text(pool.id), name=_name(aliases, pool.name))
 
 
 def _block(aliases: Aliases, block: FullBlock) -> FullBlock:

@@ -130,7 +130,10 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
             if reading.failure is not None:
                 continue
             podm = reading.podm
-            if fault := _folder_fault(podm.id, names):
+            fault = name_fault(podm.id)
+            if fault is None and podm.id.casefold() in names:
+                fault = "found an id that another has but for its case"
+            if fault:
                 left_out.append(one_line(f"{podm.id}: {fault}, expected one that can be a folder"))
                 continue
             names.add(podm.id.casefold())
@@ -139,20 +142,18 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
             written = write_tree(reading.documents, root / podm.id, lines.append)
             left_out.extend(f"{podm.id}: {line}" for line in lines)
             counts.update(podms=1, blocks=len(podm.blocks), documents=written)
-        if not counts["podms"]:
-            _raise_no_tree(folder, redactor.failures, left_out)
+        if counts["podms"]:
+            return
+        if redactor.failures:
+            (name, reason), *others = redactor.failures.items()
+            more = f", and {len(others)} more" if others else ""
+            raise PodmError(f"no pod manager could be read: {name}: {reason}{more}")
+        raise InputError(folder, "", (left_out or ["no pod manager"])[0], "at least one")
 
     build_folder(folder, fill)
     return CaptureResult(
         counts["podms"], counts["blocks"], counts["documents"], redactor.failures, left_out
     )
-
-
-def _folder_fault(id_: str, names: Collection[str]) -> str | None:
-    fault = name_fault(id_)
-    if fault is None and id_.casefold() in names:
-        return "found an id that another has but for its case"
-    return fault
 
 
 def _empty_podm(reading: Reading) -> FullPodm:
@@ -161,14 +162,6 @@ def _empty_podm(reading: Reading) -> FullPodm:
         return reading.podm
     status = "Unknown" if reading.podm.status == "Online" else reading.podm.status
     return replace(reading.podm, status=status, pools=(), blocks=(), stocks=(), nodes=())
-
-
-def _raise_no_tree(folder: str, failures: dict[str, str], left_out: list[str]) -> None:
-    if failures:
-        (name, reason), *others = failures.items()
-        more = f", and {len(others)} more" if others else ""
-        raise PodmError(f"no pod manager could be read: {name}: {reason}{more}")
-    raise InputError(folder, "", (left_out or ["no pod manager"])[0], "at least one")
 
 
 MIN_KEY_CHARS = 16  # characters of a key for aliases

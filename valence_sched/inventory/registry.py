@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -328,18 +328,14 @@ class Registry:
         uses_state = self.uses_state(live)
         registrations = self.registrations() if uses_state else []
         found = [Member(one, self.where, True) for one in registrations]
-        for file, data in self._files(live):
-            found += [Member(one, file, uses_state) for one in members.read_podms(data, file)]
+        own = self._config.user_file("podms.yaml")
+        for file in live.podm_files or ((str(own),) if own.is_file() else ()):
+            podms = members.read_podms(self._config.read(file), file)
+            found += [Member(one, file, uses_state) for one in podms]
         if live.catalogue is not None:
             found = list(members.catalogue_members(live.catalogue, found))
         members.check_names(found)
         return found
-
-    def _files(self, live: ReadOptions) -> Iterator[tuple[str, bytes]]:
-        own = self._config.user_file("podms.yaml")
-        names = live.podm_files or ((str(own),) if own.is_file() else ())
-        for name in names:
-            yield name, self._config.read(name)
 
     def _store_password(self, registration: Registration, password: str | None) -> None:
         stored = registration.password is not None and registration.password.stored
