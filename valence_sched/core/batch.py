@@ -81,24 +81,23 @@ class Batch:
 
 def schedule(context: EvaluationContext) -> Batch:
     """Place the nodes of a request by the scheduler that its policy names."""
-    batch: Batch = _scheduler_class(context)().schedule(context)
+    kind: Any = plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)
+    batch: Batch = kind().schedule(context)
     return batch
 
 
 def goes_by_cost(policy: Policy) -> bool:
     """Return whether the scheduler of a policy takes the pools in the order of their cost."""
-    scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler)
-    return bool(getattr(scheduler, "goes_by_cost", False))
+    return _is_marked(policy, "goes_by_cost")
 
 
 def plans_batches(policy: Policy) -> bool:
     """Return whether the scheduler of a policy plans several requests as one."""
-    scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler)
-    return bool(getattr(scheduler, "plans_batches", False))
+    return _is_marked(policy, "plans_batches")
 
 
-def _scheduler_class(context: EvaluationContext) -> Any:
-    return plugins.load(plugins.SCHEDULERS).get(context.bound.policy.scheduler)
+def _is_marked(policy: Policy, name: str) -> bool:
+    return bool(getattr(plugins.load(plugins.SCHEDULERS).get(policy.scheduler), name, False))
 
 
 def place(context: EvaluationContext, order: RowOrder) -> Batch:
@@ -134,7 +133,10 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
         others: list[Fit] = []
         if request.alternates:
             rows = order(batch.view, batch.evaluation.cost, request, turn)
-            most = request.alternates + _spare_alternates(context)
+            rest, group = request.count - 1 + context.other_nodes, request.group
+            if rest and group is not None and group.hard:
+                rest = SPARE_ALTERNATES
+            most = request.alternates + min(rest, SPARE_ALTERNATES)
             others = alternate_fits(batch.view, rows, fits, fit, most)
         cost_of = functools.partial(_cost_and_scores, batch.evaluation)
         alternates = tuple([(other, *cost_of(other.row)) for other in others])
@@ -150,12 +152,6 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
         ahead.close()
         batch.request = ahead.request
     return batch
-
-
-def _spare_alternates(context: EvaluationContext) -> int:
-    request, others = context.request, context.request.count - 1 + context.other_nodes
-    ruled = request.group is not None and request.group.hard
-    return SPARE_ALTERNATES if ruled and others else min(others, SPARE_ALTERNATES)
 
 
 def _cost_and_scores(evaluation: Evaluation, row: int) -> tuple[int, tuple[float, ...]]:
@@ -443,7 +439,7 @@ class Lookahead:
         spans = [self._overlay.rows(change[0]) for change in changes]
         rows = np.array([row for first, last in spans for row in range(first, last)])
         evaluation = self.evaluation.select(rows)
-        view = self._overlay.window(*spans[0]) if len(fits) == 1 else self._overlay.take(rows)
+        view = self.view.window(*spans[0]) if len(fits) == 1 else self.view.take(rows)
         view.precompute_free(self._context.request.needs)
         self._reevaluate(view, fits, evaluation, rows)
         tables = evaluation.verdicts, evaluation.scores, evaluation.cost

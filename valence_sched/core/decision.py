@@ -108,8 +108,8 @@ class Decision:
     @functools.cached_property
     def _with_all_members(self) -> Request:
         """Return the request with the group state that counts all the nodes that fit."""
-        nodes = (node for attempt in self.attempts for node in attempt.batch.nodes)
-        return with_members(self.view, self.request, [node.chosen.row for node in nodes])
+        rows = [node.chosen.row for node in self.fitting_nodes]
+        return with_members(self.view, self.request, rows)
 
     @property
     def view(self) -> View:
@@ -187,8 +187,7 @@ class Decision:
 
     @functools.cached_property
     def fit_count_by_podm(self) -> Counter[int]:
-        nodes = (node for attempt in self.attempts for node in attempt.batch.nodes)
-        return Counter(self._podm(node.chosen) for node in nodes)
+        return Counter(self._podm(node.chosen) for node in self.fitting_nodes)
 
     def _podm(self, fit: Fit) -> int:
         return int(self.view.podm_of[fit.row])

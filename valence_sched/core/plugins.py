@@ -75,7 +75,7 @@ def load(group: str) -> Plugins:
     sources: dict[str, str] = {}
     for extension in sorted(manager, key=_ours_first):
         name, value = extension.name, extension.entry_point.value
-        version = _interface_of(extension.entry_point)
+        version = getattr(sys.modules.get(extension.entry_point.module), "PLUGIN_INTERFACE", 1)
         if not callable(extension.plugin):
             load_errors[name] = f"{value} is not a function"
         elif version != INTERFACE:
@@ -107,11 +107,6 @@ class InstalledPlugins(Mapping[str, Callable[..., Any]]):
 def installed(group: str) -> InstalledPlugins:
     """Return the plugins of an entry point group, to be loaded when they are needed."""
     return InstalledPlugins(group)
-
-
-def _interface_of(entry_point: Any) -> object:
-    """Return the version of the interface that the module of a plug-in names, 1 if it does not."""
-    return getattr(sys.modules.get(entry_point.module), "PLUGIN_INTERFACE", 1)
 
 
 def _ours_first(extension: Any) -> tuple[str, bool, str]:

@@ -380,7 +380,7 @@ def keep_explainable(decision: Decision, current: View) -> None:
 
 def plan_nodes(context: EvaluationContext) -> Batch:
     """Place the nodes of one request; ``bound`` of the batch is the most that any placement has."""
-    start = _placed(context)
+    start = place(context, rank_rows)
     if context.planned is not None:
         return start
     policy, request = context.bound.policy, context.request
@@ -397,13 +397,9 @@ def plan_nodes(context: EvaluationContext) -> Batch:
         values = (goal_value(goal, context.view, [node_type], nodes) for goal in policy.goals)
         return -len(nodes), *values
 
-    best = min(start, _placed(replace(context, planned=(fits,))), key=value)
+    best = min(start, place(replace(context, planned=(fits,)), rank_rows), key=value)
     best.bound = min(request.count, optimum.bound)
     return best
-
-
-def _placed(context: EvaluationContext) -> Batch:
-    return place(context, rank_rows)
 
 
 def _optimum(

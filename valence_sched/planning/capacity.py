@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -129,22 +130,20 @@ def _most_nodes(
         counts = (
             int(amounts / amount + ROUNDING)
             for line, amount in lines.items()
-            for amounts in [free.total(line) if podm is None else float(free.of(line)[podm])]
+            for amounts in [float(free.of(line).sum() if podm is None else free.of(line)[podm])]
         )
         return min(counts, default=MAX_NODES)
 
     return min(most(common), sum(map(most, alternatives)), MAX_NODES)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class _FreeAmounts:
     """What is free on some rows, podm by podm; shape ``(podms,)``."""
 
     view: View
     rows: Mask
-    _blocks: tuple[Ints, Ints, Floats] | None = None
     _amounts: dict[Need, Floats] = field(default_factory=dict)
-    _totals: dict[Need, float] = field(default_factory=dict)
 
     def of(self, line: Need) -> Floats:
         if line not in self._amounts:
@@ -152,18 +151,28 @@ class _FreeAmounts:
             self._amounts[line] = self._of_stocks(line) if stock else self._of_blocks(line)
         return self._amounts[line]
 
-    def total(self, line: Need) -> float:
-        if line not in self._totals:
-            self._totals[line] = float(self.of(line).sum())
-        return self._totals[line]
-
     def _of_blocks(self, line: Need) -> Floats:
-        if self._blocks is None:
-            self._blocks = _free_blocks(self.view, self.rows)
         podms, kinds, slots = self._blocks
         amounts = slots * self.view.kinds.amounts(line)[kinds]
         size = len(self.view.podms)
         return np.bincount(podms, weights=amounts, minlength=size).astype(np.float64)
+
+    @functools.cached_property
+    def _blocks(self) -> tuple[Ints, Ints, Floats]:
+        """The podm, the kind and the free slots of each free block."""
+        none = np.zeros(0, np.int64)
+        parts: list[tuple[Ints, Ints, Floats]] = [(none, none, np.zeros(0))]
+        for podm, table in enumerate(self.view.block_tables):
+            open_rows = self.rows[slice(*self.view.first_row[podm : podm + 2])]
+            if open_rows.any():
+                slots = np.array(table.slots, dtype=np.float64)
+                if not open_rows.all():
+                    slots *= [any(open_rows[one] for one in pools) for pools in table.pools]
+                free = np.flatnonzero(slots)
+                kinds = np.array(table.kinds, dtype=np.int64)[free]
+                parts.append((np.full(len(free), podm), kinds, slots[free]))
+        podms, kinds, slots = map(np.concatenate, zip(*parts, strict=True))
+        return podms, kinds, slots
 
     def _of_stocks(self, line: Need) -> Floats:
         amounts = np.zeros(len(self.view.podms))
@@ -175,25 +184,6 @@ class _FreeAmounts:
                 if stock.resource == line.resource and any(self.rows[first + one] for one in pools)
             )
         return amounts
-
-
-def _free_blocks(view: View, rows: Mask) -> tuple[Ints, Ints, Floats]:
-    parts: list[tuple[Ints, Ints, Floats]] = []
-    for podm, table in enumerate(view.block_tables):
-        first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
-        open_rows = rows[first:last]
-        if not open_rows.any():
-            continue
-        slots = np.array(table.slots, dtype=np.float64)
-        if not open_rows.all():
-            slots *= [any(open_rows[one] for one in pools) for pools in table.pools]
-        free = np.flatnonzero(slots)
-        kinds = np.array(table.kinds, dtype=np.int64)[free]
-        parts.append((np.full(len(free), podm), kinds, slots[free]))
-    if not parts:
-        return np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0)
-    podms, kinds, slots = map(np.concatenate, zip(*parts, strict=True))
-    return podms, kinds, slots
 
 
 @dataclass(slots=True)

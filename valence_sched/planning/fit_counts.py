@@ -141,7 +141,14 @@ def count_fits(
     more: the budget of the policy left that open. A ``listener`` gets the number of each podm with
     the attempts on it, which takes longer.
     """
-    _check_countable(request)
+    group = request.group
+    if group is not None and group.hard:  # each pod manager is counted alone
+        apart = (*group.anti_affinity, *group.at_most)
+        firm = any(not rule.soft for rule in group.spread)
+        if group.affinity or firm or any(domain != "podm" for domain in apart):
+            raise RequestError(f"group {group.name!r}: each pod manager is counted by itself, so "
+                               "only anti-affinity and at most per podm can be counted: leave the "
+                               "other rules out")  # fmt: skip
     context = decider.context(request)
     view, counts, open_pools = context.view, [], []
     warnings = [*context.evaluation.notes, *unknown_terms(view, context.request)]
@@ -157,19 +164,6 @@ def count_fits(
         warnings=tuple(dict.fromkeys(warnings)),
         undecided=tuple(pool.podm for pool in open_pools),
     )
-
-
-def _check_countable(request: Request) -> None:
-    """Refuse group rules that concern several pod managers: each one is counted alone."""
-    group = request.group
-    if group is None or not group.hard:
-        return
-    apart = (*group.anti_affinity, *group.at_most)
-    firm = [rule.over for rule in group.spread if not rule.soft]
-    if group.affinity or firm or any(domain != "podm" for domain in apart):
-        raise RequestError(f"group {group.name!r}: each pod manager is counted by itself, so only "
-                           "anti-affinity and at most per podm can be counted: leave the other "
-                           "rules out")  # fmt: skip
 
 
 def counts_by_podm(

@@ -11,7 +11,7 @@ migration that wins most; the second one tries all plans that are shorter.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,7 +87,8 @@ class FragmentationMeasure:
         return sum(useless for useless, _ in amounts) / free if free > 0.0 else 0.0
 
     def _amounts(self, podms: Sequence[int]) -> list[Amounts]:
-        tables, unknown = self._view().block_tables, dict[int, Hashable]()
+        view, unknown = self._view(), dict[int, Hashable]()
+        tables = view.block_tables
         for podm in podms:
             latest, table = self._latest[podm], tables[podm]
             if latest is None or latest[0] is not table:
@@ -101,20 +102,15 @@ class FragmentationMeasure:
             self._spend(len(unknown))  # each takes about as long as a fit
             if len(self._known) >= MOST_MEASURED:
                 self._known.clear()
-            for (podm, key), amounts in zip(unknown.items(), self._measure(unknown), strict=True):
-                self._known[key] = amounts
+            spans = [view.first_row[podm : podm + 2].tolist() for podm in unknown]
+            rows = np.concatenate([np.arange(first, last) for first, last in spans])
+            useless, free = useless_and_free(view, rows, self._mix)
+            at = 0
+            for (podm, key), (first, last) in zip(unknown.items(), spans, strict=True):
+                own = slice(at, at := at + last - first)
+                amounts = self._known[key] = float(useless[own].sum()), float(free[own].sum())
                 self._latest[podm] = tables[podm], amounts
         return [self._latest[podm][1] for podm in podms]  # type: ignore[index]
-
-    def _measure(self, podms: Collection[int]) -> Iterator[Amounts]:
-        view = self._view()
-        spans = [(int(view.first_row[podm]), int(view.first_row[podm + 1])) for podm in podms]
-        rows = np.concatenate([np.arange(first, last) for first, last in spans])
-        useless, free = useless_and_free(view, rows, self._mix)
-        at = 0
-        for first, last in spans:
-            own = slice(at, at := at + last - first)
-            yield float(useless[own].sum()), float(free[own].sum())
 
 
 def defragment(

@@ -15,7 +15,7 @@ from valence_sched.config.scenario_file import ScenarioDocument, parse_scenarios
 from valence_sched.config.settings import Configuration
 from valence_sched.core.policy import bind
 from valence_sched.errors import InputError, UnknownName
-from valence_sched.model.policy import Policy, WeigherUse
+from valence_sched.model.policy import WeigherUse
 from valence_sched.model.quantity import format_count
 from valence_sched.model.scenario import Scenario
 from valence_sched.planning.edits import apply_edit
@@ -75,7 +75,11 @@ class _Scenarios:
         extended: ScenarioKey | None = key
         while extended is not None and extended not in self._sites:
             if extended in chain:
-                self._raise_cycle([*chain[chain.index(extended) :], extended])
+                cycle = [*chain[chain.index(extended) :], extended]
+                alone = len({one.file for one in cycle}) == 1
+                text = " extends ".join(one.name if alone else str(one) for one in cycle)
+                place = f"{self._scenario(cycle[-2]).place}.extends"
+                raise InputError(place, "", f"a cycle: {text}", "a scenario that ends it")
             if len(chain) == MAX_EXTENDED:
                 place = f"{self._scenario(chain[-1]).place}.extends"
                 raise InputError(place, "", f"more than {MAX_EXTENDED} scenarios in a row", "fewer")
@@ -124,12 +128,6 @@ class _Scenarios:
             raise InputError(place, "", f"{format_count(len(names), 'scenario')} in {file}", which)
         return ScenarioKey(file, names[0])
 
-    def _raise_cycle(self, cycle: Sequence[ScenarioKey]) -> None:
-        alone = len({key.file for key in cycle}) == 1
-        text = " extends ".join(key.name if alone else str(key) for key in cycle)
-        place = self._scenario(cycle[-2]).place
-        raise InputError(f"{place}.extends", "", f"a cycle: {text}", "a scenario that ends it")
-
     def _applied(self, key: ScenarioKey, site: Site) -> Site:
         scenario, document = self._scenario(key), self._document(key.file)
         added = (*document.templates, *scenario.templates)
@@ -150,21 +148,18 @@ def with_policy(
 ) -> Site:
     """Return a site that decides by another policy, or by one with other weights.
 
-    UnknownName for an unknown policy or weigher, after ``place``.
+    A weigher that the policy does not have is added. UnknownName for an unknown policy or weigher,
+    after ``place``.
     """
     name = site.policy if policy is None else policy
     if policy is not None and name not in site.policies:
         raise UnknownName("policy", name, site.policies, f"{place}policy")
     policies = dict(site.policies)
     if weights:
-        policies[name] = with_weights(policies[name], weights)
+        own = policies[name].weighers
+        known = {use.name for use in own}
+        weighers = [replace(use, weight=weights.get(use.name, use.weight)) for use in own]
+        weighers += [WeigherUse(*item) for item in weights.items() if item[0] not in known]
+        policies[name] = replace(policies[name], weighers=tuple(weighers))
         bind(policies[name], f"{place}weights")
     return dataclasses.replace(site, policy=name, policies=policies)
-
-
-def with_weights(policy: Policy, weights: Mapping[str, float]) -> Policy:
-    """Return a policy with other weights; a weigher that it does not have is added."""
-    weighers = [replace(use, weight=weights.get(use.name, use.weight)) for use in policy.weighers]
-    known = {use.name for use in weighers}
-    weighers += [WeigherUse(name, weight) for name, weight in weights.items() if name not in known]
-    return replace(policy, weighers=tuple(weighers))

@@ -123,18 +123,12 @@ class WhatIf:
             UnknownName: the mix names a flavor that is not known.
             UnknownName, RequestError: as for :func:`rebalance.rebalance`.
         """
-        return rebalance(site, most, request, below, _mix(site, mix))
-
-
-def _mix(site: Site, shares: Mapping[str, float] | None) -> Mix | None:
-    """Return the mix of flavors of a site by their shares; UnknownName for another flavor."""
-    if shares is None:
-        return None
-    for name in shares:
-        if name not in site.flavors:
-            raise UnknownName("flavor", name, site.flavors)
-    flavors = ((site.flavors[name], share) for name, share in shares.items())
-    return Mix(tuple(FlavorShare(flavor.needs, flavor.traits, share) for flavor, share in flavors))
+        for name in mix or ():
+            if name not in site.flavors:
+                raise UnknownName("flavor", name, site.flavors)
+        shares = [] if mix is None else [(site.flavors[name], mix[name]) for name in mix]
+        named = tuple(FlavorShare(one.needs, one.traits, share) for one, share in shares)
+        return rebalance(site, most, request, below, None if mix is None else Mix(named))
 
 
 def _parsed(targets: Sequence[str]) -> list[Target]:

@@ -109,7 +109,9 @@ def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
 
 
 def _sufficient(view: View, needs: tuple[Need, ...]) -> _Sufficiency:
-    subjects = tuple(map(_subject, needs))
+    subjects = tuple([
+        need.resource or (need if need.unknown == "allow" else need.subject) for need in needs
+    ])  # fmt: skip
     if all(need.kind != "stock" for need in needs):
         return _Sufficiency(subjects, _amounts(needs), [_mask(view, None, need) for need in needs])
     if len(view) <= FEW_ROWS:
@@ -121,10 +123,6 @@ def _sufficient(view: View, needs: tuple[Need, ...]) -> _Sufficiency:
     for number in (minimums < amounts).nonzero()[0].tolist():
         masks[number] = _mask(view, thresholds[number], needs[number])
     return _Sufficiency(subjects, amounts, masks)
-
-
-def _subject(need: Need) -> object:
-    return need.resource or (need if need.unknown == "allow" else need.subject)
 
 
 @functools.lru_cache(maxsize=1024)

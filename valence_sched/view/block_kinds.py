@@ -101,21 +101,17 @@ class BlockKinds:
         if number is None:
             text = to_json((types, decoded))
             kind = BlockKind(types, decoded, price(decoded), text, condition)
-            number = self.numbers[canonical] = self._add(kind)
+            number = self.numbers[canonical] = len(self.kinds)
+            self.kinds.append(kind)
+            if kind.condition or any(device.condition for _, device in self.devices_of(number)):
+                self.impaired.add(number)
+            for device in self.devices_of(number):
+                line = self._device_numbers.setdefault(device, len(self._devices))
+                if line == len(self._devices):
+                    self._devices.append(device)
+                self._kind_of.append(number)
+                self._device_of.append(line)
         self.numbers[key] = number
-        return number
-
-    def _add(self, kind: BlockKind) -> int:
-        number = len(self.kinds)
-        self.kinds.append(kind)
-        if kind.condition or any(device.condition for _, device in self.devices_of(number)):
-            self.impaired.add(number)
-        for device in self.devices_of(number):
-            line = self._device_numbers.setdefault(device, len(self._devices))
-            if line == len(self._devices):
-                self._devices.append(device)
-            self._kind_of.append(number)
-            self._device_of.append(line)
         return number
 
     def amounts(self, need: Need) -> Floats:

@@ -145,15 +145,13 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         for block in blocks:
             slots[block] -= 1
             shared[block] = True
-        return self._replace_state(slots, shared, self._granted(grants) if grants else self.stocks)
-
-    def _granted(self, grants: Iterable[tuple[int, float]]) -> tuple[Stock, ...]:
-        """Return the stocks after they have granted some amounts."""
+        if not grants:
+            return self._replace_state(slots, shared, self.stocks)
         stocks = list(self.stocks)
         for number, amount in grants:
             used = stocks[number].used + amount
             stocks[number] = msgspec.structs.replace(stocks[number], used=used)
-        return tuple(stocks)
+        return self._replace_state(slots, shared, tuple(stocks))
 
     def deallocate(
         self, blocks: Iterable[int], grants: Iterable[tuple[int, float]], base: BlockTable

@@ -52,7 +52,8 @@ class FactRule(Noun, frozen=True, kw_only=True):
         if self.at_least is not None:
             return any(_number(value) >= self.at_least for value in values)
         if self.equals is not None:
-            return any(_same(value, self.equals) for value in values)
+            equal, number = self.equals, _number(self.equals)
+            return any(value == equal or _number(value) == number for value in values)
         return True
 
 
@@ -94,10 +95,6 @@ def sum_matches(view: View, name: str, weighted_rules: Sequence[tuple[FactRule, 
         return read_only(total)
 
     return view.memoise_latest(f"sum of {name}", weighted_rules, compute)  # type: ignore[no-any-return]
-
-
-def _same(value: object, expected: float | str) -> bool:
-    return value == expected or _number(value) == _number(expected)
 
 
 def _number(value: object) -> float:

@@ -234,13 +234,17 @@ class FlavorMix:
         line = np.array(
             [lines[(need.resource, need.amount) if need.kind == "stock" else need] for need in flat]
         )
-        least = np.array([[_count(need)] for need in flat])
+        # the demand of a need on its line: a number of grants, or an amount of blocks
+        least = np.array([[one.count if one.kind == "stock" else one.amount] for one in flat])
         self._scarce = [self._scarce_needs(some) for some in needs]
         smallest = [min(need.amount for need in some) for some in self._scarce]
         amounts = [amount for name, amount in stocks if name == scarce_resource]
         self._unit = [amounts.index(amount) for amount in smallest] if amounts else []
         self.largest_request = float(max(amounts, default=1.0))
-        amounts_per_node = [sum(map(_scarce_amount, some)) for some in self._scarce]
+        amounts_per_node = [
+            sum(need.amount * (need.count if need.kind == "stock" else 1) for need in some)
+            for some in self._scarce
+        ]
         amounts_per_need = np.repeat(amounts_per_node, [len(some) for some in needs])
         #: Of the first need of all needs, of the second and so on: its lines, how much it takes of
         #: them, and the amount of the scarce resource that a unit of each makes usable. Shorter
@@ -494,16 +498,13 @@ class FlavorMix:
         return self._useful
 
 
-def names_hardware(share: FlavorShare) -> bool:
-    """Return whether a share takes no device or pool of another model, kind or trait."""
-    return share.traits != NameRequirements() or any(need.tests for need in share.needs)
-
-
 def _named_hardware(share: FlavorShare) -> Hashable | None:
-    """Return what tells the hardware that a share names from any other, None if it names none."""
-    if not names_hardware(share):
-        return None
-    return share.traits, frozenset(need.tests for need in share.needs if need.tests)
+    """Return what tells the hardware that a share names from any other, None if it names none.
+
+    One that names some takes no device or pool of another model, kind or trait.
+    """
+    tests = frozenset(need.tests for need in share.needs if need.tests)
+    return (share.traits, tests) if tests or share.traits != NameRequirements() else None
 
 
 def flavor_mix(view: View, mix: Mix, scarce_resource: str) -> FlavorMix:
@@ -533,16 +534,6 @@ def has_accelerators(view: View) -> bool:
     """Return whether any row has an accelerator, free or in use."""
     cards = view.kinds.amounts(MEASURES[ACCELERATORS])
     return bool((view.block_counts.sum(cards, free=False) > 0.0).any())
-
-
-def _count(need: Need) -> float:
-    """Return the demand of a need on its line: a number of grants, or an amount of blocks."""
-    return need.count if need.kind == "stock" else need.amount
-
-
-def _scarce_amount(need: Need) -> float:
-    """Return the amount of the scarce resource that a node takes for one need."""
-    return need.amount * (need.count if need.kind == "stock" else 1)
 
 
 def _accelerators_by_kind(kinds: BlockKinds) -> Floats:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator, Sequence
 
 from valence_sched.errors import UnknownName, UsageError, one_line
 from valence_sched.model.hardware import (
@@ -18,7 +18,7 @@ from valence_sched.model.hardware import (
     count_devices,
     device_groups,
 )
-from valence_sched.model.inventory import Devices, Stock
+from valence_sched.model.inventory import Stock
 from valence_sched.model.need import MEASURES, has_words
 from valence_sched.model.quantity import format_count
 from valence_sched.view.blocks import BlockTable
@@ -48,44 +48,43 @@ def overview(view: View, name: str, live: Container[str] = ()) -> PodmOverview:
 
 def summarise_podms(view: View) -> list[PodmSummary]:
     """Return one summary per podm; a block in two pools counts once."""
-    rows = view.first_row[:-1]
     sums = _sums(view, "podm")
-    summaries = []
-    for podm, table in enumerate(view.block_tables):
-        row = int(rows[podm])
-        pairs = {name: (free[row], total[row]) for name, (free, total) in sums.items()}
-        blocks = (sum(slots > 0 for slots in table.slots), len(table.slots))
-        stocks = {
-            name: _if_known(table.stocks, name, column.podm_free[row], column.podm_total[row])
-            for name, column in view.resources.items()
-            if any(stock.resource == name for stock in table.stocks)
-        }
-        summaries.append(PodmSummary(blocks=blocks, stocks=stocks, **pairs))
-    return summaries
+    amounts = {name: (one.podm_free, one.podm_total) for name, one in view.resources.items()}
+    rows = zip(view.first_row[:-1].tolist(), view.block_tables, strict=True)
+    return [_summary(row, sums, amounts, table.slots, table.stocks) for row, table in rows]
 
 
 def summarise_pools(view: View, podm: int) -> dict[str, PodmSummary]:
     """Return one summary per pool of a podm; a block in two pools counts in both."""
     first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
-    part = view.window(first, last)
-    table = view.block_tables[podm]
-    summaries = {}
+    part, table = view.window(first, last), view.block_tables[podm]
     sums = _sums(part, "pool")
+    amounts = {name: (one.free, one.total) for name, one in part.resources.items()}
+    summaries = {}
     for row, pool in enumerate(part.pools):
-        pool_blocks = [block for block, pools in enumerate(table.pools) if row in pools]
-        pairs = {name: (free[row], total[row]) for name, (free, total) in sums.items()}
+        slots = [table.slots[block] for block, pools in enumerate(table.pools) if row in pools]
         here = [table.stocks[number] for number in table.stocks_in(row)]
-        stocks = {
-            name: _if_known(here, name, column.free[row], column.total[row])
-            for name, column in part.resources.items()
-            if any(stock.resource == name for stock in here)
-        }
-        blocks = (sum(table.slots[block] > 0 for block in pool_blocks), len(pool_blocks))
-        summaries[pool.id] = PodmSummary(blocks=blocks, stocks=stocks, **pairs)
+        summaries[pool.id] = _summary(row, sums, amounts, slots, here)
     return summaries
 
 
-def _sums(view: View, by: By) -> dict[str, tuple[list[int | None], list[int | None]]]:
+def _summary(
+    row: int, sums: Sums, amounts: StockSums, slots: Sequence[int], stocks: Sequence[Stock]
+) -> PodmSummary:
+    """Return what a row has; of a resource none of whose stocks tells its total it is unknown."""
+    known = {stock.resource for stock in stocks if stock.total is not None}
+    return PodmSummary(
+        blocks=(sum(one > 0 for one in slots), len(slots)),
+        stocks={
+            name: (float(free[row]), float(total[row])) if name in known else (None, None)
+            for name, (free, total) in amounts.items()
+            if any(stock.resource == name for stock in stocks)
+        },
+        **{name: (free[row], total[row]) for name, (free, total) in sums.items()},
+    )
+
+
+def _sums(view: View, by: By) -> Sums:
     """Return what is free and what there is of each measure, per row; None where it is unknown."""
     return {
         name: (
@@ -101,14 +100,8 @@ def _known_amounts(amounts: Floats, unknown: Mask) -> list[int | None]:
     return [None if is_unknown else int(amount) for amount, is_unknown in pairs]
 
 
-def _if_known(
-    stocks: Iterable[Stock], resource: str, free: float, total: float
-) -> tuple[float | None, float | None]:
-    """Return free and total amounts of a resource, None if no stock of it tells its total."""
-    if all(stock.total is None for stock in stocks if stock.resource == resource):
-        return None, None
-    return float(free), float(total)
-
+Sums = dict[str, tuple[list[int | None], list[int | None]]]  # free and total by row, by measure
+StockSums = dict[str, tuple[Floats, Floats]]  # the same by resource
 
 _MOST_NAMED = 4  # blocks of one name that an error names
 
@@ -121,11 +114,13 @@ def blocks(view: View, wanted: BlockFilter) -> Iterator[BlockOverview]:
     """
     podm_numbers = _podm_numbers(view, wanted.podm)
     _check_pool(view, podm_numbers, wanted.pool)
+    words = wanted.model
     keeps_kind = [
         (wanted.type is None or wanted.type in kind.types)
-        and (wanted.model is None or _has_model(kind.devices, wanted.model))
+        and (words is None or any(model and has_words(model, words)
+                                  for _, model, _ in device_groups(kind.devices)))
         for kind in view.kinds.kinds
-    ]
+    ]  # fmt: skip
     for number in podm_numbers:
         podm, table, first = view.podms[number], view.block_tables[number], view.first_row[number]
         users: dict[str, list[str]] = defaultdict(list)
@@ -194,10 +189,6 @@ def device_counts(view: View, wanted: BlockFilter) -> list[DeviceCount]:
     With ``model`` the blocks are those that have such a device, and only such are counted.
     """
     return count_devices(blocks(view, wanted), wanted.model)
-
-
-def _has_model(devices: Devices, words: str) -> bool:
-    return any(model and has_words(model, words) for _, model, _ in device_groups(devices))
 
 
 def _podm_numbers(view: View, name: str | None) -> list[int]:

@@ -124,8 +124,12 @@ class Overlay:
                     podms.append((podm, kind, difference))
                     for place in after.pools[block]:
                         pools.append((first + place, kind, difference))
-            if grants:
-                self._refresh(podm, after, grants)
+            changed: dict[str, set[int]] = {}
+            for number, _ in grants:
+                positions = changed.setdefault(after.stocks[number].resource, set())
+                positions.update(after.stock_pools[number])
+            for resource, positions in changed.items():
+                self._stocks[resource].refresh(resource, after, *self.rows(podm), positions)
         _add_counts(self.view.block_counts, self._free, pools, self._entries)
         _add_counts(self.view.podm_block_counts, self._podm_free, podms, self._podm_entries)
 
@@ -140,27 +144,11 @@ class Overlay:
         np.subtract.at(self._free, entries, np.float32(1.0))
         np.subtract.at(self._podm_free, podm_entries, np.float32(1.0))
 
-    def _refresh(self, podm: int, after: BlockTable, grants: StockAmounts) -> None:
-        changed: dict[str, set[int]] = {}
-        for number, _ in grants:
-            positions = changed.setdefault(after.stocks[number].resource, set())
-            positions.update(after.stock_pools[number])
-        for resource, positions in changed.items():
-            self._stocks[resource].refresh(resource, after, *self.rows(podm), positions)
-
-    def window(self, first: int, last: int) -> View:
-        """Return the rows of whole podms as they are now."""
-        return self.view.window(first, last)
-
     def whole_window(self) -> View:
         """Return all rows as they are at any time, but for what the caller makes it forget."""
         view = self.view.window(0, len(self.view))
         view.block_tables = self._block_tables
         return view
-
-    def take(self, rows: Ints) -> View:
-        """Return a copy of these rows as they are now."""
-        return self.view.take(rows)
 
     def remember_tables(self) -> None:
         """Let the View remember values of all its rows, and make only those anew that changed."""

@@ -70,7 +70,9 @@ class TestOverlay(unittest.TestCase):
                 undo()
             else:
                 podms[podm] = composed(podms[podm], blocks, grants)
-            assert_same_rows(self, view(*podms), [first, first + 1], overlay.window(first, last))
+            assert_same_rows(
+                self, view(*podms), [first, first + 1], overlay.view.window(first, last)
+            )
         assert_same_view(self, view(*podms), overlay.view)
         self.assertEqual(before, contract.fingerprint(site, REQUEST))
 

@@ -221,7 +221,7 @@ class TestRowTables(unittest.TestCase):
 
     def test_other_views_remember_nothing(self):
         overlay = site()
-        for part in (overlay.view, overlay.take(np.arange(8)), overlay.window(0, 4)):
+        for part in (overlay.view, overlay.view.take(np.arange(8)), overlay.view.window(0, 4)):
             self.assertFalse(part.has_tables)
             part.row_tables(("free", "ones"), self.make)
             part.row_tables(("free", "ones"), self.make)

@@ -158,7 +158,7 @@ class NearMissSearch:
             if not any(table.gains[block] for block in blocks):
                 continue
             undo = overlay.remove_node(0, blocks)
-            view = overlay.window(0, last - first)
+            view = overlay.view.window(0, last - first)
             part = batch.evaluation.select(slice(first, last)).copy()
             reevaluate(view, context.request, context.bound, part)
             for row in np.flatnonzero(part.cost != INFINITE_COST).tolist():

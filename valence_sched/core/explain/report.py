@@ -148,11 +148,8 @@ def _health_notes(decision: Decision) -> Iterator[str]:
     """Yield the chosen hardware that counts although its health is Warning."""
     kinds = decision.view.kinds
     for _, node in decision.placed_nodes:
-        row = node.chosen.row
-        table, podm = (
-            decision.view.block_tables[decision.view.podm_of[row]],
-            decision.view.podm(row),
-        )
+        podm = decision.view.podm(node.chosen.row)
+        table = decision.view.block_tables[decision.view.podm_of[node.chosen.row]]
         for block in node.chosen.blocks:
             if (number := table.kinds[block]) in kinds.impaired:
                 kind, name = kinds.kinds[number], table.uris[block].rstrip("/").rpartition("/")[2]

@@ -365,9 +365,9 @@ class AmountSearch:
         """Return which alternatives change with a need: all, if all begin with the same needs."""
         alternatives = self.choices.request.alternatives
         beginnings = {alternative.needs[: number + 1] for alternative in alternatives}
-        return (
-            [self.choices.attempt_index] if len(beginnings) > 1 else list(range(len(alternatives)))
-        )
+        if len(beginnings) > 1:
+            return [self.choices.attempt_index]
+        return list(range(len(alternatives)))
 
     def _decide(self, number: int, need: Need, amount: float) -> Choice:
         """Return what the first alternative that makes the node at an amount chooses for it."""

@@ -43,9 +43,10 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
                 noun = DEVICE_NOUNS.get(need.kind, need.kind)
                 yield one_line(f"no {noun} has the {test.attribute} {test.value!r} ({hint})")
     for constraint in alternative.bonds:
-        if constraint.place != "zone" and not _is_topology_name(view, constraint.place):
-            hint = suggest(constraint.place, {name for one in _topologies(view) for name in one})
-            yield one_line(f"no block tells its place {constraint.place!r} ({hint})")
+        place = constraint.place
+        if place != "zone" and not _is_topology_name(view, place):
+            hint = suggest(place, {name for one in _topologies(view) for name in one})
+            yield one_line(f"no block tells its place {place!r} ({hint})")
 
 
 def _hint(value: str, known: Collection[str]) -> str:
@@ -81,15 +82,14 @@ def unknown_terms(view: View, request: Request) -> list[str]:
 def _unknown_terms(view: View, request: Request) -> list[str]:
     terms = dict.fromkeys(_request_terms(request))
     unknown = [term for term in terms if not _is_reported(view, *term)]
-    lines = [*unknown_resources(view, request), *(_unknown_line(view, *term) for term in unknown)]
-    return [*lines, *_unknown_values(view, request), *unknown_device_terms(view, request)]
-
-
-def unknown_resources(view: View, request: Request) -> list[str]:
-    """Return a line for each resource asked for that no pod manager has, with the nearest one."""
     needs = itertools.chain.from_iterable(one.needs for one in request.alternatives)
     names = (need.resource for need in needs if need.kind == "stock")
-    return list(unknown_lines("has a resource named", names, view.resources))
+    return [
+        *unknown_lines("has a resource named", names, view.resources),
+        *(_unknown_line(view, *term) for term in unknown),
+        *_unknown_values(view, request),
+        *unknown_device_terms(view, request),
+    ]
 
 
 def _request_terms(request: Request) -> Iterator[tuple[str, str]]:

@@ -64,9 +64,8 @@ class Verdicts:
         chosen = self.decision.outcome_by_podm.get(podm)
         if chosen is not None:
             outcome, row, cost = chosen
-            verdict = self._fitting_verdict(podm, outcome, row, cost)
             reason = self.stop_reason(podm) if outcome == "chosen" else None
-            return msgspec.structs.replace(verdict, reason=reason)
+            return self._verdict(podm, row, outcome, reason, cost)
         costs: list[int] = self.context.evaluation.cost[rows.start : rows.stop].tolist()
         passes, fit_of = self._passes, self.decision.row_fits.of
         fitting = [(cost, row) for cost, row in zip(costs, rows, strict=True)
@@ -74,23 +73,15 @@ class Verdicts:
         if fitting:
             cost_, row = min(fitting)
             if cost_ != INFINITE_COST:
-                return self._fitting_verdict(podm, "fits", row, cost_)
+                return self._verdict(podm, row, "fits", None, cost_)
         open_rows = (row for row in rows if passes[row] and fit_of(row) == "undecided")
         undecided = next(open_rows, None)
         row = self.furthest_row(podm) if undecided is None else undecided
         few = len(self.view.podms) <= MAX_LISTED_PODMS
-        return PodmVerdict(
-            podm=self.view.podms[podm].id,
-            pools=len(rows),
-            pools_passed=self._passed_before[rows.stop] - self._passed_before[rows.start],
-            fitting=self.decision.fit_count_by_podm[podm],
-            pool=self.view.pools[row].id,
-            outcome="rejected" if undecided is None else "undecided",
-            score=None,
-            behind=None,
-            reason=next(self._reasons(row, full=few)),
-            pool_reasons=self.pool_reasons(podm) if few else (),
-        )
+        pool_reasons = self.pool_reasons(podm) if few else ()
+        reason = next(self._reasons(row, full=few))
+        word = "rejected" if undecided is None else "undecided"
+        return self._verdict(podm, row, word, reason, pool_reasons=pool_reasons)
 
     def furthest_row(self, podm: int) -> int:
         """Return the pool of a podm that got through most filters before it was rejected."""
@@ -177,20 +168,29 @@ class Verdicts:
                 self._terms[filter_.name] = None
         return self._terms[filter_.name]
 
-    def _fitting_verdict(self, podm: int, outcome: Any, row: int, cost: int) -> PodmVerdict:
+    def _verdict(
+        self,
+        podm: int,
+        row: int,
+        outcome: Any,
+        reason: Reason | None,
+        cost: int | None = None,
+        pool_reasons: tuple[PoolReasons, ...] = (),
+    ) -> PodmVerdict:
         first, last = self._bounds[podm], self._bounds[podm + 1]
-        score = self.decision.score(cost)
-        behind = 0.0 if self._best_score is None else self._best_score - score
+        score = None if cost is None else self.decision.score(cost)
+        best = score if self._best_score is None else self._best_score
         return PodmVerdict(
             podm=self.view.podms[podm].id,
             pools=last - first,
             pools_passed=self._passed_before[last] - self._passed_before[first],
-            fitting=self.decision.fit_count_by_podm.get(podm, 0),
+            fitting=self.decision.fit_count_by_podm[podm],
             pool=self.view.pools[row].id,
             outcome=outcome,
             score=score,
-            behind=round(behind, 6),
-            reason=None,
+            behind=None if score is None or best is None else round(best - score, 6),
+            reason=reason,
+            pool_reasons=pool_reasons,
         )
 
 

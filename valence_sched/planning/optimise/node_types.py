@@ -21,7 +21,7 @@ from msgspec import Struct
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.fit.stocks import stock_amounts
-from valence_sched.model.inventory import BlockType, Limit, Stock, free_amount, grant_size
+from valence_sched.model.inventory import BlockType, Limit, free_amount, grant_size
 from valence_sched.model.need import Alternative, TopologyConstraint
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.model.request import MAX_NODES, Request
@@ -264,12 +264,16 @@ def _groups_of(
     classes: BlockClasses,
 ) -> Iterator[PoolGroup]:
     blocks = _block_offers(table, usable, classes)
-    resources = {grant[0] for variant in classes.variants for grant in variant.grants}
+    amounts = [grant[:2] for variant in classes.variants for grant in variant.grants]
+    resources = {resource for resource, _ in amounts}
     stocks = [
-        _stock_offer(stock, within, classes)
+        StockOffer(within, stock.resource, free_amount(stock), tuple(
+            grant_size(stock, amount) if resource == stock.resource else None
+            for resource, amount in amounts
+        ))
         for stock, pools in zip(table.stocks, table.stock_pools, strict=True)
         if (within := _positions(pools, usable)) and stock.resource in resources
-    ]
+    ]  # fmt: skip
     links = [one.pools for one in blocks] + [one.pools for one in stocks]
     for positions in _connected(usable, links):
         rows = tuple(first + position for position in positions)
@@ -314,16 +318,6 @@ def _block_offers(
 
 def _positions(pools: Positions, usable: dict[int, tuple[int, ...]]) -> Positions:
     return tuple(sorted({position for position in pools if position in usable}))
-
-
-def _stock_offer(stock: Stock, pools: Positions, classes: BlockClasses) -> StockOffer:
-    """Return what a stock offers to the variants, in the order of their grants."""
-    grants = tuple(
-        grant_size(stock, amount) if resource == stock.resource else None
-        for variant in classes.variants
-        for resource, amount, _ in variant.grants
-    )
-    return StockOffer(pools, stock.resource, free_amount(stock), grants)
 
 
 def _connected(usable: dict[int, tuple[int, ...]], links: list[Positions]) -> list[tuple[int, ...]]:
