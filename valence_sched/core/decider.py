@@ -16,11 +16,7 @@ from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import MOST_MIXES, EvaluationCache, Ledger, SplicedSnapshot
 from valence_sched.core.explain.unknown import undecided_text
 from valence_sched.core.fit.spending import Undecided
-from valence_sched.core.group_state import (
-    NONE_EARLIER,
-    NodeCounts,
-    with_group_state,
-)
+from valence_sched.core.group_state import NONE_EARLIER, NodeCounts, with_group_state
 from valence_sched.core.policy import (
     COST_SCALE,
     BoundPolicy,
@@ -156,10 +152,7 @@ class Decider:
         return decider
 
     def offers(
-        self,
-        query: OfferQuery,
-        earlier: Sequence[Candidate],
-        others: Sequence[OtherCandidate] = (),
+        self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> ZoneAnswer:
         """Return what these pods offer to a tree of zones, without tokens.
 
@@ -185,10 +178,7 @@ class Decider:
         return msgspec.structs.replace(found, supplies=self._supplies(request, bound))
 
     def group_state(
-        self,
-        query: OfferQuery,
-        earlier: Sequence[Candidate],
-        others: Sequence[OtherCandidate] = (),
+        self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> GroupState:
         """Return the group state of a request on these pods, which counts those candidates, too.
 

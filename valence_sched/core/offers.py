@@ -12,13 +12,7 @@ import msgspec
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from valence_sched.core.batch import (
-    Lookahead,
-    PlacedNode,
-    candidate_of,
-    schedule,
-    with_anchor_rows,
-)
+from valence_sched.core.batch import Lookahead, PlacedNode, candidate_of, schedule, with_anchor_rows
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import Undecided

@@ -74,10 +74,7 @@ def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int
 
 
 def _largest_mix(
-    most: Sequence[int],
-    shares: Sequence[int],
-    lines: Sequence[Lines],
-    free: Mapping[Need, float],
+    most: Sequence[int], shares: Sequence[int], lines: Sequence[Lines], free: Mapping[Need, float]
 ) -> int:
     """Return the largest mix of which every flavor has its share, rounded down, by these sums."""
     whole = sum(shares)

@@ -212,11 +212,7 @@ def _release(block: LeanBlock, released: Counter[str], statuses: StatusChanges) 
     return statuses.apply(block, release, ("released", nodes))
 
 
-_DISRUPTIONS: dict[type[Edit], DisruptionRule] = {
-    Fail: _fail,
-    Drain: _drain,
-    Remove: _remove,
-}
+_DISRUPTIONS: dict[type[Edit], DisruptionRule] = {Fail: _fail, Drain: _drain, Remove: _remove}
 
 
 def edited(site: Site, edits: Iterable[Edit]) -> Site:

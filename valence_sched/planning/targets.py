@@ -12,13 +12,7 @@ from typing import Any
 import msgspec
 
 from valence_sched.errors import NothingMatches, suggest
-from valence_sched.model.inventory import (
-    WHOLE_POOL,
-    LeanBlock,
-    LeanPodm,
-    Pool,
-    parse_status,
-)
+from valence_sched.model.inventory import WHOLE_POOL, LeanBlock, LeanPodm, Pool, parse_status
 from valence_sched.model.need import has_words
 from valence_sched.model.scenario import Target
 from valence_sched.view.block_kinds import BlockKind, BlockKinds

@@ -218,11 +218,7 @@ class CompiledWorkload:
     """
 
     def __init__(
-        self,
-        name: str,
-        places: str,
-        times: npt.NDArray[np.float64],
-        requests: tuple[Request, ...],
+        self, name: str, places: str, times: npt.NDArray[np.float64], requests: tuple[Request, ...]
     ) -> None:
         self.name = name
         self._places, self._times, self._requests = places, times, requests

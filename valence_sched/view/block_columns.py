@@ -146,10 +146,7 @@ class StoredBlocks:
     """The block tables of a View in its arrays; each is made once."""
 
     def __init__(
-        self,
-        arrays: Arrays,
-        positions: Sequence[Positions],
-        topologies: Sequence[Topology],
+        self, arrays: Arrays, positions: Sequence[Positions], topologies: Sequence[Topology]
     ) -> None:
         self._start: npt.NDArray[np.int64] = arrays["block_start"]
         self._columns = [arrays[f"block_{name}"] for name in ("kind", "slots", "shared", "gain")]

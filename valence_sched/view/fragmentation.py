@@ -328,11 +328,7 @@ class FlavorMix:
         return self._add_stocks(leftover.stocks, MixSupply(have, fractions, useful, free))
 
     def supply_after(
-        self,
-        before: MixSupply,
-        rest: Leftover,
-        needs: Sequence[Need],
-        feasible: Mask | None = None,
+        self, before: MixSupply, rest: Leftover, needs: Sequence[Need], feasible: Mask | None = None
     ) -> MixSupply:
         """Return the supply after every row has given the resources of one node.
 

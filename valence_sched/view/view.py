@@ -283,10 +283,7 @@ class View:
         return self._memoise(key, make) if value is None else value
 
     def memoise_selected(
-        self,
-        key: tuple[Any, ...],
-        select: Callable[[Any, Any], Any],
-        make: Callable[[], Any],
+        self, key: tuple[Any, ...], select: Callable[[Any, Any], Any], make: Callable[[], Any]
     ) -> Any:
         """Return a remembered value that no node changes, else ``select(whole, rows)``.
 

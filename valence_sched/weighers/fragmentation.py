@@ -13,12 +13,7 @@ from valence_sched.model.need import Need
 from valence_sched.model.request import FlavorShare, Mix, MixSupplies, Request
 from valence_sched.view.availability import feasible_rows
 from valence_sched.view.block_kinds import BoundedMemo
-from valence_sched.view.fragmentation import (
-    FlavorMix,
-    MixSupply,
-    flavor_mix,
-    may_have,
-)
+from valence_sched.view.fragmentation import FlavorMix, MixSupply, flavor_mix, may_have
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.reads import completes_mix, reads, reads_podm
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View, read_only

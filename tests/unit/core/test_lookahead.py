@@ -14,12 +14,7 @@ from valence_sched.core.batch import Lookahead, place
 from valence_sched.core.evaluation import EvaluationContext, context_of, evaluate
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.policy import BoundPolicy, bind
-from valence_sched.core.ranking import (
-    RowOrder,
-    choose_fit,
-    random_order,
-    rank_rows,
-)
+from valence_sched.core.ranking import RowOrder, choose_fit, random_order, rank_rows
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
@@ -96,10 +91,7 @@ class TestLookahead(unittest.TestCase):
     def test_far_and_near_place_alike_and_leave_the_same_behind(
         self, pods, by, best_of, order, count, seed
     ):
-        node = {
-            "processor": {"total_cores": 12},
-            "stocks": [{"resource": "gib", "amount": 2}],
-        }
+        node = {"processor": {"total_cores": 12}, "stocks": [{"resource": "gib", "amount": 2}]}
         asked = request(node, count=count, seed=seed)
         seen, bound = site(pods), policy(by, best_of)
         self.alike(seen, bound, asked, order)

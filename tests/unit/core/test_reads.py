@@ -80,9 +80,7 @@ def installed(group: str, **more: Callable[..., Any]) -> Iterator[None]:
 
 def policy(*filters: str, name: str = "mine", weighers: tuple[str, ...] = ()) -> Policy:
     return Policy(
-        name=name,
-        filters=tuple(map(FilterUse, filters)),
-        weighers=tuple(map(WeigherUse, weighers)),
+        name=name, filters=tuple(map(FilterUse, filters)), weighers=tuple(map(WeigherUse, weighers))
     )
 
 

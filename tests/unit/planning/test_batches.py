@@ -243,8 +243,7 @@ ASKS = st.lists(
     max_size=4,
 )
 BLOCKS = st.lists(
-    st.sampled_from([cpu("c", 8), cpu("c", 16), cpu("c", 8, 64), gpu("g"), gpu("g", 2)]),
-    max_size=5,
+    st.sampled_from([cpu("c", 8), cpu("c", 16), cpu("c", 8, 64), gpu("g"), gpu("g", 2)]), max_size=5
 )
 
 

@@ -122,10 +122,7 @@ class TestBalance(WeigherCase):
 
     def test_three_needs(self):
         asked = request(
-            {
-                "processor": {"total_cores": 16, "sockets": 1},
-                "memory": {"capacity_mib": 200},
-            }
+            {"processor": {"total_cores": 16, "sockets": 1}, "memory": {"capacity_mib": 200}}
         )
         podm = {"id": "a", "blocks": [cpu("a", 32, 800)]}
         shares = [0.5, 1.0, 0.25]

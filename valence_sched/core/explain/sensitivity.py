@@ -18,11 +18,7 @@ import numpy as np
 
 from valence_sched.core.batch import Batch, goes_by_cost, needs_anchor, schedule
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluation import (
-    EvaluationContext,
-    context_of,
-    write_costs,
-)
+from valence_sched.core.evaluation import EvaluationContext, context_of, write_costs
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import COST_SCALE, INFINITE_COST, WEIGHT_UNITS
 from valence_sched.core.ranking import batch_lots

@@ -88,10 +88,7 @@ class ProgrammePart:
         return len(self.upper) - 1
 
     def row(
-        self,
-        terms: list[tuple[int, float]],
-        lower: float = -INFINITY,
-        upper: float = INFINITY,
+        self, terms: list[tuple[int, float]], lower: float = -INFINITY, upper: float = INFINITY
     ) -> int:
         """Add a row over ``(column, coefficient)``; return its number."""
         number = len(self.lower_rows)
@@ -267,10 +264,7 @@ def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
 
 
 def optimum(
-    part: ProgrammePart,
-    prices: Mapping[int, int],
-    states: int,
-    start: Sequence[int] | None = None,
+    part: ProgrammePart, prices: Mapping[int, int], states: int, start: Sequence[int] | None = None
 ) -> SearchOutcome:
     """Return the values of the columns at the least price that is found within so many states.
 

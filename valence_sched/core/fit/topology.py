@@ -521,10 +521,7 @@ def _cliques(fitter: TopologyFitter) -> dict[int, list[list[str]]]:
 
 
 def block_offer(
-    free: Mapping[KindAndTopology, int],
-    kinds: BlockKinds,
-    useful: Callable[[int], int],
-    most: int,
+    free: Mapping[KindAndTopology, int], kinds: BlockKinds, useful: Callable[[int], int], most: int
 ) -> BlockOffer:
     """Return the blocks that could help, at most ``useful(kind)`` in a group.
 

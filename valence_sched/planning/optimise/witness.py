@@ -160,9 +160,7 @@ def _restricted(
     free = np.array([*counts.values()], dtype=np.float32)
     start = np.array([0, len(kinds)])
     return replace(
-        row,
-        block_tables=[only],
-        block_counts=block_counts.read_only(start, kinds, free, free),
+        row, block_tables=[only], block_counts=block_counts.read_only(start, kinds, free, free)
     )
 
 

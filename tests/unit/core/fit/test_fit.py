@@ -250,12 +250,7 @@ class TestShortfall(unittest.TestCase):
             {"uri": "2", "resource": "scarce", "total": 1},
         ]
         asked = request(
-            {
-                "stocks": [
-                    {"resource": "plenty", "amount": 5},
-                    {"resource": "scarce", "amount": 2},
-                ]
-            }
+            {"stocks": [{"resource": "plenty", "amount": 5}, {"resource": "scarce", "amount": 2}]}
         )
         label, wanted, had = shortfall(asked, view({"id": "a", "stocks": stocks}))
         self.assertIn("scarce", label)
