@@ -411,7 +411,3 @@ class TestOneDecision(unittest.TestCase):
         first, second = (attempt.context for attempt in decision.attempts)
         self.assertIs(first.spending, second.spending)
         self.assertEqual((2, None), (second.request.count, second.request.min_count))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -202,7 +202,3 @@ class TestSubstitutes(unittest.TestCase):
         strict = self.context(policy, strict=True, group=group)
         with self.assertRaisesRegex(PluginError, "fickle.*too many"):
             substitute_rows(strict, with_all, A, [B, D])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -300,10 +300,6 @@ class TestCompany(unittest.TestCase):
         self.assertEqual({"a", "b", "c"}, {one.candidate.podm for one in every.ranking})
 
 
-if __name__ == "__main__":
-    unittest.main()
-
-
 class TestSealed(unittest.TestCase):
     """What a zone says of a request before it is asked for offers."""
 

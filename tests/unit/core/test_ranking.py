@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.chi_square import chi_square
 from tests.unit.core.deciders import built_in, engine
 from tests.unit.core.sites import quietly
-from tests.unit.core.test_evaluate import ASKED, site
+from tests.unit.core.test_evaluation import ASKED, site
 from valence_sched.core.explain.report import decision_report
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.spending import Undecided
@@ -262,7 +262,3 @@ class TestListingOrder(unittest.TestCase):
         )
         first, second = map(to_json, reports)
         self.assertEqual(first, second)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -6,7 +6,7 @@ import unittest
 import msgspec
 
 from tests.unit.core.deciders import cpu, engine_of, gpu
-from tests.unit.planning.workloads import replay_of
+from tests.unit.planning.sites import replay_of
 from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import InputError, NewerSchema, UnknownName
 from valence_sched.model.decision import parse_report

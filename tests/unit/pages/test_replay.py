@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from tests.unit.cli.output.hostile import EVIL, raw
 from tests.unit.pages.inventories import section, table, titles
-from tests.unit.planning.workloads import run_of
+from tests.unit.planning.sites import run_of
 from valence_sched.model.decision import FunnelStep, InventorySummary, Reason
 from valence_sched.model.page import BarComparison, ChartGrid, FunnelChart, Page, TimeChart
 from valence_sched.model.quantity import resource_title

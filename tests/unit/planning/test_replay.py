@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.deciders import built_in, cpu, cpus, engine, gpu
 from tests.unit.core.sites import quietly
-from tests.unit.planning.workloads import FLAVORS, entries_of, file_workload
+from tests.unit.planning.sites import FLAVORS, entries_of, file_workload
 from valence_sched.core.decider import Decider
 from valence_sched.errors import InputError, RequestError, UnknownName
 from valence_sched.model.inventory import to_json

@@ -9,7 +9,7 @@ from collections import Counter
 
 import yaml
 
-from tests.unit.planning.workloads import FLAVORS, entries_of, file_workload, times
+from tests.unit.planning.sites import FLAVORS, entries_of, file_workload, times
 from valence_sched.errors import InputError, SchedulerError, UnknownName, UsageError
 from valence_sched.model.codec import MAX_HUMAN_BYTES
 from valence_sched.model.workload import SyntheticSpec

@@ -331,11 +331,3 @@ class TestConformance(unittest.TestCase):
                         taken[placed.chosen.podm, grant.uri] += grant.amount
                 for (podm, uri), amount in taken.items():
                     self.assertLessEqual(amount, sizes[int(podm)][2] if uri == "s" else 1)
-
-
-if __name__ == "__main__":
-    unittest.main()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -148,7 +148,3 @@ class TestUnknown(TestCase):
         known = Stock(uri="/t", resource="gib", pools=("p",), total=5, used=2)
         for found in self.summaries(stocks=(unknown, known)):
             self.assertEqual({"gib": (3.0, 5.0)}, found.stocks)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -25,6 +25,12 @@ def cpu(uri: str, cores: int, mib: int = 0, **words: object) -> dict:
     return {"uri": uri, "devices": devices, **words}
 
 
+def allowed(asked: Request) -> Request:
+    """Return a request that takes what is unknown."""
+    needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
+    return msgspec.structs.replace(asked, needs=needs)
+
+
 class WeigherCase(unittest.TestCase):
     """Compares scores to a billionth."""
 
@@ -83,10 +89,9 @@ class TestPack(WeigherCase):
 
     def test_of_what_nobody_told_the_amount_nothing_is_used(self):
         asked = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
-        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
         unreported = {"processors": [{"cores": 8}], "memory": [{}]}
         podm = {"id": "a", "blocks": [{"uri": "a", "devices": unreported}]}
-        self.scores([0.5], pack, msgspec.structs.replace(asked, needs=needs), podm)
+        self.scores([0.5], pack, allowed(asked), podm)
 
     def test_a_podm_counts_whole_unless_pools_are_asked_for(self):
         asked = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
@@ -132,12 +137,11 @@ class TestBalance(WeigherCase):
 
     def test_what_nobody_told_the_amount_of_counts_as_unused(self):
         asked = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 100}})
-        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
         unreported = {"processors": [{"cores": 16}], "memory": [{}]}
         podms = [{"id": "a", "blocks": [{"uri": "a", "devices": unreported}]},
                  {"id": "b", "blocks": [cpu("b", 32, 400)]}]  # fmt: skip
         # shares 8/16 and 0, and 8/32 and 100/400
-        self.scores([0.75, 1.0], balance, msgspec.structs.replace(asked, needs=needs), *podms)
+        self.scores([0.75, 1.0], balance, allowed(asked), *podms)
 
     def test_equal_shares_are_in_balance_however_they_are_rounded(self):
         asked = request(
@@ -165,10 +169,6 @@ class TestUntold(WeigherCase):
     MEMORY = request({"memory": {"capacity_mib": 400}})
     BOTH = request({"processor": {"total_cores": 8}, "memory": {"capacity_mib": 400}})
 
-    def allowed(self, asked: Request) -> Request:
-        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
-        return msgspec.structs.replace(asked, needs=needs)
-
     def podm(self, unreported: int, cores: dict) -> dict:
         memory = [{"uri": f"m{n}", "devices": {"memory": [{}]}} for n in range(unreported)]
         reported = {"processors": [cores], "memory": [{"capacity_mib": 100}]}
@@ -182,11 +182,11 @@ class TestUntold(WeigherCase):
             (pack, [0.0, 0.0], [0.5, 0.0]),
             (balance, [1.0, 1.0], [0.5, 0.0]),
         ):
-            self.scores(alone, weigher, self.allowed(self.MEMORY), *podms)
-            self.scores(both, weigher, self.allowed(self.BOTH), *podms)
+            self.scores(alone, weigher, allowed(self.MEMORY), *podms)
+            self.scores(both, weigher, allowed(self.BOTH), *podms)
 
     def test_what_is_not_there_at_all_fills_nothing(self):
-        self.scores([0.0], pack, self.allowed(self.BOTH), self.podm(2, {}))
+        self.scores([0.0], pack, allowed(self.BOTH), self.podm(2, {}))
 
 
 class TestKnown(WeigherCase):
@@ -194,8 +194,6 @@ class TestKnown(WeigherCase):
 
     def test_by_hand(self):
         asked = request({"processor": {"total_cores": 8}, "accelerators": [{"model": "A100"}]})
-        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
-        allowed = msgspec.structs.replace(asked, needs=needs)
         gpu = {"uri": "g", "devices": {"accelerators": [{"kind": "GPU"}]}}
         reported = {"uri": "h", "devices": {"accelerators": [{"kind": "GPU", "model": "A100"}]}}
         podms = [
@@ -203,7 +201,7 @@ class TestKnown(WeigherCase):
             {"id": "half", "blocks": [cpu("c", 8), gpu]},
             {"id": "untold", "blocks": [{"uri": "c", "devices": {"processors": [{}]}}, gpu]},
         ]
-        self.scores([1.0, 0.5, 0.0], known, allowed, *podms)
+        self.scores([1.0, 0.5, 0.0], known, allowed(asked), *podms)
 
     def test_where_nothing_unknown_is_taken_all_are_alike(self):
         unreported = {"uri": "c", "devices": {"processors": [{}]}}
@@ -212,8 +210,7 @@ class TestKnown(WeigherCase):
 
     def test_a_stock_alone_is_no_device(self):
         asked = request({"stocks": [{"resource": "gib", "amount": 5}]})
-        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
-        asked = msgspec.structs.replace(asked, needs=needs)
+        asked = allowed(asked)
         stock = {"uri": "s", "resource": "gib"}
         podms = [
             {"id": "told", "stocks": [{**stock, "total": 5}]},
@@ -225,21 +222,19 @@ class TestKnown(WeigherCase):
         asked = request(
             {"accelerators": [{"model": "A100"}], "stocks": [{"resource": "gib", "amount": 5}]}
         )
-        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
         stocks = [{"uri": "s", "resource": "gib", "total": 50}]
         podms = [
             {"id": name, "stocks": stocks, "blocks": [{"uri": "g", "devices": {
                 "accelerators": [{"kind": "GPU", "model": model}]}}]}
             for name, model in (("told", "A100"), ("untold", None))
         ]  # fmt: skip
-        self.scores([1.0, 0.5], known, msgspec.structs.replace(asked, needs=needs), *podms)
+        self.scores([1.0, 0.5], known, allowed(asked), *podms)
 
     def test_an_untold_stock_is_not_known(self):
         asked = request(
             {"processor": {"total_cores": 8}, "stocks": [{"resource": "gib", "amount": 5}]}
         )
-        needs = tuple(msgspec.structs.replace(need, unknown="allow") for need in asked.needs)
-        asked = msgspec.structs.replace(asked, needs=needs)
+        asked = allowed(asked)
         podms = [
             {"id": "told", "stocks": [{"uri": "s", "resource": "gib", "total": 5}]},
             {"id": "untold", "stocks": [{"uri": "s", "resource": "gib"}]},

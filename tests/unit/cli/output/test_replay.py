@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from tests.unit.planning.workloads import replay_of, run_of
+from tests.unit.planning.sites import replay_of, run_of
 from valence_sched.model.decision import Reason
 from valence_sched.model.replay import (
     FirstRefusal,

@@ -118,11 +118,3 @@ class TestUnmade(unittest.TestCase):
             with self.subTest(place):
                 asked = {"drives": [{"count": 1, "same": place}]}
                 self.assertEqual(line, device_warnings(asked, other, DRIVE_SITE))
-
-
-if __name__ == "__main__":
-    unittest.main()
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -10,8 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from valence_sched.model.inventory import Devices, Status
-from valence_sched.model.need import Need, Test
+from valence_sched.model.need import Need, Test, TopologyConstraint
 from valence_sched.view.block_kinds import price
+
+#: The types of a block, its devices, and where it is told its topology by domain.
+Block = tuple[Any, ...]
 
 GROUPS = {
     "processor": "processors",
@@ -115,16 +118,19 @@ def subsets(size: int) -> Iterator[tuple[int, ...]]:
 def least_price(
     needs: Sequence[Need],
     limits: dict[str, dict[str, int]],
-    free: Sequence[tuple[Sequence[str], Devices]],
+    free: Sequence[Block],
+    bonds: Sequence[TopologyConstraint] | None = None,
 ) -> int | None:
     """Return the least price of any subset of the free blocks that makes the node."""
     found = None
     for chosen in subsets(len(free)):
-        cost = sum(price(free[block][1]) for block in chosen)
-        if found is not None and cost >= found:
-            continue
-        if within(limits, [free[block][0] for block in chosen]) and makes(
-            needs, [free[block][1] for block in chosen]
+        blocks = [free[number] for number in chosen]
+        cost = sum(price(devices) for _, devices, *_ in blocks)
+        if (
+            (found is None or cost < found)
+            and within(limits, [types for types, *_ in blocks])
+            and makes(needs, [devices for _, devices, *_ in blocks])
+            and (bonds is None or makes_bound(needs, bonds, blocks))
         ):
             found = cost
     return found
@@ -177,3 +183,65 @@ def least_granted(stocks: Sequence[Any], amounts: Sequence[int]) -> int | None:
             best = sum(granted)
             found = best if found is None else min(found, best)
     return found
+
+
+def makes_bound(
+    needs: Sequence[Need], bonds: Sequence[TopologyConstraint], blocks: Sequence[Block]
+) -> bool:
+    """Whether devices of these blocks can be counted so that every need and bond is met."""
+    choices = [list(_counted(need, blocks)) for need in needs]
+    return _some(needs, bonds, blocks, choices, [])
+
+
+def _some(needs, bonds, blocks, choices, chosen) -> bool:
+    if not _holds(needs, bonds, blocks, chosen):
+        return False
+    if len(chosen) == len(needs):
+        return True
+    return any(_some(needs, bonds, blocks, choices, [*chosen, one]) for one in choices[len(chosen)])
+
+
+def _counted(need: Need, blocks: Sequence[Block]) -> Iterator[tuple[Any, ...]]:
+    """Yield each choice of what counts for a need, as (kind, block, line, number) of devices."""
+    units = [
+        (need.kind, block, line, number)
+        for block, (_, devices, _) in enumerate(blocks)
+        for line, device in enumerate(getattr(devices, GROUPS[need.kind]))
+        if suits(need, device)
+        for number in range(device.count)
+    ]
+    if need.measure == "devices":
+        yield from itertools.combinations(units, int(need.amount))
+        return
+    sources = sorted({block for _, block, _, _ in units})
+    for many in range(1, len(sources) + 1):
+        for some in itertools.combinations(sources, many):
+            if total(need, [blocks[block][1] for block in some]) >= need.amount:
+                yield tuple(unit for unit in units if unit[1] in some)
+
+
+def _holds(needs, bonds, blocks, chosen) -> bool:
+    """Whether what is counted so far breaks no bond and counts no device for two groups."""
+    pairs = list(zip(needs, chosen, strict=False))
+    taken = [unit for need, units in pairs if need.measure == "devices" for unit in units]
+    if len(set(taken)) < len(taken):
+        return False
+    for bond in bonds:
+        spots: dict[str, list[str | None]] = {}
+        for need, units in pairs:
+            name = need.name or need.kind
+            if name in bond.of:
+                # an untold place is some place: its own, or the one that would do
+                found = [blocks[u[1]][2].get(bond.place, f"?{u[1]}") for u in units]
+                if need.unknown == "reject" and any(one.startswith("?") for one in found):
+                    return False
+                spots.setdefault(name, []).extend(found)
+        if bond.relation == "same":
+            if len({s for every in spots.values() for s in every if not s.startswith("?")}) > 1:
+                return False
+        elif len(set(bond.of)) == 1:
+            if any(len(set(every)) < len(every) for every in spots.values()):
+                return False
+        elif any(set(a) & set(b) for a, b in itertools.combinations(spots.values(), 2)):
+            return False
+    return True

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import built_in, engine
-from tests.unit.core.fit import brute, brute_topology
+from tests.unit.core.fit import brute
 from tests.unit.core.fit.covers import leave_open
 from tests.unit.core.fit.topologies import TOPOLOGIES, site
 from tests.unit.core.sites import A100, GPU, X86, need, quietly
@@ -125,7 +125,7 @@ class TestBrute(unittest.TestCase):
         plan = Fitter(needs, seen.kinds, bonds)
         free = [self.block(block) for block in podm["blocks"]]
         limits = podm["pools"][0]["limits"]
-        least = brute_topology.least_price(needs, bonds, limits, free)
+        least = brute.least_price(needs, limits, free, bonds)
         found = plan.fit(seen, 0)
         self.assertEqual(least is None, found is None, (podm, needs, bonds))
         if found is None:
@@ -134,13 +134,13 @@ class TestBrute(unittest.TestCase):
             self.assertGreater(wanted, had, label)
             return
         chosen = [free[number] for number in found.blocks]
-        self.assertTrue(brute_topology.makes(needs, bonds, chosen), (podm, needs, bonds, found))
+        self.assertTrue(brute.makes_bound(needs, bonds, chosen), (podm, needs, bonds, found))
         self.assertTrue(brute.within(limits, [types for types, _, _ in chosen]))
         self.assertEqual(least, sum(price(devices) for _, devices, _ in chosen))
         self.assertEqual(max(0, least - price_of_needs(plan.needs)), found.waste)
 
     @staticmethod
-    def block(block: dict) -> brute_topology.Block:
+    def block(block: dict) -> brute.Block:
         devices = msgspec.convert(block["devices"], Devices)
         return block["type"], devices, block.get("places", {})
 
