@@ -4,7 +4,8 @@
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 from wsgiref import simple_server
 
 from tests.loopback import ClientsMayLeave
@@ -41,10 +42,17 @@ def serving(settings: ServiceSettings, environ: Mapping[str, str], port: int = 0
         process.stop(10)
 
 
+def wait_for(condition: Callable[[], Any], timeout_s: float = 30.0) -> Any:
+    """Wait until a condition holds; return what it returned."""
+    until = time.monotonic() + timeout_s
+    while not (found := condition()):
+        if time.monotonic() > until:
+            raise AssertionError("not in time")
+        time.sleep(0.02)
+    return found
+
+
 def await_reading(process: ServiceProcess, timeout_s: float = 60.0) -> None:
     """Wait until each registered pod manager was read, or that was tried."""
-    until = time.monotonic() + timeout_s
-    while process.reader is not None and process.parts.health().status == "starting":
-        if time.monotonic() > until:
-            raise AssertionError(process.parts.health())
-        time.sleep(0.02)
+    if process.reader is not None:
+        wait_for(lambda: process.parts.health().status != "starting", timeout_s)

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from falcon import testing
 
 from tests.service.application import SMALL, LivePodmsCase
+from tests.service.serving import wait_for
 from tests.unit.integrations.test_dispatchers import controller
 from valence_sched.errors import UsageError
 from valence_sched.integrations.dispatchers.webhook import CLAIM, SIGNATURE, TIMESTAMP, signature
@@ -140,9 +141,7 @@ class TestDispatch(DispatchCase):
         self.client = self.new_client()
         self.process.start()
         self.call("POST", CLAIMS, SMALL)
-        until = time.monotonic() + 60
-        while self.store.dispatches.waiting().total and time.monotonic() < until:
-            time.sleep(0.02)
+        wait_for(lambda: not self.store.dispatches.waiting().total, 60.0)
         self.assertEqual(1, len(self.there.came))
 
     def test_what_waits_is_named_by_health_metrics_and_the_program(self):

@@ -5,8 +5,7 @@ import socket
 from types import MappingProxyType
 
 from tests.service.application import EXAMPLE, ApplicationCase
-from tests.service.serving import serving
-from tests.service.test_reader import wait_for
+from tests.service.serving import serving, wait_for
 from valence_sched.errors import InputError, UsageError
 from valence_sched.inventory.events import RECORD
 from valence_sched.model.podm_address import EventAddress

@@ -9,7 +9,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 
 from tests.service.application import SMALL, ApplicationCase
-from tests.service.test_reader import wait_for
+from tests.service.serving import wait_for
 from valence_sched.errors import InputError, RateLimited, ServiceBusy, UsageError
 from valence_sched.service.fairness import FairLock, RateLimiter, TenantGate
 from valence_sched.service.settings import Limits, RateSettings, ServiceSettings, check_settings

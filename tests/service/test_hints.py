@@ -2,14 +2,13 @@
 """Hints between processes of the service over a real RabbitMQ: when they are sent, what they do."""
 
 import queue
-import time
 from types import MappingProxyType
 
 from falcon import testing
 from msgspec.structs import replace
 
 from tests.service.application import EXAMPLE, RACK, SMALL, ApplicationCase
-from tests.service.serving import await_reading
+from tests.service.serving import await_reading, wait_for
 from tests.unit.messaging.broker import BrokerCase
 from valence_sched.app import App
 from valence_sched.errors import InputError, ServiceError
@@ -40,14 +39,8 @@ class HintsCase(BrokerCase, ApplicationCase):
         self.addCleanup(process.hints.close)
         client = testing.TestClient(process.application)
         client.simulate_get("/healthcheck")  # the first request connects
-        self.wait_until(process.hints.start().listening.is_set)
+        wait_for(process.hints.start().listening.is_set, PATIENCE_S)
         return client, process.hints
-
-    def wait_until(self, holds):
-        until = time.monotonic() + PATIENCE_S
-        while not holds():
-            self.assertLess(time.monotonic(), until)
-            time.sleep(0.05)
 
     def report(self, client, cores, name="rack-1"):
         rack = {"pools": [{"id": "z"}], "blocks": [
@@ -71,7 +64,7 @@ class TestHints(HintsCase):
         client, own = self.start()
         _, other = self.start()
         self.report(client, 16)
-        self.wait_until(lambda: other.refreshes == 1)
+        wait_for(lambda: other.refreshes == 1, PATIENCE_S)
         self.assertEqual(0, own.refreshes, "its own hint")
 
     def test_a_request_that_reads_or_fails_sends_none(self):
@@ -102,7 +95,7 @@ class TestHints(HintsCase):
         self.assertEqual("running", client.simulate_get(where).json["state"])
         self.assertEqual((), heard.get(timeout=PATIENCE_S))
         self.assertEqual("done", client.simulate_get(where).json["state"])
-        self.wait_until(lambda: other.refreshes)
+        wait_for(lambda: other.refreshes, PATIENCE_S)
 
     def test_without_the_broker_all_answers_are_the_same(self):
         """A hint that is lost changes no answer: the next request takes in what changed."""
@@ -111,7 +104,7 @@ class TestHints(HintsCase):
         client, _ = self.start()
         other_client, other = self.start()
         self.report(client, 16)
-        self.wait_until(lambda: other.refreshes >= 1)
+        wait_for(lambda: other.refreshes >= 1, PATIENCE_S)
         way.cut()
         for cores in (24, 32):
             self.report(client, cores)
@@ -147,23 +140,23 @@ class TestReports(HintsCase):
         clients = self.schedulers(3)
         self.reporting().report("rack-1", self.rack(16))
         for client in clients:
-            self.wait_until(lambda client=client: self.cores(client) == [16, 16])
+            wait_for(lambda client=client: self.cores(client) == [16, 16], PATIENCE_S)
 
     def test_the_store_stays_the_truth_while_the_broker_is_gone(self):
         way, through = self.way()
         clients = self.schedulers(3)
         agent = self.reporting(through)
         agent.report("rack-1", self.rack(16))
-        self.wait_until(lambda: self.cores(clients[0]) == [16, 16])
+        wait_for(lambda: self.cores(clients[0]) == [16, 16], PATIENCE_S)
         way.cut()
         with self.assertRaises(ServiceError):
             agent.report("rack-1", self.rack(99))
         self.report(clients[0], 24)
         self.assertEqual([[24, 24]] * 3, [self.cores(client) for client in clients])
         way.mend()
-        self.wait_until(lambda: self.is_taken(agent, 32))
+        wait_for(lambda: self.is_taken(agent, 32), PATIENCE_S)
         for client in clients:
-            self.wait_until(lambda client=client: self.cores(client) == [32, 32])
+            wait_for(lambda client=client: self.cores(client) == [32, 32], PATIENCE_S)
 
     def is_taken(self, agent, cores):
         try:
@@ -178,13 +171,13 @@ class TestReports(HintsCase):
         agent = self.reporting()
         agent.report("rack-1", self.rack(16))
         agent.send(["rack-1"])
-        self.wait_until(lambda: hints.refreshes)
+        wait_for(lambda: hints.refreshes, PATIENCE_S)
         self.assertIsNone(self.cores(client))
         (taking,) = self.schedulers(1)
         with self.assertLogs(wiring.LOG, "WARNING") as logs:
             agent.report("rack-1", {"blocks": 5})
             agent.report("rack-1", {"facts": {"text": "x" * (5 << 20)}})
-            self.wait_until(lambda: len(logs.output) == 2)
+            wait_for(lambda: len(logs.output) == 2, PATIENCE_S)
         self.assertIsNone(self.cores(taking))
 
 

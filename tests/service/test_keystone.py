@@ -14,7 +14,7 @@ from keystoneauth1.identity import v3
 
 from tests.service.application import EXAMPLE, SMALL, ApplicationCase
 from tests.service.keystone_server import ADMIN_PASSWORD, keystone, short_lived_tokens
-from tests.service.test_reader import wait_for
+from tests.service.serving import wait_for
 from valence_sched.model.registration import PasswordReference
 from valence_sched.service.routes import ROUTES
 from valence_sched.service.settings import KeystoneSettings, RateSettings

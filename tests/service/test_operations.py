@@ -10,8 +10,8 @@ from falcon import testing
 from msgspec.structs import replace
 
 from tests.service.application import EXAMPLE, SMALL
-from tests.service.serving import await_reading
-from tests.service.test_reader import FAST, wait_for
+from tests.service.serving import await_reading, wait_for
+from tests.service.test_reader import FAST
 from tests.unit.store.engines import StoreCase
 from tests.unit.store.proxy import Proxy
 from valence_sched.errors import ClaimLost, NameTaken, ServiceBusy, UnknownName

@@ -3,7 +3,6 @@
 
 import re
 import tempfile
-import time
 import unittest
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +10,7 @@ from types import MappingProxyType
 from falcon import testing
 
 from tests.service.application import EXAMPLE, ApplicationCase
-from tests.service.serving import await_reading, serving
+from tests.service.serving import await_reading, serving, wait_for
 from tests.unit.lifecycle.site import request
 from tests.unit.store.site import podm
 from valence_sched.app import App
@@ -30,16 +29,6 @@ from valence_sched.testing.served import served
 
 PAGE = Path(__file__).parents[2] / "doc" / "source" / "howto" / "fresh-readings.rst"
 FAST = ReaderSettings(interval_s=0.1, lease_s=1.0)
-
-
-def wait_for(condition, timeout_s=30.0):
-    """Wait until a condition holds; return what it returned."""
-    until = time.monotonic() + timeout_s
-    while not (found := condition()):
-        if time.monotonic() > until:
-            raise AssertionError("not in time")
-        time.sleep(0.02)
-    return found
 
 
 class ReaderCase(ApplicationCase):

@@ -21,7 +21,7 @@ import requests
 
 from tests.functional.programs import SITE
 from tests.service.application import EXAMPLE, RACK, SMALL, ApplicationCase
-from tests.service.test_reader import wait_for
+from tests.service.serving import wait_for
 from valence_sched.inventory.background_reader import LEASE
 from valence_sched.model.registration import Registration
 from valence_sched.store.store import Store

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from hypothesis import strategies
 
 from tests.service.application import SMALL, LivePodmsCase
-from tests.service.test_reader import wait_for
+from tests.service.serving import wait_for
 from tests.unit.store.engines import raw_engine
 from valence_sched.model.verbs import EventBody
 from valence_sched.model.zone import ZoneSettings

@@ -9,7 +9,7 @@ import urllib.request
 from types import MappingProxyType
 
 from tests.service.application import ApplicationCase
-from tests.service.test_reader import wait_for
+from tests.service.serving import wait_for
 from tests.service.zone_services import ZoneServices
 from tests.unit.zones.in_process import inventory, served_tree
 

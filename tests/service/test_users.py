@@ -2,13 +2,13 @@
 """Users: who they are, what their role allows, and that a tenant sees only its own."""
 
 import os
-import time
 import unittest
 from unittest import mock
 
 import bcrypt
 
 from tests.service.application import SMALL, ApplicationCase, LivePodmsCase, testing_login
+from tests.service.serving import wait_for
 from valence_sched.errors import AccessDenied, InputError, Unauthenticated, UsageError
 from valence_sched.service.settings import ServiceSettings, check_settings, is_loopback
 from valence_sched.service.users import BasicAccess, User, parse_users
@@ -185,12 +185,12 @@ class TestTenants(LivePodmsCase):
     def finished(self, result, user):
         self.assertEqual(202, result.status_code, result.text)
         path = result.headers["location"]
-        for _ in range(600):
-            operation = self.call("GET", path, user=user)
-            if operation.json["state"] != "running":
-                return operation.json
-            time.sleep(0.05)
-        raise AssertionError(operation.text)
+
+        def ended():
+            operation = self.call("GET", path, user=user).json
+            return operation["state"] != "running" and operation
+
+        return wait_for(ended)
 
     def test_a_claim_is_seen_by_its_owner_and_by_admins(self):
         result = self.call("POST", "/v1/claims", SMALL, user="mo")

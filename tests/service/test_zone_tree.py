@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from tests.functional.programs import SITE
 from tests.service.application import RACK
-from tests.service.test_reader import wait_for
+from tests.service.serving import wait_for
 from tests.service.zone_services import ZoneServices, scheduler
 from tests.unit.zones.scarce_sites import scarce_decider, scarce_podm, scarce_request
 from tests.unit.zones.test_tree_as_flat import decider, podm, request

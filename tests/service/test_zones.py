@@ -8,8 +8,7 @@ import unittest
 from pathlib import Path
 
 from tests.service.application import ApplicationCase
-from tests.service.serving import serving
-from tests.service.test_reader import wait_for
+from tests.service.serving import serving, wait_for
 from tests.service.zone_services import child_server
 from tests.unit.store.site import podm
 from valence_sched.errors import AccessDenied, InputError, NameTaken, UnknownName
