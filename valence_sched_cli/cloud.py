@@ -111,7 +111,6 @@ def _no_endpoint_text(sdk: Any, region_name: str | None) -> str:
 
 
 def _scope_text(sdk: Any) -> str:
-    """Return the scope of the token, for people."""
     if not hasattr(sdk.session.auth, "get_access"):
         return "a token without a catalogue"
     access = sdk.session.auth.get_access(sdk.session)
@@ -246,7 +245,6 @@ def _login(manager: Any) -> Any:
 
 
 def _error_text(manager: Any, reason: str) -> str:
-    """Return the text of a failure: of the cloud that is named, or how to name one."""
     cloud = _cloud_text(manager)
     if cloud is None:
         return one_line(f"no cloud to ask: {reason}: name one with --os-cloud or OS_CLOUD", 300)
@@ -254,7 +252,6 @@ def _error_text(manager: Any, reason: str) -> str:
 
 
 def _names_cloud(manager: Any) -> bool:
-    """Return whether the user named a cloud, logged in to or not."""
     return bool(_cloud_text(manager) or manager._cli_options.config.get("auth_url"))
 
 
@@ -306,7 +303,6 @@ def nova_flavor(
 
 
 def _nova_document(flavor: Any) -> dict[str, Any]:
-    """Return a flavor of openstacksdk as Nova's API has it."""
     fields = ("id", "name", "description", "vcpus", "ram", "disk", "ephemeral", "swap")
     document = {field: getattr(flavor, field) for field in fields}
     return {**document, "swap": flavor.swap or 0, "extra_specs": dict(flavor.extra_specs or {})}

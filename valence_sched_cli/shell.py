@@ -130,7 +130,6 @@ class Shell(app.App):
 
 
 def _words(argv: Sequence[str]) -> list[str]:
-    """Return the words before the first option."""
     return list(itertools.takewhile(lambda word: not word.startswith("-"), argv))
 
 
@@ -184,7 +183,6 @@ def _typed_words(line: str) -> list[str]:
 
 
 def _command(shell: App, words: Sequence[str]) -> tuple[list[str], Any]:
-    """Return the words that name a command, or begin one, and the command if it is whole."""
     names = [tuple(name.split()) for name, _ in shell.command_manager]
     typed: list[str] = []
     for word in words:
@@ -200,7 +198,6 @@ def _command(shell: App, words: Sequence[str]) -> tuple[list[str], Any]:
 
 
 def _next_words(shell: App, typed: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser of which the only argument is the next word of a command."""
     names = [name.split() for name, _ in shell.command_manager]
     following = {name[len(typed)]: None for name in names if name[: len(typed)] == list(typed)
                  and len(name) > len(typed)}  # fmt: skip

@@ -119,7 +119,6 @@ class ApplyPodm(base.Lister):
 
 
 def _differences(planned: Report, present: Report) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each node of the plan or of the present decision, with both."""
     from valence_sched.model.plan import same_placement
 
     before = {placement.node: placement for placement in planned.placements}

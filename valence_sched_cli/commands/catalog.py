@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from valence_sched.errors import InputError, RequestError, SchedulerError, UnknownName
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import add_option
@@ -76,32 +77,44 @@ class ShowFlavor(base.ShowOne):
         return list(cells), list(cells.values())
 
 
-class ValidateFlavor(base.Lister):
+class _ValidateFiles(base.Lister):
+    """A row for each file: whether it is valid, and how many nouns it has."""
+
+    noun: str
+    invalid: tuple[type[SchedulerError], ...] = (SchedulerError,)  # what makes a file invalid
+
+    def read_file(self, file: str, parsed_args: argparse.Namespace) -> Sequence[object]:
+        """Return what a file has; SchedulerError where it is invalid."""
+        raise NotImplementedError
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        rows: list[tuple[str, bool, int, Any]] = []
+        for file in parsed_args.file:
+            try:
+                rows.append((file, True, len(self.read_file(file, parsed_args)), Absent()))
+            except self.invalid as error:
+                rows.append((file, False, 0, Sentence(str(error), file)))
+                self.exit_code = 1
+        return ("File", "Valid", self.noun, "Error"), rows
+
+
+class ValidateFlavor(_ValidateFiles):
     """Check files of flavors.
 
     Exits 1 if a file is invalid.
     """
 
     through_service = True
+    noun = "Flavors"
+    invalid = (InputError, RequestError, UnknownName)
     arguments = "<file>...: YAML or JSON file"
     option_groups = (inventory.add_flavor_file_option,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.errors import InputError, RequestError, UnknownName
-
-        rows: list[tuple[str, bool, int, Any]] = []
-        for file in parsed_args.file:
-            try:
-                flavors = self.scheduler_app.config.flavors_in(file, parsed_args.flavor_file)
-                rows.append((file, True, len(flavors), Absent()))
-            except (InputError, RequestError, UnknownName) as error:
-                rows.append((file, False, 0, Sentence(str(error), file)))
-                self.exit_code = 1
-        return ("File", "Valid", "Flavors", "Error"), rows
+    def read_file(self, file: str, parsed_args: argparse.Namespace) -> Sequence[object]:
+        return self.scheduler_app.config.flavors_in(file, parsed_args.flavor_file)
 
 
 def _cells(flavor: Flavor) -> dict[str, Any]:
-    """Return everything a flavor says but its properties, by the title of the column."""
     first, *others = flavor.alternatives
     aggregates, traits = flavor.aggregate_names, flavor.traits
     return {
@@ -160,8 +173,6 @@ class ShowPolicy(base.ShowOne):
     option_groups = (inventory.add_policy_file_option,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.errors import UnknownName
-
         known = self.scheduler_app.config.policies(parsed_args.policy_file)
         if parsed_args.policy not in known:
             raise UnknownName("policy", parsed_args.policy, known)
@@ -189,7 +200,6 @@ class ShowPolicy(base.ShowOne):
         return list(cells), list(cells.values())
 
     def _fields_read(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        """Return the fields of pod managers that decisions of the policy read."""
         if parsed_args.policy_file:  # a service knows no policy of a file
             return (
                 self.scheduler_app.engine(self.selection(parsed_args))
@@ -206,27 +216,18 @@ def _overrides(use: WeigherUse) -> dict[str, Any]:
     return {"overrides": overrides} if overrides else {}
 
 
-class ValidatePolicy(base.Lister):
+class ValidatePolicy(_ValidateFiles):
     """Check files of policies.
 
     Exits 1 if a file is invalid.
     """
 
     reads_files_only = True
+    noun = "Policies"
     arguments = "<file>...: YAML file"
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.errors import SchedulerError
-
-        rows: list[tuple[str, bool, int, Any]] = []
-        for file in parsed_args.file:
-            try:
-                policies = self.scheduler_app.config.policies_in(file)
-                rows.append((file, True, len(policies), Absent()))
-            except SchedulerError as error:
-                rows.append((file, False, 0, Sentence(str(error), file)))
-                self.exit_code = 1
-        return ("File", "Valid", "Policies", "Error"), rows
+    def read_file(self, file: str, parsed_args: argparse.Namespace) -> Sequence[object]:
+        return self.scheduler_app.config.policies_in(file)
 
 
 class ListPlugins(base.Lister):

@@ -207,7 +207,6 @@ def _mix_name(counts: Sequence[tuple[str, Capacity]]) -> str:
 
 
 def _requirement(text: str) -> tuple[str, int]:
-    """Parse ``FLAVOR=N``."""
     flavor, equals, number = text.rpartition("=")
     if not equals or not flavor:
         raise argparse.ArgumentTypeError(f"{text[:60]!r} is not FLAVOR=N, as in gpu-large=4")

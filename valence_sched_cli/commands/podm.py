@@ -152,7 +152,6 @@ class ListPodm(paging.PagedLister):
 
 
 def _is_listed(podm: LeanPodm, parsed_args: argparse.Namespace) -> bool:
-    """Return whether a pod manager is one of those that the options name."""
     return (
         all(
             getattr(parsed_args, word) in (None, getattr(podm, word))

@@ -84,7 +84,6 @@ class UnsetPodm(base.Command):
 
 
 def _without(known: Any, names: Iterable[str], kind: str) -> Any:
-    """Return a list or map without these; UnknownName if one of them is not there."""
     from valence_sched.errors import UnknownName
 
     gone = dict.fromkeys(names)
@@ -163,7 +162,6 @@ class _Problem(Sentence):
 
 
 def _found(podm: PodmReading) -> str:
-    """Return what a pod manager has, in words."""
     numbers = ((podm.blocks, "block"), (podm.pools, "pool"), (podm.nodes, "node"))
     counts = ", ".join(format_count(number, noun) for number, noun in numbers)
     return f"{podm.status}: {counts}, driver {podm.driver or 'unknown'}"

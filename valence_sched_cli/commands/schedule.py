@@ -375,7 +375,6 @@ class SchedulePodm(base.Lister):
         return [""] * len(rows) if zones is None and ZONE.casefold() in named else zones
 
     def _rows(self, parsed_args: argparse.Namespace, rows: list[tuple[Any, ...]]) -> base.Table:
-        """Return rows of all columns with the columns that are asked for, and with the claim."""
         columns: Sequence[str] = LONG_COLUMNS if parsed_args.long else COLUMNS
         rows = [row[: len(columns)] for row in rows]
         columns, rows = with_zones(columns, rows, self._zones_of(parsed_args, rows, self._zones))
@@ -392,7 +391,6 @@ class SchedulePodm(base.Lister):
         self._sections = list(self._explained(parsed_args, report))
 
     def _explained(self, parsed_args: argparse.Namespace, report: Report) -> Iterator[str]:
-        """Yield what people read beside the rows: with --explain all, else why nothing fits."""
         if not (parsed_args.explain or not report.placements):
             return
         given = [name for name, value in vars(parsed_args).items() if value]

@@ -259,7 +259,6 @@ class CheckScheduler(base.Lister):
     def _results(
         self, checks: Sequence[Check], parsed_args: argparse.Namespace
     ) -> list[CheckResult]:
-        """Return what became of each expectation, in the order of the file."""
         app, line = self.scheduler_app, self.progress
         checker = app.checker(
             app.site(self.selection(parsed_args)),

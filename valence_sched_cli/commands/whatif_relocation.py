@@ -148,7 +148,6 @@ class FailWhatif(_MoveLister):
         return self._survival(survival, parsed_args)
 
     def _zone_podms(self, parsed_args: argparse.Namespace) -> dict[str, list[str]]:
-        """Return the pod managers of each zone that fails, by its name."""
         app, selection = self.scheduler_app, self.selection(parsed_args)
         return {
             f"zone {name}": app.zone_podms(selection, parsed_args.zone_file, [name])
@@ -336,7 +335,6 @@ def _outcome(result: PurchaseResult) -> str:
 
 
 def _price(text: str) -> tuple[str, float]:
-    """Parse ``BLOCK=AMOUNT``."""
     name, equals, number = text.rpartition("=")
     price = number_of(number)
     if not equals or not name or not 0 <= price < 10**12:

@@ -134,7 +134,6 @@ def _number(text: str) -> float:
 
 
 def _changes(parsed_args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
-    """Return the fields of a registration that the options say."""
     words = {name: getattr(parsed_args, name)
              for name in ("username", *_KEYSTONE, "weight_scale", "weight_offset")}  # fmt: skip
     changes = {name: value for name, value in words.items() if value is not None}

@@ -33,7 +33,6 @@ def section(parser: argparse.ArgumentParser, name: str) -> argparse._ArgumentGro
 
 
 def _rank(group: argparse._ArgumentGroup) -> int:
-    """Return the place of a group of options; those of the output formats are the last."""
     titles = (*_ARGPARSE, *SECTIONS)
     return titles.index(group.title) if group.title in titles else len(titles)
 
@@ -105,7 +104,6 @@ def _needed(
 
 
 def _fold_rows(text: str, width: int) -> str:
-    """Return rows of two columns, the second one folded."""
     lines: list[str] = []
     for line in text.split("\n"):
         first = re.match(r"  (?:\S ?)*\s+", line)
@@ -309,7 +307,6 @@ def percentage(text: str) -> float:
 
 
 def _share(text: str) -> float | None:
-    """Return a number above 0, None for anything else."""
     share = number_of(text)
     return share if 0.0 < share < math.inf else None
 

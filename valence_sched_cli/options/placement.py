@@ -423,7 +423,6 @@ def _merge_capabilities(named: Sequence[dict[str, tuple[str, ...]]]) -> dict[str
 
 
 def _conjunction(texts: Sequence[str]) -> Any:
-    """Return the conjunction of all these expressions; None when there is none."""
     from valence_sched.model.expression import parse_expression
 
     conjuncts = []

@@ -137,7 +137,6 @@ def _targeted(verb: str) -> Callable[[str], Edit]:
 
 
 def _clone(text: str) -> Edit:
-    """Parse ``PODM`` or ``PODMxN``."""
     match = re.fullmatch(r"(.+?)(?:x([0-9]{1,18}))?", text, re.DOTALL)
     podm, times = match.groups() if match else (text, None)
     return _edit(text, "clone", clone=podm, times=int(times or 1))
@@ -154,7 +153,6 @@ def addition(text: str) -> Edit:
 
 
 def _assignment(text: str) -> Edit:
-    """Parse ``TARGET:KEY=VALUE``."""
     from valence_sched.errors import suggest
 
     match = _ASSIGNMENT.fullmatch(text)

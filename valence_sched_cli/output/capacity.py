@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from valence_sched_cli.output.cells import (
     WordLines,
     Words,
     format_count,
+    hang,
     or_absent,
     painted,
 )
@@ -83,7 +83,6 @@ def fit_matrix(
 
 
 def _column_widths(counts: Counts, podms: Sequence[str]) -> dict[str, int]:
-    """Return the width of each column of a pod manager, as wide as its title or its numbers."""
     return {
         podm: max(len(escape(podm)), *(len(str(one.get(podm, 0))) for one in counts.values()))
         if counts else 0
@@ -96,7 +95,6 @@ def _others(podms: Sequence[str], shown: Sequence[str]) -> str:
 
 
 def _width(counts: Counts, titles: Sequence[str], totals: Totals) -> int:
-    """Return the width of a table with these columns between the flavor and the totals."""
     numbers = max((len(str(sum(one.values()))) for one in counts.values()), default=1)
     columns = [max(map(len, ("Flavor", *counts))), *(max(len(title), numbers) for title in titles)]
     columns += [max(map(len, (title, *map(str, one.values())))) for title, one in totals.items()]
@@ -109,7 +107,6 @@ COLUMNS = ("Flavor", "Podm", "Nodes")
 PROVEN = ("Proven Most", "Found")
 EXPLAINED = ("Runs Out", "Reasons", "Podm Sums", "Site Sums", "Of Each")
 MOST_NAMED = 3  # pod managers of one resource, before the rest is only counted
-WIDTH = 79
 
 
 def capacity_table(
@@ -235,13 +232,7 @@ def _names(podms: Sequence[str]) -> str:
 
 
 def _hang(name: str, width: int, text: str) -> Iterable[str]:
-    return textwrap.wrap(
-        f"{escape(name):{width}}  {escape(text)}",
-        WIDTH,
-        initial_indent="  ",
-        subsequent_indent=" " * (width + 4),
-        break_on_hyphens=False,
-    )
+    return hang(f"{escape(name):{width}}  {escape(text)}", width + 4, "  ")
 
 
 STRANDED_COLUMNS = ("Podm", "Kind", "Model", "Unit", "Free", "Usable", "Stranded", "Reasons")

@@ -72,6 +72,13 @@ def format_time(seconds: float | None) -> str | None:
     return text.replace("+00:00", "Z")
 
 
+def hang(text: str, indent: int, first: str = "", width: int = 79) -> list[str]:
+    """Return the lines of a text, ``first`` before the first and the others indented."""
+    return textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=" " * indent, break_on_hyphens=False
+    )
+
+
 def or_absent(value: Any) -> Any:
     """Return the cell of a value that may be None."""
     return Absent() if value is None else value

@@ -18,6 +18,7 @@ from valence_sched_cli.output.cells import (
     PairLines,
     UriTails,
     format_count,
+    hang,
     heat_table,
     supports_colour,
 )
@@ -64,13 +65,7 @@ def not_chosen(
         return
     width = max(len(escape(one.podm)) for one in rejected)
     for podm, text in lines:
-        yield from textwrap.wrap(
-            f"{escape(podm):{width}}  {escape(text)}",
-            WIDTH,
-            initial_indent="  ",
-            subsequent_indent=" " * (width + 6),
-            break_on_hyphens=False,
-        )
+        yield from hang(f"{escape(podm):{width}}  {escape(text)}", width + 6, "  ")
 
 
 def reason_text(reason: Reason) -> str:
@@ -83,7 +78,6 @@ def reason_text(reason: Reason) -> str:
 def _podm_lines(
     verdict: PodmVerdict, words: ReasonPhrases, but_for_one: Container[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield a line for a pod manager, or one for each of its pools where reasons differ."""
     texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
     if not texts:
         texts = {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}
@@ -107,19 +101,13 @@ def _groups(rejected: Sequence[PodmVerdict], words: ReasonPhrases) -> Iterator[s
     # Only texts with somebody beside them need the room, and some fit no screen.
     width = min(max((len(text) for _, text, nearest in lines if nearest), default=0), WIDTH // 2)
     for number, text, nearest in lines:
-        yield from textwrap.wrap(
-            escape(f"  {number:>5,}  {text:{width}}  {nearest}".rstrip()),
-            WIDTH,
-            subsequent_indent=" " * 9,
-            break_on_hyphens=False,
-        )
+        yield from hang(escape(f"  {number:>5,}  {text:{width}}  {nearest}".rstrip()), 9)
     if len(ordered) > MOST_LINES:
         others = sum(len(members) for _, members in ordered[MOST_LINES:])
         yield f"  {others:>5,}  for other reasons"
 
 
 def _group_key(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, str]:
-    """Return the text of the group of a verdict, whether sums would do, and the label."""
     from valence_sched.model.phrases import too_small
 
     reason = verdict.reason
@@ -238,7 +226,6 @@ def summary_lines(
 
 
 def _others(report: Report) -> str:
-    """Return how many other pod managers fit and do not, where that is known."""
     if report.zones and not report.podms:
         return f"; {format_count(report.zones.answered, 'zone')} answered"
     outcomes = Counter(verdict.outcome for verdict in report.podms)
@@ -374,7 +361,6 @@ class ReportRenderer:
         yield from self.explanation(report)
 
     def _candidates(self, explanation: Explanation) -> Iterator[str]:
-        """Yield the candidates with what each weigher adds to their scores, if there are any."""
         from valence_sched.model.phrases import excess_phrases
 
         if not explanation.candidates:
@@ -421,7 +407,6 @@ def _folded(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[Seq
 
 
 def _what_would_change(explanation: Explanation) -> Iterator[str]:
-    """Yield the near misses, the changes of the choice, and what was left out."""
     misses = [miss.text for miss in explanation.nearest_misses]
     changes = [flip.text for flip in explanation.flips]
     sections: Mapping[str, Sequence[str]] = {"Nearest miss": misses, "Sensitivity": changes}
@@ -438,15 +423,9 @@ def _what_would_change(explanation: Explanation) -> Iterator[str]:
 
 
 def _hang(title: str, text: str) -> list[str]:
-    """Return the lines of a text behind its title, one below the other."""
     width = len("Nearest miss:  ")
     lead = f"{title}:" if title else ""
-    return textwrap.wrap(
-        escape(f"{lead:{width}}{text}"),
-        WIDTH,
-        subsequent_indent=" " * width,
-        break_on_hyphens=False,
-    )
+    return hang(escape(f"{lead:{width}}{text}"), width)
 
 
 def reports_by_name(document: Report | Reports) -> dict[str, Report]:
@@ -468,8 +447,7 @@ def request_lines(report: Report) -> list[str]:
     """Return what is asked for: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
     from valence_sched.model.phrases import request_phrase
 
-    text = escape(request_phrase(report.request))
-    return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+    return hang(escape(request_phrase(report.request)), 2)
 
 
 def _header(report: Report) -> Iterator[str]:

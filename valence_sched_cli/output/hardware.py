@@ -92,7 +92,6 @@ class BarCell(Cell[tuple[float | None, float | None]]):
 
     @property
     def _used(self) -> int:
-        """Return how many characters of the bar are what is used."""
         free, total = self._value
         return round(BAR_WIDTH * (total - free) / total) if free is not None and total else 0
 

@@ -95,7 +95,6 @@ def _name_some(names: Sequence[str], total: int, separator: str) -> list[str]:
 
 
 def _join(names: Sequence[str], total: int, separator: str) -> str:
-    """Return names with the number of those that are not among them."""
     if more := total - len(names):
         return f"{separator.join(names)} and {more:,} more"
     *others, last = names

@@ -4,12 +4,11 @@
 from __future__ import annotations
 
 import itertools
-import textwrap
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli.output.cells import format_count, or_absent
+from valence_sched_cli.output.cells import format_count, hang, or_absent
 from valence_sched_cli.output.decision import BlocksCell, reason_text
 from valence_sched_cli.output.hardware import DevicesCell
 from valence_sched_cli.output.replay import number_text, share_or_absent
@@ -71,8 +70,7 @@ def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterat
         others = (
             f" and {len(nodes) - len(nodes[:most]):,} more" if nodes[most or len(nodes) :] else ""
         )
-        yield from textwrap.wrap(f"{names}{others} of {podm}", WIDTH, initial_indent="  ",
-                                 subsequent_indent="    ", break_on_hyphens=False)  # fmt: skip
+        yield from hang(f"{names}{others} of {podm}", 4, "  ", WIDTH)
         yield from reasons
     if all_reasons or len(groups) <= MOST_LISTED:
         return
@@ -86,8 +84,7 @@ def _why(one: StuckNode) -> Iterator[str]:
     for group in one.reasons[:MOST_GROUPS]:
         if group.reason:
             text = f"{group.podms:>6,}  {reason_text(group.reason)}"
-            yield from textwrap.wrap(text, WIDTH, initial_indent="  ", subsequent_indent=" " * 10,
-                                     break_on_hyphens=False)  # fmt: skip
+            yield from hang(text, 10, "  ", WIDTH)
 
 
 def rebalance_row(move: RebalanceMove, *, long: bool) -> tuple[Any, ...]:
@@ -146,7 +143,6 @@ def _goal_text(result: Rebalance, most: int) -> str:
 
 
 def _goal(result: Rebalance) -> str:
-    """Return the goal, as what moves do."""
     if result.below is not None:
         return f"bring fragmentation below {_percent(result.below)}"
     where = f" on {result.room.podm}/{result.room.pool}" if result.room else ""

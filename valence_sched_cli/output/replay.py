@@ -148,7 +148,6 @@ def _steps_text(run: ReplayResult) -> str:
 
 
 def _first_lines(first: FirstRefusal) -> Iterator[str]:
-    """Yield why the first request of a flavor was refused: a line for each reason."""
     from valence_sched.model.quantity import format_age
 
     flavor = first.flavor or "a request without flavor"

@@ -295,7 +295,6 @@ class _FittedTable:
 
 
 def _has_width(parsed_args: Any) -> bool:
-    """Return whether ``--max-width`` or ``--fit-width``, or their variable, says a width."""
     return bool(getattr(parsed_args, "max_width", 0) or getattr(parsed_args, "fit_width", False))
 
 
@@ -342,7 +341,6 @@ def _yaml(value: object) -> str:
 
 
 def _escaped(value: Any) -> Any:
-    """Return a value with all text within it escaped."""
     if isinstance(value, str):
         return escape(value)
     if isinstance(value, Mapping):
@@ -366,7 +364,6 @@ def _escaped_struct(noun: Any, fields: Sequence[str]) -> Any:
 
 
 def _printable_cell(cell: Any) -> Any:
-    """Return a cell for people: no name of a pod manager can control their terminal."""
     if isinstance(cell, FormattableColumn):
         return _PrintableCell(cell)
     if isinstance(cell, int) and hasattr(cell, "coloured"):
