@@ -39,7 +39,8 @@ def _ending_on_interrupt() -> Iterator[None]:
     An exception would come out of any line of any module, some of which pass over exceptions.
     """
     usual = signal.getsignal(signal.SIGINT)
-    if usual is not signal.default_int_handler or not _is_main_thread():
+    is_main_thread = threading.current_thread() is threading.main_thread()
+    if usual is not signal.default_int_handler or not is_main_thread:
         yield  # it is ignored, as in the background, or a caller has its own way
         return
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
@@ -47,10 +48,6 @@ def _ending_on_interrupt() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, usual)
-
-
-def _is_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
 
 
 def _end_process(code: int) -> None:

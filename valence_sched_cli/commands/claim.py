@@ -99,9 +99,10 @@ def claim_lines(command: PodmCommand, args: argparse.Namespace, claim: Claim) ->
     what = " and ".join(format_count(number, noun) for noun, number in held.items() if number)
     some = len(claim.podms) > MAX_LISTED_PODMS
     podms = f"{len(claim.podms):,} pod managers" if some else ", ".join(claim.podms)
+    until = "" if claim.expires_at is None else f" until {ExpiryCell(claim).human_readable()}"
     compose = where + _option_words(args, "podm_file", "from_catalog", "all_regions")
     return [
-        f"claim {claim.id} holds {what or 'nothing'} of {podms}{_until(claim)}",
+        f"claim {claim.id} holds {what or 'nothing'} of {podms}{until}",
         f"  compose it:  {program} podm claim compose {claim.id}{compose}",
         f"  let it go:   {program} podm claim release {claim.id}{where}",
     ]
@@ -120,10 +121,6 @@ class ExpiryCell(Cell[str | None]):
 
     def __lt__(self, other: object) -> bool:
         return isinstance(other, ExpiryCell) and (self._value or "~") < (other._value or "~")
-
-
-def _until(claim: Claim) -> str:
-    return "" if claim.expires_at is None else f" until {ExpiryCell(claim).human_readable()}"
 
 
 def _option_words(args: argparse.Namespace, *names: str) -> str:

@@ -124,7 +124,7 @@ class FitPodm(base.Lister):
             known = dict(requests)
             mixed = [known[name] for name in shares]
             found_mix = counter.mix_capacity(mixed, whole_shares(shares), limit, **words)
-            counts.append((_mix_name(counts), found_mix))
+            counts.append((f"the {MIX}" if MIX in dict(counts) else MIX, found_mix))
         self._close(parsed_args, counts)
         if self.for_people(parsed_args) and parsed_args.explain:
             self._sections = list(explanation(counts))
@@ -200,10 +200,6 @@ def _check_options(args: argparse.Namespace) -> None:
         for name in ("proven", "explain", "require", "limit"):
             if getattr(args, name):
                 raise UsageError(f"--{name}: not with --stranded, which counts no nodes")
-
-
-def _mix_name(counts: Sequence[tuple[str, Capacity]]) -> str:
-    return f"the {MIX}" if MIX in dict(counts) else MIX
 
 
 def _requirement(text: str) -> tuple[str, int]:

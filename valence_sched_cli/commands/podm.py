@@ -23,7 +23,7 @@ from valence_sched_cli.output.cells import (
 from valence_sched_cli.output.hardware import PoolsCell, amount_cells, bar_cells
 
 if TYPE_CHECKING:
-    from valence_sched.model.hardware import BlockUsage, PodmOverview
+    from valence_sched.model.hardware import PodmOverview
     from valence_sched.model.inventory import LeanPodm, Node
     from valence_sched.model.reading import Selection
     from valence_sched.model.scheduler import Scheduler
@@ -203,6 +203,11 @@ class ShowPodm(base.ShowOne):
         age = age_s(podm.read_at, self.scheduler_app.now())
         counted = overview.live or selection.live.state is not None
         amounts = (bar_cells if self.for_people(parsed_args) else amount_cells)(overview.amounts)
+        usage_cells: dict[str, Any] = {}
+        if counted:
+            usage = scheduler.block_usage(podm.id)
+            usage_cells = {"Held Blocks": PairLines(usage.held),
+                           "Foreign Blocks": WordLines(usage.foreign)}  # fmt: skip
         cells = {
             "Podm": podm.id,
             "Name": or_absent(podm.name),
@@ -220,7 +225,7 @@ class ShowPodm(base.ShowOne):
             "Generation": podm.generation,
             "Read At": time_cell(podm.read_at, age if overview.live else None, both=True),
             **registered,
-            **(_usage_cells(scheduler.block_usage(podm.id)) if counted else {}),
+            **usage_cells,
             "Pools": PoolsCell(overview.pools),
             "Nodes": NodesCell(podm.nodes),
         }  # fmt: skip
@@ -245,7 +250,3 @@ class ShowPodm(base.ShowOne):
         except (AccessDenied, UnknownName):  # only an admin is told; what reports has none
             return {}
         return registration.connection_cells(found.registration, found.source)
-
-
-def _usage_cells(usage: BlockUsage) -> dict[str, Any]:
-    return {"Held Blocks": PairLines(usage.held), "Foreign Blocks": WordLines(usage.foreign)}

@@ -211,13 +211,11 @@ class SchedulePodm(base.Lister):
         claim_options.add_claim_compose_options(parser)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        zones = (ZONE,) if self._may_have_zones(parsed_args) else ()
+        may_have_zones = parsed_args.zone_file is not None or self.scheduler_app.service is not None
+        zones = (ZONE,) if may_have_zones else ()
         if parsed_args.request_file is not None:
             return (*FILE_COLUMNS, *zones)
         return (*LONG_COLUMNS, *zones, *result_columns(parsed_args))
-
-    def _may_have_zones(self, parsed_args: argparse.Namespace) -> bool:
-        return parsed_args.zone_file is not None or self.scheduler_app.service is not None
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         claim_options.check_options(parsed_args)

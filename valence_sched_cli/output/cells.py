@@ -192,19 +192,11 @@ class AmountLines(Amounts):
 class LinesCell(Cell[Sequence[Mapping[str, Any]]]):
     """A list of maps: one line each for people, the structure for machines."""
 
-    line: type[Pairs] = Pairs
-
     def human_readable(self) -> str:
-        return "\n".join(self.line(item).human_readable() for item in self._value)
+        return "\n".join(Pairs(item).human_readable() for item in self._value)
 
     def machine_readable(self) -> list[dict[str, Any]]:
         return [dict(item) for item in self._value]
-
-
-class AmountTable(LinesCell):
-    """A list of maps of amounts: one line each for people."""
-
-    line = Amounts
 
 
 class _Nouns(Cell[Sequence[Any]]):

@@ -16,7 +16,6 @@ from valence_sched_cli.output.replay import number_text, share_or_absent
 if TYPE_CHECKING:
     from valence_sched.model.relocation import (
         MovedNode,
-        NodeMove,
         Rebalance,
         RebalanceMove,
         Relocation,
@@ -35,14 +34,10 @@ WIDTH = 78
 def move_rows(result: Relocation, *, long: bool) -> Iterator[tuple[Any, ...]]:
     """Yield a row for each move, then for each stuck node; cells as in LONG_COLUMNS."""
     for move in result.moves:
-        yield move_row(move, long=long)
+        row = (move.step, move.node, move.podm, move.to_podm, move.to_pool,
+               BlocksCell(move.to_blocks))  # fmt: skip
+        yield (*row, *_long_cells(move)) if long else row
     yield from stuck_rows(result.stuck, long=long)
-
-
-def move_row(move: NodeMove, *, long: bool) -> tuple[Any, ...]:
-    """Return the row of a move."""
-    row = (move.step, move.node, move.podm, move.to_podm, move.to_pool, BlocksCell(move.to_blocks))
-    return (*row, *_long_cells(move)) if long else row
 
 
 def stuck_rows(stuck: Sequence[StuckNode], *, long: bool) -> Iterator[tuple[Any, ...]]:

@@ -156,15 +156,12 @@ def _first_lines(first: FirstRefusal) -> Iterator[str]:
     shown = groups[:MOST_GROUPS]
     width = max((len(text) for _, text in shown), default=0)
     for one, text in shown:
-        best = one.podms > 1 and one.reason is not None and _is_some(one.reason.have)
+        have = one.reason.have if one.reason and one.podms > 1 else None
+        best = isinstance(have, int | float) and not isinstance(have, bool) and have > 0
         line = f"  {one.podms:>5,}  {text:{width}}  {f'best: {one.nearest}' if best else ''}"
         yield line.rstrip()
     if others := sum(one.podms for one, _ in groups[MOST_GROUPS:]):
         yield f"  {others:>5,}  for other reasons"
-
-
-def _is_some(have: object) -> bool:
-    return isinstance(have, int | float) and not isinstance(have, bool) and have > 0
 
 
 #: The columns for programs; people have one for each resource.
@@ -198,7 +195,8 @@ def series_table(
     alone = len(replay.runs) == 1
     titles = (
         *(() if alone else ("Run",)), "After",
-        *(_capital(resource_title(name)) for name in names), "Fragmentation", "Nodes",
+        *(title[:1].upper() + title[1:] for title in map(resource_title, names)),
+        "Fragmentation", "Nodes",
         *(("Podms", "Requested", "Placed") if long else ()), "Refused",
         *(("Undecided",) if long else ()),
     )  # fmt: skip
@@ -261,10 +259,6 @@ def _share(values: Sequence[float] | None, part: slice) -> Any:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def _capital(title: str) -> str:
-    return title[:1].upper() + title[1:]
 
 
 SWEEP_COLUMNS = ("Scenario", "Policy", "Seed", "Placed", "Refused", "Podms Needed", "Fragmentation")
