@@ -125,7 +125,7 @@ def _messages(zones: Mapping[int, Service]) -> Iterator[Measurement]:
     for levels, zone in zones.items():
         for nodes in (1, NODES):
             query = OfferQuery(request=NodeRequest(needs=needs, count=nodes))
-            answer = ServiceConnection(zone.url).ask("POST", "zones/offers", body=query)
+            answer, _ = ServiceConnection(zone.url).ask("POST", "zones/offers", body=query)
             found = msgspec.json.decode(answer, type=ZoneAnswer).nodes
             if len(found) != nodes:
                 raise RuntimeError(f"{zone.url}: {len(found)} of {nodes} nodes")

@@ -97,21 +97,6 @@ class ServiceConnection:
         key: str | None = None,
         deadline_s: float | None = None,
         most_bytes: int = MAX_ANSWER_BYTES,
-    ) -> bytes:
-        """Return the body of an answer; the rest as of :meth:`ask_headers`."""
-        return self.ask_headers(method, path, query, body=body, key=key, deadline_s=deadline_s,
-                                most_bytes=most_bytes)[0]  # fmt: skip
-
-    def ask_headers(
-        self,
-        method: str,
-        path: str,
-        query: Query | None = None,
-        *,
-        body: msgspec.Struct | None = None,
-        key: str | None = None,
-        deadline_s: float | None = None,
-        most_bytes: int = MAX_ANSWER_BYTES,
     ) -> tuple[bytes, Mapping[str, str]]:
         """Return the body and the headers of an answer; ``path`` is below ``/v1``.
 

@@ -84,9 +84,7 @@ class RemoteScheduler(Scheduler):
             query |= msgspec.to_builtins(*arguments.values())
         else:
             query |= arguments
-        content, headers = self._connection.ask_headers(
-            route.method, path, query, body=body, key=key
-        )
+        content, headers = self._connection.ask(route.method, path, query, body=body, key=key)
         if route.answer is None:
             return None
         answer = self._connection.decode(content, route.answer)
@@ -121,7 +119,7 @@ class RemoteScheduler(Scheduler):
             if operation.state != "running":
                 break
             self._sleep(pause_s)
-            content = self._connection.ask("GET", f"operations/{operation.id}")
+            content, _ = self._connection.ask("GET", f"operations/{operation.id}")
             operation = self._connection.decode(content, Operation)
         if operation.problem is not None:
             raise error_of(operation.problem)
@@ -131,7 +129,7 @@ class RemoteScheduler(Scheduler):
         return self._connection.decode(bytes(operation.result), kind)
 
     def decision(self, decision_id: str) -> Report | Reports:
-        content = self._connection.ask("GET", *path_of("decisions", decision_id))
+        content, _ = self._connection.ask("GET", *path_of("decisions", decision_id))
         return parse_report(content, f"decision {decision_id}")[0]
 
     def register(
@@ -207,7 +205,7 @@ class RemoteScheduler(Scheduler):
         return super().change_quota(owner, limits)
 
     def _limit_all(self, method: str, limits: Mapping[str, float | None]) -> Quota:
-        content = self._connection.ask(method, "quotas", body=QuotaChange(limits=dict(limits)))
+        content, _ = self._connection.ask(method, "quotas", body=QuotaChange(limits=dict(limits)))
         return self._connection.decode(content, Quota)
 
 

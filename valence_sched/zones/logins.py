@@ -49,8 +49,8 @@ class RemoteZone:
 
     def hold_offers(self, body: ZoneClaimBody, *, key: str | None = None) -> Claim:
         """Hold offers of the zone, all or none; errors as of the zone."""
-        content = self._connection.ask("POST", "zones/claims", body=body, key=key,
-                                       deadline_s=body.deadline_s)  # fmt: skip
+        content, _ = self._connection.ask("POST", "zones/claims", body=body, key=key,
+                                          deadline_s=body.deadline_s)  # fmt: skip
         return self._connection.decode(content, Claim)
 
     def verbs(self) -> RemoteScheduler:
@@ -58,8 +58,8 @@ class RemoteZone:
         return RemoteScheduler(self._connection)
 
     def _ask(self, path: str, query: OfferQuery, kind: type[T]) -> T:
-        content = self._connection.ask("POST", path, body=query, deadline_s=query.deadline_s,
-                                       most_bytes=MOST_ANSWER_BYTES)  # fmt: skip
+        content, _ = self._connection.ask("POST", path, body=query, deadline_s=query.deadline_s,
+                                          most_bytes=MOST_ANSWER_BYTES)  # fmt: skip
         return self._connection.decode(content, kind)
 
 

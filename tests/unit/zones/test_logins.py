@@ -96,7 +96,7 @@ class TestKeystone(unittest.TestCase):
     def ask(self):
         """Return the token that the child got, over a connection of its own."""
         connection = self.logins.connection(self.child, PASSWORD, 5.0)
-        return json.loads(connection.ask("GET", "zones/info"))["token"]
+        return json.loads(connection.ask("GET", "zones/info")[0])["token"]
 
     def test_one_token_is_used_by_all_connections(self):
         self.assertEqual(["token-1"] * 3, [self.ask() for _ in range(3)])
