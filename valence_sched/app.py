@@ -137,10 +137,7 @@ class App:
                 store.audit.add(lines)
 
     def engine(
-        self,
-        selection: Selection = DEFAULT_SELECTION,
-        *,
-        effects: EffectLog | None = None,
+        self, selection: Selection = DEFAULT_SELECTION, *, effects: EffectLog | None = None
     ) -> Engine:
         """Return the scheduler over a selection; ``effects`` as of an engine."""
         return Engine(self.config, self.sources, self.loader, selection, effects=effects)
@@ -362,10 +359,7 @@ class App:
         self.config.baremetals = baremetals
 
     def scheduler(
-        self,
-        selection: Selection = DEFAULT_SELECTION,
-        *,
-        effects: EffectLog | None = None,
+        self, selection: Selection = DEFAULT_SELECTION, *, effects: EffectLog | None = None
     ) -> Scheduler:
         """Return the scheduler of the service, else the one over a selection.
 

@@ -33,13 +33,7 @@ from valence_sched.lifecycle.decision_result import (
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.model.claim import TTL_S
 from valence_sched.model.codec import decode
-from valence_sched.model.decision import (
-    DecisionResult,
-    DecisionResults,
-    Detail,
-    FitCounts,
-    Ranking,
-)
+from valence_sched.model.decision import DecisionResult, DecisionResults, Detail, FitCounts, Ranking
 from valence_sched.model.diagnostic import awaiting
 from valence_sched.model.effect import AuditLine, AuditQuery, EffectLog
 from valence_sched.model.http_headers import MOST_HOPS
@@ -232,18 +226,12 @@ class Engine(Scheduler):
         )
 
     def offers(
-        self,
-        query: OfferQuery,
-        earlier: Sequence[Candidate],
-        others: Sequence[OtherCandidate] = (),
+        self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> ZoneAnswer:
         return self._zone_decider().offers(query, earlier, others)
 
     def group_state(
-        self,
-        query: OfferQuery,
-        earlier: Sequence[Candidate],
-        others: Sequence[OtherCandidate] = (),
+        self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> GroupState:
         return self._zone_decider().group_state(query, earlier, others)
 

@@ -13,13 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from cliff import command, lister, show
 
-from valence_sched.errors import (
-    InventoryIncomplete,
-    SchedulerError,
-    UsageError,
-    one_line,
-    suggest,
-)
+from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError, one_line, suggest
 from valence_sched.streams import log_failures, print_message
 from valence_sched_cli import cloud
 from valence_sched_cli.options.parser import (
@@ -272,9 +266,7 @@ class PodmCommand:
             app.sources.progress = NoProgress()
         app.config.ignored_extra_specs = tuple(getattr(words, "ignore_extra_spec", ()))
         app.config.default_owner = functools.partial(
-            cloud.token_project,
-            manager,
-            log_in=getattr(words, "from_catalog", False),
+            cloud.token_project, manager, log_in=getattr(words, "from_catalog", False)
         )
 
     def _choose_service(self, app: App) -> None:

@@ -121,9 +121,7 @@ def _scope_text(sdk: Any) -> str:
     return "system scope" if access.system_scoped else "a token without a scope"
 
 
-def scheduler_endpoint(
-    manager: Any,
-) -> tuple[str, bool | str, ClientCertificate | None] | None:
+def scheduler_endpoint(manager: Any) -> tuple[str, bool | str, ClientCertificate | None] | None:
     """Return the URL of the scheduler's service in the catalogue, and how TLS is spoken.
 
     That is what verifies it, and the certificate that is presented to it.

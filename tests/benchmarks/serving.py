@@ -55,10 +55,7 @@ def _readings() -> Iterator[FullPodm]:
 
 
 def _measured(
-    name: str,
-    connection: http.client.HTTPConnection,
-    change: Callable[[], object],
-    target: float,
+    name: str, connection: http.client.HTTPConnection, change: Callable[[], object], target: float
 ) -> Measurement:
     hello, select = [], []
     for number in range(TIMES + 5):

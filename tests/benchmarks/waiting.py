@@ -13,12 +13,7 @@ from pathlib import Path
 import msgspec
 
 from tests.benchmarks.deciding import BLOCKS, PODMS, PROBE_MS, view
-from tests.benchmarks.measure import (
-    Measurement,
-    in_turns,
-    program_in_slices,
-    sized,
-)
+from tests.benchmarks.measure import Measurement, in_turns, program_in_slices, sized
 from valence_sched.app import App
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision

@@ -55,10 +55,7 @@ class TestInteractive(Case):
         (cls.folder / "half.json").write_text(BROKEN % ONE)
         cls.lab = ("--podm-file", f"{cls.folder}/lab.yaml", "--state", f"{cls.folder}/lab.sqlite")
         cls.other = ("--state", f"{cls.folder}/other.sqlite")
-        for name, words, homes in (
-            ("other", cls.other, {}),
-            ("registered", (), cls.homes),
-        ):
+        for name, words, homes in (("other", cls.other, {}), ("registered", (), cls.homes)):
             url = cls.podms["gpu-east"].url
             done = run(PROGRAMS[0], "podm", "create", name, url, *words, **homes)
             assert done.code == 0, done
@@ -218,10 +215,7 @@ class UnknownWordTest(unittest.TestCase):
     def test_a_misspelt_command_or_option_is_answered_with_the_nearest(self):
         for words, hint in (
             (("podm", "lst"), "no command named 'podm lst' (did you mean 'podm list'?)\n"),
-            (
-                ("podm", "list", "--inventori", "x"),
-                "did you mean '--inventory'?); see",
-            ),
+            (("podm", "list", "--inventori", "x"), "did you mean '--inventory'?); see"),
             (("podm", "list", "--qqqqqq"), "unrecognized arguments: --qqqqqq; see"),
         ):
             with self.subTest(words):

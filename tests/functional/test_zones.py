@@ -196,8 +196,7 @@ class TestInfo(Zones):
     def test_a_zone_without_pod_managers_tells_its_name_and_capabilities(self):
         """S46, S51, S57."""
         self.assertEqual(
-            {"arch": "x86", "name": "dallas", "os": "linux;windows"},
-            self.info(program=PROGRAMS[1]),
+            {"arch": "x86", "name": "dallas", "os": "linux;windows"}, self.info(program=PROGRAMS[1])
         )
         self.settings("")
         self.assertEqual({"name": "default"}, self.info())

@@ -28,10 +28,7 @@ class Caller:
     """One connection to a service, opened again after each cut; ``seen`` counts what came back."""
 
     def __init__(
-        self,
-        url: str,
-        headers: dict[str, str] | None = None,
-        context: ssl.SSLContext | None = None,
+        self, url: str, headers: dict[str, str] | None = None, context: ssl.SSLContext | None = None
     ) -> None:
         parts = urlsplit(url)
         assert parts.hostname

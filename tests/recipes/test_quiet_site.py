@@ -22,8 +22,7 @@ class TestQuietHours(unittest.TestCase):
 
     def test_a_quiet_pod_stays_and_a_loud_one_goes(self):
         view = testing.view(
-            {"id": "library", "facts": {"noise_db": 40}},
-            {"id": "hall", "facts": {"noise_db": 75}},
+            {"id": "library", "facts": {"noise_db": 40}}, {"id": "hall", "facts": {"noise_db": 75}}
         )
         self.assertEqual([True, False], list(quiet_hours(view, Request())))
 

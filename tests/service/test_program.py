@@ -39,12 +39,7 @@ class TestCheckConfig(ApplicationCase):
 
     def test_what_is_wrong_is_one_line(self):
         for words, settings, code, text in (
-            (
-                (),
-                "prot: 1\n",
-                1,
-                r"\$: found unknown field 'prot' \(did you mean 'port'",
-            ),
+            ((), "prot: 1\n", 1, r"\$: found unknown field 'prot' \(did you mean 'port'"),
             ((), "port: 99999\n", 1, r"\$.port: found 99999"),
             (("--port", "99999"), None, 2, r"the command line: \$.port: found 99999"),
             (("--config", ""), None, 2, "^--config: an empty name: name a file$"),

@@ -25,10 +25,7 @@ class TestPasswordFile(ApplicationCase):
         users = BasicAccess(self.users_file("ann:admin", "mo", "rea:reader"))
         for name, role in (("ann", "admin"), ("mo", "member"), ("rea", "reader")):
             for _ in range(2):  # the second time from what was verified
-                self.assertEqual(
-                    User(name, role),
-                    user_of(users, testing_login(name, name)),
-                )
+                self.assertEqual(User(name, role), user_of(users, testing_login(name, name)))
 
     def test_others_are_refused_alike(self):
         users = BasicAccess(self.users_file("ann:admin"))

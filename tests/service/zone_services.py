@@ -70,12 +70,7 @@ class ZoneServices:
         return f"sqlite:///{self.folder / name / 'state.sqlite'}"
 
     def add_child(
-        self,
-        name: str,
-        child: str,
-        url: str,
-        report: ZoneReport | None = None,
-        **registration: Any,
+        self, name: str, child: str, url: str, report: ZoneReport | None = None, **registration: Any
     ) -> None:
         """Register a child zone, which is active unless its report says otherwise."""
         with Store(self.state(name)) as store:

@@ -7,14 +7,7 @@ import sys
 import unittest
 from collections.abc import Callable, Iterable, Iterator
 
-from tests.unit.structure import (
-    PACKAGES,
-    ROOT,
-    Import,
-    every_import,
-    every_module,
-    public_classes,
-)
+from tests.unit.structure import PACKAGES, ROOT, Import, every_import, every_module, public_classes
 
 # A new room is a new line here, the rooms that it may import to its right; some have theirs before
 # they have a file. A room may import itself; ``core/policy`` is that one module of the room.
@@ -47,16 +40,7 @@ MAY_IMPORT = {
         "inventory",
         "planning",
     },
-    "inventory": {
-        "errors",
-        "model",
-        "view",
-        "core/plugins",
-        "drivers",
-        "store",
-        "config",
-        "files",
-    },
+    "inventory": {"errors", "model", "view", "core/plugins", "drivers", "store", "config", "files"},
     "engine": {
         "errors",
         "model",
@@ -106,12 +90,7 @@ MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "app", "streams", "pages"}
 
 #: The most floors of imports inside a room, 6 where it is not named; six is wanted of all. Modules
 #: that import none of the room are the first floor. A room inside a room counts by itself.
-FLOORS = {
-    "drivers/redfish": 9,
-    "model": 9,
-    "simulator/server": 7,
-    "store": 11,
-}
+FLOORS = {"drivers/redfish": 9, "model": 9, "simulator/server": 7, "store": 11}
 MOST_FLOORS = 6
 
 # Libraries that anybody may use; of every other one the rooms that may.

@@ -229,10 +229,7 @@ class ReceivedEvents:
     """The events of pod managers: of streams, and those that any process has received."""
 
     def __init__(
-        self,
-        listener: EventListener,
-        store: Store,
-        clock: Callable[[], float] = time.monotonic,
+        self, listener: EventListener, store: Store, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._listener, self._store, self._clock = listener, store, clock
         self._looked_at = -float("inf")

@@ -10,14 +10,7 @@ import contextlib
 import dataclasses
 import datetime
 import itertools
-from collections.abc import (
-    Callable,
-    Collection,
-    Generator,
-    Hashable,
-    Iterator,
-    Sequence,
-)
+from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 

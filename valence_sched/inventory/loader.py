@@ -15,11 +15,7 @@ import msgspec
 from valence_sched import files
 from valence_sched.config.settings import Homes, split_plugin_name
 from valence_sched.drivers import recorded
-from valence_sched.errors import (
-    DuplicateId,
-    InputError,
-    InventoryIncomplete,
-)
+from valence_sched.errors import DuplicateId, InputError, InventoryIncomplete
 from valence_sched.inventory.old_readings import OldReadings, stale_error
 from valence_sched.inventory.sources import INVENTORY, SourceReader
 from valence_sched.inventory.written_podm import check_podm, contradicted_limits, with_use_of_nodes

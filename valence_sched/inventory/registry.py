@@ -72,10 +72,7 @@ class Registry:
     """
 
     def __init__(
-        self,
-        config: Configuration,
-        state: str | None = None,
-        quarantine: Quarantine | None = None,
+        self, config: Configuration, state: str | None = None, quarantine: Quarantine | None = None
     ) -> None:
         if state is not None and _PASSWORD.search(state):
             raise UsageError(f"--state: every user of this machine sees a password that stands on "
@@ -162,10 +159,7 @@ class Registry:
         return by_name[name]
 
     def create(
-        self,
-        registration: Registration,
-        password: str | None = None,
-        podm: FullPodm | None = None,
+        self, registration: Registration, password: str | None = None, podm: FullPodm | None = None
     ) -> Registration:
         """Register a pod manager with the identity that it tells, if it answers; return it.
 

@@ -93,7 +93,5 @@ def _with_request(node: Node, composed: ComposedNode | None) -> Node:
     if composed is None:
         return node
     return msgspec.structs.replace(
-        node,
-        flavor=composed.flavor or node.flavor,
-        request=composed.request or node.request,
+        node, flavor=composed.flavor or node.flavor, request=composed.request or node.request
     )

@@ -22,11 +22,7 @@ from valence_sched.errors import ClaimLost, ClaimState, StaleOffer, one_line
 from valence_sched.lifecycle.decision_result import decision_result
 from valence_sched.lifecycle.follower import FixedMembers, Follower
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
-from valence_sched.model.custom_resource import (
-    DeclaredResources,
-    declared_supplies,
-    with_declared,
-)
+from valence_sched.model.custom_resource import DeclaredResources, declared_supplies, with_declared
 from valence_sched.model.decision import Candidate, Report
 from valence_sched.model.inventory import LeanPodm, PodmStatus, to_json
 from valence_sched.model.policy import Policy

@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from valence_sched.core.decision import Decision
-from valence_sched.core.explain.report import (
-    decision_report,
-    decision_warnings,
-    funnel_steps,
-)
+from valence_sched.core.explain.report import decision_report, decision_warnings, funnel_steps
 from valence_sched.model.decision import (
     MAX_LISTED_PODMS,
     DecisionDetails,
@@ -112,5 +108,5 @@ def _details(decision: Decision) -> DecisionDetails | None:
         failed_choices=tuple(
             FailedChoice(choice=number, funnel=funnel_steps(decision, attempt))
             for number, attempt in decision.failed_attempts
-        ),
+        )
     )

@@ -40,9 +40,7 @@ class PrintingDumper(yaml.SafeDumper):
 PrintingDumper.add_representer(str, PrintingDumper.represent_str)
 
 
-def _resolvers(
-    pairs: list[tuple[str, re.Pattern[str]]],
-) -> Iterator[tuple[str, re.Pattern[str]]]:
+def _resolvers(pairs: list[tuple[str, re.Pattern[str]]]) -> Iterator[tuple[str, re.Pattern[str]]]:
     """Yield what YAML 1.1 takes a plain word for, without its dates and odd numbers.
 
     There 12:30 is 750 and 010 is 8, which nobody means who writes a time, a slot or an amount,

@@ -550,19 +550,13 @@ class OwnPodms(Verbs, Protocol):
         return self._call(OwnPodms.seal, request)
 
     def offers(
-        self,
-        query: OfferQuery,
-        earlier: Sequence[Candidate],
-        others: Sequence[OtherCandidate] = (),
+        self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> ZoneAnswer:
         """Return what they offer, without tokens; errors as for a decision."""
         return self._call(OwnPodms.offers, query, earlier, others)
 
     def group_state(
-        self,
-        query: OfferQuery,
-        earlier: Sequence[Candidate],
-        others: Sequence[OtherCandidate] = (),
+        self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> GroupState:
         """Return the group state of the request on them, which counts those candidates, too."""
         return self._call(OwnPodms.group_state, query, earlier, others)

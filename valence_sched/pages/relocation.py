@@ -4,16 +4,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from valence_sched.model.page import (
-    HardwareMap,
-    Lines,
-    Page,
-    PageTable,
-    Role,
-    Row,
-    Section,
-    Tone,
-)
+from valence_sched.model.page import HardwareMap, Lines, Page, PageTable, Role, Row, Section, Tone
 from valence_sched.model.phrases import ReasonPhrases, device_phrases
 from valence_sched.model.quantity import format_count
 from valence_sched.model.relocation import (

@@ -83,11 +83,7 @@ def site_page(podms: Sequence[PodmOverview], shown: HardwareListing, links: Page
         title="Site",
         lead=f"{free:,} of {every:,} blocks are free on {len(podms):,} pod managers",
         facts=size_facts(podms, every),
-        sections=(
-            totals_table(podms),
-            inventory_map(shown),
-            podm_table(shown.podms, links.podm),
-        ),
+        sections=(totals_table(podms), inventory_map(shown), podm_table(shown.podms, links.podm)),
     )
 
 

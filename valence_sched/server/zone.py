@@ -12,12 +12,7 @@ from contextlib import AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from valence_sched.app import App
-from valence_sched.errors import (
-    CredentialError,
-    SchedulerError,
-    UsageError,
-    one_line,
-)
+from valence_sched.errors import CredentialError, SchedulerError, UsageError, one_line
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import SilentZone
 from valence_sched.model.http_headers import ROUTE

@@ -41,13 +41,7 @@ from valence_sched.model.problem import MEDIA_TYPE, Problem, http_problem, probl
 from valence_sched.model.quantity import format_count
 from valence_sched.model.redact import redact_text
 from valence_sched.model.verbs import NodesBody, Route, ValenceNodeBody
-from valence_sched.service.call import (
-    SERVICE_TYPE,
-    VERSION_HEADER,
-    Call,
-    ServiceParts,
-    negotiated,
-)
+from valence_sched.service.call import SERVICE_TYPE, VERSION_HEADER, Call, ServiceParts, negotiated
 from valence_sched.service.fairness import RateLimiter
 from valence_sched.service.handlers.ui import HTML, HTML_HEADERS, problem_html
 from valence_sched.service.idempotency import KEY_HEADER, check_key, encoded, replayed

@@ -98,10 +98,7 @@ class RateLimiter:
     """
 
     def __init__(
-        self,
-        settings: RateSettings,
-        password: str | None = None,
-        proxies: Collection[Network] = (),
+        self, settings: RateSettings, password: str | None = None, proxies: Collection[Network] = ()
     ) -> None:
         self._proxies = proxies
         self._rates: dict[str, list[RateLimitItem]] = {}

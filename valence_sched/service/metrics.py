@@ -43,9 +43,7 @@ class StateMetrics(Collector):
     """
 
     def __init__(
-        self,
-        collect: Callable[[], Iterable[Metric]],
-        facts: Callable[[], StateFacts | None],
+        self, collect: Callable[[], Iterable[Metric]], facts: Callable[[], StateFacts | None]
     ) -> None:
         self._collect, self._facts = collect, facts
 

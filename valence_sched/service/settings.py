@@ -19,11 +19,7 @@ from valence_sched.model.dispatch import DispatchSettings
 from valence_sched.model.effect import AUDIT_LINES
 from valence_sched.model.messaging import MessagingSettings, check_messaging
 from valence_sched.model.registration import PasswordReference
-from valence_sched.model.zone import (
-    DEFAULT_ZONE_SETTINGS,
-    ZoneSettings,
-    check_zone_settings,
-)
+from valence_sched.model.zone import DEFAULT_ZONE_SETTINGS, ZoneSettings, check_zone_settings
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Positive = Annotated[int, Meta(ge=1)]

@@ -383,9 +383,7 @@ def previous_readings(connection: sa.Connection, keys: Keys) -> dict[str, Previo
     outlines = (_outline_decoder.decode(stored.document) for stored in found)
     return {
         one.id: PreviousReading(
-            frozenset(it.uri for it in one.blocks),
-            frozenset(it.id for it in one.pools),
-            one.nodes,
+            frozenset(it.uri for it in one.blocks), frozenset(it.id for it in one.pools), one.nodes
         )
         for one in outlines
     }

@@ -9,12 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from valence_sched.errors import (
-    CredentialError,
-    IdentityUnavailable,
-    Unauthenticated,
-    one_line,
-)
+from valence_sched.errors import CredentialError, IdentityUnavailable, Unauthenticated, one_line
 from valence_sched.model.claim import Claim
 from valence_sched.model.tls import ClientCertificate, default_authorities
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody

@@ -13,13 +13,7 @@ from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.group import GroupState
 from valence_sched.model.hardware import BlockOverview, PodmOverview, PoolOverview
-from valence_sched.model.lifecycle import (
-    ClaimRecord,
-    Event,
-    NodeRecord,
-    NodeStatus,
-    UnverifiedNode,
-)
+from valence_sched.model.lifecycle import ClaimRecord, Event, NodeRecord, NodeStatus, UnverifiedNode
 from valence_sched.model.request import Request
 from valence_sched.model.zone import DomainValues, Generations
 

@@ -271,10 +271,7 @@ class CapturePodm(base.ShowOne):
     """
 
     effectful = True
-    examples = (
-        "--all --output site.json",
-        "gpu-east gpu-west --tree mockups --anonymize",
-    )
+    examples = ("--all --output site.json", "gpu-east gpu-west --tree mockups --anonymize")
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="<name>", nargs="*", help="pod managers to record")

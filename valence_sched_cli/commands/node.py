@@ -56,8 +56,7 @@ class ListNode(paging.PagedLister):
         add_option(what, "--owner <owner>: only of this owner")
         add_option(section(parser, "output"), "--long: list more columns")
         add_option(
-            what,
-            "--live: ask the pod managers: what is gone, and nodes that nobody here composed",
+            what, "--live: ask the pod managers: what is gone, and nodes that nobody here composed"
         )
         inventory.add_live_options(parser)
         inventory.add_strict_list_option(parser)

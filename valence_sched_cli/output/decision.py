@@ -367,14 +367,7 @@ class ReportRenderer:
             return
         first = explanation.candidates[0].parts
         weighers = sorted(first, key=lambda part: (-part.weight, part.weigher))
-        names = [
-            "Podm",
-            "Pool",
-            "Score",
-            *(part.weigher for part in weighers),
-            "",
-            "Excess",
-        ]
+        names = ["Podm", "Pool", "Score", *(part.weigher for part in weighers), "", "Excess"]
         if weighers:
             names[3] = f"= {names[3]}"
         rows = []

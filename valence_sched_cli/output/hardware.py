@@ -66,10 +66,7 @@ class BarCell(Cell[tuple[float | None, float | None]]):
     """What is free of a total: a bar of what is used and the numbers in words."""
 
     def __init__(
-        self,
-        free: float | None,
-        total: float | None,
-        shown: Callable[[float], str] = "{:,}".format,
+        self, free: float | None, total: float | None, shown: Callable[[float], str] = "{:,}".format
     ) -> None:
         super().__init__((free, total))
         self._shown = shown

@@ -125,10 +125,7 @@ class ProgressLine:
     """
 
     def __init__(
-        self,
-        stream: Any,
-        delay_s: float = DELAY_S,
-        clock: Callable[[], float] = time.monotonic,
+        self, stream: Any, delay_s: float = DELAY_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._stream, self._delay_s, self._clock = _HarmlessStream(stream), delay_s, clock
         self._awaited = Awaited()

@@ -223,11 +223,7 @@ class _CellFormatter:
     """Prepares each cell and gives columns their ``titles`` before another formatter prints."""
 
     def __init__(
-        self,
-        formatter: Any,
-        prepare: Callable[[Any], Any],
-        titles: Mapping[str, str],
-        stream: Any,
+        self, formatter: Any, prepare: Callable[[Any], Any], titles: Mapping[str, str], stream: Any
     ) -> None:
         self._formatter, self._prepare, self._titles = formatter, prepare, titles
         encoding = getattr(stream, "encoding", None) or "utf-8"

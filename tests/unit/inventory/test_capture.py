@@ -258,8 +258,7 @@ class AliasesTest(unittest.TestCase):
             podm = anonymise.anonymise_podm(aliases, FullPodm(id="p", identity=f"uuid:{uuid}"))
             self.assertEqual(podm.identity, root_identity(documents[ROOT]))
             self.assertEqual(
-                documents[ROOT]["UUID"],
-                documents[f"{ROOT}/Managers/1"]["ServiceEntryPointUUID"],
+                documents[ROOT]["UUID"], documents[f"{ROOT}/Managers/1"]["ServiceEntryPointUUID"]
             )
             self.assertNotIn(uuid, f"{podm.identity}{documents}")
         alias = anonymise.anonymise_podm(aliases, FullPodm(id="p", identity="address:h-7:443"))

@@ -5,10 +5,7 @@ import hashlib
 import unittest
 
 from tests.unit.core.deciders import cpus, engine_of
-from valence_sched.core.explain.report import (
-    decision_report,
-    funnel_steps,
-)
+from valence_sched.core.explain.report import decision_report, funnel_steps
 from valence_sched.lifecycle.decision_result import (
     decision_result,
     decision_results,

@@ -137,10 +137,7 @@ class TestHabits(unittest.TestCase):
             self.assertEqual(("podm: HTTP 507: It is done.",), done.failures)
 
     def test_a_shareable_template_that_stays_unused_is_part_of_several_nodes(self):
-        with (
-            self.on(documents(), "stays-unused:D1") as here,
-            here.connect("podm") as composer,
-        ):
+        with self.on(documents(), "stays-unused:D1") as here, here.connect("podm") as composer:
             nodes = []
             for name, block in (("vs-1", "C1"), ("vs-2", "C2")):
                 blocks = (f"{BLOCKS}/{block}", f"{BLOCKS}/D1")

@@ -283,10 +283,7 @@ class TestReasons(unittest.TestCase):
         self.assertIsNone(with_reasons_below(None, {}))
 
     def test_a_child_that_says_nothing_is_named_unless_it_has_nothing_of_it(self):
-        below = {
-            "east": ServiceError("it is away"),
-            "west": UnknownName("pod manager", "p", ()),
-        }
+        below = {"east": ServiceError("it is away"), "west": UnknownName("pod manager", "p", ())}
         found = with_reasons_below(refused("a"), below)
         self.assertEqual(["zone east gives no reasons: it is away"],
                          [line for line in found.warnings if "zone" in line])  # fmt: skip

@@ -17,12 +17,7 @@ from valence_sched.errors import (
 )
 from valence_sched.model.claim import Claim
 from valence_sched.model.inventory import to_json
-from valence_sched.model.lifecycle import (
-    ClaimRecord,
-    ClaimResult,
-    NodeRecord,
-    ReconcileResult,
-)
+from valence_sched.model.lifecycle import ClaimRecord, ClaimResult, NodeRecord, ReconcileResult
 from valence_sched.model.plan import Plan
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.verbs import NodesBody, Operation, WaitQuery

@@ -56,11 +56,7 @@ class TestMarkdown(unittest.TestCase):
     def test_a_list_is_a_table_with_a_head_and_a_row_per_object(self):
         text = listed(formatters.Markdown, ("Name", "Tags"), [("pod-1", Tags(["gpu", "cxl"]))])
         self.assertEqual(
-            [
-                "| Name   | Tags     |",
-                "|:-------|:---------|",
-                "| pod-1  | gpu, cxl |",
-            ],
+            ["| Name   | Tags     |", "|:-------|:---------|", "| pod-1  | gpu, cxl |"],
             text.splitlines(),
         )
 

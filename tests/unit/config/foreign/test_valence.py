@@ -125,10 +125,10 @@ VIA = "90dd7dcd-166a-43c9-a6af-bcf3fbe67b66"  # the flavor_id of the sample
 #: File and what each of its flavors needs: kind, amount, the values of its tests.
 REQUESTS = {
     "flavor-create-request.json": {
-        "test": [("processor", 10, ["Intel"]), ("memory", 3000, ["DDR2"])],
+        "test": [("processor", 10, ["Intel"]), ("memory", 3000, ["DDR2"])]
     },
     "flavor-create-response.json": {
-        "test": [("processor", 10, ["Intel"]), ("memory", 3000, ["DDR2"])],
+        "test": [("processor", 10, ["Intel"]), ("memory", 3000, ["DDR2"])]
     },
     "flavor-list-response.json": {
         "test": [("processor", 10, []), ("memory", 3000, ["DDR3"])],
@@ -139,11 +139,9 @@ REQUESTS = {
             ("processor", 2, ["Multi-Core Intel(R) Xeon(R) processor 7xxx Series"]),
             ("memory", 8000, ["DDR2"]),
             ("stock", 100, []),
-        ],
+        ]
     },
-    "composed-node-create-via-flavor-request.json": {
-        "test_node": [("memory", 2048, [])],
-    },
+    "composed-node-create-via-flavor-request.json": {"test_node": [("memory", 2048, [])]},
 }
 
 
