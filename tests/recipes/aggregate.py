@@ -15,11 +15,7 @@ from valence_sched_cli.output.cells import Words
 class ListAggregate(base.Lister):
     """List the aggregates and the pod managers in each."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the options."""
-        parser = super().get_parser(prog_name)
-        inventory.add_inventory_options(parser)
-        return parser
+    option_groups = (inventory.add_inventory_options,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Return the columns and the rows."""
