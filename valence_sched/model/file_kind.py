@@ -39,7 +39,7 @@ _FIELDS = {"flavors": "flavors", "policies": "policies", "scenarios": "scenario"
            "requests": "request", "expectations": "check"}  # fmt: skip
 _SCHEMA = re.compile(rb"schema['\"]?\s*:\s*['\"]?valence-sched/([a-z]+)")
 _MAGIC = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "a zip archive", b"%PDF": "PDF", b"\x89PNG": "PNG"}
-_YAML = re.compile(rb"(?:\s*#.*\n|---\s*\n|\s*\n)*(?:- )?['\"]?[\w.-]+['\"]?:(?:\s|$)")
+_KEY = re.compile(rb"(?:- )?['\"]?[\w.-]+['\"]?:(?:\s|$)")  # of YAML
 
 
 def refuse_other_kind(document: Any, kind: str, file: str) -> None:
@@ -69,7 +69,9 @@ def text_kind(data: bytes) -> tuple[str, str]:
         return "HTML", WRONG_FILE
     if head.startswith((b"<?xml", b"<svg")):
         return "XML", WRONG_FILE
-    if not _YAML.match(head):
+    lines = (line.strip() for line in head.splitlines())
+    first = next((one for one in lines if one not in (b"", b"---") and one[:1] != b"#"), b"")
+    if not _KEY.match(first):
         return ("", "") if b"\0" in head else ("text", WRONG_FILE)
     schema = _SCHEMA.search(head)
     kinds = (kind for field, kind in _FIELDS.items() if head.startswith(f"{field}:".encode()))
