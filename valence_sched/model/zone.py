@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Protocol
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from valence_sched.errors import InputError
-from valence_sched.model.base import Noun
+from valence_sched.model.base import MAX_WHOLE, Noun
 from valence_sched.model.claim import TTL_S, TtlSeconds
 from valence_sched.model.decision import Candidate, InventorySummary, PoolRef, SilentZone
 from valence_sched.model.group import GroupState
@@ -58,9 +58,9 @@ class Rival(Noun, frozen=True, kw_only=True):
     ``scores`` are in millionths, by the name of the weigher.
     """
 
-    cost: Annotated[int, Meta(ge=0)]
+    cost: Annotated[int, Meta(ge=0, le=MAX_WHOLE)]
     lot: Annotated[int, Meta(ge=0)]
-    scores: dict[str, int]
+    scores: dict[str, Annotated[int, Meta(ge=0, le=1_000_000)]]
 
 
 class Overtaking(Struct, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ from valence_sched.view.view import Ints
 MOST_WEIGHT = 1000 * WEIGHT_UNITS
 MOST_FITS = 2000  # fits tried for one weight and direction
 MOST_TIES = 64  # fits tried of pools of equal cost
+MOST_LOT = (1 << 64) - 1
 MOST_TRIES = 160  # tries for all needs of a request together
 GIB_IN_MIB = 1024
 
@@ -216,9 +217,9 @@ def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | 
     cost = context.evaluation.cost
     rows = np.flatnonzero((cost != INFINITE_COST) & (cost >= rival.cost))  # cheaper ones do not fit
     margin = cost[rows] - rival.cost
-    ahead = (batch_lots(context.view, context.request)[rows] < np.uint64(rival.lot)).astype(
-        np.int64
-    )
+    ahead = (
+        batch_lots(context.view, context.request)[rows] < np.uint64(min(rival.lot, MOST_LOT))
+    ).astype(np.int64)
     scores = np.rint(context.evaluation.scores[:, rows] * COST_SCALE).astype(np.int64)
     found = []
     for number, weigher in enumerate(context.bound.weighers):

@@ -15,11 +15,12 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain import sensitivity
 from valence_sched.core.explain.report import explain_decision as explain
-from valence_sched.core.explain.sensitivity import AmountSearch, FlatChoices
+from valence_sched.core.explain.sensitivity import AmountSearch, FlatChoices, overtakings
 from valence_sched.model.explanation import Sensitivity
 from valence_sched.model.need import Need
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Request, sealed
+from valence_sched.model.zone import Rival
 from valence_sched.testing import request, view
 
 FILTERS = (FilterUse("enabled"), FilterUse("capacity"), FilterUse("devices"))
@@ -299,6 +300,27 @@ def sites(draw: st.DrawFn) -> list[dict[str, Any]]:
 
 
 WEIGHTS = st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0])
+
+
+class TestRival(unittest.TestCase):
+    """A rival is told by another zone, which may tell anything."""
+
+    def test_numbers_beyond_those_of_a_weigher_are_refused_or_harmless(self):
+        decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
+        for text, is_refused in (
+            ('{"cost": 0, "lot": 1208925819614629174706176, "scores": {"room": 1000000}}', False),
+            ('{"cost": 0, "lot": 1, "scores": {"another": 3}}', False),
+            ('{"cost": 0, "lot": 1, "scores": {"room": 99999999999999}}', True),
+            ('{"cost": 99999999999999999999999, "lot": 1, "scores": {}}', True),
+            ('{"cost": -1, "lot": 1, "scores": {}}', True),
+        ):
+            with self.subTest(text):
+                if is_refused:
+                    self.assertRaises(msgspec.ValidationError, msgspec.json.decode, text,
+                                      type=Rival)  # fmt: skip
+                else:
+                    rival = msgspec.json.decode(text, type=Rival)
+                    self.assertIsInstance(overtakings(decision.context, rival), list)
 
 
 class TestEveryFlip(unittest.TestCase):
