@@ -25,7 +25,7 @@ help:
 	@echo 'make demo-live             the same against four live pod managers that it serves itself'
 	@echo 'make test                  all tests but the proofs; TESTS=regex chooses of all, ARGS=... goes to stestr run'
 	@echo 'make proofs                deaths, cut links and races in full size; SOAK= for the size of CI'
-	@echo 'make cover                 the tests with coverage of both packages, which fails below the gate'
+	@echo 'make cover                 the tests, with the coverage of both packages'
 	@echo 'make bench                 the benchmarks, a JSON line each; ARGS=name runs one'
 	@echo 'make mutants ROOM=weighers  changes of lines that the tests of a room do not notice'
 	@echo 'make lint                  ruff check, ruff format --check, mypy --strict'

@@ -65,6 +65,7 @@ class TestInline(Case):
         for words, line in (
             (("--gpu", "0"), "'0' is not 2, A100 or 2xA100"),
             (("--gpu", "2x"), "'2x' is not 2, A100 or 2xA100"),
+            (("--gpu", "2x "), "'2x ' is not 2, A100 or 2xA100"),
             (("--gpu", ""), "'' is not 2, A100 or 2xA100"),
             (("--drive", "0x1TB"), "'0x1TB' is not 1TB or 2x1TB"),
             (("--drive", "12"), "'12' is not a number with a unit, such as 256GiB, 1.5TB"),

@@ -18,6 +18,7 @@ from valence_sched.model import quantity
 from valence_sched.model.decode_error import input_error, types_at
 from valence_sched.model.file_kind import (
     HEAD_BYTES,
+    NOT_TEXT,
     SCHEMA,
     WRONG_FILE,
     refuse_other_kind,
@@ -146,7 +147,7 @@ def load_yaml(data: bytes, file: str) -> Any:
     noun, _ = text_kind(data)
     try:
         # PlainLoader is a SafeLoader, made stricter
-        document = "" if noun in ("HTML", "XML") else yaml.load(data, Loader=PlainLoader)  # noqa: S506
+        document = "" if noun in NOT_TEXT else yaml.load(data, Loader=PlainLoader)  # noqa: S506
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         position = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""

@@ -39,6 +39,8 @@ _FIELDS = {"flavors": "flavors", "policies": "policies", "scenarios": "scenario"
            "requests": "request", "expectations": "check"}  # fmt: skip
 _SCHEMA = re.compile(rb"schema['\"]?\s*:\s*['\"]?valence-sched/([a-z]+)")
 _MAGIC = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "a zip archive", b"%PDF": "PDF", b"\x89PNG": "PNG"}
+#: Kinds that no document in YAML or JSON is.
+NOT_TEXT = frozenset({"HTML", "XML", *_MAGIC.values()})
 _KEY = re.compile(rb"(?:- )?['\"]?[\w.-]+['\"]?:(?:\s|$)")  # of YAML
 
 

@@ -120,7 +120,7 @@ def with_resources(request: Request, args: argparse.Namespace) -> Request:
 
 def parse_gpus(text: str) -> dict[str, Any]:
     """Parse ``N``, ``MODEL`` or ``NxMODEL`` into the accelerators of a flavor."""
-    match = re.fullmatch(r"([0-9]{1,4})(?:x(\S.*))?|((?![0-9]+x?$)\S.*)", text)
+    match = re.fullmatch(r"([0-9]{1,4})(?:x(\S.*))?|((?![0-9]+x?$)\S.*)", text.strip())
     count, model = (match[1] or "1", match[2] or match[3]) if match else ("0", None)
     if int(count) < 1:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not 2, A100 or 2xA100")

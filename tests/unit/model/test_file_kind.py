@@ -95,6 +95,8 @@ class TestKinds(unittest.TestCase):
 
     def test_html_and_text_are_named_where_yaml_is_wanted(self):
         for data, found in ((b"<!doctype html><p>it is: so</p>", "HTML"), (b"A site", "text"),
-                            (b"<html><body>a: b: c</body></html>", "HTML")):  # fmt: skip
+                            (b"<html><body>a: b: c</body></html>", "HTML"),
+                            (b"\x1f\x8b\x08\x00", "gzip"),
+                            (b"PK\x03\x04\x00", "a zip archive")):  # fmt: skip
             self.assertEqual(f"f: found {found}, expected YAML or JSON (is this the right file?)",
                              self.refused(parse_flavors, data))  # fmt: skip
