@@ -23,9 +23,15 @@ from valence_sched.drivers.composer import (
     write,
 )
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
-from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.amounts import AmountComposer
-from valence_sched.drivers.redfish.methods import ComposeCapabilities, read_capabilities
+from valence_sched.drivers.redfish.methods import (
+    ComposeCapabilities,
+    ComposeMethod,
+    ComposeWrite,
+    choose_write,
+    manifest_body,
+    read_capabilities,
+)
 from valence_sched.drivers.redfish.reader import own_status
 from valence_sched.drivers.redfish.schema import ResourceBlock
 from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block
@@ -133,10 +139,16 @@ class BlockReservations:
 
 
 class RedfishComposer:
-    """Composes on one Redfish service; ``patience`` makes the pauses of one wait."""
+    """Composes on one Redfish service.
 
-    def __init__(self, session: Session, patience: Callable[[], Patience]) -> None:
-        self._session, self._patience = session, patience
+    ``patience`` makes the pauses of one wait; ``methods`` are those of a vendor.
+    """
+
+    def __init__(
+        self, session: Session, patience: Callable[[], Patience],
+        methods: tuple[ComposeMethod, ...] = (),
+    ) -> None:  # fmt: skip
+        self._session, self._patience, self._methods = session, patience, methods
         self._known_capabilities: ComposeCapabilities | None = None
         self._reader = NodeReader(session, self._capabilities)
         self._block_reservations = BlockReservations(session, self._reader)
@@ -144,7 +156,7 @@ class RedfishComposer:
         self._reservation: str | None = None
 
     def refusal(self, request: CompositionRequest) -> str | None:
-        way = methods.choose_method(self._capabilities(request), request)
+        way = choose_write(self._capabilities(request), request)
         return way if isinstance(way, str) else self._amounts.refusal(request)
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
@@ -155,16 +167,16 @@ class RedfishComposer:
         target = read_capabilities(self._session).compose_target
         if target is None:
             raise PodmError("it offers no Compose action to ask")
-        return refusal(self._session.post(target, methods.manifest(request, "Preview")))
+        return refusal(self._session.post(target, manifest_body(request, "Preview")))
 
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve by the Compose action where that is the way, else by the flag on each block."""
-        way = methods.choose_method(self._capabilities(request), request)
+        way = choose_write(self._capabilities(request), request)
         if isinstance(way, str) or not way.exact:
             return False
         if way.target != self._capabilities().compose_target:
             return self._block_reservations.reserve(request)
-        reply = self._session.post(way.target, methods.manifest(request, "PreviewReserve"))
+        reply = self._session.post(way.target, manifest_body(request, "PreviewReserve"))
         if problem := refusal(reply):
             raise PodmError(problem)
         self._reservation = str((reply.body or {}).get("ReservationId") or "") or None
@@ -172,7 +184,7 @@ class RedfishComposer:
 
     def unreserve(self, request: CompositionRequest) -> None:
         """Take Reserved off the blocks again; a reservation by action ends by itself."""
-        way = methods.choose_method(self._capabilities(request), request)
+        way = choose_write(self._capabilities(request), request)
         if isinstance(way, str) or not way.exact:
             return
         if way.target != self._capabilities().compose_target:
@@ -193,9 +205,11 @@ class RedfishComposer:
 
     def _compose_node(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Make the node in the first way that the pod manager offers, and read it back."""
-        way = methods.choose_method(self._capabilities(request), request, self._reservation)
+        way = choose_write(self._capabilities(request), request)
         if isinstance(way, str):
             return CompositionResult(state="absent", reason=way)
+        if self._reservation:
+            way = way._replace(body=way.body | {"ReservationId": self._reservation})
         outcome, sent = self._compose_once(request, way, watch)
         if self._reservation and outcome.state == "absent" and sent.refused:
             # It may have ended meanwhile, and a refused node is absent.
@@ -263,7 +277,7 @@ class RedfishComposer:
         return replace(outcome, state="absent", amounts=())
 
     def _compose_once(
-        self, request: CompositionRequest, way: methods.ComposeMethod, watch: Watch
+        self, request: CompositionRequest, way: ComposeWrite, watch: Watch
     ) -> tuple[CompositionResult, SendResult]:
         watch(f"composing ({way.name})")
         post = self._session.post
@@ -323,7 +337,7 @@ class RedfishComposer:
 
     def _capabilities(self, request: CompositionRequest | None = None) -> ComposeCapabilities:
         if self._known_capabilities is None:
-            self._known_capabilities = read_capabilities(self._session, request)
+            self._known_capabilities = read_capabilities(self._session, request, self._methods)
         return self._known_capabilities
 
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from valence_sched.drivers.composer import Composer, Session
 from valence_sched.drivers.dialect import Dialect
@@ -12,16 +13,22 @@ from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.schema import ServiceRoot
 from valence_sched.drivers.redfish.stocks import PERSISTENT, STORAGE, VOLATILE
 
+if TYPE_CHECKING:
+    from valence_sched.drivers.redfish.methods import ComposeMethod
 
-def redfish() -> Dialect:
-    """DMTF Redfish, the CompositionService in all its generations."""
+
+def redfish(methods: tuple[ComposeMethod, ...] = ()) -> Dialect:
+    """DMTF Redfish, the CompositionService in all its generations.
+
+    ``methods`` are those of a vendor, which are tried before those of the standard.
+    """
+
+    def composer(session: Session, patience: Callable[[], Patience]) -> Composer:
+        from valence_sched.drivers.redfish.composer import RedfishComposer  # not needed to read
+
+        return RedfishComposer(session, patience, methods)
+
     amounts = frozenset((VOLATILE, PERSISTENT, STORAGE))
     services, bare_blocks = (ServiceRoot.composition,), (ServiceRoot.blocks,)
-    return Dialect("redfish", ServiceRoot, read_podm, composer=_composer, amounts=amounts,
+    return Dialect("redfish", ServiceRoot, read_podm, composer=composer, amounts=amounts,
                    services=services, bare_blocks=bare_blocks)  # fmt: skip
-
-
-def _composer(session: Session, patience: Callable[[], Patience]) -> Composer:
-    from valence_sched.drivers.redfish.composer import RedfishComposer  # not needed to read
-
-    return RedfishComposer(session, patience)

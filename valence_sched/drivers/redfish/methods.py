@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compose methods: what a service offers to compose a node, and the request in the best way.
+"""Compose methods: what a service offers to compose a node, and the write that makes it.
 
 Specific composition names the blocks and so does a manifest; a constrained composition names
-what they hold, and the service chooses them.
+what they hold, and the service chooses them. The dialect of a vendor whose service composes
+otherwise passes a method of its own to ``valence_sched.drivers.redfish.dialect.redfish``.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from valence_sched.drivers.composer import Session, get_document
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, text
@@ -37,12 +38,36 @@ class UseCase(NamedTuple):
 
 
 class ComposeCapabilities(NamedTuple):
-    """All ways of a service; ``systems`` is the collection of systems."""
+    """What a service offers: the collection of systems, the Compose action, and its use cases.
+
+    ``service`` is the document of the CompositionService, where the actions of a vendor stand, and
+    ``methods`` are the vendor's own, which are tried before those of the standard.
+    """
 
     systems: str | None
     compose_target: str | None
     zone_affinity: bool
     use_cases: tuple[UseCase, ...]
+    service: Json | None = None
+    methods: tuple[ComposeMethod, ...] = ()
+
+
+class ComposeWrite(NamedTuple):
+    """One POST that makes the node; with ``exact`` it is made of the very blocks."""
+
+    name: str
+    target: str
+    body: Json
+    exact: bool
+
+
+class ComposeMethod(Protocol):
+    """One way to compose: a function of what the service offers and the request."""
+
+    def __call__(
+        self, capabilities: ComposeCapabilities, request: CompositionRequest, /
+    ) -> ComposeWrite | str | None:
+        """Return the write, why the node cannot be made so, or None where this is not offered."""
 
 
 def device_templates(devices: Devices, rules: Json) -> Json | str:
@@ -97,56 +122,73 @@ SPECIFIC, CONSTRAINED = "ComputerSystemComposition", "ComputerSystemConstrainedC
 _ALLOWED = "@Redfish.AllowableValues"
 
 
-class ComposeMethod(NamedTuple):
-    """One request that makes the node; with ``exact`` it is made of the very blocks."""
-
-    name: str
-    target: str
-    body: Json
-    exact: bool
-
-
-def choose_method(
-    capabilities: ComposeCapabilities, request: CompositionRequest, reservation: str | None = None
-) -> ComposeMethod | str:
-    """Return the first way that is offered, or why there is none."""
-    specific = _use_case(capabilities, SPECIFIC, request.pool)
-    constrained = _use_case(capabilities, CONSTRAINED, request.pool)
+def choose_write(
+    capabilities: ComposeCapabilities, request: CompositionRequest
+) -> ComposeWrite | str:
+    """Return the write of the first method that is offered and can make the node, or why none."""
     problem = ""
-    if specific or not (capabilities.compose_target or constrained):
-        target = specific.target if specific else capabilities.systems
-        extra, problem = _required_properties(specific.rules if specific else {}, request)
-        if target and not problem:
-            return ComposeMethod("specific", target, _specific_body(request) | extra, True)
-    if capabilities.compose_target:
-        body = manifest(request, "Apply", reservation)
-        return ComposeMethod("manifest", capabilities.compose_target, body, True)
-    if constrained:
-        templates = device_templates(request.devices, constrained.rules)
-        if isinstance(templates, str):
-            return templates
-        body = {"Name": request.name, **templates}
-        if capabilities.zone_affinity and request.pool:
-            body["@Redfish.ZoneAffinity"] = request.pool.rpartition("/")[2]
-        return ComposeMethod("constrained", constrained.target, body, False)
+    for method in (*capabilities.methods, *STANDARD_METHODS):
+        found = method(capabilities, request)
+        if isinstance(found, ComposeWrite):
+            return found
+        problem = problem or found or ""
     return problem or "it offers no way to compose: no systems collection, no Compose action"
 
 
 def composes_exact_blocks(capabilities: ComposeCapabilities, request: CompositionRequest) -> bool:
     """Return whether the node is made of the very blocks that are wanted."""
-    way = choose_method(capabilities, request)
-    return isinstance(way, ComposeMethod) and way.exact
+    found = choose_write(capabilities, request)
+    return isinstance(found, ComposeWrite) and found.exact
 
 
-def manifest(request: CompositionRequest, kind: str, reservation: str | None = None) -> Json:
+def specific(
+    capabilities: ComposeCapabilities, request: CompositionRequest
+) -> ComposeWrite | str | None:
+    """Name the blocks: the use case of it, or the first method where nothing is stated."""
+    case = _use_case(capabilities, SPECIFIC, request.pool)
+    target = case.target if case else capabilities.systems
+    stated = capabilities.compose_target or _use_case(capabilities, CONSTRAINED, request.pool)
+    if not target or (stated and not case):
+        return None
+    extra, problem = _required_properties(case.rules if case else {}, request)
+    return problem or ComposeWrite("specific", target, specific_body(request) | extra, True)
+
+
+def manifest(capabilities: ComposeCapabilities, request: CompositionRequest) -> ComposeWrite | None:
+    """Name the blocks in a manifest, which the Compose action takes."""
+    target = capabilities.compose_target
+    return (
+        ComposeWrite("manifest", target, manifest_body(request, "Apply"), True) if target else None
+    )
+
+
+def constrained(
+    capabilities: ComposeCapabilities, request: CompositionRequest
+) -> ComposeWrite | str | None:
+    """Name what the blocks hold."""
+    case = _use_case(capabilities, CONSTRAINED, request.pool)
+    if case is None:
+        return None
+    templates = device_templates(request.devices, case.rules)
+    if isinstance(templates, str):
+        return templates
+    body = {"Name": request.name, **templates}
+    if capabilities.zone_affinity and request.pool:
+        body["@Redfish.ZoneAffinity"] = request.pool.rpartition("/")[2]
+    return ComposeWrite("constrained", case.target, body, False)
+
+
+STANDARD_METHODS: tuple[ComposeMethod, ...] = (specific, manifest, constrained)
+
+
+def manifest_body(request: CompositionRequest, kind: str) -> Json:
     """Return the body of a Compose action with one stanza."""
-    stanza = {"StanzaType": "ComposeSystem", "StanzaId": "node", "Request": _specific_body(request)}
-    body: Json = {
+    stanza = {"StanzaType": "ComposeSystem", "StanzaId": "node", "Request": specific_body(request)}
+    return {
         "RequestFormat": "Manifest",
         "RequestType": kind,
         "Manifest": {"Expand": "None", "Stanzas": [stanza]},
     }
-    return body | ({"ReservationId": reservation} if reservation else {})
 
 
 def _use_case(capabilities: ComposeCapabilities, name: str, pool: str | None) -> UseCase | None:
@@ -157,7 +199,8 @@ def _use_case(capabilities: ComposeCapabilities, name: str, pool: str | None) ->
     return None
 
 
-def _specific_body(request: CompositionRequest) -> Json:
+def specific_body(request: CompositionRequest) -> Json:
+    """Return the body that names the node and its blocks."""
     blocks = [{"@odata.id": uri} for uri in request.blocks]
     return {"Name": request.name, "Links": {"ResourceBlocks": blocks}}
 
@@ -192,19 +235,21 @@ class _TargetCollection(Resource):
 
 
 def read_capabilities(
-    session: Session, request: CompositionRequest | None = None
+    session: Session, request: CompositionRequest | None = None, own: tuple[ComposeMethod, ...] = ()
 ) -> ComposeCapabilities:
-    """Read what a service offers, for a request only until it is served; PodmError for no root."""
+    """Read what a service offers, for a request only until it is served; PodmError for no root.
+
+    ``own`` are the methods of a vendor: they are offered the whole.
+    """
     root = schema.ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
     systems = next(filter(None, (link_path(link) for link in root.systems)), None)
     cases: list[UseCase] = []
     for link in root.systems:
         cases += _use_cases(session, _first_document(session, (link,)), link_path(link) or "")
     early = ComposeCapabilities(systems, None, False, tuple(cases))
-    if request and _use_case(early, SPECIFIC, request.pool):
-        way = choose_method(early, request)
-        if isinstance(way, ComposeMethod) and way.exact:
-            return early
+    is_specific = request and not own and _use_case(early, SPECIFIC, request.pool)
+    if request and is_specific and composes_exact_blocks(early, request):
+        return early
     service = _first_document(session, root.composition)
     actions = _CompositionServiceActions(ROOT, service, NO_NOTES)
     parts = schema.CompositionService(ROOT, service, NO_NOTES)
@@ -214,7 +259,8 @@ def read_capabilities(
     for link in parts.zones:
         cases += _zones_use_cases(session, link_path(link) or "", systems, pool)
     target = link_path(actions.compose)
-    return ComposeCapabilities(systems, target, bool(actions.zone_affinity), tuple(cases))
+    affinity = bool(actions.zone_affinity)
+    return ComposeCapabilities(systems, target, affinity, tuple(cases), service, own)
 
 
 def _zones_use_cases(

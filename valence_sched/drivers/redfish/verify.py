@@ -10,9 +10,8 @@ from typing import NamedTuple
 from valence_sched.drivers.composer import Reply, Session, get_document, member_uris, unread_result
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import fold_uri, link_path
-from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.device_owners import IN_USE
-from valence_sched.drivers.redfish.methods import ComposeCapabilities
+from valence_sched.drivers.redfish.methods import ComposeCapabilities, composes_exact_blocks
 from valence_sched.drivers.redfish.reader import is_free_host, own_status
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
 from valence_sched.errors import PodmError
@@ -166,7 +165,7 @@ class NodeReader:
             return f"{system.uri} is there, and {', '.join(gone)} is not"
         if broken:
             return f"{system.uri} is there, and {', '.join(broken)} is Failed"
-        if missing and methods.composes_exact_blocks(self._capabilities(), request):
+        if missing and composes_exact_blocks(self._capabilities(), request):
             return f"{system.uri} is there without {', '.join(missing)}"
         others = sorted(self._other_systems(system, made_of))
         return f"its blocks are part of {', '.join(others)} too" if others else ""
@@ -233,7 +232,7 @@ class NodeReader:
         written: Written | None,
     ) -> str:
         """Return which system may be the node though nothing proves it; empty for none."""
-        exact = methods.composes_exact_blocks(self._capabilities(), request)
+        exact = composes_exact_blocks(self._capabilities(), request)
         wanted = {fold_uri(uri) for uri in request.blocks}
         for it in (it for it in systems if it.is_composed):
             called = f"under the name {it.name!r}: whose it is cannot be told"

@@ -19,9 +19,9 @@ from valence_sched.drivers.redfish.methods import (
     CONSTRAINED,
     SPECIFIC,
     ComposeCapabilities,
-    ComposeMethod,
+    ComposeWrite,
     UseCase,
-    choose_method,
+    choose_write,
     device_templates,
     read_capabilities,
 )
@@ -161,8 +161,8 @@ class TestChoice(unittest.TestCase):
     """The first way that a service offers."""
 
     def test_without_any_rules_the_blocks_are_posted_to_the_systems(self):
-        expected = ComposeMethod("specific", "/S", BLOCKS, True)
-        self.assertEqual(expected, choose_method(capabilities(), CHOICE))
+        expected = ComposeWrite("specific", "/S", BLOCKS, True)
+        self.assertEqual(expected, choose_write(capabilities(), CHOICE))
 
     def test_a_use_case_of_the_zone_or_of_all_zones_names_the_target(self):
         for zones, target in (
@@ -172,14 +172,14 @@ class TestChoice(unittest.TestCase):
             (("/Z/b",), "/S"),
         ):
             with self.subTest(zones):
-                found = choose_method(capabilities(case(SPECIFIC.upper(), *zones)), CHOICE)
-                self.assertEqual(ComposeMethod("specific", target, BLOCKS, True), found)
+                found = choose_write(capabilities(case(SPECIFIC.upper(), *zones)), CHOICE)
+                self.assertEqual(ComposeWrite("specific", target, BLOCKS, True), found)
         by_id = CompositionRequest(name="vs-1", pool="a", blocks=CHOICE.blocks)
-        self.assertEqual("/T", choose_method(capabilities(case(SPECIFIC, "/Z/a")), by_id).target)
+        self.assertEqual("/T", choose_write(capabilities(case(SPECIFIC, "/Z/a")), by_id).target)
 
     def test_the_first_use_case_that_holds_wins(self):
         offers = capabilities(case(CONSTRAINED), case(SPECIFIC, "/Z/b"), case(), case(target="/U"))
-        self.assertEqual("/T", choose_method(offers, CHOICE).target)
+        self.assertEqual("/T", choose_write(offers, CHOICE).target)
 
     def test_a_manifest_is_taken_where_no_use_case_names_the_blocks(self):
         for offers in (
@@ -188,36 +188,40 @@ class TestChoice(unittest.TestCase):
             capabilities(case(**{f"Tenant{REQUIRED}": True}), action="/A"),
         ):
             with self.subTest(offers):
-                expected = ComposeMethod("manifest", "/A", manifest("Apply"), True)
-                self.assertEqual(expected, choose_method(offers, CHOICE))
-        found = choose_method(capabilities(action="/A"), CHOICE, "r-1")
-        self.assertEqual(manifest("Apply", ReservationId="r-1"), found.body)
+                expected = ComposeWrite("manifest", "/A", manifest("Apply"), True)
+                self.assertEqual(expected, choose_write(offers, CHOICE))
 
-    def test_a_manifest_names_its_kind_and_no_reservation_unless_there_is_one(self):
-        self.assertEqual(manifest("Preview"), methods.manifest(CHOICE, "Preview"))
-        self.assertEqual(manifest("Preview"), methods.manifest(CHOICE, "Preview", ""))
+    def test_a_method_of_a_vendor_is_tried_first_and_may_refuse_or_not_be_offered(self):
+        own = ComposeWrite("own", "/O", {}, False)
+        for found, expected in ((own, own), (None, "/S"), ("it has no slot", "/S")):
+            with self.subTest(found):
+                offers = capabilities()._replace(methods=(lambda *_given, it=found: it,))
+                chosen = choose_write(offers, CHOICE)
+                self.assertEqual(expected, chosen if found is own else chosen.target)
+        offers = capabilities(systems=None)._replace(methods=(lambda *_given: "it has no slot",))
+        self.assertEqual("it has no slot", choose_write(offers, CHOICE))
 
     def test_a_constrained_composition_asks_for_devices_and_may_name_the_zone(self):
         member = {COUNT: 2, "ProcessorType": "CPU", "TotalCores": 16, "Model": "X"}
         body = {"Name": "vs-1", "Processors": {"Members": [member]}}
         offer = case(CONSTRAINED, Processors={})
-        expected = ComposeMethod("constrained", "/T", body, False)
-        self.assertEqual(expected, choose_method(capabilities(offer), CHOICE))
-        zoned = choose_method(capabilities(offer, affinity=True), CHOICE)
+        expected = ComposeWrite("constrained", "/T", body, False)
+        self.assertEqual(expected, choose_write(capabilities(offer), CHOICE))
+        zoned = choose_write(capabilities(offer, affinity=True), CHOICE)
         self.assertEqual(body | {"@Redfish.ZoneAffinity": "a"}, zoned.body)
         anywhere = CompositionRequest(name="vs-1", devices=CPUS)
-        self.assertEqual(body, choose_method(capabilities(offer, affinity=True), anywhere).body)
+        self.assertEqual(body, choose_write(capabilities(offer, affinity=True), anywhere).body)
 
     def test_devices_that_no_rule_can_say_are_the_reason_why_there_is_none(self):
-        found = choose_method(capabilities(case(CONSTRAINED)), CHOICE)
+        found = choose_write(capabilities(case(CONSTRAINED)), CHOICE)
         self.assertEqual("it composes no Processors by what they are", found)
 
     def test_without_any_way_the_reason_is_what_is_required_or_what_is_not_offered(self):
         none = "it offers no way to compose: no systems collection, no Compose action"
-        self.assertEqual(none, choose_method(capabilities(systems=None), CHOICE))
+        self.assertEqual(none, choose_write(capabilities(systems=None), CHOICE))
         required = case(**{f"Tenant{REQUIRED}": True})
         reason = "it requires 'Tenant' to compose, and allows no known value for it"
-        self.assertEqual(reason, choose_method(capabilities(required), CHOICE))
+        self.assertEqual(reason, choose_write(capabilities(required), CHOICE))
 
     def test_only_a_constrained_composition_or_none_may_take_other_blocks(self):
         for offers, exact in (
@@ -234,7 +238,7 @@ class TestRequiredProperties(unittest.TestCase):
     """What a use case requires beside the name and the blocks."""
 
     def extra(self, **rules: Any) -> Any:
-        found = choose_method(capabilities(case(**rules)), CHOICE)
+        found = choose_write(capabilities(case(**rules)), CHOICE)
         if isinstance(found, str):
             return found
         return {key: value for key, value in found.body.items() if key not in BLOCKS}
@@ -533,15 +537,19 @@ class TestCapabilities(unittest.TestCase):
         return found
 
     def test_a_service_without_documents_offers_nothing(self):
-        empty = ComposeCapabilities(None, None, False, ())
+        empty = ComposeCapabilities(None, None, False, (), {})
         self.assertEqual(empty, methods.read_capabilities(StoredPodm({})))
         self.assertEqual(empty, methods.read_capabilities(StoredPodm({ROOT: {}})))
 
     def test_the_systems_the_action_and_whether_a_zone_can_be_named(self):
-        self.assertEqual(ComposeCapabilities("/S", None, False, ()), self.read())
+        self.assertEqual(
+            ComposeCapabilities("/S", None, False, ()), self.read()._replace(service=None)
+        )
         action = {"#CompositionService.Compose": {"target": "http://host.invalid/Compose/"}}
         found = self.read(CS={"Actions": action, "AllowZoneAffinity": True})
-        self.assertEqual(ComposeCapabilities("/S", "/Compose", True, ()), found)
+        self.assertEqual(
+            ComposeCapabilities("/S", "/Compose", True, ()), found._replace(service=None)
+        )
 
     def test_a_root_that_cannot_be_read_is_an_error(self):
         with self.assertRaisesRegex(PodmError, f"^{ROOT}: HTTP 500, expected a document$"):
@@ -595,7 +603,7 @@ class TestCapabilities(unittest.TestCase):
         stated = {"CapabilitiesObject": link("/Rules")}
         found = self.read(S=offering(stated, Members=[]))
         self.assertEqual([""], [one.name for one in found.use_cases])
-        self.assertEqual("/S", choose_method(found, NODE).target)
+        self.assertEqual("/S", choose_write(found, NODE).target)
 
     def test_every_use_case_of_every_place_is_read_in_their_order(self):
         found = self.read(
