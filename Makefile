@@ -9,6 +9,9 @@ PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check -
 PACKAGING := setup.cfg setup.py pyproject.toml constraints.txt tools/build_with_pbr.py
 TESTS ?=
 ARGS ?=
+# Two workers a processor: many tests wait for a deadline or a database.
+WORKERS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+STESTR := $(BIN)/stestr run --concurrency $(WORKERS)
 # Services under load, deaths, cut links, and functional tests again through a service.
 PROOFS := tests\.(proofs|functional\.test_through)\.
 # How often each client of a load asks, in full size; with none, the proofs have the size of CI.
@@ -43,14 +46,14 @@ demo-live: .venv/installed-serve
 	@sh examples/live.sh $(BIN)
 
 test: .venv/installed-test
-	PYTHON=$(BIN)/python $(BIN)/stestr run $(if $(TESTS),'$(TESTS)',--exclude-regex '$(PROOFS)') $(ARGS)
+	PYTHON=$(BIN)/python $(STESTR) $(if $(TESTS),'$(TESTS)',--exclude-regex '$(PROOFS)') $(ARGS)
 
 proofs: .venv/installed-test
-	VALENCE_SCHED_SOAK=$(SOAK) PYTHON=$(BIN)/python $(BIN)/stestr run '$(PROOFS)$(if $(SOAK),|tests\.unit\.(core|store\.test_races|lifecycle\.test_reconcile)\.)' $(ARGS)
+	VALENCE_SCHED_SOAK=$(SOAK) PYTHON=$(BIN)/python $(STESTR) '$(PROOFS)$(if $(SOAK),|tests\.unit\.(core|store\.test_races|lifecycle\.test_reconcile)\.)' $(ARGS)
 
 cover: .venv/installed-test
 	$(BIN)/coverage erase
-	PYTHON='$(BIN)/coverage run' $(BIN)/stestr run --exclude-regex '$(PROOFS)' $(ARGS)
+	PYTHON='$(BIN)/coverage run' $(STESTR) --exclude-regex '$(PROOFS)' $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

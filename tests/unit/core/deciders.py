@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deciders with the policies that ship, policies of plain functions, and blocks in one line."""
 
+import functools
 import importlib.resources
 from collections.abc import Callable
 from typing import Any
@@ -16,9 +17,15 @@ from valence_sched.view.reads import declarations
 from valence_sched.view.view import View
 
 
-def built_in() -> list[Policy]:
+@functools.cache
+def _built_in() -> tuple[Policy, ...]:
     data = (importlib.resources.files("valence_sched") / "data" / "policies.json").read_bytes()
-    return parsers.parse_policies(data, "built-in")
+    return tuple(parsers.parse_policies(data, "built-in"))
+
+
+def built_in() -> list[Policy]:
+    """Return the policies that ship."""
+    return [*_built_in()]
 
 
 def engine(site: View, *policies: Policy, **words: Any) -> Decider:
