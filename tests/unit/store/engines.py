@@ -25,7 +25,10 @@ SERVERS = {
     "postgresql": os.environ.get(
         "VALENCE_SCHED_TEST_POSTGRESQL", "postgresql://root@127.0.0.1:5432/test"
     ),
-    "mysql": os.environ.get("VALENCE_SCHED_TEST_MYSQL", "mysql://root@127.0.0.1:3306/test"),
+    "mysql": os.environ.get(
+        "VALENCE_SCHED_TEST_MYSQL",
+        "mysql://root@127.0.0.1:3306/test?ssl_disabled=true",  # else each connection loads all CAs
+    ),
 }
 HOW = {
     "postgresql": "start PostgreSQL on 127.0.0.1:5432 with a database 'test' that user root may "

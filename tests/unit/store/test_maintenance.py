@@ -35,17 +35,16 @@ class MaintenanceCase:
         return self.enterContext(Maintenance(self.url))
 
     def columns(self):
-        engine = raw_engine(self.url)
-        inspector = sa.inspect(engine)
-        found = {
-            name: (
-                sorted((one["name"], str(one["type"])) for one in inspector.get_columns(name)),
-                sorted((one["name"], one["column_names"]) for one in inspector.get_indexes(name)),
-            )
-            for name in inspector.get_table_names()
-        }
-        engine.dispose()
-        return found
+        with raw_engine(self.url).connect() as connection:
+            inspector = sa.inspect(connection)
+            return {
+                name: (
+                    sorted((one["name"], str(one["type"])) for one in inspector.get_columns(name)),
+                    sorted((one["name"], one["column_names"])
+                           for one in inspector.get_indexes(name)),
+                )
+                for name in inspector.get_table_names()
+            }  # fmt: skip
 
 
 @on_each_engine
