@@ -2,6 +2,7 @@
 """Tests: of each part, of the programs, and of the service with its processes."""
 
 import atexit
+import gc
 import os
 import signal
 import sys
@@ -9,6 +10,10 @@ import tempfile
 from typing import Any
 
 from hypothesis import HealthCheck, settings
+
+# All that thousands of tests import and keep is searched for garbage at each collection: a fifth of
+# the time of a run, at the usual threshold.
+gc.set_threshold(50_000)
 
 # A shell has what runs in its background ignore interrupts, which every program would inherit that
 # a test starts and interrupts.
