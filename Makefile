@@ -18,6 +18,7 @@ PROOFS := tests\.(proofs|functional\.test_through)\.
 SOAK ?= 300
 PIP_ARGS ?=
 ROOM ?= weighers
+MUTANTS = .mutants/$(subst /,-,$(ROOM))
 
 .PHONY: help install demo demo-live test cover proofs bench mutants lint check format types docs notes clean
 .DEFAULT_GOAL := help
@@ -62,7 +63,11 @@ bench: .venv/installed-test
 
 # Not in CI: a room takes minutes. It goes on where it was ended.
 mutants: .venv/installed-mutants
-	@$(BIN)/python tools/mutants.py $(ROOM) $(ARGS)
+	@mkdir -p $(MUTANTS)
+	@ln -sfn $(foreach name,valence_sched valence_sched_cli tests examples doc,$(CURDIR)/$(name)) $(MUTANTS)
+	@cp tests/mutants/conftest.py tests/mutants/reached.py $(MUTANTS)
+	@sed 's|ROOM|$(ROOM)|' tests/mutants/setup.cfg >$(MUTANTS)/setup.cfg
+	@cd $(MUTANTS) && $(CURDIR)/$(BIN)/mutmut run $(ARGS) && $(CURDIR)/$(BIN)/mutmut results
 
 lint: check format types
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the tests run on a mutant: the quickest first, and up to the first thing that is wrong.
 
-``tools/mutants.py`` lays this file beside the copy of the packages that mutmut changes.
+``make mutants`` lays this file beside the copy of the packages that mutmut changes.
 """
 
 import contextlib
