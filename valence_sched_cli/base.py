@@ -8,7 +8,7 @@ import functools
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cliff import command, lister, show
@@ -18,6 +18,7 @@ from valence_sched.streams import log_failures, print_message
 from valence_sched_cli import cloud
 from valence_sched_cli.options.parser import (
     CommandHelp,
+    Setting,
     StoreOnce,
     add_options,
     check_file_names,
@@ -75,7 +76,9 @@ class PodmCommand:
     untold: SchedulerError | None = None  # why an output failed after an effect
     tells_remarks = False  # on the inventory, each, and not only how many there are
     arguments = ""  # the usage of each of its own options and arguments, as of add_options
-    option_groups: Sequence[Callable[[argparse.ArgumentParser], None]] = ()  # it shares these
+    option_settings: Mapping[str, Setting] = {}  # of these, where usage does not tell
+    #: What adds the options that it shares with others, or usages that come behind these.
+    option_groups: Sequence[str | Callable[[argparse.ArgumentParser], None]] = ()
     examples: Sequence[str] = ()  # the words after its name: of a command with many options two
     _scheduler_app: App | None = None
     _words: argparse.Namespace | None = None
@@ -98,10 +101,11 @@ class PodmCommand:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the options and arguments of the command."""
-        if self.arguments:
-            add_options(parser, self.arguments)
-        for add_shared in self.option_groups:
-            add_shared(parser)
+        for part in (self.arguments, *self.option_groups):
+            if not isinstance(part, str):
+                part(parser)
+            elif part:
+                add_options(parser, part, **self.option_settings)
 
     def for_people(self, parsed_args: argparse.Namespace) -> bool:
         """Return whether people read the output, and no column is named."""

@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
-from valence_sched_cli.options.parser import add_option, section
 
 if TYPE_CHECKING:
     from valence_sched.app import App
@@ -264,15 +262,6 @@ def _cloud_text(manager: Any) -> str | None:
 
 
 NOVA_OPTION = "--nova-flavor"
-
-
-def add_nova_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
-    """Add the option that names a flavor of the cloud."""
-    place, dots, repeat = "in place of", "", ""
-    if many:
-        place, dots, repeat = "beside those of", "...", "; repeat for several"
-    words = f"flavor of Nova, by name or ID, {place} --flavor (only inside openstack{repeat})"
-    add_option(section(parser, "what"), f"{NOVA_OPTION} <flavor>{dots}: {words}")
 
 
 def nova_flavor(

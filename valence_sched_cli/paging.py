@@ -11,7 +11,7 @@ from cliff.columns import FormattableColumn
 
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched_cli import base
-from valence_sched_cli.options.parser import add_options, positive, section
+from valence_sched_cli.options.parser import add_options
 from valence_sched_cli.output.table import check_columns, full_titles
 
 if TYPE_CHECKING:
@@ -29,14 +29,13 @@ class PagedLister(base.Lister):
         parser = super().get_parser(prog_name)
         names = "/".join(f"<{name.lower()}>" for name in self.marker_columns)
         add_options(
-            section(parser, "output"),
+            parser,
             f"""
-            --sort <column[:desc]>...: sort by this column before a page is taken (repeat for
+            output --sort <column[:desc]>...: sort by this column before a page is taken (repeat for
                 columns that decide between equals)
-            --limit <n>: print at most so many rows
-            --marker <name>: begin behind this row, the last of the page before ({names})
+            output --limit <n>: print at most so many rows
+            output --marker <name>: begin behind this row, the last of the page before ({names})
             """,
-            limit={"type": positive},
         )
         return parser
 

@@ -12,7 +12,6 @@ from valence_sched_cli import base
 from valence_sched_cli.commands.claim import NODE_COLUMNS, claim_lines, describe_result, node_table
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import add_option, section
 from valence_sched_cli.output.cells import UriTails, format_count, or_absent
 from valence_sched_cli.output.table import without_redundant
 
@@ -42,24 +41,17 @@ class ApplyPodm(base.Lister):
     effectful = True
     examples = ("node.json --key ticket-7", "node.json --refresh --detailed-exitcode")
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        words = "file of the plan, or - for standard input"
-        parser.add_argument("planned", metavar="<plan>", help=words)
-        inventory.add_inventory_options(parser)
-        inventory.add_policy_file_option(parser)
-        then = section(parser, "then")
-        modes = then.add_mutually_exclusive_group()
-        add_option(modes, "--claim: only hold what the plan says")
-        add_option(modes, "--compose: hold it and have it composed (default)")
-        add_option(
-            modes,
-            "--refresh: decide again on what is there now and show the difference; nothing is "
-            "changed",
-        )
-        add_option(
-            then, "--detailed-exitcode: with --refresh, exit 10 when another decision is made now"
-        )
-        claim_options.add_claim_options(parser)
+    arguments = """
+        <plan>: file of the plan, or - for standard input
+        then | --claim: only hold what the plan says
+        then | --compose: hold it and have it composed (default)
+        then | --refresh: decide again on what is there now and show the difference; nothing is
+            changed
+        then --detailed-exitcode: with --refresh, exit 10 when another decision is made now
+        """
+    option_settings = {"plan": {"dest": "planned"}, **claim_options.SETTINGS}
+    option_groups = (inventory.INVENTORY, inventory.POLICY_FILE,
+                     claim_options.CLAIM)  # fmt: skip
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         if parsed_args.refresh:

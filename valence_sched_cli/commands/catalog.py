@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from valence_sched.errors import InputError, RequestError, SchedulerError, UnknownName
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import add_option
 from valence_sched_cli.output.cells import (
     Absent,
     AlternativesCell,
@@ -46,9 +45,7 @@ class ListFlavor(base.Lister):
 
     through_service = True
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_flavor_file_option(parser)
-        add_option(parser, "--long: list more columns")
+    option_groups = (inventory.FLAVOR_FILE, "--long: list more columns")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         flavors = self.scheduler_app.config.flavors(parsed_args.flavor_file)
@@ -64,7 +61,7 @@ class ShowFlavor(base.ShowOne):
 
     through_service = True
     arguments = "<flavor>: flavor: a name, a file, or - for standard input"
-    option_groups = (inventory.add_flavor_file_option,)
+    option_groups = (inventory.FLAVOR_FILE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
@@ -108,7 +105,7 @@ class ValidateFlavor(_ValidateFiles):
     noun = "Flavors"
     invalid = (InputError, RequestError, UnknownName)
     arguments = "<file>...: YAML or JSON file"
-    option_groups = (inventory.add_flavor_file_option,)
+    option_groups = (inventory.FLAVOR_FILE,)
 
     def read_file(self, file: str, parsed_args: argparse.Namespace) -> Sequence[object]:
         return self.scheduler_app.config.flavors_in(file, parsed_args.flavor_file)
@@ -147,9 +144,7 @@ class ListPolicy(base.Lister):
 
     through_service = True
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_policy_file_option(parser)
-        add_option(parser, "--long: list more columns")
+    option_groups = (inventory.POLICY_FILE, "--long: list more columns")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = ["Name", "Description", "Scheduler", "Weighers"]
@@ -170,7 +165,7 @@ class ShowPolicy(base.ShowOne):
 
     through_service = True
     arguments = "<policy>: policy (name)"
-    option_groups = (inventory.add_policy_file_option,)
+    option_groups = (inventory.POLICY_FILE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         known = self.scheduler_app.config.policies(parsed_args.policy_file)

@@ -12,7 +12,6 @@ from valence_sched_cli import base, paging
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.claim import ttl_s
-from valence_sched_cli.options.parser import add_option, age, section
 from valence_sched_cli.output.cells import (
     Absent,
     Cell,
@@ -247,14 +246,13 @@ class ListClaim(paging.PagedLister):
     through_service = True
     marker_columns = ("ID",)
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        what = section(parser, "what")
-        add_option(what, "--podm <podm>: only of this pod manager")
-        add_option(what, "--owner <owner>: only of this owner")
-        add_option(what, "--all: also claims that have ended")
-        add_option(section(parser, "output"), "--long: list more columns")
-        inventory.add_state_option(parser)
-        inventory.add_strict_list_option(parser)
+    arguments = """
+        what --podm <podm>: only of this pod manager
+        what --owner <owner>: only of this owner
+        what --all: also claims that have ended
+        output --long: list more columns
+        """
+    option_groups = (inventory.STATE, inventory.STRICT_LIST)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = ["ID", "State", "Owner", "Podms", "Nodes", "Expires At"]
@@ -277,7 +275,7 @@ class ShowClaim(base.ShowOne):
 
     through_service = True
     arguments = "<claim>: claim (ID)"
-    option_groups = (inventory.add_state_option,)
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         record = self.scheduler(parsed_args).claim_record(parsed_args.claim)
@@ -299,10 +297,8 @@ class ComposeClaim(base.Lister):
     through_service = True
     effectful = True
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<claim>: claim (ID)")
-        claim_options.add_wait_options(parser)
-        inventory.add_live_options(parser)
+    arguments = "<claim>: claim (ID)"
+    option_groups = (claim_options.WAIT, inventory.LIVE)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return NODE_COLUMNS
@@ -326,7 +322,7 @@ class ReleaseClaim(base.Command):
     through_service = True
     effectful = True
     arguments = "<claim>...: claim (ID; repeat for several)"
-    option_groups = (inventory.add_state_option,)
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.tell_errors(self.scheduler(parsed_args).release(parsed_args.claim))
@@ -338,15 +334,11 @@ class RenewClaim(base.ShowOne):
     through_service = True
     effectful = True
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<claim>: claim (ID)")
-        add_option(
-            parser,
-            "--ttl <age>: how long from now, such as 30s, 10m, 2h or 1d (default: 10m)",
-            type=age,
-            default=600.0,
-        )
-        inventory.add_state_option(parser)
+    arguments = """
+        <claim>: claim (ID)
+        --ttl <age>=10m: how long from now, such as 30s, 10m, 2h or 1d (default: 10m)
+        """
+    option_groups = (inventory.STATE,)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return COLUMNS
@@ -368,18 +360,12 @@ class ReapClaim(base.Lister):
     through_service = True
     effectful = True
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        then = section(parser, "then")
-        add_option(then, "--dry-run: say what would be done, and do nothing")
-        add_option(
-            then,
-            "--keep <age>: forget claims that ended, and decisions, longer ago than this (default: "
-            "30d)",
-            type=age,
-            default=30 * 86400.0,
-        )
-        claim_options.add_ironic_option(parser)
-        inventory.add_live_options(parser)
+    arguments = """
+        then --dry-run: say what would be done, and do nothing
+        then --keep <age>=30d: forget claims that ended, and decisions, longer ago than this
+            (default: 30d)
+        """
+    option_groups = (claim_options.IRONIC, inventory.LIVE)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return ("Kind", "ID", "Podm", "Done")

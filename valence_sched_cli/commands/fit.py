@@ -4,22 +4,16 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory, placement
-from valence_sched_cli.options.parser import (
-    add_option,
-    add_options,
-    by_name,
-    flavor_shares,
-    positive,
-    section,
-)
+from valence_sched_cli.options.parser import by_name, positive
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
-from valence_sched_cli.options.whatif import add_edit_options, add_weight_option, edited_site
+from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, edited_site
 from valence_sched_cli.output.capacity import (
     capacity_table,
     explanation,
@@ -40,6 +34,13 @@ MOST_COUNTED = 1000  # of a pod manager, unless --limit says another number
 MIX = "mix"  # what --require names it by
 
 
+def _requirement(text: str) -> tuple[str, int]:
+    flavor, equals, number = text.rpartition("=")
+    if not equals or not flavor:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not FLAVOR=N, as in gpu-large=4")
+    return flavor, positive(number)
+
+
 class FitPodm(base.Lister):
     """Count how many more nodes of each flavor fit.
 
@@ -58,39 +59,27 @@ class FitPodm(base.Lister):
     )
     _sections: Sequence[str] = ()
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_inventory_options(parser)
-        add_request_options(parser, many=True)
-        add_edit_options(parser)
-        add_weight_option(parser)
-        add_option(
-            section(parser, "what"),
-            "--mix <flavor=share,...>: also how many nodes of these flavors fit together, by "
-            "their shares, as in gpu-large=1,small=4",
-            type=flavor_shares,
-        )
-        decide = section(parser, "decide")
-        add_option(
-            decide,
-            f"--limit <n>: stop counting at this many a pod manager (default: {MOST_COUNTED})",
-            type=positive,
-        )
-        add_option(
-            decide,
-            "--require <flavor=n>...: exit 3 unless at least so many nodes of this flavor fit, or "
-            "of the mix (mix=n) (repeat for several)",
-            type=_requirement,
-        )
-        add_options(
-            section(parser, "output"),
-            """
-            --proven: also the proven most: no order of nodes and no policy places more
-            --explain: also which resource runs out first, and what free amounts promise that are
-                only added up
-            --stranded: list in place of the counts what is free and of no use to any of the
-                flavors, and why
-            """,
-        )
+    arguments = """
+        output --proven: also the proven most: no order of nodes and no policy places more
+        output --explain: also which resource runs out first, and what free amounts promise that are
+            only added up
+        output --stranded: list in place of the counts what is free and of no use to any of the
+            flavors, and why
+        """
+    option_settings = {"require": _requirement}
+    option_groups = (
+        inventory.INVENTORY,
+        functools.partial(add_request_options, many=True),
+        add_edit_options,
+        WEIGHT,
+        f"""
+        what --mix <flavor=share,...>: also how many nodes of these flavors fit together, by their
+            shares, as in gpu-large=1,small=4
+        decide --limit <n>: stop counting at this many a pod manager (default: {MOST_COUNTED})
+        decide --require <flavor=n>...: exit 3 unless at least so many nodes of this flavor fit, or
+            of the mix (mix=n) (repeat for several)
+        """,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         _check_options(parsed_args)
@@ -200,10 +189,3 @@ def _check_options(args: argparse.Namespace) -> None:
         for name in ("proven", "explain", "require", "limit"):
             if getattr(args, name):
                 raise UsageError(f"--{name}: not with --stranded, which counts no nodes")
-
-
-def _requirement(text: str) -> tuple[str, int]:
-    flavor, equals, number = text.rpartition("=")
-    if not equals or not flavor:
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not FLAVOR=N, as in gpu-large=4")
-    return flavor, positive(number)

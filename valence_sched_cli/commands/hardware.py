@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import add_option, add_options, section
-from valence_sched_cli.options.request import nonempty_name
+from valence_sched_cli.options.parser import add_options, nonempty_name
 from valence_sched_cli.output.cells import PairLines, WordLines, Words, format_count, or_absent
 from valence_sched_cli.output.hardware import DevicesCell, ModelCell, amount_cells
 
@@ -22,20 +21,19 @@ def add_filter_options(parser: argparse.ArgumentParser) -> None:
     from valence_sched.model.inventory import BlockType
 
     inventory.add_inventory_options(parser)
-    what = section(parser, "what")
-    add_options(
-        what,
-        """
-        --podm <podm>: only of this pod manager (ID or name)
-        --pool <pool>: only of this pool
-        --model <words>: only what has a device of this model, as in A100
-        --free: only what a node may use now
-        """,
-        model={"type": nonempty_name},
-    )
     types = get_args(BlockType)
-    words = f"--type <type>: only blocks of this type: {', '.join(types)}"
-    add_option(what, words, choices=types)
+    add_options(
+        parser,
+        f"""
+        what --podm <podm>: only of this pod manager (ID or name)
+        what --pool <pool>: only of this pool
+        what --model <words>: only what has a device of this model, as in A100
+        what --free: only what a node may use now
+        what --type <type>: only blocks of this type: {", ".join(types)}
+        """,
+        model=nonempty_name,
+        type={"choices": types},
+    )
 
 
 def block_filter(parsed_args: argparse.Namespace) -> BlockFilter:
@@ -59,9 +57,8 @@ class ListBlock(paging.PagedLister):
         "--model A100 --sort free:desc --limit 10",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_filter_options(parser)
-        add_option(section(parser, "output"), "--long: list more columns")
+    arguments = "output --long: list more columns"
+    option_groups = (add_filter_options,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = ["Podm", "Block", "Hardware", "Free", "Node"]
@@ -80,10 +77,11 @@ class ShowBlock(base.ShowOne):
     through_service = True
     examples = ("--inventory examples/site.json GPU-03", "--podm gpu-east GPU-03")
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_inventory_options(parser)
-        add_option(parser, "<block>: block (URI, or the last part of it)")
-        add_option(section(parser, "what"), "--podm <podm>: of this pod manager (ID or name)")
+    arguments = """
+        <block>: block (URI, or the last part of it)
+        what --podm <podm>: of this pod manager (ID or name)
+        """
+    option_groups = (inventory.INVENTORY,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         block = self.scheduler(parsed_args).block(parsed_args.block, parsed_args.podm)
@@ -112,8 +110,7 @@ class ListDevice(paging.PagedLister):
     marker_columns = ("Device", "Model")
     examples = ("--inventory examples/site.json", "--model A100 --podm gpu-east")
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_filter_options(parser)
+    option_groups = (add_filter_options,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         counts = self.report_scheduler(parsed_args).device_counts(block_filter(parsed_args))
@@ -140,10 +137,11 @@ class ListPool(paging.PagedLister):
     marker_columns = ("Podm", "Pool")
     examples = ("--inventory examples/site.json --podm gpu-east", "--long --sort free_gpus:desc")
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_inventory_options(parser)
-        add_option(section(parser, "what"), "--podm <podm>: only of this pod manager (ID or name)")
-        add_option(section(parser, "output"), "--long: list more columns")
+    arguments = """
+        what --podm <podm>: only of this pod manager (ID or name)
+        output --long: list more columns
+        """
+    option_groups = (inventory.INVENTORY,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = ["Podm", "Pool", "Free Blocks", "Free Cores", "Free Memory MiB", "Free GPUs",

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import add_option, add_options, section
 from valence_sched_cli.options.whatif import add_edit_options, edited_site
 from valence_sched_cli.output.cells import (
     Absent,
@@ -39,12 +38,13 @@ class ValidateInventory(base.Lister):
 
     reads_files_only = True
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        words = "file, directory, archive, or -"
-        parser.add_argument("source", metavar="<path>", nargs="+", help=words)
-        inventory.add_resource_file_option(parser)
-        add_option(parser, "--strict: exit 5 when any document had to be skipped")
-        add_option(parser, "--long: also list remarks: read, but doubtful")
+    arguments = """
+        <path>...: file, directory, archive, or -
+        --strict: exit 5 when any document had to be skipped
+        --long: also list remarks: read, but doubtful
+        """
+    option_settings = {"path": {"dest": "source"}}
+    option_groups = (inventory.RESOURCE_FILE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import InputError
@@ -97,10 +97,9 @@ class ConvertInventory(base.ShowOne):
         "--inventory a.json --inventory b.json -o both.jsonl.gz",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_inventory_options(parser)
-        output = section(parser, "output")
-        output.add_argument("--output", "-o", metavar="<file>", required=True, help="file to write")
+    arguments = "output --output,-o <file>: file to write"
+    option_settings = {"output": {"required": True}}
+    option_groups = (inventory.INVENTORY,)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return ("File", "Podms", "Blocks")
@@ -132,12 +131,9 @@ class EditInventory(base.Lister):
         "--inventory examples/site.json --clone gpu-eastx2 --add 4xNVMe-02@store-1 --output -",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_inventory_options(parser)
-        add_edit_options(parser)
-        words = "file to write, or - for standard output"
-        output = section(parser, "output")
-        output.add_argument("--output", "-o", metavar="<file>", required=True, help=words)
+    arguments = "output --output,-o <file>: file to write, or - for standard output"
+    option_settings = {"output": {"required": True}}
+    option_groups = (inventory.INVENTORY, add_edit_options)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return EDIT_COLUMNS
@@ -190,11 +186,11 @@ class DiffInventory(base.Lister):
 
     reads_files_only = True
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        what = "file, directory, archive, or - for standard input"
-        parser.add_argument("old", metavar="<old>", help=f"inventory as it was: {what}")
-        parser.add_argument("new", metavar="<new>", help=f"inventory as it is: {what}")
-        add_option(parser, "--detailed-exitcode: exit 10 when they are different")
+    arguments = """
+        <old>: inventory as it was: file, directory, archive, or - for standard input
+        <new>: inventory as it is: file, directory, archive, or - for standard input
+        --detailed-exitcode: exit 10 when they are different
+        """
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         loader = self.scheduler_app.loader
@@ -273,28 +269,19 @@ class CapturePodm(base.ShowOne):
     effectful = True
     examples = ("--all --output site.json", "gpu-east gpu-west --tree mockups --anonymize")
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("name", metavar="<name>", nargs="*", help="pod managers to record")
-        add_option(section(parser, "what"), "--all: record every pod manager")
-        output = section(parser, "output")
-        where = output.add_mutually_exclusive_group(required=True)
-        words = "write one inventory: .json or .jsonl, with .gz or .zst to compress"
-        where.add_argument("--output", "-o", metavar="<file>", help=words)
-        add_option(
-            where,
-            "--tree <dir>: write the Redfish documents of each pod manager below "
-            "<dir>/<name>/redfish/v1, as mockup servers take them; <dir> must not be there yet",
-        )
-        add_options(
-            output,
-            """
-            --anonymize: replace serial numbers, UUIDs, addresses, hosts and every other name, the
-                same one by the same alias; models, amounts and capabilities stay
-            --anonymize-key-env <variable>: environment variable with the secret key of the aliases,
-                so that two captures have the same ones (default: a key of this run)
-            """,
-        )
-        inventory.add_inventory_options(parser)
+    arguments = """
+        [<name>...]: pod managers to record
+        what --all: record every pod manager
+        output |! --output,-o <file>: write one inventory: .json or .jsonl, with .gz or .zst to
+            compress
+        output |! --tree <dir>: write the Redfish documents of each pod manager below
+            <dir>/<name>/redfish/v1, as mockup servers take them; <dir> must not be there yet
+        output --anonymize: replace serial numbers, UUIDs, addresses, hosts and every other name,
+            the same one by the same alias; models, amounts and capabilities stay
+        output --anonymize-key-env <variable>: environment variable with the secret key of the
+            aliases, so that two captures have the same ones (default: a key of this run)
+        """
+    option_groups = (inventory.INVENTORY,)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         if parsed_args.output:

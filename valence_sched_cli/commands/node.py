@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from valence_sched_cli import base, paging
 from valence_sched_cli.commands.claim import event_cell
 from valence_sched_cli.options import claim, inventory
-from valence_sched_cli.options.parser import add_option, section
 from valence_sched_cli.output.cells import Amount, UriTails, WordLines, format_time, or_absent
 from valence_sched_cli.output.hardware import WIDTH, NodeHardwareCell
 from valence_sched_cli.output.table import MACHINE
@@ -50,16 +49,13 @@ class ListNode(paging.PagedLister):
     marker_columns = ("Node",)
     examples = ("--owner team-a", "--podm gpu-east --live")
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        what = section(parser, "what")
-        add_option(what, "--podm <podm>: only of this pod manager")
-        add_option(what, "--owner <owner>: only of this owner")
-        add_option(section(parser, "output"), "--long: list more columns")
-        add_option(
-            what, "--live: ask the pod managers: what is gone, and nodes that nobody here composed"
-        )
-        inventory.add_live_options(parser)
-        inventory.add_strict_list_option(parser)
+    arguments = """
+        what --podm <podm>: only of this pod manager
+        what --owner <owner>: only of this owner
+        what --live: ask the pod managers: what is gone, and nodes that nobody here composed
+        output --long: list more columns
+        """
+    option_groups = (inventory.LIVE, inventory.STRICT_LIST)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         args = parsed_args
@@ -82,7 +78,7 @@ class ShowNode(base.ShowOne):
 
     through_service = True
     arguments = "<node>: node (ID or URI)"
-    option_groups = (inventory.add_live_options,)
+    option_groups = (inventory.LIVE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         record = self.scheduler(parsed_args).node_record(parsed_args.node)
@@ -142,11 +138,8 @@ class DeleteNode(base.Command):
     through_service = True
     effectful = True
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<node>...: node (ID or URI; repeat for several)")
-        claim.add_timeout_option(parser)
-        claim.add_ironic_option(parser)
-        inventory.add_live_options(parser)
+    arguments = "<node>...: node (ID or URI; repeat for several)"
+    option_groups = (claim.TIMEOUT, inventory.LIVE)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         wait_s = claim.wait_s(parsed_args)

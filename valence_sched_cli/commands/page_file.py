@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from valence_sched.errors import UsageError
-from valence_sched_cli.options.parser import add_option, section
 
 if TYPE_CHECKING:
     from valence_sched.app import App, Site
@@ -72,12 +71,9 @@ class PageFile:
         self.write(self._app.relocation_page(result, site))
 
 
-def add_html_option(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the option that names the file of the page; ``what`` says what it is about."""
-    add_option(
-        section(parser, "output"),
-        f"--html <file>: write {what} as one self-contained page for a browser",
-    )
+def html_option(what: str) -> str:
+    """Return the usage of the option for the file of the page; ``what`` says what it is about."""
+    return f"output --html <file>: write {what} as one self-contained page for a browser"
 
 
 @contextlib.contextmanager

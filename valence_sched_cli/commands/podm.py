@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 from valence_sched_cli import base, paging
 from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import inventory, registration
-from valence_sched_cli.options.parser import add_option, section
-from valence_sched_cli.options.request import nonempty_name
+from valence_sched_cli.options.parser import nonempty_name
 from valence_sched_cli.output.cells import (
     Cell,
     PairLines,
@@ -63,23 +62,21 @@ class ListPodm(paging.PagedLister):
         "--status Online --sort free_gpus:desc --limit 10",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_inventory_options(parser)
-        what, output = section(parser, "what"), section(parser, "output")
-        add_option(output, "--capabilities: also list capabilities and traits")
-        add_option(output, "--long: list more columns")
-        add_option(what, "--zone <zone>: only this availability zone", type=nonempty_name)
-        add_option(what, "--status: only this status", choices=("Online", "Offline", "Unknown"))
-        add_option(what, "--driver <driver>: only what this driver read", type=nonempty_name)
-        for word in ("trait", "aggregate"):
-            words = f"--{word} <{word}>...: only with this {word} (repeat for several)"
-            add_option(what, words, type=nonempty_name)
-        add_option(
-            what,
-            "--stale: only those read longer ago than --max-age (default: 10m), or nobody knows "
-            "when",
-        )
-        page_file.add_html_option(parser, "the inventory and a map of it")
+    arguments = """
+        output --capabilities: also list capabilities and traits
+        output --long: list more columns
+        what --zone <zone>: only this availability zone
+        what --status: only this status
+        what --driver <driver>: only what this driver read
+        what --trait <trait>...: only with this trait (repeat for several)
+        what --aggregate <aggregate>...: only with this aggregate (repeat for several)
+        what --stale: only those read longer ago than --max-age (default: 10m), or nobody knows when
+        """
+    option_settings = {
+        "status": {"choices": ("Online", "Offline", "Unknown")},
+        "aggregate": nonempty_name,
+    }
+    option_groups = (inventory.INVENTORY, page_file.html_option("the inventory and a map of it"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
@@ -181,7 +178,7 @@ class ShowPodm(base.ShowOne):
     through_service = True
     examples = ("--inventory examples/site.json mem-1", "gpu-east -f json")
     arguments = "<podm>: pod manager (ID or name)"
-    option_groups = (inventory.add_inventory_options,)
+    option_groups = (inventory.INVENTORY,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec

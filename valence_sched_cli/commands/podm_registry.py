@@ -9,32 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory, registration
-from valence_sched_cli.options.parser import add_option, add_options, seconds, section
-from valence_sched_cli.options.request import nonempty_name
+from valence_sched_cli.options.parser import nonempty_name
 from valence_sched_cli.output.cells import PairLines, Sentence, format_count, or_absent, time_cell
 
 if TYPE_CHECKING:
     from valence_sched.model.registration import PodmReading
 
-UNSET_FLAGS = {
-    "driver": "ask it again what it speaks",
-    "identity": "accept whichever service answers there next",
-    "username": "log in as nobody; the password goes, too",
-    "password": "forget where its password is, and one that was typed in",
-    "auth": "log in as it likes",
-    "cacert": "trust the usual certificates",
-    "cert": "present no certificate; its key goes, too",
-    "insecure": "check its certificate again",
-    "zone": "leave its availability zone",
-    "location": "forget where it stands",
-    "max_blocks": "ask it alone how many blocks a node may have",
-    "parallel_composes": "compose two nodes of a request at a time again",
-}
+UNSET_FLAGS = ("driver", "identity", "username", "password", "auth", "cacert", "cert", "insecure",
+               "zone", "location", "max_blocks", "parallel_composes")  # fmt: skip
 UNSET_NAMES = {"aggregate": "aggregates", "capability": "capabilities", "trait": "traits",
                "fact": "facts"}  # fmt: skip
-_UNSET_SECTIONS = {"zone": "where", "location": "where", "aggregate": "where",
-                   "max_blocks": "decide", "parallel_composes": "decide",
-                   "capability": "decide", "trait": "decide", "fact": "decide"}  # fmt: skip
 
 
 class UnsetPodm(base.Command):
@@ -44,17 +28,27 @@ class UnsetPodm(base.Command):
     effectful = True
     examples = ("rack-7 --zone", "rack-7 --aggregate gold --fact year")
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<podm>: registered pod manager")
-        for flag, words in UNSET_FLAGS.items():
-            group = section(parser, _UNSET_SECTIONS.get(flag, "what"))
-            add_option(group, f"--{flag.replace('_', '-')}: {words}")
-        for option in UNSET_NAMES:
-            value = "key" if option in ("capability", "fact") else option
-            words = f"{option} to take back (repeat for several)"
-            group = section(parser, _UNSET_SECTIONS[option])
-            add_option(group, f"--{option} <{value}>...: {words}")
-        inventory.add_state_option(parser)
+    arguments = """
+        <podm>: registered pod manager
+        what --driver: ask it again what it speaks
+        what --identity: accept whichever service answers there next
+        what --username: log in as nobody; the password goes, too
+        what --password: forget where its password is, and one that was typed in
+        what --auth: log in as it likes
+        what --cacert: trust the usual certificates
+        what --cert: present no certificate; its key goes, too
+        what --insecure: check its certificate again
+        where --zone: leave its availability zone
+        where --location: forget where it stands
+        where --aggregate <aggregate>...: aggregate to take back (repeat for several)
+        decide --max-blocks: ask it alone how many blocks a node may have
+        decide --parallel-composes: compose two nodes of a request at a time again
+        decide --capability <key>...: capability to take back (repeat for several)
+        decide --trait <trait>...: trait to take back (repeat for several)
+        decide --fact <key>...: fact to take back (repeat for several)
+        """
+    option_settings = {"trait": None}
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         import msgspec
@@ -110,19 +104,13 @@ class CreatePodm(base.ShowOne):
         "rack-8 https://10.0.0.8 --zone east-1 --fact year=2024 --no-check",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<name>: name, its ID in every inventory")
-        add_option(parser, "<url>: where it is: https://HOST[:PORT]")
-        registration.add_registration_options(parser)
-        add_options(
-            section(parser, "then"),
-            """
-            --no-check: register it without reading it
-            --request-timeout <seconds>: how long it may take to answer (default: 30)
-            """,
-            request_timeout={"type": seconds, "default": 30.0},
-        )
-        inventory.add_state_option(parser)
+    arguments = """
+        <name>: name, its ID in every inventory
+        <url>: where it is: https://HOST[:PORT]
+        then --no-check: register it without reading it
+        then --request-timeout <seconds>=30: how long it may take to answer (default: 30)
+        """
+    option_groups = (registration.add_registration_options, inventory.STATE)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return registration.column_names(parsed_args)
@@ -173,10 +161,11 @@ class CheckPodm(base.Lister):
     Logs in to each and reads it once. Exit codes: 0 all were read; 5 one or more could not be.
     """
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("podm", metavar="<podm>", nargs="*", help="registered pod manager")
-        add_option(parser, "--all: check all that are registered")
-        inventory.add_live_options(parser)
+    arguments = """
+        [<podm>...]: registered pod manager
+        --all: check all that are registered
+        """
+    option_groups = (inventory.LIVE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.errors import UsageError, one_line
@@ -220,11 +209,12 @@ class SetPodm(base.Command):
     effectful = True
     examples = ("rack-7 --zone east-1 --disable", "rack-7 --aggregate gold --capability os=linux")
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<podm>: registered pod manager")
-        add_option(section(parser, "what"), "--url <url>: where it is now", type=nonempty_name)
-        registration.add_registration_options(parser)
-        inventory.add_state_option(parser)
+    arguments = """
+        <podm>: registered pod manager
+        what --url <url>: where it is now
+        """
+    option_settings = {"url": nonempty_name}
+    option_groups = (registration.add_registration_options, inventory.STATE)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         import msgspec
@@ -258,7 +248,7 @@ class DeletePodm(base.Command):
     through_service = True
     effectful = True
     arguments = "<podm>...: registered pod manager (repeat for several)"
-    option_groups = (inventory.add_state_option,)
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.tell_errors(self.scheduler(parsed_args).unregister(parsed_args.podm))
@@ -277,7 +267,7 @@ class SetStats(base.ShowOne):
         <podm>: pod manager (ID, or host/node)
         <file>: JSON or YAML object, or - for standard input
         """
-    option_groups = (inventory.add_state_option,)
+    option_groups = (inventory.STATE,)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return ("Podm", "Generation")
@@ -311,7 +301,7 @@ class UnsetStats(base.Command):
     through_service = True
     effectful = True
     arguments = "<podm>...: pod manager (ID, or host/node; repeat for several)"
-    option_groups = (inventory.add_state_option,)
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.change_each(self.scheduler(parsed_args).forget_report, parsed_args.podm)
@@ -322,7 +312,7 @@ class ShowStats(base.ShowOne):
 
     through_service = True
     arguments = "<podm>: pod manager (ID, or host/node)"
-    option_groups = (inventory.add_state_option,)
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         report = self.scheduler(parsed_args).reported_stats(parsed_args.podm)

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import add_option, by_name, resource_limit
+from valence_sched_cli.options.parser import by_name, resource_limit
 from valence_sched_cli.output.cells import PairLines, or_absent
 
 if TYPE_CHECKING:
     from valence_sched.model.quota import Quota
 
 COLUMNS = ("Owner", "Limits", "Used")
+_OWNER = """[<owner>]: owner (project, or user of a password file)
+        --default: what holds for each owner without a limit of its own"""
 
 
 class ListQuota(paging.PagedLister):
@@ -26,7 +28,7 @@ class ListQuota(paging.PagedLister):
 
     through_service = True
     marker_columns = ("Owner", "Resource")
-    option_groups = (inventory.add_state_option,)
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         rows = [
@@ -42,7 +44,7 @@ class ShowQuota(base.ShowOne):
 
     through_service = True
     arguments = "<owner>: owner (project, or user of a password file)"
-    option_groups = (inventory.add_state_option,)
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         return COLUMNS, _cells(self.scheduler(parsed_args).quota(parsed_args.owner))
@@ -62,16 +64,13 @@ class SetQuota(base.ShowOne):
         "--default --resource claims=50",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_owner(parser)
-        add_option(
-            parser,
-            "--resource <name=limit>...: most of claims, nodes, cores, processors, memory_mib, "
-            "drives, nics, accelerators, accelerators:NAME or stock:NAME (repeat for several)",
-            type=resource_limit,
-            required=True,
-        )
-        inventory.add_state_option(parser)
+    arguments = f"""
+        {_OWNER}
+        --resource <name=limit>...: most of claims, nodes, cores, processors, memory_mib, drives,
+            nics, accelerators, accelerators:NAME or stock:NAME (repeat for several)
+        """
+    option_settings = {"resource": {"type": resource_limit, "required": True}}
+    option_groups = (inventory.STATE,)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return COLUMNS
@@ -92,10 +91,11 @@ class UnsetQuota(base.Command):
     through_service = True
     effectful = True
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_owner(parser)
-        add_option(parser, "--resource <name>...: only the limit on this (repeat for several)")
-        inventory.add_state_option(parser)
+    arguments = f"""
+        {_OWNER}
+        --resource <name>...: only the limit on this (repeat for several)
+        """
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         owner, scheduler = _owner(parsed_args), self.scheduler(parsed_args)
@@ -103,11 +103,6 @@ class UnsetQuota(base.Command):
             scheduler.change_quota(owner, dict.fromkeys(parsed_args.resource))
         else:
             scheduler.set_quota(owner, {})
-
-
-def _add_owner(parser: argparse.ArgumentParser) -> None:
-    add_option(parser, "<owner>: owner (project, or user of a password file)", nargs="?")
-    add_option(parser, "--default: what holds for each owner without a limit of its own")
 
 
 def _owner(parsed_args: argparse.Namespace) -> str | None:

@@ -26,7 +26,6 @@ from valence_sched_cli.commands.claim import (
 )
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory, placement
-from valence_sched_cli.options.parser import add_option, add_options, natural, positive, section
 from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
 from valence_sched_cli.output import decision
 from valence_sched_cli.output.cells import format_count, or_absent
@@ -71,15 +70,6 @@ _FILE_ONLY_OPTIONS = (
     "flavor", "count", "min_count", "alternates", "podm", "exclude_podm", "zone", "attribute",
     *placement.OPTION_DESTS, "nova_flavor", "request_id",
 )  # fmt: skip
-
-
-def add_request_file_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option that names a file of requests."""
-    add_option(
-        section(parser, "what"),
-        "--request-file <file>: YAML or JSON file of one or more requests, placed together or not "
-        "at all, or - for standard input; instead of --flavor",
-    )
 
 
 def read_requests(app: App, args: argparse.Namespace) -> list[Request]:
@@ -178,37 +168,26 @@ class SchedulePodm(base.Lister):
     _sections: Sequence[str] = ()
     _question: Sequence[str] = ()
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_inventory_options(parser)
-        inventory.add_zone_file_option(parser)
-        add_request_options(parser, many=False)
-        add_request_file_option(parser)
-        add_options(
-            section(parser, "what"),
-            """
-            --count <n>: how many nodes (default: 1)
-            --min-count <m>: place fewer nodes, but at least so many (default: all or nothing)
-            """,
-            count={"type": positive},
-            min_count={"type": natural},
-        )
-        add_option(
-            section(parser, "decide"),
-            "--alternates <k>: also name the next best pod managers for each node",
-            type=natural,
-        )
-        add_options(
-            section(parser, "output"),
-            """
-            --explain: the candidates with their scores, why each other pod manager was not chosen,
-                near misses, and what would change the choice
-            --all-reasons: name every pod manager that was not chosen, however many there are
-            --long: list more columns
-            --report <file>: write the whole decision as JSON, with - in place of the rows
-            """,
-        )
-        page_file.add_html_option(parser, "the decision and a map of the site")
-        claim_options.add_claim_compose_options(parser)
+    option_settings = claim_options.SETTINGS
+    option_groups = (
+        inventory.INVENTORY,
+        inventory.ZONE_FILE,
+        functools.partial(add_request_options, many=False),
+        """
+        what --request-file <file>: YAML or JSON file of one or more requests, placed together or
+            not at all, or - for standard input; instead of --flavor
+        what --count <n>: how many nodes (default: 1)
+        what --min-count <m>: place fewer nodes, but at least so many (default: all or nothing)
+        decide --alternates <k>: also name the next best pod managers for each node
+        output --explain: the candidates with their scores, why each other pod manager was not
+            chosen, near misses, and what would change the choice
+        output --all-reasons: name every pod manager that was not chosen, however many there are
+        output --long: list more columns
+        output --report <file>: write the whole decision as JSON, with - in place of the rows
+        """,
+        page_file.html_option("the decision and a map of the site"),
+        claim_options.CLAIM_OR_COMPOSE,
+    )
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         may_have_zones = parsed_args.zone_file is not None or self.scheduler_app.service is not None

@@ -12,7 +12,6 @@ from xml.etree import ElementTree
 from valence_sched.errors import UsageError, escape
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import add_option, add_options, positive, section
 from valence_sched_cli.output.cells import PairLines, format_count, or_absent, time_cell
 from valence_sched_cli.output.decision import (
     ReportRenderer,
@@ -215,24 +214,15 @@ class CheckScheduler(base.Lister):
         "examples/check.yaml --inventory examples/site.json --junit results.xml --github",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        words = "YAML file of expectations, or - for standard input"
-        parser.add_argument("file", metavar="<file>", help=words)
-        inventory.add_inventory_options(parser)
-        inventory.add_flavor_file_option(parser)
-        inventory.add_policy_file_option(parser)
-        output = section(parser, "output")
-        add_option(output, "--junit <file>: also write the results as JUnit XML")
-        add_option(
-            output,
-            "--github: also print an annotation of a GitHub workflow, on standard error, for each "
-            "expectation that is not met",
-        )
-        add_option(
-            section(parser, "then"),
-            "--record: write each golden decision anew, in place of comparing it",
-        )
-        add_option(output, "--long: list the file and the line of each expectation, too")
+    arguments = """
+        <file>: YAML file of expectations, or - for standard input
+        output --junit <file>: also write the results as JUnit XML
+        output --github: also print an annotation of a GitHub workflow, on standard error, for each
+            expectation that is not met
+        then --record: write each golden decision anew, in place of comparing it
+        output --long: list the file and the line of each expectation, too
+        """
+    option_groups = (inventory.INVENTORY, inventory.FLAVOR_FILE, inventory.POLICY_FILE)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return LONG_COLUMNS
@@ -297,21 +287,16 @@ class ListAudit(base.Lister):
 
     through_service = True
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_options(
-            parser,
-            """
-            --user <user>: changes of this user only
-            --owner <owner>: changes by users of this project only
-            --verb <verb>: only this, as claims:create, or "podm claim release" for a command
-            --object <object>: changes of this object only, as claims/ID, nodes/ID or podms/NAME
-            --outcome <outcome>: only accepted, done, or the code of an error
-            --long: list more columns
-            --limit <n>: print at most so many rows (default: 100)
-            """,
-            limit={"type": positive, "default": 100},
-        )
-        inventory.add_state_option(parser)
+    arguments = """
+        --user <user>: changes of this user only
+        --owner <owner>: changes by users of this project only
+        --verb <verb>: only this, as claims:create, or "podm claim release" for a command
+        --object <object>: changes of this object only, as claims/ID, nodes/ID or podms/NAME
+        --outcome <outcome>: only accepted, done, or the code of an error
+        --long: list more columns
+        --limit <n>=100: print at most so many rows (default: 100)
+        """
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.model.effect import AuditQuery

@@ -7,10 +7,25 @@ import argparse
 
 from valence_sched.errors import escape
 from valence_sched_cli import base
-from valence_sched_cli.options.parser import add_option, add_options, natural, number_of
+from valence_sched_cli.options.parser import natural, number_of
 
 #: Options that the service calls the same.
 _SAME_NAMES = ("port", "latency_ms", "fail", "page_size", "session_limit")
+
+
+def _number(text: str, most: float) -> float:
+    number = number_of(text)
+    if not 0 <= number <= most:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number from 0 to {most:g}")
+    return number
+
+
+def _milliseconds(text: str) -> float:
+    return _number(text, 3_600_000)
+
+
+def _seconds(text: str) -> float:
+    return _number(text, 86_400)
 
 
 class ServePodm(base.Command):
@@ -22,30 +37,30 @@ class ServePodm(base.Command):
     below.
     """
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "source",
-            metavar="<inventory>",
-            nargs="+",
-            help="file, directory, archive of recorded pod managers, or - for standard input",
-        )
-        add_options(
-            parser,
-            """
-            --podm <id>...: serve only this pod manager (repeat for several, in the order of their
-                ports)
-            --port <port>: port of the first pod manager, the others follow; 0 takes free ones
-                (default: 8000)
-            --latency-ms <ms>: answer every request so much later
-            --fail <rule>...: do something wrong (repeat for several); the rules are listed below
-            --page-size <n>: show collections in pages of so many members (default: whole)
-            --strict: serve nothing when any document had to be skipped, and exit 5
-            """,
-            port={"type": natural, "default": 8000},
-            latency_ms={"type": _milliseconds, "default": 0.0},
-            page_size={"type": natural, "default": 0},
-        )
-        _add_login_options(parser)
+    arguments = """
+        <inventory>...: file, directory, archive of recorded pod managers, or - for standard input
+        --podm <id>...: serve only this pod manager (repeat for several, in the order of their
+            ports)
+        --port <port>=8000: port of the first pod manager, the others follow; 0 takes free ones
+            (default: 8000)
+        --latency-ms <ms>=0: answer every request so much later
+        --fail <rule>...: do something wrong (repeat for several); the rules are listed below
+        --page-size <n>=0: show collections in pages of so many members (default: whole)
+        --strict: serve nothing when any document had to be skipped, and exit 5
+        --username <name>: ask for a login as this user (default: ask for none)
+        | --password-env <variable>: environment variable with the password
+        | --password-file <file>: file with the password, of mode 0600
+        --session-limit <n>=64: sessions at a time (default: 64)
+        --session-timeout <s>=300: seconds until a session that is not used ends (default: 300)
+        """
+    option_settings = {
+        "inventory": {"dest": "source"},
+        "port": natural,
+        "latency_ms": _milliseconds,
+        "page_size": natural,
+        "session_limit": natural,
+        "session_timeout": _seconds,
+    }
 
     def get_epilog(self) -> str:
         """List the fault rules."""
@@ -80,34 +95,3 @@ class ServePodm(base.Command):
         self.app.stdout.flush()
         if self.app.stderr.isatty():
             self.tell("Ctrl-C ends it")
-
-
-def _add_login_options(parser: argparse.ArgumentParser) -> None:
-    add_option(parser, "--username <name>: ask for a login as this user (default: ask for none)")
-    where = parser.add_mutually_exclusive_group()
-    add_option(where, "--password-env <variable>: environment variable with the password")
-    add_option(where, "--password-file <file>: file with the password, of mode 0600")
-    add_option(
-        parser, "--session-limit <n>: sessions at a time (default: 64)", type=natural, default=64
-    )
-    add_option(
-        parser,
-        "--session-timeout <s>: seconds until a session that is not used ends (default: 300)",
-        type=_seconds,
-        default=300.0,
-    )
-
-
-def _number(text: str, most: float) -> float:
-    number = number_of(text)
-    if not 0 <= number <= most:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number from 0 to {most:g}")
-    return number
-
-
-def _milliseconds(text: str) -> float:
-    return _number(text, 3_600_000)
-
-
-def _seconds(text: str) -> float:
-    return _number(text, 86_400)

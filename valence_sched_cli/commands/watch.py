@@ -7,7 +7,6 @@ import argparse
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import add_options, positive, seconds, section
 
 
 class WatchPodm(base.Command):
@@ -26,52 +25,35 @@ class WatchPodm(base.Command):
         "--report https://scheduler.example.org:8790 --report-interval 30",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_options(
-            section(parser, "what"),
-            """
-            --once: read each pod manager once, and exit; 5 when none could be read
-            --interval <seconds>: time between two readings of a pod manager (default: 60)
-            --max-interval <seconds>: longest time until one that fails is read again; it doubles
-                with each failure (default: 900)
-            --open-after <failures>: failures in a row from which on one pod manager of all that
-                fail is tried at a time (default: 5)
-            --event-pause <seconds>: shortest time between two readings of a pod manager that sends
-                events (default: 5)
-            --no-events: read pod managers at their interval only
-            --full: read everything anew, not only what can have changed since the last time
-            """,
-            interval={"type": seconds, "default": 60.0},
-            max_interval={"type": seconds, "default": 900.0},
-            event_pause={"type": seconds, "default": 5.0},
-            open_after={"type": positive, "default": 5},
-        )
-        inventory.add_state_option(parser)
-        add_options(
-            section(parser, "inventory"),
-            """
-            --readers <n>: how many pod managers are read at once at most (default: 32)
-            --request-timeout <seconds>: how long each pod manager may take to answer (default: 30)
-            --parallel <requests>: how many requests at once each pod manager gets at most
-                (default: 4)
-            """,
-            readers={"type": positive, "default": 32},
-            request_timeout={"type": seconds, "default": 30.0},
-            parallel={"type": positive, "default": 4},
-        )
-        add_options(
-            section(parser, "then"),
-            """
-            --messaging <file>: YAML file of a message broker, over which processes hint at changes
-            --report <url>...: report what was read to the service at this URL, or with messaging to
-                all that hear reports over the broker of --messaging (repeat for several)
-            --report-interval <seconds>: time between two reports of a pod manager (default: 30)
-            --report-policy <policy>...: report only the fields that this policy of the service
-                reads (repeat for several)
-            """,
-            report_interval={"type": seconds, "default": 30.0},
-            report_policy={"default": ()},
-        )
+    arguments = """
+        what --once: read each pod manager once, and exit; 5 when none could be read
+        what --interval <seconds>=60: time between two readings of a pod manager (default: 60)
+        what --max-interval <seconds>=900: longest time until one that fails is read again; it
+            doubles with each failure (default: 900)
+        what --open-after <failures>=5: failures in a row from which on one pod manager of all that
+            fail is tried at a time (default: 5)
+        what --event-pause <seconds>=5: shortest time between two readings of a pod manager that
+            sends events (default: 5)
+        what --no-events: read pod managers at their interval only
+        what --full: read everything anew, not only what can have changed since the last time
+        then --messaging <file>: YAML file of a message broker, over which processes hint at changes
+        then --report <url>...: report what was read to the service at this URL, or with messaging
+            to all that hear reports over the broker of --messaging (repeat for several)
+        then --report-interval <seconds>=30: time between two reports of a pod manager (default: 30)
+        then --report-policy <policy>...: report only the fields that this policy of the service
+            reads (repeat for several)
+        """
+    option_settings = {"report_policy": None}
+    option_groups = (
+        inventory.STATE,
+        """
+        inventory --readers <n>=32: how many pod managers are read at once at most (default: 32)
+        inventory --request-timeout <seconds>=30: how long each pod manager may take to answer
+            (default: 30)
+        inventory --parallel <requests>=4: how many requests at once each pod manager gets at most
+            (default: 4)
+        """,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from valence_sched.model.reading import ReadOptions, ReadPace

@@ -4,30 +4,15 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import (
-    add_option,
-    add_options,
-    by_name,
-    flavor_shares,
-    number_of,
-    percentage,
-    positive,
-    section,
-)
-from valence_sched_cli.options.request import nonempty_name
-from valence_sched_cli.options.whatif import (
-    add_edit_options,
-    add_weight_option,
-    addition,
-    edited_site,
-)
+from valence_sched_cli.options.parser import by_name, number_of, percentage
+from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, addition, edited_site
 from valence_sched_cli.output.cells import format_count, or_absent
 from valence_sched_cli.output.decision import warning_lines
 from valence_sched_cli.output.relocation import (
@@ -63,20 +48,18 @@ class _MoveLister(base.Lister):
 
     through_service = True
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_inventory_options(parser)
-        inventory.add_policy_file_option(parser)
-        add_edit_options(parser)
-        add_weight_option(parser)
-        add_option(
-            section(parser, "decide"),
-            "--policy <policy>: policy that places the nodes (default: that of the scenario, else "
-            "default)",
-            type=nonempty_name,
-        )
-        output = section(parser, "output")
-        add_option(output, "--long: list more columns")
-        add_option(output, "--all-reasons: say of every node without a place why")
+    option_groups: Sequence[str | Callable[[argparse.ArgumentParser], None]] = (
+        inventory.INVENTORY,
+        inventory.POLICY_FILE,
+        add_edit_options,
+        WEIGHT,
+        """
+        decide --policy <policy>: policy that places the nodes (default: that of the scenario, else
+            default)
+        output --long: list more columns
+        output --all-reasons: say of every node without a place why
+        """,
+    )
 
     def _with_page(self, site: Site, answer: Callable[[], R], parsed_args: argparse.Namespace) -> R:
         """Return an answer about a site; its page is opened before and written after it."""
@@ -112,21 +95,18 @@ class FailWhatif(_MoveLister):
         "--fail-zone east --zone-file examples/zones.yaml",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "target", metavar="<target>", nargs="*", help=f"what fails: {TARGET_HELP}"
-        )
-        what = section(parser, "what")
-        add_option(what, "--survive <n>: may any so many pod managers fail at once?",
-                   type=positive)  # fmt: skip
-        add_option(
-            what,
-            "--fail-zone <zone>...: this zone of --zone-file fails and all below it: "
-            "the way down to it, such as east/hall-1, or a pattern (repeat for several)",
-        )
-        super().add_arguments(parser)
-        inventory.add_zone_file_option(parser)
-        page_file.add_html_option(parser, PAGE_HELP)
+    arguments = f"""
+        [<target>...]: what fails: {TARGET_HELP}
+        what --survive <n>: may any so many pod managers fail at once?
+        what --fail-zone <zone>...: this zone of --zone-file fails and all below it: the way down to
+            it, such as east/hall-1, or a pattern (repeat for several)
+        """
+    option_settings = {"fail_zone": None}
+    option_groups = (
+        *_MoveLister.option_groups,
+        inventory.ZONE_FILE,
+        page_file.html_option(PAGE_HELP),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         inventory.check_zone_file(parsed_args)
@@ -181,11 +161,8 @@ class DrainWhatif(_MoveLister):
         "model=A100,zone=az2 --inventory examples/site.json --policy pack",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        words = f"what is drained: {TARGET_HELP}"
-        parser.add_argument("target", metavar="<target>", nargs="+", help=words)
-        super().add_arguments(parser)
-        page_file.add_html_option(parser, PAGE_HELP)
+    arguments = f"<target>...: what is drained: {TARGET_HELP}"
+    option_groups = (*_MoveLister.option_groups, page_file.html_option(PAGE_HELP))
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         whatif, site = self.scheduler_app.whatif, edited_site(self, parsed_args)
@@ -210,25 +187,17 @@ class RebalanceWhatif(_MoveLister):
         "--fragmentation-below 30% --mix gpu-large=1,small=3 --inventory examples/site.json",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        what = section(parser, "what")
-        add_options(
-            what,
-            f"""
-            --flavor <flavor>: name, file or - (standard input) of the flavor that room is made for
-            --fragmentation-below <percent>: move until fragmentation is below this; --flavor then
-                only says what the column Room counts
-            --mix <flavor=share,...>: flavors that fragmentation is measured for, by their shares
-                (default: all, by the share that each has)
-            --most <n>: moves to try at most (default: {MOST_MOVES}, or {MOST_MOVES_TO_DEFRAGMENT}
-                with --fragmentation-below)
-            """,
-            fragmentation_below={"type": percentage},
-            mix={"type": flavor_shares},
-            most={"type": positive},
-        )
-        super().add_arguments(parser)
-        inventory.add_flavor_file_option(parser)
+    arguments = f"""
+        what --flavor <flavor>: name, file or - (standard input) of the flavor that room is made for
+        what --fragmentation-below <percent>: move until fragmentation is below this; --flavor then
+            only says what the column Room counts
+        what --mix <flavor=share,...>: flavors that fragmentation is measured for, by their shares
+            (default: all, by the share that each has)
+        what --most <n>: moves to try at most (default: {MOST_MOVES}, or {MOST_MOVES_TO_DEFRAGMENT}
+            with --fragmentation-below)
+        """
+    option_settings = {"fragmentation_below": percentage}
+    option_groups = (*_MoveLister.option_groups, inventory.FLAVOR_FILE)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         below, mix = parsed_args.fragmentation_below, parsed_args.mix
@@ -252,6 +221,14 @@ class RebalanceWhatif(_MoveLister):
 NEED_COLUMNS = ("Podm", "Pool", "Block", "Number", "Price", "Cost")
 
 
+def _price(text: str) -> tuple[str, float]:
+    name, equals, number = text.rpartition("=")
+    price = number_of(number)
+    if not equals or not name or not 0 <= price < 10**12:
+        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not BLOCK=AMOUNT, as in GPU-03=9000")
+    return name, price
+
+
 class NeedWhatif(base.Lister):
     """Find the smallest purchase that makes nodes fit.
 
@@ -269,30 +246,25 @@ class NeedWhatif(base.Lister):
         "--price GPU-03=9000",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        what = section(parser, "what")
-        add_option(what, "--flavor <flavor>: name, file or - (standard input) of the flavor",
-                   required=True)  # fmt: skip
-        add_option(what, "--count <n>: so many more nodes (default: 1)", type=positive, default=1)
-        add_option(
-            what,
-            "--buy <block@podm[/pool]>...: blocks like this one, or of this template of a scenario "
-            "file, may be bought for these pod managers or pools (repeat for several)",
-            type=addition,
-        )
-        add_option(what, "--price <block=amount>...: of one such block (repeat for several)",
-                   type=_price)  # fmt: skip
-        inventory.add_inventory_options(parser)
-        inventory.add_flavor_file_option(parser)
-        inventory.add_policy_file_option(parser)
-        add_edit_options(parser)
-        add_weight_option(parser)
-        add_option(
-            section(parser, "decide"),
-            "--policy <policy>: policy that decides where nodes may be (default: that of the "
-            "flavor, else of the scenario)",
-            type=nonempty_name,
-        )
+    arguments = """
+        what --flavor <flavor>: name, file or - (standard input) of the flavor
+        what --count <n>=1: so many more nodes (default: 1)
+        what --buy <block@podm[/pool]>...: blocks like this one, or of this template of a scenario
+            file, may be bought for these pod managers or pools (repeat for several)
+        what --price <block=amount>...: of one such block (repeat for several)
+        """
+    option_settings = {"flavor": {"required": True}, "buy": addition, "price": _price}
+    option_groups = (
+        inventory.INVENTORY,
+        inventory.FLAVOR_FILE,
+        inventory.POLICY_FILE,
+        add_edit_options,
+        WEIGHT,
+        """
+        decide --policy <policy>: policy that decides where nodes may be (default: that of the
+            flavor, else of the scenario)
+        """,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         whatif, site = self.scheduler_app.whatif, edited_site(self, parsed_args)
@@ -332,11 +304,3 @@ def _outcome(result: PurchaseResult) -> str:
         least = f"{result.bound:,.2f}".removesuffix(".00")
         proof = f"any purchase comes to at least {least}"
     return f"{nodes} fit after {bought}: {proof}"
-
-
-def _price(text: str) -> tuple[str, float]:
-    name, equals, number = text.rpartition("=")
-    price = number_of(number)
-    if not equals or not name or not 0 <= price < 10**12:
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not BLOCK=AMOUNT, as in GPU-03=9000")
-    return name, price

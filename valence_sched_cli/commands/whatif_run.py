@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import logging
 import math
 import time
@@ -15,19 +16,10 @@ from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import (
-    add_option,
-    add_options,
-    by_name,
-    number_of,
-    parsed,
-    positive,
-    section,
-)
-from valence_sched_cli.options.request import nonempty_name
+from valence_sched_cli.options.parser import by_name, number_of, parsed
 from valence_sched_cli.options.whatif import (
+    WEIGHT,
     add_edit_options,
-    add_weight_option,
     add_workload_options,
     edited_sites,
     make_workload,
@@ -57,6 +49,24 @@ if TYPE_CHECKING:
 EXIT_DIFFERENT = 10
 
 
+def _tolerance(text: str) -> tuple[str | None, float]:
+    """Parse ``5``, ``5%`` or ``MEASURE=5`` into a share."""
+    name, equals, number = text.rpartition("=")
+    percent = number_of(number.strip().removesuffix("%"))
+    if percent < 0:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is negative: name a percentage from 0 on")
+    if not 0 <= percent < math.inf or (equals and not name.strip()):
+        hint = "such as 5, 5% or placed=5"
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no percentage, {hint}")
+    return (name.strip() or None), percent / 100
+
+
+def _seeds(text: str) -> tuple[int, ...]:
+    from valence_sched.model.replay import parse_seeds
+
+    return parsed(parse_seeds, text)
+
+
 class RunWhatif(base.Lister):
     """Replay a workload and compare the outcomes.
 
@@ -72,39 +82,28 @@ class RunWhatif(base.Lister):
         "--rate 10/h --mix gpu-large=1,small=3 --lifetime 2d --horizon 30d --seed 7",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_inventory_options(parser)
-        inventory.add_flavor_file_option(parser)
-        inventory.add_policy_file_option(parser)
-        add_workload_options(parser)
-        add_edit_options(parser)
-        add_weight_option(parser)
-        add_option(
-            section(parser, "decide"),
-            "--policy <policy>...: policy of all requests (repeat for a run under each; default: "
-            "that of each request)",
-            type=nonempty_name,
-            dest="policies",
-        )
-        output = section(parser, "output")
-        add_option(output, "--compare: a row for each measure, with the better value marked")
-        add_option(
-            output,
-            "--series: list what happened over time in place of the runs: shares in use, nodes and "
-            "refusals",
-        )
-        add_option(output, "--long: list more columns, with --compare more measures")
-        words = "file to write the whole result to, as JSON"
-        output.add_argument("--output", "-o", metavar="<file>", help=words)
-        page_file.add_html_option(parser, "the runs, side by side and over time,")
-        then = section(parser, "then")
-        add_option(then, "--baseline <file>: earlier result; exit 10 when a measure differs")
-        add_option(
-            then,
-            "--tolerance <[measure=]percent>...: by how much measures, or this one, may differ "
-            "from the baseline (default: 0)",
-            type=_tolerance,
-        )
+    option_settings = {"policy": {"dest": "policies"}, "tolerance": _tolerance}
+    option_groups = (
+        inventory.INVENTORY,
+        inventory.FLAVOR_FILE,
+        inventory.POLICY_FILE,
+        add_workload_options,
+        add_edit_options,
+        WEIGHT,
+        """
+        decide --policy <policy>...: policy of all requests (repeat for a run under each; default:
+            that of each request)
+        output --compare: a row for each measure, with the better value marked
+        output --series: list what happened over time in place of the runs: shares in use, nodes and
+            refusals
+        output --long: list more columns, with --compare more measures
+        output --output,-o <file>: file to write the whole result to, as JSON
+        then --baseline <file>: earlier result; exit 10 when a measure differs
+        then --tolerance <[measure=]percent>...: by how much measures, or this one, may differ from
+            the baseline (default: 0)
+        """,
+        page_file.html_option("the runs, side by side and over time,"),
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         _check_options(parsed_args)
@@ -200,18 +199,6 @@ def _check_options(args: argparse.Namespace) -> None:
         raise UsageError("--series: not with --compare, which has a row for each measure")
 
 
-def _tolerance(text: str) -> tuple[str | None, float]:
-    """Parse ``5``, ``5%`` or ``MEASURE=5`` into a share."""
-    name, equals, number = text.rpartition("=")
-    percent = number_of(number.strip().removesuffix("%"))
-    if percent < 0:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is negative: name a percentage from 0 on")
-    if not 0 <= percent < math.inf or (equals and not name.strip()):
-        hint = "such as 5, 5% or placed=5"
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no percentage, {hint}")
-    return (name.strip() or None), percent / 100
-
-
 class SweepWhatif(base.Lister):
     """Replay a workload in many variations at once.
 
@@ -229,38 +216,27 @@ class SweepWhatif(base.Lister):
         "examples/scenarios.yaml --output sweep.csv",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        inventory.add_inventory_options(parser)
-        inventory.add_flavor_file_option(parser)
-        inventory.add_policy_file_option(parser)
-        add_edit_options(parser)
-        add_workload_options(parser, seed=False)
-        output = section(parser, "output")
-        add_options(
-            section(parser, "decide"),
-            """
-            --policy <policy>...: policy of all requests (repeat for runs under each; default: that
-                of each request)
-            --seeds <seeds>: such as 1..20 or 1,2,7 (default: 0)
-            """,
-            policy={"type": nonempty_name, "dest": "policies"},
-            seeds={"type": _seeds, "default": (0,)},
-        )
-        add_options(
-            section(parser, "then"),
-            """
-            --jobs <n>: so many processes (default: one for each core)
-            --backend <dask:address>: have the workers of a Dask cluster make the runs; this is the
-                address of its scheduler
-            --resume <file>: JSON Lines of finished runs: those in it are not made again, others
-                are added when they finish
-            """,
-            jobs={"type": positive},
-        )
-        words = "file to write all runs to: .jsonl, .csv or .parquet"
-        output.add_argument("--output", "-o", metavar="<file>", help=words)
-        page_file.add_html_option(parser, "the scenarios and policies, side by side,")
-        add_option(output, "--long: list more columns")
+    option_settings = {"policy": {"dest": "policies"}, "seeds": {"type": _seeds, "default": (0,)}}
+    option_groups = (
+        inventory.INVENTORY,
+        inventory.FLAVOR_FILE,
+        inventory.POLICY_FILE,
+        add_edit_options,
+        functools.partial(add_workload_options, seed=False),
+        """
+        decide --policy <policy>...: policy of all requests (repeat for runs under each; default:
+            that of each request)
+        decide --seeds <seeds>: such as 1..20 or 1,2,7 (default: 0)
+        then --jobs <n>: so many processes (default: one for each core)
+        then --backend <dask:address>: have the workers of a Dask cluster make the runs; this is the
+            address of its scheduler
+        then --resume <file>: JSON Lines of finished runs: those in it are not made again, others
+            are added when they finish
+        output --output,-o <file>: file to write all runs to: .jsonl, .csv or .parquet
+        """,
+        page_file.html_option("the scenarios and policies, side by side,"),
+        "output --long: list more columns",
+    )
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return SWEEP_LONG_COLUMNS
@@ -322,9 +298,3 @@ class SweepWhatif(base.Lister):
                 raise
             self.progress.finish("sweep")
             return runs
-
-
-def _seeds(text: str) -> tuple[int, ...]:
-    from valence_sched.model.replay import parse_seeds
-
-    return parsed(parse_seeds, text)

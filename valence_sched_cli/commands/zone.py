@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import add_option, number_of, seconds, section
+from valence_sched_cli.options.parser import nonempty_name, number_of
 from valence_sched_cli.options.registration import (
-    add_client_certificate_options,
     client_certificate_changes,
     password_reference,
     path_of_file,
 )
-from valence_sched_cli.options.request import nonempty_name
 from valence_sched_cli.output.cells import (
     Cell,
     PairLines,
@@ -47,6 +45,33 @@ _AMOUNTS = {"Cores": "cores", "Memory MiB": "memory_mib", "GPUs": "gpus", "Drive
 
 
 _KEYSTONE = ("auth_url", "project", "user_domain", "project_domain")
+
+
+def _number(text: str) -> float:
+    number = number_of(text)
+    if not abs(number) <= 1000:
+        raise argparse.ArgumentTypeError(f"must be a number from -1000 to 1000, got {text[:40]}")
+    return number
+
+
+#: How a zone is reached, and how it counts.
+_OPTIONS = """
+    what --username <username>: user of its service
+    what | --password-env <variable>: environment variable with the password
+    what | --password-file <file>: file with the password, which its owner alone can read
+    what --auth-url <url>: Keystone of its service, which gives tokens to the user
+    what --project <project>: project of the tokens
+    what --user-domain <domain>: domain of the user (default: Default)
+    what --project-domain <domain>: domain of the project (default: Default)
+    what --cacert <file>: certificates to trust, in PEM
+    what --cert <file>: certificate to present to it, in PEM
+    what --key <file>: key of that certificate, where --cert has none, in PEM
+    decide --weight-scale <number>: what its scores are multiplied by (default: 1)
+    decide --weight-offset <number>: what is then added to its scores (default: 0)
+    """
+_OPTION_SETTINGS = {"<number>": _number} | dict.fromkeys(
+    ("url", "username", "auth_url", "user_domain", "project_domain"), nonempty_name
+)
 
 
 class Branch(Cell[Sequence[str]]):
@@ -102,37 +127,6 @@ def zone_cells(zone: ZoneOverview) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how a zone is reached, and how it counts."""
-    what, decide = section(parser, "what"), section(parser, "decide")
-    add_option(what, "--username <username>: user of its service", type=nonempty_name)
-    password = what.add_mutually_exclusive_group()
-    add_option(password, "--password-env <variable>: environment variable with the password")
-    add_option(
-        password, "--password-file <file>: file with the password, which its owner alone can read"
-    )
-    add_option(what, "--auth-url <url>: Keystone of its service, which gives tokens to the user",
-               type=nonempty_name)  # fmt: skip
-    add_option(what, "--project <project>: project of the tokens", type=nonempty_name)
-    add_option(what, "--user-domain <domain>: domain of the user (default: Default)",
-               type=nonempty_name)  # fmt: skip
-    add_option(what, "--project-domain <domain>: domain of the project (default: Default)",
-               type=nonempty_name)  # fmt: skip
-    add_option(what, "--cacert <file>: certificates to trust, in PEM")
-    add_client_certificate_options(what)
-    add_option(decide, "--weight-scale <number>: what its scores are multiplied by (default: 1)",
-               type=_number)  # fmt: skip
-    add_option(decide, "--weight-offset <number>: what is then added to its scores (default: 0)",
-               type=_number)  # fmt: skip
-
-
-def _number(text: str) -> float:
-    number = number_of(text)
-    if not abs(number) <= 1000:
-        raise argparse.ArgumentTypeError(f"must be a number from -1000 to 1000, got {text[:40]}")
-    return number
-
-
 def _changes(parsed_args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
     words = {name: getattr(parsed_args, name)
              for name in ("username", *_KEYSTONE, "weight_scale", "weight_offset")}  # fmt: skip
@@ -172,11 +166,12 @@ class AddZone(base.ShowOne):
         "--project service --password-env NORTH_PASSWORD",
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<name>: name that this zone has for it")
-        add_option(parser, "<url>: URL of its service: http://HOST:PORT")
-        _add_options(parser)
-        inventory.add_state_option(parser)
+    arguments = """
+        <name>: name that this zone has for it
+        <url>: URL of its service: http://HOST:PORT
+        """
+    option_settings = {**_OPTION_SETTINGS, "url": {}}
+    option_groups = (_OPTIONS, inventory.STATE)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         return SHOW_COLUMNS
@@ -201,9 +196,8 @@ class ListZone(base.Lister):
 
     through_service = True
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(section(parser, "output"), "--long: list more columns")
-        inventory.add_state_option(parser)
+    arguments = "output --long: list more columns"
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = LIST_COLUMNS + (LONG_COLUMNS if parsed_args.long else ())
@@ -222,7 +216,7 @@ class ShowZone(base.ShowOne):
 
     through_service = True
     arguments = "<zone>: zone directly below (name or ID)"
-    option_groups = (inventory.add_state_option,)
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         cells = zone_cells(self.scheduler(parsed_args).zone(parsed_args.zone))
@@ -239,16 +233,20 @@ class SetZone(base.Command):
     effectful = True
     examples = ("east --weight-scale 2", "east --url https://east:8790 --disable")
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(parser, "<zone>: zone directly below (name or ID)")
-        what = section(parser, "what")
-        add_option(what, "--url <url>: URL of its service from now on", type=nonempty_name)
-        _add_options(parser)
-        add_option(what, "--no-login: log in as nobody")
-        enabled = section(parser, "decide").add_mutually_exclusive_group()
-        add_option(enabled, "--enable: poll it, and ask it for what it offers")
-        add_option(enabled, "--disable: neither poll it nor ask it")
-        inventory.add_state_option(parser)
+    arguments = """
+        <zone>: zone directly below (name or ID)
+        what --url <url>: URL of its service from now on
+        """
+    option_settings = _OPTION_SETTINGS
+    option_groups = (
+        _OPTIONS,
+        """
+        what --no-login: log in as nobody
+        decide | --enable: poll it, and ask it for what it offers
+        decide | --disable: neither poll it nor ask it
+        """,
+        inventory.STATE,
+    )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         from valence_sched.errors import UsageError
@@ -281,7 +279,7 @@ class DeleteZone(base.Command):
     through_service = True
     effectful = True
     arguments = "<zone>...: zone directly below (name or ID; repeat for several)"
-    option_groups = (inventory.add_state_option,)
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         self.tell_errors(self.scheduler(parsed_args).delete_zones(parsed_args.zone))
@@ -304,7 +302,7 @@ class InfoZone(_OwnZone):
     """
 
     through_service = True
-    option_groups = (inventory.add_state_option,)
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.model.zone_registry import info_properties
@@ -322,15 +320,11 @@ class TreeZone(_OwnZone):
     through_service = True
     examples = ("--timeout 5", "--long -f json")
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_option(section(parser, "output"), "--long: list more columns")
-        add_option(
-            section(parser, "decide"),
-            "--timeout <seconds>: how long the zones below have to answer (default: 30)",
-            type=seconds,
-            default=30.0,
-        )
-        inventory.add_state_option(parser)
+    arguments = """
+        output --long: list more columns
+        decide --timeout <seconds>=30: how long the zones below have to answer (default: 30)
+        """
+    option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = (

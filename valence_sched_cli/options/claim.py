@@ -7,32 +7,45 @@ import argparse
 from collections.abc import Mapping
 
 from valence_sched.errors import UsageError
-from valence_sched_cli.options.parser import add_option, add_options, age, seconds, section
+from valence_sched_cli.options.parser import Setting
 
-
-def add_claim_compose_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that claim, compose, dispatch or preview the decision."""
-    then = section(parser, "then")
-    modes = then.add_mutually_exclusive_group()
-    add_options(
-        modes,
-        """
-        --claim: hold what was chosen in the state, for --ttl
-        --compose: hold it, have the pod managers compose it, and read back that they did
-        --dry-run <where>: only decide, as without this option (client, also without a value), or
-            also ask the pod manager whether it would compose that, where it can be asked (server)
-        --dispatch <name=url>: hand the decision to somebody else who composes: webhook=<url> gets
-            the report, valence=<url> is a Valence API; nothing is held or composed here
-        """,
-        dry_run={"choices": ("client", "server"), "nargs": "?", "const": "client"},
-    )
-    add_option(
-        then,
-        "--dispatch-key-env <variable>: environment variable with the key that signs what is "
-        "posted to a webhook",
-    )
-    add_option(then, "--plan <file>: write a plan that podm apply does later, or refuses")
-    add_claim_options(parser)
+#: Leaves Ironic out.
+IRONIC = """\
+then --no-ironic: do not ask Ironic whether it uses the hardware: a server that it has there is lost
+    (default: where VALENCE_SCHED_IRONIC_URL, ironic.yaml or the catalogue of the cloud names an
+    Ironic, hardware that it uses is not changed)
+"""
+#: Bounds the waiting, and leaves Ironic out.
+TIMEOUT = f"""\
+then --timeout <seconds>: how long to wait at most for what a pod manager was asked to do (default:
+    300)
+{IRONIC}\
+"""
+#: How long to wait for what a pod manager is asked to do.
+WAIT = f"""\
+then | --wait: wait for a pod manager that goes on composing (default)
+then | --no-wait: do not wait for it: the claim stays COMPOSING until podm claim reap looks again
+{TIMEOUT}\
+"""
+#: The time to live, the idempotency key, and the time to wait.
+CLAIM = f"""\
+then --ttl <age>: how long a claim is held, such as 90s, 10m or 1h (default: 10m)
+then --key <word>: idempotency key: the same word again gives the same claim or nodes, and no others
+{WAIT}\
+"""
+#: Claims, composes, dispatches or previews the decision.
+CLAIM_OR_COMPOSE = f"""\
+then | --claim: hold what was chosen in the state, for --ttl
+then | --compose: hold it, have the pod managers compose it, and read back that they did
+then | --dry-run <where>: only decide, as without this option (client, also without a value), or
+    also ask the pod manager whether it would compose that, where it can be asked (server)
+then | --dispatch <name=url>: hand the decision to somebody else who composes: webhook=<url> gets
+    the report, valence=<url> is a Valence API; nothing is held or composed here
+then --dispatch-key-env <variable>: environment variable with the key that signs what is posted to a
+    webhook
+then --plan <file>: write a plan that podm apply does later, or refuses
+{CLAIM}\
+"""
 
 
 def _idempotency_key(text: str) -> str:
@@ -41,47 +54,10 @@ def _idempotency_key(text: str) -> str:
     return text
 
 
-def add_claim_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the time to live, the time to wait, and the idempotency key."""
-    add_options(
-        section(parser, "then"),
-        """
-        --ttl <age>: how long a claim is held, such as 90s, 10m or 1h (default: 10m)
-        --key <word>: idempotency key: the same word again gives the same claim or nodes, and no
-            others
-        """,
-        ttl={"type": age},
-        key={"type": _idempotency_key},
-    )
-    add_wait_options(parser)
-
-
-def add_wait_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how long to wait for what a pod manager is asked to do."""
-    waiting = section(parser, "then").add_mutually_exclusive_group()
-    add_options(
-        waiting,
-        """
-        --wait: wait for a pod manager that goes on composing (default)
-        --no-wait: do not wait for it: the claim stays COMPOSING until podm claim reap looks again
-        """,
-    )
-    add_timeout_option(parser)
-    add_ironic_option(parser)
-
-
-def add_ironic_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option that leaves Ironic out."""
-    words = ("do not ask Ironic whether it uses the hardware: a server that it has there is lost "
-             "(default: where VALENCE_SCHED_IRONIC_URL, ironic.yaml or the catalogue of the cloud "
-             "names an Ironic, hardware that it uses is not changed)")  # fmt: skip
-    add_option(section(parser, "then"), f"--no-ironic: {words}")
-
-
-def add_timeout_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option that bounds the waiting."""
-    words = "how long to wait at most for what a pod manager was asked to do (default: 300)"
-    add_option(section(parser, "then"), f"--timeout <seconds>: {words}", type=seconds)
+SETTINGS: Mapping[str, Setting] = {
+    "key": _idempotency_key,
+    "dry_run": {"choices": ("client", "server"), "nargs": "?", "const": "client"},
+}
 
 
 def ttl_s(args: argparse.Namespace) -> float:

@@ -9,7 +9,7 @@ import os
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from valence_sched.errors import UsageError, one_line
 
@@ -123,33 +123,52 @@ NAMES: Mapping[Any, str] = {
 }  # fmt: skip
 
 
-def add_option(parser: argparse._ActionsContainer, text: str, **settings: Any) -> None:
-    """Add an option or argument by its usage and help, as in ``--podm <podm>...: only this``.
+#: Of an option: what argparse takes beside its usage, or its type alone.
+Setting = Mapping[str, Any] | Callable[[str], Any] | None
 
-    An option without a value or ``settings`` is a flag; one with dots is a list.
+_USAGE = re.compile(
+    r"(?:(?P<place>\w+) )?(?P<mark>\|!? )?(?P<names>-[-,\w]+)? ?(?P<value>\[?<[^>]+>)?"
+    r"(?:=(?P<default>\S+?))?(?P<dots>\.{3})?\]?: (?P<help>.*)"
+)
+
+
+def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setting) -> None:
+    """Add an option or argument for each line of a text; indented lines continue one.
+
+    A line is a usage and its help, as in ``what --podm <podm>...: only this``, where ``what`` is
+    the section that the option stands in, and dots make a list. An option without a value or
+    ``settings`` is a flag; ``--limit <n>=100`` has a default, and ``[<name>]`` may be left out.
+    Lines with ``|`` before the option exclude each other; with ``|!`` one of them is needed.
+    Settings are by the name of an option, or by its value, as ``<podm>``; without, TYPES tells.
     """
-    usage, _, words = text.partition(": ")
-    name, _, value = usage.partition(" ")
-    several = usage.endswith("...")
-    if not name.startswith("-"):
-        settings |= {"metavar": name.removesuffix("...")} | ({"nargs": "+"} if several else {})
-        name = settings["metavar"].strip("<>")
-    elif value:
-        settings["metavar"] = value.removesuffix("...")
-        settings |= {"action": "append", "default": []} if several else {}
-    elif not settings:
-        settings["action"] = "store_true"
-    parser.add_argument(name, help=words, **settings)
-
-
-def add_options(
-    parser: argparse._ActionsContainer, text: str, **settings: Mapping[str, Any]
-) -> None:
-    """Add an option for each line of a text, with its settings; indented lines continue one."""
+    exclusive: argparse._ActionsContainer | None = None
     for line in re.sub(r"\n +", " ", textwrap.dedent(text).strip()).split("\n"):
-        name = re.match(r"[-<]*([\w-]+)", line)
-        assert name is not None, line
-        add_option(parser, line, **settings.get(name[1].replace("-", "_"), {}))
+        match = _USAGE.fullmatch(line)
+        assert match is not None, line
+        place, mark, names, value, default, several, words = match.groups()
+        group = section(cast(argparse.ArgumentParser, parser), place) if place else parser
+        if mark:
+            needed = mark.startswith("|!")
+            group = exclusive = exclusive or group.add_mutually_exclusive_group(required=needed)
+        else:
+            exclusive = None
+        name = (names or value).partition(",")[0].strip("[<->")
+        setting = settings.get(name.replace("-", "_"), settings.get(value, {}))
+        known: dict[str, Any] = {"metavar": value.strip("[")} if value else {}
+        if names and (parse := TYPES.get(names, TYPES.get(value))):
+            known["type"] = parse
+        known |= setting if isinstance(setting, Mapping) else {"type": setting}
+        if names is None:
+            names = known.pop("dest", name)
+            if several or value.startswith("["):
+                known["nargs"] = "?" if not several else "*" if value.startswith("[") else "+"
+        elif several:
+            known |= {"action": "append", "default": []}
+        elif not known:
+            known["action"] = "store_true"
+        if default:
+            known["default"] = known["type"](default)
+        group.add_argument(*names.split(","), help=words, **known)
 
 
 def refuse_empty_names(parser: argparse.ArgumentParser) -> None:
@@ -310,6 +329,34 @@ def _share(text: str) -> float | None:
     share = number_of(text)
     return share if 0.0 < share < math.inf else None
 
+
+def nonempty_name(text: str) -> str:
+    """Parse a name, which is not empty."""
+    if not text:
+        raise argparse.ArgumentTypeError("an empty name")
+    return text
+
+
+def weigher_weight(text: str) -> tuple[str, float]:
+    """Parse ``WEIGHER=NUMBER``."""
+    name, equals, number = text.partition("=")
+    weight = number_of(number)
+    if not name or not equals or not 0 <= weight <= 1000:
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not WEIGHER=N with N from 0 to 1000")
+    return name, weight
+
+
+#: The type of the value of an option, by what a usage text calls the value.
+TYPES: Mapping[str, Callable[[str], Any]] = {
+    "<seconds>": seconds,
+    "<age>": age,
+    "<weigher=number>": weigher_weight,
+    "--warn-age": age_limit,
+    "<flavor=share,...>": flavor_shares,
+    **dict.fromkeys(("<n>", "<requests>", "<failures>"), positive),
+    **dict.fromkeys(("<m>", "<k>"), natural),
+    **dict.fromkeys(("<zone>", "<trait>", "<driver>", "<policy>", "<project>"), nonempty_name),
+}
 
 #: What may be a path or standard input; some stand without an option, as their help calls them.
 _READ = ("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_file",

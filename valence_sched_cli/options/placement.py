@@ -9,14 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from valence_sched_cli.options.parser import (
-    add_option,
-    add_options,
-    by_name,
-    parsed,
-    positive,
-    section,
-)
+from valence_sched_cli.options.parser import add_options, by_name, parsed, positive
 
 if TYPE_CHECKING:
     from valence_sched.model.group import Group, Spread
@@ -43,32 +36,31 @@ class NameConstraints(NamedTuple):
 def add_placement_options(parser: argparse.ArgumentParser) -> None:
     """Add the options; each may be repeated, and all of them must hold."""
     add_options(
-        section(parser, "what"),
+        parser,
         """
-        --cores <n>: CPU cores, beside what the flavor asks
-        --memory <size>: memory, beside what the flavor asks: 256GiB
-        --gpu <gpus>...: GPUs, beside what the flavor asks: 2, A100 or 2xA100 (repeat for several)
-        --drive <drives>...: drives, beside what the flavor asks: 1TB or 2x1.92TB (repeat for
+        what --cores <n>: CPU cores, beside what the flavor asks
+        what --memory <size>: memory, beside what the flavor asks: 256GiB
+        what --gpu <gpus>...: GPUs, beside what the flavor asks: 2, A100 or 2xA100 (repeat for
             several)
+        what --drive <drives>...: drives, beside what the flavor asks: 1TB or 2x1.92TB (repeat for
+            several)
+        what --resource <class=n>...: so much of a resource class of Placement, beside what the
+            flavor asks: VCPU=4, MEMORY_MB=256GiB, DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50
+            (repeat: all must hold)
+        where --required <trait>...: only where this trait is, as Placement writes it; !A for not,
+            in:A,B for one of them (repeat: all must hold)
+        where --forbidden <trait>...: only where this trait is not (repeat: all must hold)
+        where --member-of <aggregate>...: only members of this aggregate, as Placement writes it;
+            in:a,b for one of them, !a for none, !in:a,b for neither (repeat: all must hold)
         """,
-        cores={"type": positive},
-        memory={"type": _memory_mib},
-        gpu={"type": parse_gpus},
-        drive={"type": parse_drives},
+        memory=_memory_mib,
+        gpu=parse_gpus,
+        drive=parse_drives,
+        resource=parse_resource,
+        required=parse_traits,
+        forbidden=parse_forbidden,
+        member_of=parse_aggregates,
     )
-    for name, usage, type_, words in (
-        ("what", "--resource <class=n>", parse_resource,
-         "so much of a resource class of Placement, beside what the flavor asks: VCPU=4, "
-         "MEMORY_MB=256GiB, DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50"),
-        ("where", "--required <trait>", parse_traits,
-         "only where this trait is, as Placement writes it; !A for not, in:A,B for one of them"),
-        ("where", "--forbidden <trait>", parse_forbidden, "only where this trait is not"),
-        ("where", "--member-of <aggregate>", parse_aggregates,
-         "only members of this aggregate, as Placement writes it; in:a,b for one of them, !a for "
-         "none, !in:a,b for neither"),
-    ):  # fmt: skip
-        text = f"{usage}...: {words} (repeat: all must hold)"
-        add_option(section(parser, name), text, type=type_)
 
 
 def request_fields(args: argparse.Namespace, flavor: str) -> dict[str, Any]:
@@ -248,37 +240,34 @@ def _name(text: str, item: str) -> str:
     return name
 
 
-_REPEAT = "(repeat for several)"
-_RULES = (
-    ("--affinity", "all nodes of the group at one value of this domain"),
-    ("--anti-affinity", "no two nodes of the group at one value of this domain"),
-    ("--soft-affinity", "better all nodes of the group at one value of this domain"),
-    ("--soft-anti-affinity", "better no two nodes of the group at one value of this domain"),
-)
-
-
 def add_group_options(parser: argparse.ArgumentParser) -> None:
     """Add the options about owner and group."""
-    together = section(parser, "together")
-    add_option(
-        together,
-        "--owner <owner>: for whom the nodes are (default: the project, by its ID, where the "
-        "command logs in to a cloud)",
-        type=_group_name,
+    add_options(
+        parser,
+        """
+        together --owner <owner>: for whom the nodes are (default: the project, by its ID, where the
+            command logs in to a cloud)
+        together --group <group>: group that the nodes join (default: the flavor's name, where a
+            rule is given); a domain of a rule is podm, zone, location, aggregate or facts.NAME
+        together --affinity <domain>...: all nodes of the group at one value of this domain (repeat
+            for several)
+        together --anti-affinity <domain>...: no two nodes of the group at one value of this domain
+            (repeat for several)
+        together --soft-affinity <domain>...: better all nodes of the group at one value of this
+            domain (repeat for several)
+        together --soft-anti-affinity <domain>...: better no two nodes of the group at one value of
+            this domain (repeat for several)
+        together --at-most <domain=n>...: at most n nodes of the group at one value of this domain
+            (repeat for several)
+        together --spread <domain[=skew]>...: spread the group evenly over this domain, its counts
+            at most skew (1) apart (repeat for several)
+        together --soft-spread <domain[=skew]>...: better spread the group evenly over this domain,
+            its counts at most skew (1) apart (repeat for several)
+        """,
+        owner=_group_name,
+        group=_group_name,
+        **{"<domain>": _domain, "<domain=n>": _at_most, "<domain[=skew]>": _spread},
     )
-    add_option(
-        together,
-        "--group <group>: group that the nodes join (default: the flavor's name, where a rule is "
-        "given); a domain of a rule is podm, zone, location, aggregate or facts.NAME",
-        type=_group_name,
-    )
-    for option, words in _RULES:
-        add_option(together, f"{option} <domain>...: {words} {_REPEAT}", type=_domain)
-    words = f"at most n nodes of the group at one value of this domain {_REPEAT}"
-    add_option(together, f"--at-most <domain=n>...: {words}", type=_at_most)
-    for option, start in (("--spread", "spread"), ("--soft-spread", "better spread")):
-        words = f"{start} the group evenly over this domain, its counts at most skew (1) apart"
-        add_option(together, f"{option} <domain[=skew]>...: {words} {_REPEAT}", type=_spread)
 
 
 def _group(args: argparse.Namespace, flavor: str) -> Group | None:
@@ -340,44 +329,45 @@ def _spread(text: str) -> tuple[str, int]:
     return (_domain(domain), positive(number)) if equals else (_domain(text), 1)
 
 
-_NAMES = (
-    ("--aggregate", "only in this aggregate, or with commas in one of these (repeat: in each)"),
-    ("--exclude-aggregate", "not in this aggregate, or with commas in none of these"),
-    ("--trait", "only with this trait, or with commas with one of these (repeat: with each)"),
-    ("--exclude-trait", "not with this trait, or with commas with none of these"),
-)
-
-
 def add_location_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where."""
-    where = section(parser, "where")
-    for option, words in _NAMES:
-        add_option(where, f"{option} <{option.rpartition('-')[2]}>...: {words}", type=_comma_names)
     add_options(
-        where,
+        parser,
         """
-        --capability <key=value>...: only with this capability: os=linux, or with semicolons one of
-            several values (repeat for several keys; takes the place of the flavor's of that key)
-        --location <location>...: only at this location or below it (repeat: at any of them; takes
-            the place of the flavor's)
-        --where <expression>...: only where this expression in JSON holds: '[">=", "$facts.year",
-            2022]' (repeat: all must hold, the flavor's too)
+        where --aggregate <aggregate>...: only in this aggregate, or with commas in one of these
+            (repeat: in each)
+        where --exclude-aggregate <aggregate>...: not in this aggregate, or with commas in none of
+            these
+        where --trait <trait>...: only with this trait, or with commas with one of these (repeat:
+            with each)
+        where --exclude-trait <trait>...: not with this trait, or with commas with none of these
+        where --capability <key=value>...: only with this capability: os=linux, or with semicolons
+            one of several values (repeat for several keys; takes the place of the flavor's of that
+            key)
+        where --location <location>...: only at this location or below it (repeat: at any of them;
+            takes the place of the flavor's)
+        where --where <expression>...: only where this expression in JSON holds: '[">=",
+            "$facts.year", 2022]' (repeat: all must hold, the flavor's too)
         """,
-        capability={"type": _capabilities},
+        capability=_capabilities,
+        **{"<aggregate>": _comma_names, "<trait>": _comma_names},
     )
 
 
 def add_proximity_options(parser: argparse.ArgumentParser) -> None:
     """Add the options about external resources, such as volumes."""
-    for start in (
-        "--near <kind=name>...: only near this thing, such as volume=db-1",
-        "--prefer-near <kind=name>...: rather near this thing",
-    ):
-        where = "where a map says that it is, or, within openstack, the cloud"
-        words = f"{start}: {where} (repeat for several)"
-        add_option(section(parser, "where"), words, type=_external_resource)
-    words = "YAML map that says where things are, or RESOLVER:SOURCE (repeat for several)"
-    add_option(section(parser, "where"), f"--near-map <file>...: {words}")
+    add_options(
+        parser,
+        """
+        where --near <kind=name>...: only near this thing, such as volume=db-1: where a map says
+            that it is, or, within openstack, the cloud (repeat for several)
+        where --prefer-near <kind=name>...: rather near this thing: where a map says that it is, or,
+            within openstack, the cloud (repeat for several)
+        where --near-map <file>...: YAML map that says where things are, or RESOLVER:SOURCE (repeat
+            for several)
+        """,
+        **{"<kind=name>": _external_resource},
+    )
 
 
 def _comma_names(text: str) -> tuple[str, ...]:

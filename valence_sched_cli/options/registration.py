@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from valence_sched.errors import UsageError, one_line
-from valence_sched_cli.options.parser import add_option, by_name, positive, section
-from valence_sched_cli.options.request import nonempty_name
+from valence_sched_cli.options.parser import add_options, by_name, nonempty_name, positive, section
 from valence_sched_cli.output.cells import Pairs, Words, or_absent
 
 if TYPE_CHECKING:
@@ -39,35 +38,44 @@ class _RefusePassword(argparse.Action):
 def add_registration_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how a pod manager is reached, and what it counts as."""
     what = section(parser, "what")
-    add_option(what, "--driver <driver>: what it speaks (default: auto)", type=nonempty_name)
-    add_option(what, "--username <name>: who logs in", type=nonempty_name)
     what.add_argument("--password", nargs="?", action=_RefusePassword, help=argparse.SUPPRESS)
-    password = what.add_mutually_exclusive_group()
-    add_option(password, "--password-env <variable>: environment variable with the password")
-    add_option(
-        password, "--password-file <file>: file with the password, which its owner alone can read"
+    add_options(
+        parser,
+        """
+        what --driver <driver>: what it speaks (default: auto)
+        what --username <name>: who logs in
+        what | --password-env <variable>: environment variable with the password
+        what | --password-file <file>: file with the password, which its owner alone can read
+        what | --password-prompt: ask for the password, and keep it in a file for you alone, beside
+            the state
+        what --auth: how to log in (default: auto, a session where there are any)
+        what | --cacert <file>: certificates to trust, in PEM
+        what | --insecure: do not check its certificate
+        what --cert <file>: certificate to present to it, in PEM
+        what --key <file>: key of that certificate, where --cert has none, in PEM
+        where --zone <zone>: availability zone it is in
+        where --aggregate <aggregate>...: aggregate it belongs to (repeat for several)
+        where --location <location>...: where it stands, such as dc1/row-3/rack-7 (repeat for
+            several)
+        decide --trait <trait>...: trait of all its pools (repeat for several)
+        decide --capability <key=value;value>...: capability, with its values (repeat for several)
+        decide --fact <key=value>...: fact about it: a number, a text, or texts with ; between
+            (repeat for several)
+        decide --max-blocks <n|type=n>...: most compute blocks in one node, or most blocks of a
+            type, where it tells no stricter limit (repeat for several)
+        decide --parallel-composes <n>: how many nodes of a request it composes at a time, 1 to 32
+        decide | --enable: nodes may be placed on it
+        decide | --disable: place nothing on it
+        """,
+        auth={"choices": ("auto", "session", "basic")},
+        max_blocks=_max_blocks,
+        parallel_composes=_parallel_composes,
+        username=nonempty_name,
+        aggregate=nonempty_name,
+        location=nonempty_name,
+        capability=_pair,
+        fact=_pair,
     )
-    add_option(
-        password,
-        "--password-prompt: ask for the password, and keep it in a file for you alone, beside the "
-        "state",
-    )
-    add_option(
-        what,
-        "--auth: how to log in (default: auto, a session where there are any)",
-        choices=("auto", "session", "basic"),
-    )
-    trust = what.add_mutually_exclusive_group()
-    add_option(trust, "--cacert <file>: certificates to trust, in PEM")
-    add_option(trust, "--insecure: do not check its certificate")
-    add_client_certificate_options(what)
-    _add_descriptions(parser)
-
-
-def add_client_certificate_options(parser: argparse._ActionsContainer) -> None:
-    """Add the options that name a client certificate and its key."""
-    add_option(parser, "--cert <file>: certificate to present to it, in PEM")
-    add_option(parser, "--key <file>: key of that certificate, where --cert has none, in PEM")
 
 
 def client_certificate_changes(args: argparse.Namespace, *, here: bool) -> dict[str, str]:
@@ -75,34 +83,6 @@ def client_certificate_changes(args: argparse.Namespace, *, here: bool) -> dict[
     named = {name: getattr(args, name) for name in ("cert", "key")}
     changes = {name: path_of_file(file, here=here) for name, file in named.items() if file}
     return {"key": None, **changes} if "cert" in changes else changes  # type: ignore[dict-item]
-
-
-def _add_descriptions(parser: argparse.ArgumentParser) -> None:
-    where, decide = section(parser, "where"), section(parser, "decide")
-    add_option(where, "--zone <zone>: availability zone it is in", type=nonempty_name)
-    for words in (
-        "--aggregate <aggregate>...: aggregate it belongs to",
-        "--location <location>...: where it stands, such as dc1/row-3/rack-7",
-    ):
-        add_option(where, f"{words} (repeat for several)", type=nonempty_name)
-    words = "--trait <trait>...: trait of all its pools (repeat for several)"
-    add_option(decide, words, type=nonempty_name)
-    for words in (
-        "--capability <key=value;value>...: capability, with its values",
-        "--fact <key=value>...: fact about it: a number, a text, or texts with ; between",
-    ):
-        add_option(decide, f"{words} (repeat for several)", type=_pair)
-    add_option(
-        decide,
-        "--max-blocks <n|type=n>...: most compute blocks in one node, or most blocks of a type, "
-        "where it tells no stricter limit (repeat for several)",
-        type=_max_blocks,
-    )
-    words = "--parallel-composes <n>: how many nodes of a request it composes at a time, 1 to 32"
-    add_option(decide, words, type=_parallel_composes)
-    enabled = decide.add_mutually_exclusive_group()
-    add_option(enabled, "--enable: nodes may be placed on it")
-    add_option(enabled, "--disable: place nothing on it")
 
 
 def with_options(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from valence_sched.errors import UsageError
 from valence_sched_cli import cloud
 from valence_sched_cli.options import inventory, placement
-from valence_sched_cli.options.parser import add_option, by_name, section, whole
+from valence_sched_cli.options.parser import add_options, by_name, nonempty_name, whole
 from valence_sched_cli.options.placement import (
     add_group_options,
     add_location_options,
@@ -27,45 +27,51 @@ if TYPE_CHECKING:
 
 def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
     """Add the options that a request is made of."""
-    what, where, decide = (section(parser, name) for name in ("what", "where", "decide"))
-    what.add_argument(
-        "--flavor",
-        metavar="<flavor>",
-        action="append" if many else "store",
-        default=[] if many else None,
-        help="flavor: a name, a file with one flavor, or - for standard input"
-        + (" (repeat for several; default: all known)" if many else ""),
+    add_options(
+        parser,
+        """
+        what --flavor <flavor>...: flavor: a name, a file with one flavor, or - for standard input
+            (repeat for several; default: all known)
+        what --nova-flavor <flavor>...: flavor of Nova, by name or ID, beside those of --flavor
+            (only inside openstack; repeat for several)
+        """
+        if many
+        else """
+        what --flavor <flavor>: flavor: a name, a file with one flavor, or - for standard input
+        what --nova-flavor <flavor>: flavor of Nova, by name or ID, in place of --flavor (only
+            inside openstack)
+        """,
     )
-    cloud.add_nova_options(parser, many=many)
-    inventory.add_flavor_file_option(parser)
-    add_option(
-        decide,
-        "--policy <policy>: policy (default: the flavor's, else default)",
-        type=nonempty_name,
+    add_options(
+        parser,
+        f"""\
+{inventory.FLAVOR_FILE}\
+decide --policy <policy>: policy (default: the flavor's, else default)
+{inventory.POLICY_FILE}\
+where --podm <podm>...: only this pod manager, by ID or name (repeat for several)
+where --exclude-podm <podm>...: not this pod manager, by ID or name (repeat for several)
+where --zone <zone>: only this availability zone
+""",
     )
-    inventory.add_policy_file_option(parser)
-    for words in ("--podm <podm>...: only", "--exclude-podm <podm>...: not"):
-        add_option(where, f"{words} this pod manager, by ID or name (repeat for several)")
-    add_option(where, "--zone <zone>: only this availability zone", type=nonempty_name)
     add_location_options(parser)
-    add_option(
-        where,
-        "--attribute <name=expression>...: only where this attribute of the pod manager is so: "
-        "facts.year='>= 2022' (repeat for several; takes the place of the flavor's)",
-        type=_attribute,
+    add_options(
+        parser,
+        """
+        where --attribute <name=expression>...: only where this attribute of the pod manager is so:
+            facts.year='>= 2022' (repeat for several; takes the place of the flavor's)
+        """,
+        attribute=_attribute,
     )
     placement.add_placement_options(parser)
     add_group_options(parser)
     add_proximity_options(parser)
-    add_option(decide, "--seed <n>: decides between equals (default: 0)", type=whole)
+    text = "decide --seed <n>: decides between equals (default: 0)"
     if not many:
-        add_option(
-            decide,
-            "--request-id <id>: also decides between equals; a report names it, to decide so again "
-            "(default: the same for the same request; with --claim, --compose or --dispatch and "
-            "without --seed another one each time)",
-            type=nonempty_name,
-        )
+        text += """
+decide --request-id <id>: also decides between equals; a report names it, to decide so again
+    (default: the same for the same request; with --claim, --compose or --dispatch and
+    without --seed another one each time)"""
+    add_options(parser, text, seed=whole, request_id=nonempty_name)
 
 
 def make_request(
@@ -154,10 +160,3 @@ def _attributes(named: list[tuple[str, str]]) -> dict[str, str]:
 
     qualified = ((qualify(name), expression) for name, expression in named)
     return by_name("--attribute", qualified, "say what it must be in one of them")
-
-
-def nonempty_name(text: str) -> str:
-    """Parse a name, which is not empty."""
-    if not text:
-        raise argparse.ArgumentTypeError("an empty name")
-    return text

@@ -9,16 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import UsageError
-from valence_sched_cli.options.parser import (
-    add_option,
-    add_options,
-    by_name,
-    flavor_shares,
-    natural,
-    number_of,
-    parsed,
-    section,
-)
+from valence_sched_cli.options.parser import add_options, by_name, natural, parsed, section
 from valence_sched_cli.options.registration import fact_value
 
 if TYPE_CHECKING:
@@ -42,25 +33,17 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that edit the inventory, among them scenarios."""
     group = section(parser, "edits")
     group.description = " ".join(TARGETS.split())
-    add_option(
-        group,
-        "--scenario <file>...: YAML file of scenarios, or FILE#NAME for one of them (repeat for "
-        "several)",
-    )
-    edits: dict[str, dict[str, Any]] = {
-        verb: {"dest": "edits", "type": parse}
-        for verb, parse in (
-            ("fail", _targeted("fail")),
-            ("drain", _targeted("drain")),
-            ("remove", _targeted("remove")),
-            ("clone", _clone),
-            ("add", addition),
-            ("set", _assignment),
-        )
+    edits: dict[str, Callable[[str], Edit]] = {
+        **{verb: _targeted(verb) for verb in ("fail", "drain", "remove")},
+        "clone": _clone,
+        "add": addition,
+        "set": _assignment,
     }
     add_options(
         group,
         """
+        --scenario <file>...: YAML file of scenarios, or FILE#NAME for one of them (repeat for
+            several)
         --fail <target>...: these fail: no node can have them, and nodes that do are lost (repeat
             for several, as all edits)
         --drain <target>...: these take no new node; nodes that they have stay
@@ -72,18 +55,15 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
             traits, facts.NAME or capabilities.NAME, of a pool of traits, of a block of enabled,
             health or reserved; several values have ; between, and no value removes it
         """,
-        **edits,
+        **{verb: {"dest": "edits", "type": parse} for verb, parse in edits.items()},
     )
 
 
-def add_weight_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option for other weights of the policy."""
-    add_option(
-        section(parser, "decide"),
-        "--weight <weigher=number>...: another weight of this weigher in the policy (repeat for "
-        "several)",
-        type=_weight,
-    )
+#: Other weights of the policy.
+WEIGHT = """\
+decide --weight <weigher=number>...: another weight of this weigher in the policy (repeat for
+    several)
+"""
 
 
 def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[Site]:
@@ -177,59 +157,41 @@ def _words(value: str) -> list[str]:
     return [word for part in value.split(";") if (word := part.strip())]
 
 
-def _weight(text: str) -> tuple[str, float]:
-    """Parse ``WEIGHER=NUMBER``."""
-    name, equals, number = text.partition("=")
-    weight = number_of(number)
-    if not name or not equals or not 0 <= weight <= 1000:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not WEIGHER=N with N from 0 to 1000")
-    return name, weight
-
-
 _OF_FILES = ("map", "map_file", "sort", "near_map")
 _SYNTHETIC = ("rate", "mix", "lifetime", "horizon", "seed")
 
 
 def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
     """Add the options that name a workload, or make one; of a ``seed`` where there is only one."""
-    group = section(parser, "what")
-    add_option(
-        group,
-        "--workload <file>: CSV, JSON Lines, JSON or YAML file of requests with the times at which "
-        "their nodes come and go, in the order of arrival, also packed as .gz or .zst, or - for "
-        "standard input",
-    )
-    words = "as arrival=created or properties.processor.total_cores=cpu_milli/1000"
-    add_option(
-        group,
-        f"--map <field=column>...: of a recorded trace in CSV, the column that a field is read "
-        f"from, {words} (repeat for several; other columns are passed over)",
-        type=_trace_column,
-    )
-    add_option(group, "--map-file <file>...: YAML file that says the same under columns")
-    add_option(group, "--sort: sort the lines by arrival, in memory")
-    add_option(
-        group,
-        "--near-map <file>...: YAML map that says where things are, or RESOLVER:SOURCE (repeat for "
-        "several)",
-    )
-    add_options(
-        group,
-        """
-        --rate <n/period>: in place of a file, draw requests that arrive so often on average:
+    text = """
+        what --workload <file>: CSV, JSON Lines, JSON or YAML file of requests with the times at
+            which their nodes come and go, in the order of arrival, also packed as .gz or .zst, or -
+            for standard input
+        what --map <field=column>...: of a recorded trace in CSV, the column that a field is read
+            from, as arrival=created or properties.processor.total_cores=cpu_milli/1000 (repeat for
+            several; other columns are passed over)
+        what --map-file <file>...: YAML file that says the same under columns
+        what --sort: sort the lines by arrival, in memory
+        what --near-map <file>...: YAML map that says where things are, or RESOLVER:SOURCE (repeat
+            for several)
+        what --rate <n/period>: in place of a file, draw requests that arrive so often on average:
             10/h, 0.5/s
-        --mix <flavor=share,...>: the flavors that are drawn, by their shares
-        --lifetime <duration>: how long nodes live on average, such as 90s, 2h or 3d (default:
+        what --mix <flavor=share,...>: the flavors that are drawn, by their shares
+        what --lifetime <duration>: how long nodes live on average, such as 90s, 2h or 3d (default:
             they stay)
-        --horizon <duration>: until when requests arrive
-        """,
-        rate={"type": _rate},
-        mix={"type": flavor_shares},
-        lifetime={"type": _duration},
-        horizon={"type": _duration},
-    )
+        what --horizon <duration>: until when requests arrive
+        """
     if seed:
-        add_option(group, "--seed <n>: decides what is drawn (default: 0)", type=natural)
+        text += "what --seed <n>: decides what is drawn (default: 0)"
+    add_options(
+        parser,
+        text,
+        map=_trace_column,
+        rate=_rate,
+        lifetime=_duration,
+        horizon=_duration,
+        seed=natural,
+    )
 
 
 def make_workload(app: App, args: argparse.Namespace) -> Workload:

@@ -17,6 +17,7 @@ from valence_sched_cli.options.parser import (
     _WRITTEN,
     NAMES,
     StoreOnce,
+    add_options,
     natural,
     percentage,
     positive,
@@ -24,14 +25,14 @@ from valence_sched_cli.options.parser import (
     whole,
 )
 from valence_sched_cli.options.placement import NameConstraints
-from valence_sched_cli.options.whatif import add_edit_options, add_weight_option
+from valence_sched_cli.options.whatif import WEIGHT, add_edit_options
 from valence_sched_cli.shell import GROUP, Shell
 
 
 def parse(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="p")
     add_edit_options(parser)
-    add_weight_option(parser)
+    add_options(parser, WEIGHT)
     return parser.parse_args(words)
 
 
