@@ -4,7 +4,6 @@
 import unittest
 
 from tests.unit.drivers.redfish.stored import PLAIN, Service
-from tests.unit.drivers.rsd.rack import NODE, Rack
 from tests.unit.drivers.served import DIALECTS, Server
 from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl.reading import ReadTarget
@@ -91,11 +90,6 @@ class Holder(Resource):
 
 
 class TestRsd(unittest.TestCase):
-    def test_its_composer_composes_on_the_session_that_it_is_given(self):
-        rack = Rack()
-        composer = rsd().composer(rack, rack.patience)
-        self.assertEqual("composed", composer.compose(NODE, rack.states.append).state)
-
     def test_of_all_amounts_it_composes_storage_alone(self):
         self.assertEqual({"storage_gib"}, rsd().amounts)
 

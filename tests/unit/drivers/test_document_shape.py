@@ -12,7 +12,7 @@ from unittest import TestCase
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.drivers.files.test_tree import by_name, documents_of, read_map
+from tests.unit.drivers.files.test_tree import documents_of, read_map
 from valence_sched.drivers.document_shape import MAX_NAMES, ShapeMemo, current_form
 from valence_sched.model.diagnostic import Diagnostics
 
@@ -154,12 +154,6 @@ class ShapeTest(unittest.TestCase):
         self.documents[f"{BLOCKS}/Node-A"]["Status"] = []
         self.assertEqual([], self.notes()[1])
 
-    def test_null_in_place_of_a_member_is_noted(self):
-        self.documents[BLOCKS]["Members"][0] = None
-        podm, notes = self.notes()
-        self.assertEqual([f"t.json: {BLOCKS}: found a link without @odata.id, expected one"], notes)
-        self.assertIn("Node-A", by_name(podm))  # its zone links it too
-
     def test_limits_that_are_no_object_are_noted_and_unknown(self):
         place = "/redfish/v1/CompositionService/EastCapabilities"
         self.documents[place]["@Redfish.ResourceBlockLimits"] = "MaxCompute=2"
@@ -167,62 +161,8 @@ class ShapeTest(unittest.TestCase):
         self.assertIn("@Redfish.ResourceBlockLimits: found 'MaxCompute=2', expected an arr", note)
         self.assertEqual(1, podm.pools[0].limits["Compute"].max)
 
-    def test_the_case_of_a_use_case_does_not_matter(self):
-        whole, _ = read(self.documents)
-        (capability,) = self.documents[f"{ZONES}/east"]["@Redfish.CollectionCapabilities"][
-            "Capabilities"
-        ]
-        capability["UseCase"] = "computerSystemComposition"
-        podm, notes = self.notes()
-        self.assertEqual((whole, []), (podm, notes))
-
-    def test_limits_for_what_is_no_zone_are_noted(self):
-        capabilities = self.documents[f"{ZONES}/east"].pop("@Redfish.CollectionCapabilities")
-        (capability,) = capabilities["Capabilities"]
-        capability["Links"] = {"RelatedItem": [{"@odata.id": f"{ZONES}/eats"}]}
-        self.documents["/redfish/v1/Systems"]["@Redfish.CollectionCapabilities"] = capabilities
-        _, (note,) = self.notes()
-        self.assertIn(f"Links/RelatedItem: found {ZONES}/eats, expected a zone of", note)
-
-    def test_a_composed_system_of_a_block_that_is_not_listed_is_noted(self):
-        link = self.documents["/redfish/v1/Systems/web-1"]["Links"]["ResourceBlocks"][0]
-        link["@odata.id"] = f"{BLOCKS}/Node-Z"
-        _, notes = self.notes()
-        self.assertEqual(
-            [f"t.json: {BLOCKS}/Node-Z: found no such document, expected it: "
-             "/redfish/v1/Systems/web-1 links it",
-             f"t.json: /redfish/v1/Systems/web-1: Links/ResourceBlocks: found {BLOCKS}/Node-Z, "
-             "expected a resource block that is listed"],
-            notes,
-        )  # fmt: skip
-
-    def test_a_block_without_a_type_is_noted(self):
-        self.documents[f"{BLOCKS}/Node-A"]["ResourceBlockType"] = None
-        podm, (note,) = self.notes()
-        self.assertEqual((), by_name(podm)["Node-A"].type)
-        self.assertIn("ResourceBlockType: found none (no limit", note)
-
-    def test_a_zone_of_a_type_that_is_none_is_noted(self):
-        self.documents[f"{ZONES}/east"]["ZoneType"] = "Blocks"
-        podm, notes = self.notes()
-        self.assertEqual(["west", "plain"], [pool.id for pool in podm.pools])
-        self.assertTrue(any("ZoneType: found Blocks, expected" in note for note in notes))
-
     def test_a_next_page_that_is_null_in_an_array_is_noted(self):
         self.documents[BLOCKS]["Members@odata.nextLink"] = [None]
         podm, notes = self.notes()
         self.assertEqual(6, len(podm.blocks))
         self.assertEqual(1, len(notes))
-
-
-class RackShapeTest(unittest.TestCase):
-    def test_a_node_of_a_system_that_is_not_listed_is_noted(self):
-        documents = documents_of("rsd-pcie.json")
-        _, before = read(documents)
-        documents["/redfish/v1/Nodes/1"]["Links"]["ComputerSystem"] = "/redfish/v1/Systems/sled-x"
-        _, found = read(documents)
-        self.assertEqual(
-            ["t.json: /redfish/v1/Nodes/1: Links/ComputerSystem: found /redfish/v1/Systems/sled-x, "
-             "expected a system that is listed"],
-            [note for note in found if note not in before],
-        )  # fmt: skip

@@ -12,10 +12,9 @@ from unittest import mock
 import msgspec
 import zstandard
 
-from tests.unit.drivers.live import BLOCKS, NOON, TREE, TREES, LiveTest, dressed, status
-from tests.unit.drivers.served import DIALECTS
+from tests.unit.drivers.live import NOON, TREE, TREES, LiveTest, dressed, status
 from valence_sched.app import App
-from valence_sched.drivers.crawl import cache, crawler, reading
+from valence_sched.drivers.crawl import cache, reading
 from valence_sched.drivers.crawl.cache import (
     MAX_AGE_S,
     Answers,
@@ -24,12 +23,9 @@ from valence_sched.drivers.crawl.cache import (
     ReadingMemory,
     ReadRequest,
 )
-from valence_sched.drivers.crawl.crawler import ExpandReader
-from valence_sched.drivers.crawl.reading import ReadTarget, read_in_passes
+from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.fields import MAX_TEXT, Link, Resource
-from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.exchange import Answer, Deadline, Unreachable
-from valence_sched.drivers.links import LinkedDocuments
+from valence_sched.drivers.http.exchange import Answer, Unreachable
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.reading import ReadOptions, ReadPace
 from valence_sched.model.registration import Registration
@@ -210,24 +206,6 @@ class ReadingMemoryTest(LiveTest):
 class DocumentsTest(LiveTest):
     """Documents that are there and such that are not count alike."""
 
-    def test_exactly_so_many_documents_are_read_and_not_one_more(self):
-        for missing in ((), BLOCKS[:2]):
-            documents = {uri: data for uri, data in TREE.items() if uri not in missing}
-            (whole,) = self.read(self.serve(documents))
-            self.assertIsNone(whole.failure)
-            linked = len(whole.documents) + len(missing)
-            for most, fails in ((linked, False), (linked - 1, True)):
-                with (
-                    self.subTest(missing=missing, most=most),
-                    mock.patch.object(crawler, "MAX_DOCUMENTS", most),
-                ):
-                    (reading,) = self.read(self.serve(documents))
-                    self.assertEqual(fails, reading.failure is not None)
-                    if fails:
-                        self.assertIn(f"links more than {most} documents", reading.failure)
-                        self.assertEqual(((), "Unknown"),
-                                         (reading.podm.blocks, reading.podm.status))  # fmt: skip
-
     def test_a_link_of_more_characters_than_the_bound_is_not_followed(self):
         uri = next(uri for uri in TREE if uri.endswith("/ResourceBlocks"))
         collection = json.loads(TREE[uri])
@@ -239,21 +217,6 @@ class DocumentsTest(LiveTest):
             (reading,) = self.read(server)
             self.assertIsNone(reading.failure)
             self.assertEqual(followed, link in server.gets())
-
-    def test_one_request_at_a_time_starts_no_other_thread(self):
-        server = self.serve(TREE)
-        known = Registration(name="podm", url=server.url)
-        for parallel, starts in ((1, False), (2, True)):
-            started = []
-            with Connection(known, None, Deadline(20)) as connection:
-                cache = DocumentCache(None, server.url, None, 0)
-                crawl = crawler.Crawler(
-                    ExpandReader(connection.get), cache, connection.host, parallel,
-                    lambda *_, seen=started: bool(seen.append(1)),
-                )  # fmt: skip
-                root = connection.get("/redfish/v1").json("/redfish/v1")
-                read_in_passes(crawl, DIALECTS["redfish"](), root, "podm", LinkedDocuments)
-            self.assertEqual(starts, bool(started))
 
 
 class TestCache(unittest.TestCase):

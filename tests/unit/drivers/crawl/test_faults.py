@@ -222,16 +222,6 @@ class LoginTest(FaultsTest):
                     connection.post("/redfish/v1/Systems", {})
                 self.assertEqual([word] * 2, [found["Authorization"] for found in server.headers])
 
-    def test_a_root_that_needs_a_login_is_read_after_it(self):
-        def closed(handler):
-            return not handler.is_in() and handler.reply(401)
-
-        for auth in ("auto", "session", "basic"):
-            server = self.serve(TREE, login=LOGIN, rules=[on("v1/?$", closed)])
-            (reading,) = self.read(server, known={"auth": auth})
-            self.assertIsNone(reading.failure)
-            self.assertEqual(set(), server.sessions)
-
     def test_an_expired_session_is_made_anew_once(self):
         def expire(handler):
             handler.podm.sessions.clear()
@@ -299,13 +289,6 @@ class TlsTest(FaultsTest):
             (reading,) = self.read(server, known=known)
             self.assertIsNone(reading.failure)
 
-    def test_the_certificate_of_another_host_is_refused_even_so(self):
-        server, trusted = self.secure(ELSEWHERE)
-        hint = "write a host in the URL that the certificate names; --insecure"
-        words = f"certificate is not valid for '127.0.0.1' ({hint}"
-        self.failure_tls(server, words, known={"cacert": trusted})
-        self.assertEqual([], server.log)
-
     def test_a_certificate_that_is_not_valid_now_is_said_to_be_so(self):
         """Its authority is known: to name that again would not help."""
         for days, words in (
@@ -332,11 +315,6 @@ class TlsTest(FaultsTest):
 
 
 class DocumentsTest(FaultsTest):
-    def test_an_error_in_place_of_the_service_root_is_no_service_root(self):
-        lie = status(200, b'{"error": {"code": "Base.1.8.GeneralError", "message": "no"}}')
-        server = self.serve(TREE, rules=[on("v1/?$", lie)])
-        self.failure(server, "Offline", "an error in an answer of success", "a service root")
-
     def test_a_web_page_is_not_redfish(self):
         server = self.serve(TREE, rules=[on("v1", status(200, b"<!doctype html><title>x"))])
         self.failure(server, "Offline", "a page of HTML")
@@ -393,10 +371,6 @@ class DocumentsTest(FaultsTest):
     def test_one_that_speaks_something_else_is_offline_and_said(self):
         server = self.serve(TREE, rules=[on("v1/?$", no_http)])
         self.failure(server, "Offline", "no HTTP: an answer of 'SSH-2.0-OpenSSH_9.6'", "not https?")
-
-    def test_a_dangling_link_is_noted(self):
-        documents = {uri: data for uri, data in TREE.items() if uri != BLOCKS[0]}
-        self.noted(self.serve(documents), BLOCKS[0], "no such document")
 
     def test_a_page_that_is_missing_fails_the_reading(self):
         where = BLOCKS[0].rpartition("/")[0]

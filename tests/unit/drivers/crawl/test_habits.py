@@ -106,13 +106,6 @@ class HabitsTest(LiveTest):
                 found = {name: plain(reading) for name, reading in readings.items()}
                 self.assertEqual(self.expected, found, (spelling, auth))
 
-    def test_where_a_session_needs_basic_authentication_it_is_sent_once(self):
-        for fail in ([], ["closed-root"], ["closed-root", "bare-root"]):
-            _, requests = self.check("session-basic", *fail, login=True)
-            for seen in requests.values():
-                posts = [one.status for one in seen if one.method == "POST"]
-                self.assertEqual([401, 201], posts)
-
     def test_a_list_without_members_fails_the_reading(self):
         for uri in (BLOCKS, f"{V}/Systems"):
             found, _ = readings_of(self.sources, f"no-members:{uri}", "no-expand")

@@ -16,10 +16,9 @@ from tests.unit.drivers.live import NOON, TREES, LiveTest, dressed, hang, is_obj
 from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.cache import DocumentCache
-from valence_sched.drivers.crawl.crawler import MAX_TRIALS, Crawler, ExpandReader, unfold
+from valence_sched.drivers.crawl.crawler import MAX_TRIALS, Crawler, ExpandReader
 from valence_sched.drivers.crawl.pool import BUSY_PODMS, read
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget, read_in_passes
-from valence_sched.drivers.dialect import recognised_dialect
 from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline
 from valence_sched.drivers.links import MAX_PLACES, LinkedDocuments, fold_uri, path_of, places_below
@@ -113,35 +112,6 @@ class SiteTest(LiveTest):
             self.read(server, parallel=most)
             self.assertEqual(most, peak[0])
 
-    def test_what_the_operator_says_stands_beside_what_the_podm_says(self):
-        known = {
-            "name": "east",
-            "zone": "az1",
-            "aggregates": ("gold",),
-            "capabilities": {"media": ("ssd",)},
-            "traits": ("CUSTOM_X",),
-            "facts": {"rent": 2.5},
-            "enabled": False,
-        }
-        server = self.serve(TREES["states"])
-        (reading,) = self.read(server, known=known | {"url": server.url + "/redfish/v1/"})
-        podm = reading.podm
-        self.assertEqual(
-            ("east", server.url, "az1", ("gold",), {"media": ("ssd",)}, ("CUSTOM_X",)),
-            (podm.id, podm.url, podm.zone, podm.aggregates, podm.capabilities, podm.traits),
-        )
-        self.assertEqual(({"rent": 2.5}, False), (podm.facts, podm.enabled))
-        self.assertEqual(("redfish", "2026-03-01T12:00:00Z"), (podm.driver, podm.read_at))
-
-    def test_the_service_root_tells_the_dialect(self):
-        for root, name in (
-            (None, "redfish"),
-            ({"Oem": {"Intel": {}}, "Nodes": 3}, "redfish"),
-            ({"Nodes": {"@odata.id": "/redfish/v1/Nodes"}}, "rsd"),
-            ({"Oem": {"Intel_RackScale": {}}}, "redfish"),
-        ):
-            self.assertEqual(name, recognised_dialect(root, DIALECTS).name)
-
     def test_nothing_to_read_is_nothing_read(self):
         self.assertEqual([], self.read())
 
@@ -161,22 +131,6 @@ class SiteTest(LiveTest):
 
 
 TREE = TREES["rack-mockup"]
-
-
-def half(drop):
-    """Return a rule that expands the blocks, but leaves something out of one of them."""
-
-    def answer(handler):
-        path, _, query = handler.path.partition("?")
-        if "$expand" not in query or not path.endswith("CompositionService"):
-            return False
-        whole = handler.podm.expanded(path, 6)
-        members = whole["ResourceBlocks"]["Members"]
-        for key in drop or list(members[0]):
-            members[0].pop(key) if key != "@odata.id" else None
-        return handler.reply(200, msgspec.json.encode(whole))
-
-    return answer
 
 
 class ExpandTest(LiveTest):
@@ -202,36 +156,9 @@ class ExpandTest(LiveTest):
                 if name.startswith("public-com"):
                     self.assertEqual(4, len(server.log))
 
-    def test_a_promise_that_is_refused_is_not_asked_for_again_and_again(self):
-        for code in (400, 404, 405, 500, 501):
-            with self.subTest(code):
-                server = self.both(TREE, on("expand", status(code)))
-                expanded = [path for path in server.gets() if "expand" in path]
-                self.assertLessEqual(len(expanded), 3)
-
-    def test_a_promise_that_is_ignored_is_not_asked_for_again_and_again(self):
-        def ignore(handler):
-            handler.path = handler.path.partition("?")[0]
-
-        server = self.both(TREE, on("expand", ignore))
-        expanded = [path for path in server.gets() if "expand" in path]
-        self.assertIn(len(expanded), (1, 2, 3))
-
     def test_answers_that_are_no_json_or_never_come_are_read_plain(self):
         for act in (status(200, b"<html>"), status(200, b'{"a":' * 100_000), hang):
             self.both(TREE, on("expand", act), timeout_s=4.0)
-
-    def test_a_member_without_required_fields_is_read_alone(self):
-        for drop in (["Id"], ["Name"], ["@odata.type"], []):
-            with self.subTest(drop):
-                server = self.both(TREES["states"], half(drop))
-                alone = [p for p in server.gets() if "/ResourceBlocks/" in p and "expand" not in p]
-                self.assertEqual(1, len([p for p in alone if p.count("/") == 5]), alone)
-
-    def test_it_is_not_asked_for_where_it_is_not_offered(self):
-        server = self.serve(TREE)
-        self.read(server)
-        self.assertFalse([path for path in server.gets() if "expand" in path])
 
     def test_a_thread_more_for_few_requests_is_for_few_pod_managers_only(self):
         def peak(server):
@@ -255,17 +182,6 @@ class ExpandTest(LiveTest):
         peaks[0][0] = 0
         self.read(*servers)
         self.assertLess(len([most for (most,) in peaks if most > 1]), BUSY_PODMS)
-
-    def test_documents_are_taken_out_of_another_and_links_stay(self):
-        inner = {"@odata.id": "/b", "@odata.type": "#B", "Id": "b", "Name": "B", "Size": {"x": 1}}
-        half = {"@odata.id": "/c", "Name": "C"}
-        part = {"@odata.id": "/a#/Part", "Name": "P", "More": [inner]}
-        whole = {"@odata.id": "/a", "B": inner, "C": half, "P": part, "L": {"@odata.id": "/d"}}
-        found, bare = unfold(whole)
-        self.assertEqual(({"/b": inner}, 1), (found, bare))
-        self.assertEqual({"@odata.id": "/b"}, whole["B"])
-        self.assertEqual({"@odata.id": "/c"}, whole["C"])
-        self.assertEqual([{"@odata.id": "/b"}], whole["P"]["More"])
 
 
 class KeptTest(LiveTest):
@@ -419,18 +335,6 @@ class ShortLinksTest(LiveTest):
             for cache in (None, Path(folder), Path(folder)):
                 (reading,) = self.read(server, cache=cache)
                 self.same(self.recorded(documents)[0], reading)
-
-    def test_a_service_with_very_many_links_to_nothing_is_not_asked_for_each_elsewhere(self):
-        gone = [{"@odata.id": f"{V}/Gone/{number}"} for number in range(3 * MAX_TRIALS)]
-        documents = hub("a")
-        block = f"{V}/Agents/a/Blocks/1"
-        documents[block] = msgspec.json.encode({**PLAIN, "Drives": gone})
-        del documents[f"{V}/Agents/a/Zones/Z"], documents[f"{V}/Agents/a/Systems/N"]
-        documents[f"{V}/Agents/a/Blocks/2"] = msgspec.json.encode(PLAIN)
-        server = self.serve(documents)
-        (reading,) = self.read(server)
-        self.assertEqual(self.recorded(documents)[1], reading.diagnostics)
-        self.assertLess(len(server.gets()), len(gone) + MAX_PLACES * MAX_TRIALS + 50)
 
     def test_the_places_of_a_link_begin_with_the_likeliest(self):
         agent = f"{V}/Agents/a"

@@ -26,7 +26,7 @@ from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.recorded import files_below, records
 from valence_sched.errors import InputError
 from valence_sched.model.diagnostic import Diagnostics
-from valence_sched.model.inventory import Drive, FullPodm, Limit, Memory, Nic, Pool, Processor
+from valence_sched.model.inventory import FullPodm, Nic
 
 RECORDED = Path(__file__).parents[3] / "recorded"
 BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"
@@ -66,33 +66,6 @@ class SharedBlocksTest(unittest.TestCase):
     def test_a_member_listed_twice_is_one_block(self):
         self.assertEqual(1, [b.uri for b in self.podm.blocks].count(f"{BLOCKS}/Tray-1"))
 
-    def test_a_block_that_only_a_zone_names_is_found_and_comes_last(self):
-        self.assertEqual(
-            ["Node-A", "Node-B", "Tray-1", "Tray-2", "Mezz-1", "Tray-3"], list(self.blocks)
-        )
-
-    def test_overlapping_zones_are_pools_that_share_blocks(self):
-        self.assertEqual(("east", "west"), self.blocks["Tray-1"].pools)
-        self.assertEqual(("east", "plain"), self.blocks["Tray-2"].pools)
-        self.assertEqual(("west",), self.blocks["Mezz-1"].pools)
-
-    def test_pools_are_told_apart_by_uri_although_their_ids_are_equal(self):
-        self.assertEqual("East half", self.podm.pools[0].name)
-        self.assertEqual("West half", self.podm.pools[1].name)
-
-    def test_a_zone_states_its_own_limits_and_the_rest_is_assumed(self):
-        east, west, _ = (pool.limits for pool in self.podm.pools)
-        self.assertEqual(Limit(1, 2), east["Compute"])
-        self.assertEqual(Limit(0, 6), east["Storage"])
-        self.assertNotIn("Network", east)
-        self.assertEqual({"Compute": Limit(0, 1), "ComputerSystem": Limit(0, 1)}, west)
-
-    def test_a_drive_of_two_blocks_is_counted_in_the_one_in_use_and_noted(self):
-        self.assertEqual(2, sum(d.count for d in self.blocks["Tray-2"].devices.drives))
-        (note,) = self.problems
-        self.assertIn("Tray-1/Drives/1: found in", note)
-        self.assertIn("Tray-2, expected one block", note)
-
     def test_a_tree_is_named_after_its_file_and_has_no_url(self):
         self.assertEqual(("shared-blocks", "Harbor rack 4"), (self.podm.id, self.podm.name))
         self.assertEqual((None, "redfish"), (self.podm.url, self.podm.driver))
@@ -112,22 +85,6 @@ class LinksTest(unittest.TestCase):
     def setUp(self):
         self.podm, self.problems = read("links.json")
 
-    def problem(self, words):
-        return [problem for problem in self.problems if words in problem]
-
-    def test_all_pages_are_read_and_spelling_does_not_make_a_block_new(self):
-        self.assertEqual(["B1", "B2", "B5"], list(by_name(self.podm)))
-
-    def test_a_drive_that_two_spellings_name_is_one(self):
-        self.assertEqual(1, devices(self.podm, "drives"))
-
-    def test_every_link_that_leads_nowhere_is_noted_once(self):
-        self.assertEqual(1, len(self.problem("ResourceBlocks/gone: found no such document")))
-        self.assertEqual(1, len(self.problem("Drives/lost: found no such document")))
-
-    def test_a_link_to_another_host_is_refused_although_its_path_exists_here(self):
-        self.assertEqual(1, len(self.problem("expected links to podm.harbor.example only")))
-
     def test_a_link_that_is_no_url_is_named_as_it_stands(self):
         notes = Diagnostics()
         service = LinkedDocuments(lambda _: None, notes, host="podm.example")
@@ -138,15 +95,6 @@ class LinksTest(unittest.TestCase):
             [f"/redfish/v1/Systems: found 'http://[::1' {only}",
              f"/redfish/v1/Systems: found 'file:///etc/passwd' {only}"], notes.lines(),
         )  # fmt: skip
-
-    def test_a_page_that_comes_again_ends_the_list(self):
-        self.assertEqual(1, len(self.problem("a next page that was read before")))
-
-    def test_a_document_of_the_wrong_type_is_left_out_and_noted(self):
-        self.assertEqual(1, len(self.problem("B3: found an answer of '[]', expected object")))
-
-    def test_a_member_that_is_no_link_is_noted(self):
-        self.assertEqual(1, len(self.problem("a link without @odata.id")))
 
     def test_problems_are_single_lines_that_begin_with_the_file(self):
         for problem in self.problems:
@@ -181,98 +129,6 @@ class DriftTest(unittest.TestCase):
         self.assertTrue(any(what in problem for problem in self.problems))
 
 
-class SystemsTest(unittest.TestCase):
-    def setUp(self):
-        self.podm, self.problems = read("systems.json")
-        self.blocks = {name: block.devices for name, block in by_name(self.podm).items()}
-
-    def test_a_system_is_read_down_to_its_devices_and_its_summary_is_then_not(self):
-        self.assertEqual([64], [p.cores for p in self.blocks["full"].processors])
-
-    def test_the_older_views_of_drives_and_interfaces_do_not_count_again(self):
-        self.assertEqual([None, "Disabled"], [it.condition for it in self.blocks["full"].drives])
-        self.assertEqual((Nic(speed_mbps=25000),), self.blocks["full"].nics)
-
-    def test_the_older_views_count_where_they_are_the_only_ones(self):
-        self.assertEqual(
-            (Drive(count=2, capacity_bytes=600127266816),), self.blocks["legacy"].drives
-        )
-        nics = (Nic(count=2, speed_mbps=100000), Nic(speed_mbps=2500), Nic())
-        self.assertEqual(nics, self.blocks["legacy"].nics)
-
-    def test_summaries_stand_in_for_lists_that_are_empty(self):
-        cpu = Processor(count=2, cores=24, threads=48, model="Tarn T9 9352")
-        self.assertEqual((cpu,), self.blocks["summary"].processors)
-        self.assertEqual((Memory(capacity_mib=262144),), self.blocks["summary"].memory)
-
-
-class LimitsByZoneTest(unittest.TestCase):
-    def setUp(self):
-        self.documents = documents_of("shared-blocks.json")
-        self.zones = "/redfish/v1/CompositionService/ResourceZones"
-        self.capability = {
-            "UseCase": "ComputerSystemComposition",
-            "CapabilitiesObject": {"@odata.id": "/redfish/v1/Systems/Capabilities"},
-        }
-        self.documents["/redfish/v1/Systems/Capabilities"] = {
-            "@Redfish.ResourceBlockLimits": {"MaxStorage": 3}
-        }
-        self.documents["/redfish/v1/Systems"]["@Redfish.CollectionCapabilities"] = {
-            "Capabilities": [self.capability]
-        }
-
-    def storage(self):
-        return [pool.limits.get("Storage") for pool in read_map(self.documents).pools]
-
-    def test_a_capability_holds_in_the_zones_it_names_and_tightens_their_own(self):
-        links = [{"@odata.id": f"{self.zones}/east"}, {"@odata.id": f"{self.zones}/plain"}]
-        self.capability["Links"] = {"RelatedItem": links}
-        self.assertEqual([Limit(0, 3), None, Limit(0, 3)], self.storage())
-
-    def test_a_capability_that_names_no_zones_holds_in_all(self):
-        self.capability["Links"] = {"RelatedItem": []}
-        self.assertEqual([Limit(0, 3)] * 3, self.storage())
-
-    def test_a_capability_for_zones_that_are_not_here_holds_in_none(self):
-        self.capability["Links"] = {"RelatedItem": [{"@odata.id": f"{self.zones}/gone"}]}
-        self.assertEqual([Limit(0, 6), None, None], self.storage())
-
-
-class MemoryDomainsTest(unittest.TestCase):
-    def setUp(self):
-        self.podm, self.problems = read("memory-domains.json")
-        self.stocks = {stock.uri.rpartition("/")[2]: stock for stock in self.podm.stocks}
-
-    def test_a_pod_manager_without_blocks_names_no_pool_and_is_one(self):
-        self.assertEqual(((), ()), (self.podm.pools, self.podm.blocks))
-
-    def test_with_zones_a_domain_stands_in_every_pool(self):
-        documents = documents_of("memory-domains.json")
-        root = documents["/redfish/v1"] | {
-            "CompositionService": {"@odata.id": "/redfish/v1/CompositionService"}
-        }
-        podm = read_map(documents_of("shared-blocks.json") | documents | {"/redfish/v1": root})
-        self.assertEqual({("east", "west", "plain")}, {stock.pools for stock in podm.stocks})
-
-
-class NoZonesTest(unittest.TestCase):
-    def setUp(self):
-        self.podm, self.problems = read("no-zones.json")
-
-    def test_blocks_of_the_service_root_are_read_without_a_composition_service(self):
-        self.assertEqual(3, len(self.podm.blocks))
-        (remark,) = self.problems
-        self.assertIn("/redfish/v1: found no composition service", remark)
-
-    def test_without_zones_one_pool_carries_the_assumption_of_one_system_in_a_node(self):
-        limits = {"Compute": Limit(0, 1), "ComputerSystem": Limit(0, 1)}
-        self.assertEqual((Pool(id="all", limits=limits),), self.podm.pools)
-        self.assertEqual({("all",)}, {block.pools for block in self.podm.blocks})
-
-    def test_simple_storage_that_says_what_it_is_a_view_of_does_not_count_again(self):
-        self.assertEqual(1, devices(self.podm, "drives"))
-
-
 class MockupFolderTest(unittest.TestCase):
     def test_the_place_of_a_document_is_its_uri_whatever_it_says_itself(self):
         podm, _ = read("rack-mockup")
@@ -288,14 +144,6 @@ class MockupFolderTest(unittest.TestCase):
         whole = read("rack-mockup")[0]
         self.assertEqual(whole, read("rack-mockup/redfish")[0])
         self.assertEqual(whole, read("rack-mockup/redfish/v1")[0])
-
-    def test_a_tree_without_service_root_is_read_where_its_parts_stand_by_custom(self):
-        documents, diagnostics = documents_of("shared-blocks.json"), Diagnostics()
-        del documents["/redfish/v1"]
-        self.assertEqual(6, len(read_map(documents, diagnostics).blocks))
-        self.assertTrue(
-            any("/redfish/v1: found no such document" in p for p in diagnostics.lines())
-        )
 
     def test_a_document_beyond_the_bound_is_left_out_and_noted(self):
         documents, diagnostics = documents_of("no-zones.json"), Diagnostics()

@@ -53,18 +53,11 @@ class TlsTest(ServedBytes):
         self.assertTrue(self.closed[0].wait(5))
         self.assertEqual([], self.received)
 
-    def test_a_certificate_of_a_named_authority_is_trusted(self) -> None:
-        transport = self.secure(LOOPBACK)
-        self.assertEqual([b"one", b"two"], [self.ask(transport), self.ask(transport)])
-
     def test_one_of_an_unknown_authority_is_not_and_nothing_is_sent(self) -> None:
         self.refuse(self.secure(LOOPBACK, verify=True), "^TLS: self-signed certificate .*--cacert")
 
     def test_one_of_another_host_is_not_even_of_a_named_authority(self) -> None:
         self.refuse(self.secure(ELSEWHERE), r"^TLS: .*127\.0\.0\.1")
-
-    def test_any_is_trusted_where_none_is_verified(self) -> None:
-        self.assertEqual(b"one", self.ask(self.secure(ELSEWHERE, verify=False)))
 
     def test_an_authority_that_is_not_there_is_told_before_a_request(self) -> None:
         nowhere = str(self.folder / "none.pem")

@@ -200,12 +200,6 @@ class TestFound(Amounts):
         podm.documents[f"{CHUNKS}/{NAME}"] = {}
         self.assertEqual(Creation((Grant(f"{CHUNKS}/{NAME}", 0.0),)), self.find(MEMORY))
 
-    def test_it_is_found_on_pages_that_are_named_by_a_query_alone(self):
-        podm = self.podm(chunks={"Members": [], "Members@odata.nextLink": "?page=2"})
-        podm.documents[f"{CHUNKS}?page=2"] = {"Members": links("/X/1")}
-        podm.documents["/X/1"] = chunk(Name=NAME)
-        self.assertEqual(Creation((Grant("/X/1", 1024.0),)), self.find(MEMORY))
-
     def test_what_is_missing_is_counted_and_each_place_named_once(self):
         self.podm()
         both = self.find(MEMORY, MEMORY, STORAGE)

@@ -24,7 +24,6 @@ from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline, Patience
 from valence_sched.drivers.links import ROOT
 from valence_sched.drivers.redfish.composer import RedfishComposer
-from valence_sched.errors import PodmError
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 from valence_sched.model.registration import Registration
@@ -93,66 +92,27 @@ class TestRedfishComposer(unittest.TestCase):
             self.assertIn("Compute-02: found Composed", first)
             self.assertIn("by /redfish/v1/Systems/", first)
 
-    def test_a_block_that_is_not_there_is_taken(self):
-        with bench() as site:
-            wanted = CompositionRequest(name="n", blocks=(f"{BLOCKS}/None",))
-            self.assertEqual(
-                [f"{BLOCKS}/None: found no such block"], site.composer.conflicts(wanted)
-            )
-
-    def test_reserved_blocks_are_seen_by_others_and_can_be_let_go(self):
-        with bench() as site:
-            self.assertTrue(site.composer.reserve(EXAMPLE))
-            self.assertIn("reserved", site.composer.conflicts(EXAMPLE)[0])
-            site.composer.unreserve(EXAMPLE)
-            self.assertEqual([], site.composer.conflicts(EXAMPLE))
-
-    def test_a_write_is_sent_once(self):
-        with bench() as site:
-            site.compose()
-            writes = [seen for seen in site.podm.requests if seen.method == "POST"]
-            self.assertEqual(1, len(writes))
-
-    def test_without_a_compose_action_there_is_no_preview(self):
-        with bench() as site, self.assertRaisesRegex(PodmError, "offers no Compose action"):
-            site.composer.preview(EXAMPLE)
-
 
 class TestFaults(unittest.TestCase):
     """Pod managers that say one thing and do another."""
 
-    def check(self, rule: str, state: str, reason: str = "^") -> None:
-        with bench(rule) as site:
-            result = site.compose()
-            self.assertEqual(state, result.state, result)
-            self.assertRegex(result.reason, reason)
-
-    def test_a_reply_that_is_lost_after_the_effect_is_a_node(self):
-        self.check("drop-reply:POST:/redfish/v1/Systems", "composed")
-
-    def test_created_and_nothing_composed_is_no_node(self):
-        self.check("empty-create", "absent")
-
-    def test_success_with_an_error_in_the_body_is_no_node(self):
-        self.check("lie:POST:/redfish/v1/Systems", "absent", "HTTP 200: ")
-
-    def test_an_accepted_task_is_waited_for(self):
-        self.check("async", "composed")
-
-    def test_a_task_that_ends_in_an_exception_is_no_node(self):
-        self.check("task-exception", "absent")
-
-    def test_a_block_that_somebody_takes_meanwhile_is_named(self):
-        self.check(f"steal:{BLOCKS}/GPU-02", "absent", "GPU-02")
-
-    def test_an_error_of_the_server_is_no_node(self):
-        self.check("status:500:POST:/redfish/v1/Systems", "absent", "HTTP 500")
-
-    def test_a_reply_that_is_no_json_is_judged_by_what_is_there(self):
-        self.check("html:POST:/redfish/v1/Systems", "absent")
-
-    def test_a_pod_manager_that_dies_at_the_write_leaves_it_unknown(self):
-        self.check("die-after:0", "unknown", "could not be read back")
+    def test_what_came_of_a_write_is_judged_by_what_is_there(self):
+        systems = "/redfish/v1/Systems"
+        for rule, state, reason in (
+            (f"drop-reply:POST:{systems}", "composed", "^"),
+            ("empty-create", "absent", "^"),
+            (f"lie:POST:{systems}", "absent", "HTTP 200: "),
+            ("async", "composed", "^"),
+            ("task-exception", "absent", "^"),
+            (f"steal:{BLOCKS}/GPU-02", "absent", "GPU-02"),
+            (f"status:500:POST:{systems}", "absent", "HTTP 500"),
+            (f"html:POST:{systems}", "absent", "^"),
+            ("die-after:0", "unknown", "could not be read back"),
+        ):
+            with self.subTest(rule), bench(rule) as site:
+                result = site.compose()
+                self.assertEqual(state, result.state, result)
+                self.assertRegex(result.reason, reason)
 
     def test_a_busy_block_composed_again_is_not_our_node(self):
         with bench("double-book") as site:
@@ -163,22 +123,10 @@ class TestFaults(unittest.TestCase):
             self.assertEqual("left", result.state)
             self.assertRegex(result.reason, "part of .*node-1")
 
-    def test_a_node_that_stays_after_its_removal_is_a_ghost(self):
-        with bench("ghost") as site:
-            node = site.compose().node
-            gone = site.composer.remove(EXAMPLE, node, quiet)
-            self.assertEqual("left", gone.state)
-            self.assertRegex(gone.reason, "still there: it answered that the node is gone")
-
     def test_a_reply_that_is_lost_after_a_removal_is_a_removal(self):
         with bench("drop-reply:DELETE:/redfish/v1/Systems*") as site:
             node = site.compose().node
             self.assertEqual("absent", site.composer.remove(EXAMPLE, node, quiet).state)
-
-    def test_a_patch_that_replaces_whole_objects_loses_no_state(self):
-        with bench("patch-replaces") as site:
-            self.assertTrue(site.composer.reserve(EXAMPLE))
-            self.assertEqual("Unused", site.state(EXAMPLE.blocks[0]))
 
 
 GONE = f"found 0 of 1 memory chunks and volumes of vs-1 ({DOMAIN})"
@@ -256,13 +204,6 @@ class TestWithAmounts(unittest.TestCase):
         podm.documents |= {"/B/2": block("Failed"), DOMAIN: DOMAIN_JSON | {"MemorySizeMiB": 512}}
         line = f"{DOMAIN}: found 512 MiB left, 1024 were chosen"
         self.assertEqual(["/B/2: found Failed", line], podm.composer.conflicts(NODE))
-
-    def test_an_amount_that_nothing_is_made_of_is_refused(self):
-        podm = Service(**{DOMAIN: 404})
-        self.assertRegex(podm.composer.refusal(NODE), f"^{DOMAIN}: found nothing")
-        self.assertIsNone(podm.composer.refusal(PLAIN))
-        podm = Service(**{ROOT: {}})
-        self.assertRegex(podm.composer.refusal(NODE), "^it offers no way to compose")
 
 
 class TestReadBack(unittest.TestCase):
@@ -347,12 +288,6 @@ class TestReadBack(unittest.TestCase):
         error = "could not be read back: /B/1: HTTP 500, expected a document"
         expected = CompositionResult(state="unknown", node="/S/1", reason=error)
         self.assertEqual(expected, podm.composer.read_node(NODE, "/S/1"))
-
-    def test_the_very_blocks_under_another_name_are_in_doubt_only_without_a_uri(self):
-        podm = Service()
-        podm.compose("theirs")
-        self.assertEqual("unknown", podm.composer.read_node(PLAIN).state)
-        self.assertEqual("absent", podm.composer.read_node(PLAIN, "/S/1").state)
 
 
 class TestRemove(unittest.TestCase):

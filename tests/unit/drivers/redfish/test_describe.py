@@ -380,16 +380,3 @@ class TestPlaces(unittest.TestCase):
         gone = device(1, Chassis=links("/c/2"))
         gone.json["Status"] = {"State": "Absent"}
         self.assertIsNone(self.topology(gone))
-
-
-class TestRemote(unittest.TestCase):
-    """Drives behind a network."""
-
-    def test_the_protocol_tells_whether_a_drive_is_remote(self):
-        for protocol, remote in (
-            ("NVMeOverFabrics", True), ("iSCSI", True), ("FC", True), ("FCoE", True),
-            ("NVMe", False), ("SAS", False), ("SATA", False), ("PCIe", False), (None, None),
-        ):  # fmt: skip
-            with self.subTest(protocol):
-                drive = DriveDevice("/d", {"Protocol": protocol}, notes.append)
-                self.assertEqual(remote, Describer().describe([drive]).drives[0].remote)

@@ -9,18 +9,10 @@ from unittest import TestCase
 
 from tests.unit.drivers.files.test_tree import read_map
 from tests.unit.drivers.redfish.stored import link, links
-from valence_sched.drivers.fields import NO_NOTES, Json
+from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import device_owners
-from valence_sched.drivers.redfish.device_identity import names_of
-from valence_sched.drivers.redfish.schema import (
-    Device,
-    DriveDevice,
-    EthernetInterface,
-    Port,
-    ResourceBlock,
-    System,
-)
+from valence_sched.drivers.redfish.schema import ResourceBlock, System
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm, Status
 
@@ -259,41 +251,6 @@ class TestKinds(Case):
                     c for line in self.counts("nics") for c in ([1] * line if line else [line])
                 ]
                 self.assertEqual(counts, found)
-
-
-class TestNamesOf(TestCase):
-    """All names of one device."""
-
-    def names(self, type_: type[Device], **json: Any) -> set[tuple[str, str]]:
-        found = names_of(type_("/d", json, NO_NOTES))
-        kind = "drive" if type_ is DriveDevice else "network interface"
-        self.assertTrue(all(it[0] == kind for it in found))
-        return {it[1:] for it in found}
-
-    def test_each_name_counts_in_small_letters_and_placeholders_do_not(self) -> None:
-        place = {"PartLocation": {"ServiceLabel": "Bay  3"}}
-        names = self.names(
-            DriveDevice, SerialNumber=" S1 ", UUID="9F-1", PhysicalLocation=place,
-            Links={"Chassis": {"@odata.id": "/C/1"}},
-            Identifiers=[{"DurableName": "D1"}, {"DurableName": "N/A"}, {"DurableName": "0:0"}],
-        )  # fmt: skip
-        expected = {("serial number", "s1"), ("UUID", "9f-1"), ("durable name", "d1"),
-                    ("slot", "bay 3 of /c/1")}  # fmt: skip
-        self.assertEqual(expected, names)
-        self.assertEqual(set(), self.names(DriveDevice, CapacityBytes=5))
-
-    def test_a_network_interface_has_its_addresses_beside_its_other_names(self) -> None:
-        one, other = "AA:00:00:00:00:01", "AA:00:00:00:00:02"
-        serial, address = ("serial number", "s1"), ("address", one.lower())
-        for permanent, found in ((None, {serial, ("address", other.lower())}),
-                                 (one, {serial, address})):  # fmt: skip
-            macs = {"MACAddress": other, "PermanentMACAddress": permanent}
-            self.assertEqual(found, self.names(EthernetInterface, SerialNumber="S1", **macs))
-        ethernet = {"AssociatedMACAddresses": [one]}
-        found = self.names(
-            Port, SerialNumber="S1", Ethernet=ethernet, AssociatedNetworkAddresses=[other]
-        )
-        self.assertEqual({serial, address, ("address", other.lower())}, found)
 
 
 class TestNames(Case):

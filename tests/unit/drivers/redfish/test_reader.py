@@ -7,12 +7,10 @@ import itertools
 import unittest
 from collections.abc import Iterator
 from typing import Any
-from unittest import TestCase
 
 from tests.unit.drivers.redfish.stored import link, links
 from tests.unit.drivers.redfish.test_device_identity import BLOCKS, Case, V
-from valence_sched.drivers.crawl.reading import with_max_blocks
-from valence_sched.drivers.fields import NO_NOTES, Json
+from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish.reader import Limits, LimitsByZone, read_podm
 from valence_sched.drivers.redfish.schema import Collection, Zone
@@ -20,46 +18,6 @@ from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm, Limit, Node, Pool, Status
 
 SHARED = {"SharingCapable": True, "SharingEnabled": True}
-
-
-class TestStatus(Case):
-    """``CompositionStatus`` with something missing."""
-
-    def status(self, **status: Any) -> Status:
-        self.setUp()
-        self.block("b", CompositionStatus=status)
-        return self.read().blocks[0].status
-
-    def test_a_block_without_a_composition_state_is_not_free_and_said_to_be_so(self) -> None:
-        for status in ({}, {"CompositionState": None}, {"CompositionState": ""}):
-            with self.subTest(status):
-                self.assertEqual(
-                    ("Unknown", 0), ((found := self.status(**status)).state, found.slots)
-                )
-                self.assertTrue(self.noted("/b: CompositionStatus/CompositionState: found none"))
-        self.setUp()
-        self.block("b", CompositionStatus=None)
-        self.assertEqual(0, self.read().blocks[0].status.slots)
-        self.assertTrue(self.noted("/b: CompositionStatus/CompositionState: found none"))
-
-    def test_of_a_shared_block_whose_use_is_unknown_one_more_node_is_certain(self) -> None:
-        shared = {**SHARED, "CompositionState": "ComposedAndAvailable", "MaxCompositions": 8}
-        for number, slots in ((2, 6), ("2", 6), (None, 1), ("x", 1), (-1, 1)):
-            with self.subTest(number):
-                self.assertEqual(slots, self.status(**shared, NumberOfCompositions=number).slots)
-                noted = self.noted("NumberOfCompositions: found none, expected the nodes")
-                self.assertEqual(slots == 1, noted)
-        self.assertEqual(8, self.status(**shared | {"CompositionState": "Unused"}).slots)
-
-    def test_a_shared_block_that_stays_unused_has_room_for_what_its_nodes_leave(self) -> None:
-        self.documents[f"{V}/S"]["Members"] = links(f"{V}/S/n")
-        self.put(f"{V}/S/n", SystemType="Composed", Links={"ResourceBlocks": links(f"{BLOCKS}/b")})
-        self.block(
-            "b", CompositionStatus={**SHARED, "CompositionState": "Unused", "MaxCompositions": 3}
-        )
-        status = self.read().blocks[0].status
-        self.assertEqual(("ComposedAndAvailable", 1, 2),
-                         (status.state, status.compositions, status.slots))  # fmt: skip
 
 
 class TestLinks(Case):
@@ -87,78 +45,6 @@ class TestLinks(Case):
         noted = [line for line in self.notes.lines() if "without @odata.id" in line]
         self.assertEqual(sorted(f"t.json: {it}: found a link without @odata.id, expected one"
                                 for it in where), sorted(noted))  # fmt: skip
-
-
-class TestMostBlocks(Case):
-    """How many blocks a node may have where the pod manager tells no limit."""
-
-    def most(self, kind: str = "Compute", told: int | None = None, **max_blocks: int) -> int | None:
-        if told is not None:
-            limits = {"@Redfish.ResourceBlockLimits": {f"Max{kind}": told}}
-            capability = {
-                "UseCase": "ComputerSystemComposition",
-                "CapabilitiesObject": links(self.put(f"{V}/limits", **limits))[0],
-            }
-            word = "@Redfish.CollectionCapabilities"
-            self.documents[f"{V}/S"][word] = {"Capabilities": [capability]}  # fmt: skip
-        self.notes = Diagnostics()
-        service = LinkedDocuments(
-            self.documents.get, self.notes, self.documents, max_blocks=max_blocks
-        )
-        podm = with_max_blocks(read_podm(service, "p", "redfish"), max_blocks, self.notes)
-        return podm.pools[0].limits[kind].max
-
-    def compose(self, *names: str, kind: str = "Compute", type_: str = "Composed") -> None:
-        for name in names:
-            self.block(name, ResourceBlockType=[kind])
-        uris = [f"{BLOCKS}/{name}" for name in names]
-        node = self.put(
-            f"{V}/S/{names[0]}", SystemType=type_, Links={"ResourceBlocks": links(*uris)}
-        )
-        self.documents[f"{V}/S"]["Members"] += links(node)
-
-    def test_one_compute_block_is_assumed_without_any_evidence(self) -> None:
-        self.compose("a")
-        self.compose("b", "c", type_="Physical")
-        self.assertEqual(1, self.most())
-        self.assertFalse(self.noted("no maximum"))
-
-    def test_a_composed_system_of_several_is_evidence_that_they_can_be_joined(self) -> None:
-        for kind, other in (("Compute", "ComputerSystem"), ("ComputerSystem", "Compute")):
-            self.setUp()
-            self.compose("a", "b", "c", kind=kind)
-            self.compose("d", "e", kind=kind)
-            self.assertEqual([3, 1], [self.most(kind), self.most(other)])
-            what = f"found a composed system of 3 {kind} blocks and no maximum of them"
-            self.assertTrue(self.noted(what))
-
-    def test_a_limit_that_is_told_holds_whatever_was_composed(self) -> None:
-        self.compose("a", "b")
-        self.assertEqual([1, 4], [self.most(told=told) for told in (1, 4)])
-
-    def test_the_word_of_the_operator_holds_where_no_limit_is_told(self) -> None:
-        self.block("a", ResourceBlockType=["Compute"])
-        self.assertEqual(4, self.most(Compute=4))
-        self.assertEqual(2, self.most("Storage", Storage=2))
-        self.assertEqual([], self.notes.lines())
-        self.compose("b", "c")
-        self.assertEqual(1, self.most(Compute=1))
-
-    def test_the_stricter_of_a_limit_and_the_operators_holds_and_is_noted(self) -> None:
-        self.block("a", ResourceBlockType=["Compute"])
-        self.assertEqual(2, self.most(told=2, Compute=4))
-        self.assertTrue(self.noted("found a limit of 2 Compute blocks in a node, expected 4"))
-        self.assertEqual(1, self.most(told=2, Compute=1))
-        self.assertEqual([], self.notes.lines())
-
-
-class TestStated(TestCase):
-    """Limits of other dialects."""
-
-    def test_what_a_pod_manager_needs_at_least_it_gets(self) -> None:
-        pools = (Pool(id="a", limits={"Compute": Limit(2, 2)}), Pool(id="b"))
-        podm = with_max_blocks(FullPodm(id="p", pools=pools), {"Compute": 1}, NO_NOTES)
-        self.assertEqual([Limit(2, 2), Limit(0, 1)], [it.limits["Compute"] for it in podm.pools])
 
 
 class TestLinkForms(Case):
@@ -280,14 +166,6 @@ class TestHosts(Case):
                     self.host("host", *["gpu"] * attached)
                     expected = ("Unused", 1) if free and not attached else ("Composed", 0)
                     self.assertEqual(expected, self.states()[0])
-
-    def test_a_shared_block_counts_every_system_that_names_it(self) -> None:
-        shared = {**SHARED, "CompositionState": "Unused", "MaxCompositions": 4}
-        self.block("b", CompositionStatus=shared)
-        self.host("b")
-        self.host("b", uri=f"{V}/S/2")
-        self.assertEqual([("ComposedAndAvailable", 2)], self.states())
-        self.assertTrue(self.noted(f"it is a block of {V}/S/1 and 1 more"))
 
 
 USE_CASE = "ComputerSystemComposition"

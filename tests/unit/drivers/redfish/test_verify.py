@@ -197,29 +197,6 @@ class TestWhich(unittest.TestCase):
             self.assertEqual("unknown", found.state)
             self.assertRegex(found.reason, "^could not be read back: /S/1: HTTP 500")
 
-    def test_pages_that_are_named_by_a_query_alone_are_read(self):
-        page = {"Members@odata.nextLink": "?page=2", "Members": []}
-        free = {"/B/1": block("Unused"), "/B/2": block("Unused"), "/S/1": system("/B/1", "/B/2")}
-        last = {"Members": links("/S/1")}
-        more = {"Members@odata.nextLink": "?page=3", "Members": []}
-        documents = free | {"/S": page, "/S?page=2": more, "/S?page=3": last}
-        self.assertEqual("/S/1", read(documents).node)
-
-    def test_pages_that_lead_to_themselves_are_read_once_each(self):
-        page = {"Members": [], "Members@odata.nextLink": "/S?page=2"}
-        documents = {
-            "/S": page,
-            "/S?page=2": page,
-            "/B/1": block("Unused"),
-            "/B/2": block("Unused"),
-        }
-        session = recorded(documents)
-        found = verify.NodeReader(session, lambda: EXACT).read_node(NODE, None)
-        self.assertEqual("absent", found.state)
-        self.assertEqual(
-            ["/S", "/S?page=2"], [uri for uri in session.sent("GET") if uri[:2] == "/S"]
-        )
-
 
 def wrote(*before, succeeded=True):
     return verify.Written(frozenset(before), succeeded)

@@ -7,7 +7,7 @@ import unittest
 from typing import Any
 from unittest import TestCase
 
-from tests.unit.drivers.racks import GROUP, NETWORK, PCIE, POOL, Rack, V
+from tests.unit.drivers.racks import NETWORK, POOL, Rack, V
 from tests.unit.drivers.redfish.stored import link, links
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.rsd import stocks
@@ -31,24 +31,6 @@ class TestRack(TestCase):
         rack[POOL]["CapacitySources"] = [{"ProvidingPools": links(other)}]
         rack.read()
         self.assertEqual((400.0, 100.0), (rack.stocks[other].total, rack.stocks[other].used))
-
-    def test_pools_that_are_not_there_are_noted_with_their_service(self) -> None:
-        rack = Rack(NETWORK)
-        del rack.documents[POOL[:-2]]
-        self.assertTrue(rack.read().blocks)
-        self.assertNotIn(POOL, rack.stocks)
-        what = "found no such document, expected it"
-        self.assertTrue(rack.noted(f"{POOL[:-2]}: {what}: {V}/StorageServices/nvme-1 links it"))
-
-    def test_a_group_without_a_size_has_that_of_its_physical_volumes(self) -> None:
-        rack = Rack(PCIE)
-        drives = links(f"{V}/Services/rss/Drives/1")
-        pv = rack.add(DRIVES, "pv", Mode="PV", CapacityGiB=1000, Links={"PhysicalDrives": drives})
-        rack[GROUP] |= {"CapacityGiB": None, "Links": {"LogicalDrives": links(pv)}}
-        rack[f"{DRIVES}/volume-1"]["Links"]["LogicalDrives"] = links(pv)
-        rack.read()
-        found = {uri: (it.total, it.used) for uri, it in rack.stocks.items()}
-        self.assertEqual({GROUP: (1000.0, 750.0)}, found)
 
 
 MISSING = "found no such document, expected it"
