@@ -79,9 +79,7 @@ class Pipe(io.RawIOBase):
 
 class SourceTest(unittest.TestCase):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.diagnostics = Diagnostics()
 
     def write(self, name, data):
@@ -121,31 +119,21 @@ class TextsTest(SourceTest):
         self.assertEqual(["a"], self.ids(self.write("site.json", data)))
 
     def test_a_key_that_stands_twice_in_an_object_loses_nothing_silently(self):
-        twice = b'{"id":"a","blocks":[{"uri":"/1","uri":"/2"}]}'
         expected = "$.podms[0].blocks[0]: found the key 'uri' twice, expected each key once"
-        text = document({"id": "x"}).replace(b'{"id":"x"}', twice)
-        for data in (text, b"\xef\xbb\xbf" + msgspec.json.format(text)):
-            path = self.write("site.json", data)
-            self.assertEqual(f"{path}: {expected}", self.refused(path))
-        podms = self.write("podms.json", text.replace(b'"podms"', b'"podms":[],"podms"', 1))
+        for blank in (b"", b" " * MOST_COMPACT_BYTES):  # a large document that has lines, too
+            twice = b'{"id":"a","blocks":[{"uri":"/1","uri":"/2"}]}'
+            text = document({"id": "x"}).replace(b'{"id":"x"}', twice + blank)
+            for end in (b",\n", b",\r\n", *[b","] * (not blank)):
+                path = self.write("site.json", text.replace(b",", end))
+                self.assertEqual(f"{path}: {expected}", self.refused(path))
+            one = self.write("one.json", twice.replace(b",", b"," + blank + b"\n"))
+            self.assertIn("$.blocks[0]: found the key 'uri' twice", self.refused(one))
+            tree = b'{"/redfish/v1":{},\n' + blank + b'"/redfish/v1":{}}'
+            path = self.write("map.json", tree)
+            self.assertIn("$: found the key '/redfish/v1' twice", self.refused(path))
+        podms = text.replace(b'"podms"', b'"podms":[],\n"podms"', 1)
+        podms = self.write("podms.json", b"\xef\xbb\xbf" + podms)
         self.assertIn("$: found the key 'podms' twice", self.refused(podms))
-        one = self.write("one.json", twice.replace(b",", b",\n"))
-        self.assertIn("$.blocks[0]: found the key 'uri' twice", self.refused(one))
-        tree = self.write("map.json", b'{"/redfish/v1":{},"/redfish/v1":{}}')
-        self.assertIn("$: found the key '/redfish/v1' twice", self.refused(tree))
-
-    def test_a_key_twice_is_refused_in_a_large_document_that_has_lines(self):
-        blank = b" " * MOST_COMPACT_BYTES
-        twice = b'{"id":"a","blocks":[{"uri":"/1","uri":"/2"}]}'
-        text = document({"id": "x"}).replace(b'{"id":"x"}', twice + blank)
-        for data in (text.replace(b",", b",\n"), text.replace(b",", b",\r\n")):
-            path = self.write("site.json", data)
-            expected = "$.podms[0].blocks[0]: found the key 'uri' twice, expected each key once"
-            self.assertEqual(f"{path}: {expected}", self.refused(path))
-        one = self.write("one.json", twice.replace(b",", b"," + blank + b"\n"))
-        self.assertIn("$.blocks[0]: found the key 'uri' twice", self.refused(one))
-        tree = self.write("map.json", b'{"/redfish/v1":{},\n' + blank + b'"/redfish/v1":{}}')
-        self.assertIn("$: found the key '/redfish/v1' twice", self.refused(tree))
 
     def test_a_large_document_on_one_line_is_read_unchecked(self):
         text = document({"id": "x"}).replace(b'"x"', b'"x","id":"x"' + b" " * MOST_COMPACT_BYTES)

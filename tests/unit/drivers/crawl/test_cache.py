@@ -124,8 +124,7 @@ class ReadingMemoryTest(LiveTest):
         self.assertEqual("Offline", found.podm.status)
 
     def test_documents_that_rarely_change_are_asked_for_again_after_their_time(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
+        folder = self.enterContext(tempfile.TemporaryDirectory())
         server = self.serve(dict(RACK))
         for number, (at, known, fewer) in enumerate((
             (NOON, False, False),
@@ -134,24 +133,23 @@ class ReadingMemoryTest(LiveTest):
             (NOON + DAY, False, False),  # all are due
         )):  # fmt: skip
             before = len(server.gets())
-            found, was_known = self.again(server, at=at, cache=Path(folder.name))
+            found, was_known = self.again(server, at=at, cache=Path(folder))
             count = len(server.gets()) - before
             if not number:
                 all_requests, first = count, found
             self.assertEqual((known, fewer), (was_known, count < all_requests), number)
             same = msgspec.structs.replace(first.podm, read_at=found.podm.read_at)
             self.assertEqual(to_json(same), to_json(found.podm))
-        self.again(server, full=True, at=NOON + DAY, cache=Path(folder.name))  # writes the file
-        self.assertFalse(self.again(server, at=NOON + DAY, cache=Path(folder.name))[1])
+        self.again(server, full=True, at=NOON + DAY, cache=Path(folder))  # writes the file
+        self.assertFalse(self.again(server, at=NOON + DAY, cache=Path(folder))[1])
 
     def test_a_background_reader_remembers(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        url = f"sqlite:///{folder.name}/s.db"
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        url = f"sqlite:///{folder}/s.db"
         server = self.serve(dict(RACK))
         target = ReadTarget(Registration(name="p", url=server.url))
         with Store(url) as store:
-            app = App(environ={"HOME": folder.name, "XDG_CACHE_HOME": folder.name})
+            app = App(environ={"HOME": folder, "XDG_CACHE_HOME": folder})
             reader = app.sources.background_reader(
                 ReadOptions(state=url), store, ReadPace(events=False), lambda _line: None, 1
             )
@@ -225,9 +223,7 @@ class TestCache(unittest.TestCase):
     URL = "https://h"
 
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         self.saved({"a": 1})
 
     def saved(self, document, now_s=0.0):

@@ -272,9 +272,7 @@ class LoginTest(FaultsTest):
 class TlsTest(FaultsTest):
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = Path(folder.name)
+        cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory()))
 
     def secure(self, name, from_day=-1, to_day=2):
         """Return a server with a certificate of its own making, and the file that trusts it."""

@@ -186,9 +186,7 @@ class ExpandTest(LiveTest):
 
 class KeptTest(LiveTest):
     def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name) / "cache"
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory())) / "cache"
 
     def twice(self, documents, expand=0, **more):
         server = self.serve({}, expand=expand)

@@ -215,9 +215,7 @@ class TreesTest(unittest.TestCase):
     maxDiff = None
 
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory(prefix="trees-")
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name).resolve()
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory())).resolve()
 
     def written(self, documents: dict) -> tuple[dict, list[str]]:
         """Write documents; return what is read back, and what was noted."""
@@ -288,9 +286,7 @@ class TreesTest(unittest.TestCase):
 
 class BuildTest(unittest.TestCase):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory(prefix="trees-")
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def test_a_new_or_an_empty_folder_is_filled(self) -> None:
         (self.folder / "empty").mkdir()

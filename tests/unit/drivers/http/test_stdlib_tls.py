@@ -34,9 +34,7 @@ PLAIN = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 5\r\n\r\nplain"
 
 class TlsTest(ServedBytes):
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def secure(
         self, name: x509.GeneralName, verify: bool | None = None, connections: int = 1
@@ -70,9 +68,7 @@ class HandshakeTest(TestCase):
     """What a server says in a handshake, on real sockets."""
 
     def setUp(self) -> None:
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
 
     def server(self, tls: ssl.SSLContext | None, plain: bytes = b"") -> int:
         """Answer any number of connections; return the port.

@@ -95,6 +95,13 @@ class StoredPodm:
         """Answer no, whatever is asked."""
         return Reply(400, {}, None, "not here")
 
+    def send_nothing(self, *_request: object) -> Reply:
+        """Fail before anything is sent; what was read until then is forgotten."""
+        self.requests.clear()
+        error = PodmError("no connection")
+        error.sent = False
+        raise error
+
     def patience(self) -> Patience:
         return Patience(self._pauses, lambda: self._now, self._sleep)
 

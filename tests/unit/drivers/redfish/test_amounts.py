@@ -5,11 +5,18 @@ import functools
 import unittest
 from typing import Any
 
-from tests.unit.drivers.redfish.stored import CHUNKS, DOMAIN, DOMAIN_JSON, StoredPodm, link, links
+from tests.unit.drivers.redfish.stored import (
+    CHUNKS,
+    DOMAIN,
+    DOMAIN_JSON,
+    StoredPodm,
+    link,
+    links,
+    lost,
+)
 from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.redfish.amounts import AmountComposer, Creation, size_of
 from valence_sched.drivers.redfish.stocks import GIB
-from valence_sched.errors import PodmError
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest
 
@@ -285,11 +292,7 @@ class TestRemoved(Amounts):
     def test_a_lost_reply_is_waited_for_until_patience_ends(self):
         podm = self.podm(pauses=3)
         uri = podm.add(CHUNKS)
-
-        def fail(_uri):
-            raise PodmError("timed out")
-
-        podm.on_delete = fail
+        podm.on_delete = lost
         self.assertEqual(f"{uri} is still there: no reply: timed out", self.remove(uri))
         self.assertEqual(4, podm.sent("GET").count(uri))
 
@@ -339,14 +342,8 @@ class TestMade(Amounts):
 
     def test_what_was_never_sent_made_nothing(self):
         podm = self.podm()
-        error = PodmError("refused")
-        error.sent = False
-
-        def fail(*_):
-            raise error
-
-        podm.on_post = fail
-        self.check([], "no reply: refused")
+        podm.on_post = podm.send_nothing
+        self.check([], "no reply: no connection")
 
     def test_success_that_made_nothing_is_a_problem(self):
         podm = self.podm()
@@ -405,25 +402,19 @@ class TestMade(Amounts):
         podm.on_post = lambda uri, body: podm.add(uri, **chunk()) and Reply(201, {}, None)
         self.check([1024.0])
 
-    def lose(self, podm: StoredPodm) -> None:
-        def fail(*_):
-            raise PodmError("timed out")
-
-        podm.on_post = fail
-
     def test_after_a_lost_reply_it_is_looked_for_some_time(self):
         podm = self.podm()
-        self.lose(podm)
+        podm.on_post = lost
         podm.meanwhile = [lambda: None, lambda: podm.add(CHUNKS, **chunk(Name=NAME))]
         self.check([1024.0])
         self.assertEqual([], podm.meanwhile)
         podm = self.podm()
-        self.lose(podm)
+        podm.on_post = lost
         self.check([], f"{CHUNKS}: no reply: timed out")
 
     def test_after_a_lost_reply_a_new_one_without_our_name_is_in_doubt(self):
         podm = self.podm()
-        self.lose(podm)
+        podm.on_post = lost
         podm.meanwhile = [lambda: podm.add(CHUNKS, **chunk())]
         doubt = f"{CHUNKS}/5 came meanwhile, and whose it is cannot be told"
         self.check([], f"no reply: timed out; {doubt}", unknown=True)

@@ -199,6 +199,10 @@ class TestWithAmounts(unittest.TestCase):
         self.assertEqual(("left", tuple(podm.chunks)),
                          (found.state, tuple(it.uri for it in found.amounts)))  # fmt: skip
 
+    def test_an_amount_that_an_operator_declares_is_counted_and_not_composed(self):
+        declared = CompositionRequest(name="vs-1", grants=(Grant("declared:watts", 8),))
+        self.assertIsNone(Service().composer.refusal(declared))
+
     def test_the_amounts_that_are_no_longer_granted_are_named_after_the_blocks(self):
         podm = Service()
         podm.documents |= {"/B/2": block("Failed"), DOMAIN: DOMAIN_JSON | {"MemorySizeMiB": 512}}
@@ -314,17 +318,6 @@ class TestRemove(unittest.TestCase):
         done = self.made(podm)
         self.assertEqual("absent", podm.remove("").state)
         self.assertEqual(done.node, podm.sent("DELETE")[0])
-
-    def test_a_uri_that_is_given_is_where_the_node_is(self):
-        podm = Service()
-        node = podm.compose()
-        moved = podm.documents["/X/1"] = podm.documents.pop(node)
-        moved["@odata.id"] = "/X/1"
-        podm.documents["/S"] = {"Members": []}
-        podm.documents |= {uri: block("Composed") for uri in PLAIN.blocks}
-        podm.on_delete = podm.decompose
-        self.assertEqual("absent", podm.remove("/X/1", PLAIN).state)
-        self.assertEqual(["/X/1"], podm.sent("DELETE"))
 
     def test_what_cannot_be_read_is_not_deleted(self):
         podm = Service()

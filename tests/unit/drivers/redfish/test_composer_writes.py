@@ -107,6 +107,24 @@ class TestLost(unittest.TestCase):
         podm.on_post = lambda uri, body: Reply(201, {"Location": podm.compose("sys-1")}, None)
         self.assertEqual("composed", podm.ask(PLAIN).state)
 
+    def test_a_node_is_found_wherever_location_leads(self):
+        for location in ("{}", "http://elsewhere.example{}", "{}/", "S/1", "/S/none", "/CS", ""):
+            with self.subTest(location):
+                podm = Service()
+                podm.on_post = lambda uri, body, podm=podm, location=location: Reply(
+                    201, {"Location": location.format(podm.compose())}, None
+                )
+                self.assertEqual("composed", podm.ask(PLAIN).state)
+
+    def test_a_monitor_that_answers_later_is_waited_for(self):
+        podm = Service(**{"/T/1": 503})
+        podm.on_post = lambda uri, body: Reply(202, {"Location": "/T/1"}, None)
+        done = {"/T/1": {"TaskState": "Completed"}}
+        podm.meanwhile = [lambda: None] * 6 + [
+            lambda: podm.compose() and podm.documents.update(done)
+        ]
+        self.assertEqual("composed", podm.ask(PLAIN).state)
+
     def test_it_stays_ours_while_its_blocks_are_composing(self):
         podm = Service()
 
@@ -187,14 +205,7 @@ class TestLost(unittest.TestCase):
 
     def test_what_was_never_sent_is_absent_and_nothing_is_read_back(self):
         podm = Service()
-        error = PodmError("no connection")
-        error.sent = False
-
-        def fail(*_request):
-            podm.requests.clear()
-            raise error
-
-        podm.on_post = fail
+        podm.on_post = podm.send_nothing
         expected = CompositionResult(state="absent", reason="no reply: no connection")
         self.assertEqual(expected, podm.ask(PLAIN))
         self.assertEqual([], podm.requests)

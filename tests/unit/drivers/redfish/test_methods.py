@@ -1,18 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a service requires of a composition, kept; what it cannot compose, refused beforehand."""
 
-import contextlib
 import unittest
-from collections.abc import Iterator
 from typing import Any
 
 from tests.unit.drivers.redfish.stored import StoredPodm, link, links
 from tests.unit.drivers.redfish.test_composer import EXAMPLE as NODE
-from tests.unit.drivers.redfish.test_composer import Bench
-from tests.unit.trees import V, ruled, tree
-from valence_sched.drivers.connect import HttpSession
-from valence_sched.drivers.http.connection import Connection
-from valence_sched.drivers.http.exchange import Deadline
 from valence_sched.drivers.links import ROOT
 from valence_sched.drivers.redfish import methods
 from valence_sched.drivers.redfish.methods import (
@@ -23,15 +16,10 @@ from valence_sched.drivers.redfish.methods import (
     UseCase,
     choose_write,
     device_templates,
-    read_capabilities,
 )
 from valence_sched.errors import PodmError
-from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
-from valence_sched.model.registration import Registration
-from valence_sched.simulator.server.podm import SimulatorSettings
-from valence_sched.testing.served import served
 
 REQUIRED, OPTIONAL = "@Redfish.RequiredOnCreate", "@Redfish.OptionalOnCreate"
 ALLOWED, COUNT = "@Redfish.AllowableValues", "@Redfish.RequestedCount"
@@ -277,105 +265,6 @@ class TestRequiredProperties(unittest.TestCase):
                 self.assertEqual(reason, self.extra(**rules))
 
 
-class WithTree(unittest.TestCase):
-    """Serves changed documents of one pod manager."""
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        cls.tree = tree("gpu-east")
-
-    @contextlib.contextmanager
-    def bench(self, documents: dict, *fail: str, **settings) -> Iterator[Bench]:
-        words = {"settings": SimulatorSettings(**settings)} if settings else {}
-        with served(documents={"p": documents}, fail=fail, **words) as podms:
-            entry = Registration(name="p", url=podms["p"].url)
-            with Connection(entry, None, Deadline(20)) as connection:
-                yield Bench(podms["p"], connection)
-
-    def ruled(self, **rules) -> dict:
-        return ruled(dict(self.copy()), SPECIFIC, **rules)
-
-    def copy(self) -> dict:
-        return {uri: dict(json) for uri, json in self.tree.items()}
-
-
-class TestPages(WithTree):
-    """Collections that come page by page."""
-
-    def read(self, page_size: int) -> ComposeCapabilities:
-        documents = self.ruled()
-        stated = documents[f"{V}/Systems"].pop("@Redfish.CollectionCapabilities")
-        documents[f"{V}/CompositionService/ResourceZones/row-c"] |= {
-            "@Redfish.CollectionCapabilities": stated
-        }
-        with self.bench(documents, page_size=page_size) as site:
-            return read_capabilities(HttpSession(site.connection))
-
-    def test_the_zones_of_every_page_tell_their_ways_to_compose(self):
-        whole = self.read(page_size=0)
-        self.assertEqual([(f"{V}/CompositionService/ResourceZones/row-c",)],
-                         [case.zones for case in whole.use_cases])  # fmt: skip
-        for size in (1, 2):
-            self.assertEqual(whole, self.read(page_size=size))
-
-    def test_what_every_collection_offers_is_told_once(self):
-        documents = self.ruled()
-        zones = documents[f"{V}/CompositionService/ResourceZones"]
-        zones["@Redfish.CollectionCapabilities"] = documents[f"{V}/Systems"][
-            "@Redfish.CollectionCapabilities"
-        ]
-        with self.bench(documents, page_size=1) as site:
-            found = read_capabilities(HttpSession(site.connection)).use_cases
-        self.assertEqual([SPECIFIC] * 2, [case.name for case in found])
-
-
-class TestRefused(WithTree):
-    """What this pod manager cannot make at all."""
-
-    def test_an_amount_that_an_operator_declares_is_counted_and_not_composed(self):
-        wanted = CompositionRequest(
-            name="n", blocks=NODE.blocks, grants=(Grant("declared:watts", 8),)
-        )
-        with self.bench(self.tree) as site:
-            self.assertIsNone(site.composer.refusal(wanted))
-
-
-class TestFound(WithTree):
-    """Where a node is, whatever a reply says."""
-
-    def located(self, location: str) -> str:
-        """Compose, with the header Location as this; return the state."""
-        with self.bench(self.copy()) as site:
-            compose = site.podm.app.podm.writes._compose
-
-            def answer(*words):
-                found = compose(*words)
-                where = location.replace("NODE", found.headers["Location"].rpartition("/")[2])
-                return type(found)(found.status, None, {"Location": where})
-
-            site.podm.app.podm.writes._compose = answer
-            outcome = site.compose()
-            self.assertTrue(outcome.node is None or outcome.node.endswith("node-1"), outcome)
-            return outcome.state
-
-    def test_a_node_is_found_wherever_location_leads(self):
-        for location in (
-            f"{V}/Systems/NODE",
-            f"http://elsewhere.example{V}/Systems/NODE",
-            f"{V}/Systems/NODE/",
-            "Systems/NODE",
-            f"{V}/Systems/there-is-none",
-            f"{V}/Chassis",
-            "",
-        ):
-            with self.subTest(location):
-                self.assertEqual("composed", self.located(location))
-
-    def test_a_monitor_that_answers_later_is_waited_for(self):
-        with self.bench(self.copy(), "async", f"status:503:GET:{V}/TaskService/*:6") as site:
-            self.assertEqual("composed", site.compose().state)
-
-
 def offer(name: str = SPECIFIC, *zones: str, target: str = "", rules: str = "/Rules") -> Any:
     found = {"UseCase": name, "CapabilitiesObject": link(rules), "Links": {}}
     found["Links"] |= {"RelatedItem": links(*zones)} if zones else {}
@@ -474,6 +363,12 @@ class TestCapabilities(unittest.TestCase):
         found = self.read(S=offering(stated, Members=[]))
         self.assertEqual([""], [one.name for one in found.use_cases])
         self.assertEqual("/S", choose_write(found, NODE).target)
+
+    def test_the_zones_of_every_page_tell_their_ways_and_what_all_pages_offer_is_told_once(self):
+        pages = offering(offer("1"), **{"Members": [], "Members@odata.nextLink": "/Next"})
+        last = offering(offer("1"), Members=links("/Z/a"))
+        found = self.read(Z=pages, Next=last, Z_a=offering(offer("2")))
+        self.assertEqual(["1", "2"], [one.name for one in found.use_cases])
 
     def test_every_use_case_of_every_place_is_read_in_their_order(self):
         found = self.read(

@@ -9,7 +9,6 @@ from tests.unit.drivers.redfish.stored import StoredPodm, link, links
 from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.links import ROOT
 from valence_sched.drivers.rsd.composer import RsdComposer
-from valence_sched.errors import PodmError
 from valence_sched.model.claim import Grant
 from valence_sched.model.composition import CompositionRequest, CompositionResult
 
@@ -22,10 +21,6 @@ def cut(*amounts: float) -> CompositionRequest:
     """A node with volumes of these sizes in GiB, of one pool."""
     grants = tuple(Grant("/St/1/Pools/1", amount) for amount in amounts)
     return CompositionRequest(name="vs-1", blocks=NODE.blocks, grants=grants)
-
-
-def lost(*_request: object) -> Reply:
-    raise PodmError("timed out")
 
 
 class Rack(StoredPodm):

@@ -8,8 +8,8 @@ from typing import Any
 
 from tests.unit.drivers.files.test_tree import documents_of
 from tests.unit.drivers.racks import BAYS, FPGAS, NETWORK, PCIE, SYSTEMS
-from tests.unit.drivers.redfish.stored import link, links
-from tests.unit.drivers.rsd.rack import ALLOCATE, NODE, WHOSE, Rack, cut, lost
+from tests.unit.drivers.redfish.stored import link, links, lost
+from tests.unit.drivers.rsd.rack import ALLOCATE, NODE, WHOSE, Rack, cut
 from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.connect import HttpSession
 from valence_sched.drivers.http.connection import Connection
@@ -32,7 +32,6 @@ class Bench:
 
     def __init__(self, served_: ServedPodm, connection: Connection) -> None:
         self.podm = served_
-        self.states: list[str] = []
         self.composer = RsdComposer(HttpSession(connection, 10), lambda: Patience(2))
 
     def free(self) -> list[str]:
@@ -45,22 +44,10 @@ class Bench:
         return CompositionRequest(name=name, blocks=(systems[number],))
 
     def compose(self, wanted: CompositionRequest) -> CompositionResult:
-        return self.composer.compose(wanted, self.states.append)
+        return self.composer.compose(wanted, lambda _state: None)
 
     def remove(self, wanted: CompositionRequest, node: str) -> CompositionResult:
-        return self.composer.remove(wanted, node, self.states.append)
-
-    @property
-    def names(self) -> list[str]:
-        documents = self.podm.documents
-        return [
-            str(documents.get(uri).get("Name"))
-            for uri in documents
-            if uri.startswith(f"{V}/Nodes/") and "ComposedNodeState" in documents.get(uri)
-        ]
-
-    def sent(self, method: str, word: str = "") -> int:
-        return sum(it.method == method and word in it.path for it in self.podm.requests)
+        return self.composer.remove(wanted, node, lambda _state: None)
 
 
 @contextlib.contextmanager
@@ -278,21 +265,6 @@ class TestRemoved(unittest.TestCase):
         self.assertEqual("absent", rack.remove(self.node).state)
         self.assertEqual([], rack.sent("POST"))
 
-    def test_the_task_of_a_removal_is_waited_for(self):
-        rack = self.rack()
-        drop = rack.on_delete
-        rack.documents["/T/1"] = {"TaskState": "Running"}
-        rack.on_delete = lambda uri: Reply(202, {"Location": "/T/1"}, None)
-
-        def end():
-            rack.documents["/T/1"] = {"TaskState": "Completed"}
-            drop(self.node)
-
-        rack.meanwhile = [lambda: None, end]
-        gone = CompositionResult(state="absent", freed=NODE.blocks)
-        self.assertEqual(gone, rack.remove(self.node))
-        self.assertEqual(["deleting", "answered", "accepted", "running"], rack.states)
-
     def test_force_is_waited_for_too(self):
         rack = self.rack()
         drop = rack.on_delete
@@ -475,14 +447,7 @@ class TestAllocated(unittest.TestCase):
 
     def test_what_was_never_sent_is_absent_and_nothing_is_read_back(self):
         rack = Rack()
-        error = PodmError("no connection")
-        error.sent = False
-
-        def fail(*_request):
-            rack.requests.clear()
-            raise error
-
-        rack.on_post = fail
+        rack.on_post = rack.send_nothing
         reason = "no reply: no connection"
         self.assertEqual(CompositionResult(state="absent", reason=reason), rack.ask())
         self.assertEqual([], rack.requests)
