@@ -92,6 +92,13 @@ class TestRedfishComposer(unittest.TestCase):
             self.assertIn("Compute-02: found Composed", first)
             self.assertIn("by /redfish/v1/Systems/", first)
 
+    def test_reserved_blocks_are_seen_by_others_and_can_be_let_go(self):
+        with bench() as site:
+            self.assertTrue(site.composer.reserve(EXAMPLE))
+            self.assertIn("reserved", site.composer.conflicts(EXAMPLE)[0])
+            site.composer.unreserve(EXAMPLE)
+            self.assertEqual([], site.composer.conflicts(EXAMPLE))
+
 
 class TestFaults(unittest.TestCase):
     """Pod managers that say one thing and do another."""
@@ -292,6 +299,12 @@ class TestReadBack(unittest.TestCase):
         error = "could not be read back: /B/1: HTTP 500, expected a document"
         expected = CompositionResult(state="unknown", node="/S/1", reason=error)
         self.assertEqual(expected, podm.composer.read_node(NODE, "/S/1"))
+
+    def test_the_very_blocks_under_another_name_are_in_doubt_only_without_a_uri(self):
+        podm = Service()
+        podm.compose("theirs")
+        self.assertEqual("unknown", podm.composer.read_node(PLAIN).state)
+        self.assertEqual("absent", podm.composer.read_node(PLAIN, "/S/1").state)
 
 
 class TestRemove(unittest.TestCase):

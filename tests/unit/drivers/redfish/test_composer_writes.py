@@ -275,6 +275,7 @@ class TestByAction(unittest.TestCase):
         podm.ask(PLAIN)
         found = [(body["RequestType"], body.get("ReservationId")) for body in podm.bodies]
         self.assertEqual([("PreviewReserve", None), ("Apply", "7")], found)
+        self.assertEqual([ACTION] * 2, podm.sent("POST"))
         self.assertEqual([], podm.sent("PATCH"))
 
     def test_an_answer_without_a_reservation_is_none(self):
@@ -312,6 +313,20 @@ class TestByAction(unittest.TestCase):
         podm.on_post = lambda uri, body: podm.compose() and podm.refuse()
         self.assertEqual("composed", podm.ask(PLAIN).state)
         self.assertEqual(2, len(podm.bodies))
+
+
+class TestRequired(unittest.TestCase):
+    """A service that requires what it allows no known value for."""
+
+    def test_it_is_refused_before_any_effect(self):
+        use = {"UseCase": "ComputerSystemComposition", "CapabilitiesObject": link(RULES)}
+        podm = Service(**{
+            "/S": {"Members": [], "@Redfish.CollectionCapabilities": {"Capabilities": [use]}},
+            RULES: {"Tenant@Redfish.RequiredOnCreate": True},
+        })  # fmt: skip
+        self.assertRegex(podm.composer.refusal(PLAIN), "requires 'Tenant' to compose")
+        self.assertEqual("absent", podm.ask(PLAIN).state)
+        self.assertEqual([], podm.sent("POST"))
 
 
 class TestByWhatIsAskedFor(unittest.TestCase):

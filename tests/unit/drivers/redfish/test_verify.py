@@ -197,6 +197,12 @@ class TestWhich(unittest.TestCase):
             self.assertEqual("unknown", found.state)
             self.assertRegex(found.reason, "^could not be read back: /S/1: HTTP 500")
 
+    def test_pages_that_are_named_by_a_query_alone_are_read(self):
+        page = {"Members@odata.nextLink": "?page=2", "Members": []}
+        free = {"/B/1": block("Unused"), "/B/2": block("Unused"), "/S/1": system("/B/1", "/B/2")}
+        documents = free | {"/S": page, "/S?page=2": {"Members": links("/S/1")}}
+        self.assertEqual("/S/1", read(documents).node)
+
 
 def wrote(*before, succeeded=True):
     return verify.Written(frozenset(before), succeeded)
