@@ -257,12 +257,18 @@ class TestNames(Case):
     """Names that identify nothing, and names in several blocks."""
 
     def test_a_name_that_firmware_copied_identifies_nothing_and_is_noted_once(self) -> None:
-        drives = [self.drive(f"/d/{i}", SerialNumber="K1") for i in range(3)]
-        self.block("b", Storage=self.storage("/St", *drives))
-        self.assertEqual([3], self.counts())
-        (note,) = self.notes.lines()
-        what = "found serial number k1 of a drive on several, expected it on one"
-        self.assertTrue(note.endswith(f"{what} (it identifies none of them)"), note)
+        for name, json in (
+            ("serial number", {"SerialNumber": "K1"}),
+            ("UUID", {"UUID": "K1"}),
+            ("durable name", {"Identifiers": [{"DurableName": "K1"}]}),
+        ):
+            self.setUp()
+            drives = [self.drive(f"/d/{i}", **json) for i in range(3)]
+            self.block("b", Storage=self.storage("/St", *drives))
+            self.assertEqual([3], self.counts())
+            (note,) = self.notes.lines()
+            what = f"found {name} k1 of a drive on several, expected it on one"
+            self.assertTrue(note.endswith(f"{what} (it identifies none of them)"), note)
 
     def test_of_several_copied_names_one_is_noted_and_how_many_others_there_are(self) -> None:
         names = {"UUID": "9f-1", "SerialNumber": "K1", "Identifiers": [{"DurableName": "Z9"}]}

@@ -172,6 +172,9 @@ class TestGroupSizes(Service):
                             L_2=logical(100, "PV"),
                             L_3=logical(40, "LV", LogicalDrives=["/L/2"]))  # fmt: skip
         self.assertEqual({"/L/1": (100.0, 40.0)}, found)
+        found = self.groups(L_1=logical(None, "LVG", LogicalDrives=["/L/2"]),
+                            L_2=logical(100, "PV", PhysicalDrives=["/D/1"]))  # fmt: skip
+        self.assertEqual({"/L/1": (100.0, 0.0)}, found)
 
     def test_a_group_within_a_group_is_a_volume_of_it(self):
         found = self.groups(L_1=logical(100, "LVG"),
