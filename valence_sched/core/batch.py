@@ -379,7 +379,6 @@ class Lookahead:
         return first, last
 
     def _reevaluate_group_state(self, first: int, last: int) -> None:
-        """Evaluate every row again with the present group state."""
         context, evaluation = self._context, self.evaluation
         view = self.view.without_memo() if self._reads_both else context.view
         bound, strict = context.bound, context.strict

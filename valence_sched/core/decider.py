@@ -228,7 +228,6 @@ class Decider:
         return ZoneSupplies(pools=len(self._view), most_nodes=most)
 
     def _supplies(self, request: Request, bound: BoundPolicy) -> ZoneSupplies:
-        """Return what these pools supply to the shares of the mix of a prepared request."""
         from valence_sched.model.zone import ZoneSupplies
 
         active = self.preparation.active(request, bound)

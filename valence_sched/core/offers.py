@@ -73,7 +73,6 @@ def _overtakings(context: EvaluationContext, rival: Rival) -> tuple[Overtaking, 
 
 
 def _unknown_podms(view: View, request: Request) -> tuple[str, ...]:
-    """Return the pod managers that a request names and the view lacks."""
     named = (*request.podms, *request.exclude_podms)
     if not named:
         return ()

@@ -26,7 +26,6 @@ def devices(view: View, request: Request) -> Iterator[Term]:
 
 
 def _free_models(view: View, need: Need, row: int) -> Counter[str]:
-    """Count the free devices of a pool that are of a need's kind, by model."""
     table = view.block_tables[view.podm_of[row]]
     position = int(view.position_of[row])
     kinds = Counter(

@@ -27,7 +27,6 @@ def location(view: View, request: Request) -> Iterator[Term]:
 
 
 def _within(locations: tuple[str, ...]) -> Callable[[object], bool]:
-    """Return a test whether a fact is a location at or below one of these."""
     prefixes = tuple(location.rstrip("/") + "/" for location in locations)
 
     def within(reported: object) -> bool:

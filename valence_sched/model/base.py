@@ -27,7 +27,6 @@ class Portable(Struct, frozen=True):
 
 
 def _restored(kind: type[Struct], *values: Any) -> Struct:
-    """Return a struct with these values of its fields; those that equal a default are that."""
     names, defaults = kind.__struct_fields__, kind.__struct_defaults__
     required = len(names) - len(defaults)
     fields = dict(zip(names, values, strict=True))

@@ -220,7 +220,6 @@ def _decode_untyped(data: bytes) -> object:
 
 
 def _text_position(data: bytes, offset: int | None, document_path: str) -> str:
-    """Return the line and column of an offset; in JSON Lines ``document_path`` names the line."""
     line = document_path.removesuffix(": $") if document_path.startswith("line ") else ""
     if offset is None:
         read = f"{format_count(len(data), 'byte')} in"
@@ -281,8 +280,6 @@ _MARK = b"\xef\xbb\xbf"
 
 
 class _Duplicate(NamedTuple):
-    """A key that an object has twice, and the path of the object."""
-
     path: str
     key: str
 
@@ -329,7 +326,6 @@ def _refuse(pairs: list[tuple[str, Any]]) -> None:
 
 
 def _first_duplicate(pairs: list[tuple[str, Any]]) -> _Duplicate | None:
-    """Return the first key that an object has twice, or that one among its values had."""
     keys: set[str] = set()
     for key, _ in pairs:
         if key in keys:

@@ -112,7 +112,6 @@ def _wrong(
 
 
 def _accepts(kind: inspect.Type, value: Any, *, strict: bool) -> bool:
-    """Return whether a value is of a kind; what is within it is not looked at."""
     for type_, plain in _PLAIN.items():
         if isinstance(kind, type_):
             limits = {name: limit for name in _LIMITS
@@ -161,7 +160,6 @@ def _union_members(kinds: Iterable[inspect.Type]) -> list[inspect.Type]:
 
 
 def _types_below(kind: inspect.Type, key: str, number: int) -> Sequence[inspect.Type]:
-    """Return the types at a key, or without one those of an item."""
     if isinstance(kind, inspect.DictType):  # "[...]": one of the values; msgspec does not say which
         return [kind.value_type]
     if isinstance(kind, inspect.StructType):

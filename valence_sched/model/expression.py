@@ -105,7 +105,6 @@ def conjuncts(expression: Expression) -> Iterator[Expression]:
 
 
 def _format_argument(argument: Argument) -> str:
-    """Format an argument for people; a text that is ambiguous without quotes is quoted."""
     if isinstance(argument, bool):
         return "true" if argument else "false"
     if isinstance(argument, str):
@@ -248,7 +247,6 @@ class _Parser:
 
 
 def _path_hint(root: str, dot: str) -> str:
-    """Return the hint for a path with an unknown root: the nearest root, else a fact."""
     hint = suggest(root, (*PLAIN_PATHS, *NAMESPACES))
     if hint.startswith("did you mean") or dot or not root:
         return hint.replace("'", "'$", 1)
@@ -264,7 +262,6 @@ def _missing_dollar_hint(arguments: Sequence[Argument]) -> str:
 
 
 def _format_found(value: object) -> str:
-    """Format a value as shortened JSON, or as its type if JSON cannot express it."""
     if isinstance(value, (list, tuple, dict)):
         return "an object" if isinstance(value, dict) else "a list"
     try:

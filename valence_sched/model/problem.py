@@ -126,6 +126,5 @@ def without_foreign_texts(message: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Return a text in quotes, of which it has none itself."""
     flat = " ".join(text.split()).replace("'", "`")
     return f"'{flat[:MOST_FOREIGN]}'"

@@ -316,7 +316,6 @@ def _digest(content: bytes) -> str:
 
 
 def _check_sizes(request: Request) -> None:
-    """Refuse a request that would take without end to decide, or to hold in memory."""
     if len(request.id) > MAX_ID:
         text = f"its ID has {format_count(len(request.id), 'character')}, at most {MAX_ID}"
         raise RequestError(f"request {request.id[:20]}...: {text}: choose a shorter one")

@@ -101,7 +101,6 @@ def parse_target(text: str) -> Target:
 
 
 def _named_place(text: str) -> Target | None:
-    """Return the target of ``BLOCK@PODM/POOL``, of which only the pod manager is required."""
     block, at, place = text.rpartition("@")
     podm, slash, pool = place.partition("/")
     if not podm or (at and not block) or (slash and not pool):

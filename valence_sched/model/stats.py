@@ -112,7 +112,6 @@ def _field(key: str, value: Any, file: str) -> Any:
 
 
 def _add_facts(facts: dict[str, Any], word: str, value: Any) -> None:
-    """Add a fact; an object adds one per key, however deep it is, and null removes the fact."""
     left = [(word, value)]
     while left:
         word, value = left.pop()

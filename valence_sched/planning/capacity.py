@@ -156,7 +156,6 @@ class _FreeAmounts:
 
     @functools.cached_property
     def _blocks(self) -> tuple[Ints, Ints, Floats]:
-        """The podm, the kind and the free slots of each free block."""
         none = np.zeros(0, np.int64)
         parts: list[tuple[Ints, Ints, Floats]] = [(none, none, np.zeros(0))]
         for podm, table in enumerate(self.view.block_tables):
@@ -344,7 +343,6 @@ class SiteCapacity:
 
 
 def _missing_amounts(verdicts: Verdicts, podm: int) -> tuple[Reason, ...]:
-    """Return the reasons against the pool of a podm that comes nearest to one node more."""
     return tuple(scarcest_first(verdicts.reasons(verdicts.furthest_row(podm))))
 
 

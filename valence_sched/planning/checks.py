@@ -95,7 +95,6 @@ class Checker:
         )
 
     def _site(self, check: Check) -> Site:
-        """Return the site that an expectation is about."""
         site, reference = self._base, check.expectation.scenario
         if reference is not None:
             if reference not in self._scenarios:
@@ -276,7 +275,6 @@ def _refusal(decision: Decision, podms: Sequence[str] = ()) -> str:
 
 
 def _named(names: Iterable[str], before: str = ": ") -> str:
-    """Return names after ``before``, of many only some; nothing where there are none."""
     every = list(names)
     rest = f" and {len(every) - MOST_NAMED:,} more" if len(every) > MOST_NAMED else ""
     return f"{before}{', '.join(every[:MOST_NAMED])}{rest}" if every else ""

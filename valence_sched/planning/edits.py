@@ -337,7 +337,6 @@ def _set(
 
 
 def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:
-    """Return the new values of a pod manager's attributes; null removes a fact or capability."""
     new = dict(changes)
     if "facts" in new:
         facts = podm.facts | new["facts"]

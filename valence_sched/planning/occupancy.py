@@ -105,7 +105,6 @@ class Timeline:
         self._integral = [level * self.width for level in self.levels]
 
     def _close(self, moment: float) -> None:
-        """Close the open bucket at a moment within it."""
         begin = self.start + self.width * len(self.buckets)
         length, missing = moment - begin, self.end - moment
         means = list(self.levels)

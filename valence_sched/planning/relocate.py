@@ -228,7 +228,6 @@ def place_again(succession: Succession, residents: Sequence[Resident]) -> Placin
 def _place(
     succession: Succession, residents: Sequence[Resident], *, removing: bool = False
 ) -> Placing:
-    """Place nodes one after another; with ``removing`` each then leaves its old place."""
     placing = Placing()
     for one in residents:
         nodes = succession.decide(one.request).placed_nodes if one.request else []
@@ -256,7 +255,6 @@ def move(view: View, one: Resident, step: int, fit: Fit, podm: str | None = None
 
 
 def _stuck_nodes(succession: Succession, residents: Sequence[Resident]) -> tuple[StuckNode, ...]:
-    """Return nodes without a place, with the reasons as things are now."""
     reasons: dict[int, tuple[ReasonGroup, ...]] = {}
     for one in residents:
         if one.request is not None and id(one.request) not in reasons:

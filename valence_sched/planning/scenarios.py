@@ -54,8 +54,6 @@ def scenario_sites(base: Site, references: Sequence[str], config: Configuration)
 
 
 class _Scenarios:
-    """The scenarios of the files that were read so far, and the sites made of them."""
-
     def __init__(self, base: Site, config: Configuration) -> None:
         self._base, self._config = base, config
         self._documents: dict[str, ScenarioDocument] = {}

@@ -190,7 +190,6 @@ class Filling:
 
     @functools.cache  # noqa: B019 - it goes with the filling
     def _why(self, rows: tuple[int, ...], resource: ResourceKind, kind: int | None) -> str:
-        """Return what is lacking to the flavor that needs a resource and comes nearest."""
         asking = [
             number for number, context in enumerate(self.contexts)
             if any(

@@ -194,7 +194,6 @@ class _BlockFinder:
         return self._kinds.kinds[self._kinds.number(types, msgspec.Raw(devices), "site", "$")]
 
     def _raise_nothing(self, podms: Sequence[LeanPodm]) -> None:
-        """Raise an error about the first condition that no block meets, with the nearest value."""
         target, blocks = self._target, [(podm, block) for podm in podms for block in podm.blocks]
         if self._in_pool:
             pools = {podm.id: _pools(podm, target) for podm in podms}

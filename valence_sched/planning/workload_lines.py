@@ -263,7 +263,6 @@ def _object_line(number: int, item: Any, file: str, word: str = "line") -> Line:
 
 
 def _numbered(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a stream with their numbers, each of bounded length."""
     for number in itertools.count(1):
         text = stream.readline(MAX_LINE_BYTES + 1)
         if not text:

@@ -80,7 +80,6 @@ class BlockColumns:
         return arrays
 
     def _numbers(self, lists: Iterable[Sequence[int]]) -> npt.NDArray[Any]:
-        """Return a number of each block, in the smallest type that has room for all."""
         flat = itertools.chain.from_iterable(lists)
         values = np.fromiter(flat, dtype=np.int64, count=sum(self._sizes))
         largest = int(values.max(initial=0))
@@ -123,7 +122,6 @@ def text_array(data: bytes) -> npt.NDArray[np.uint8]:
 
 
 def _texts(name: str, values: Iterable[Any]) -> Arrays:
-    """Return a text for each value, one after another, and where each begins."""
     encoder = msgspec.msgpack.Encoder()
     texts = [encoder.encode(value) for value in values]
     return {name: text_array(b"".join(texts)), f"{name}_start": _starts(list(map(len, texts)))}

@@ -81,14 +81,12 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         return chosen
 
     def _reader(self, kind: int, position: int) -> BlockReader:
-        """Return the blocks of a kind in a pool, in order, and what reads their states."""
         blocks = self._in_order(kind, position)
         # the last one twice: of a single item it would not return a tuple
         states = operator.itemgetter(*blocks, *blocks[-1:]) if blocks else _no_states
         return self._readers.setdefault((kind, position), (blocks, states))
 
     def _in_order(self, kind: int, position: int) -> Sequence[int]:
-        """Return the blocks of a kind in a pool, those in the fewest pools first."""
         ordered = self._ordered
         if not ordered:
             kinds, pools = self.kinds, self.pools

@@ -145,7 +145,6 @@ class ViewBuilder:
         )
 
     def _block_topologies(self, blocks: Sequence[LeanBlock]) -> list[Topology | None] | None:
-        """Return the topology of each block, equal ones shared, or None if no block has any."""
         topologies = list(map(_topology_of, blocks))
         if not any(topologies):
             return None
@@ -198,7 +197,6 @@ class ViewBuilder:
             uris.add(block.uri)
 
     def _memberships(self, first_row: Ints, owner: Ints) -> tuple[Ints, Ints]:
-        """Return parallel arrays: the number of a block and the row of a pool that it is in."""
         codes = {positions: code for code, positions in enumerate(self._positions)}
         code_lists = (list(map(codes.__getitem__, table.pools)) for table in self.block_tables)
         code_of = _flat(code_lists, len(owner))

@@ -203,7 +203,6 @@ def _labels(
     pools: Sequence[Pool],
     podm_of: npt.NDArray[np.int64],
 ) -> Labels:
-    """Return the labels of rows by their codes; the first row with a code has its value."""
     value_of = LABELS[name]
     _, rows = np.unique(codes, return_index=True)
     return Labels([value_of(podms[podm_of[row]], pools[row]) for row in rows.tolist()], codes)

@@ -48,7 +48,6 @@ def _digest(view: View) -> str:
 
 
 def _items(keys: list[bytes], numbers: list[int]) -> Sequence[bytes]:
-    """Return the keys of these numbers, in one call where there are several."""
     if len(numbers) < 2:
         return [keys[number] for number in numbers]
     found: tuple[bytes, ...] = operator.itemgetter(*numbers)(keys)

@@ -112,7 +112,6 @@ def argument_values(
 
 
 def _is_typo(name: str, known: str) -> bool:
-    """Return whether a name is the beginning of a known one, or differs by about a letter."""
     import difflib  # only for a name that is unknown
 
     alike = difflib.SequenceMatcher(None, name, known).ratio() >= 0.8
@@ -131,7 +130,6 @@ def _compare(view: View, comparison: Comparison, inherited: Inherited) -> TruthV
 
 
 def _compare_columns(sign: str, left: RowValues, right: RowValues) -> TruthValues:
-    """Compare row by row; each distinct pair of labels is compared once."""
     if not (isinstance(left, Labels) and isinstance(right, Labels)):
         amounts, others = _numbers(left), _numbers(right)
         if amounts is not None and others is not None:
@@ -157,7 +155,6 @@ def _by_code(answers: Iterator[int], codes: Ints) -> TruthValues:
 
 
 def _numbers(column: RowValues) -> Floats | float | None:
-    """Return a column as numbers if it has amounts, or one number for all rows; else None."""
     if not isinstance(column, Labels):
         return column
     value = column.values[0] if len(column.values) == 1 else None

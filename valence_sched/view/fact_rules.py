@@ -98,5 +98,4 @@ def sum_matches(view: View, name: str, weighted_rules: Sequence[tuple[FactRule, 
 
 
 def _number(value: object) -> float:
-    """Return a number, or the number of a text; NaN, which equals nothing, for other values."""
     return as_number(value) if isinstance(value, (int, float, str)) else math.nan

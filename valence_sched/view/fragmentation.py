@@ -305,7 +305,6 @@ class FlavorMix:
         return weights
 
     def _accepts(self, traits: Labels) -> Mask:
-        """Return per share and value whether the value has the traits that the share requires."""
         values, accepted = self._accepted
         if values is not traits.values:
             table = [[_traits_match(one.traits, has) for has in traits.values]
@@ -453,7 +452,6 @@ class FlavorMix:
         return MixUse(table[:-1], table[-1])
 
     def _usable(self, supply: MixSupply) -> Floats:
-        """Return per needs and row the free amount that nodes with these needs can use."""
         usable, fits = supply.useful, np.True_
         for line, least, rate in self._terms:
             fits = fits & (supply.have[line] >= least)
@@ -462,7 +460,6 @@ class FlavorMix:
         return amounts
 
     def _add_stocks(self, stocks: Mapping[str, StockGrants], supply: MixSupply) -> MixSupply:
-        """Update a supply by these stocks and by the blocks in it."""
         useful, free, blocks = supply.useful, supply.free, len(self._amounts)
         if self._blocks:
             supply.fractions[blocks:] = supply.have[blocks:] + self._endless
@@ -484,7 +481,6 @@ class FlavorMix:
         return MixSupply(supply.have, supply.fractions, useful, free)
 
     def _useful_accelerators(self, kinds: BlockKinds) -> Floats:
-        """Return per needs and kind of block the number of accelerators that they can use."""
         if self._useful.shape[1] != len(kinds):
             serves = [
                 np.logical_or.reduce([kinds.amounts(need) > 0.0 for need in some])

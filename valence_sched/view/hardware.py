@@ -71,7 +71,6 @@ def summarise_pools(view: View, podm: int) -> dict[str, PodmSummary]:
 def _summary(
     row: int, sums: Sums, amounts: StockSums, slots: Sequence[int], stocks: Sequence[Stock]
 ) -> PodmSummary:
-    """Return what a row has; of a resource none of whose stocks tells its total it is unknown."""
     known = {stock.resource for stock in stocks if stock.total is not None}
     return PodmSummary(
         blocks=(sum(one > 0 for one in slots), len(slots)),
@@ -144,7 +143,6 @@ def blocks(view: View, wanted: BlockFilter) -> Iterator[BlockOverview]:
 
 
 def _use(table: BlockTable, block: int, users: Container[str]) -> BlockUse:
-    """Return the use of a block; ``users`` has the URIs of the blocks that nodes are made of."""
     in_use = table.gains[block] > 0 or table.shared[block] or table.uris[block] in users
     if table.slots[block] > 0:
         return "shared" if in_use else "free"

@@ -46,7 +46,6 @@ class Leftover(Struct, frozen=True, dict=True):
         return self.blocks if self.rows is None else self.blocks.take(self.rows, axis=1)
 
     def _free(self, kind: int, rows: Ints | None = None) -> Floats:
-        """Return the free blocks of a kind on some of the rows, on all if None."""
         free: Floats = self.blocks[kind]
         if rows is not None and self.rows is not None:
             rows = self.rows.take(rows)
@@ -210,7 +209,6 @@ class Leftover(Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def _absent(self) -> npt.NDArray[np.uint8]:
-        """Return 0 where a row has a free block of a kind, else the rank that stands for none."""
         return np.where(self.all_blocks() > 0.0, 0, ABSENT).astype(np.uint8)
 
 

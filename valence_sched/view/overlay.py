@@ -203,7 +203,6 @@ class _StockOverlay:
 def _add_counts(
     block_counts: BlockCounts, free: Counts, changes: list[CountChange], entries: Entries
 ) -> None:
-    """Change numbers of free blocks; ``entries`` remembers where those of a row and kind are."""
     if len(changes) <= FEW_CHANGES:
         for row, kind, difference in changes:
             entry = entries.get((row, kind))

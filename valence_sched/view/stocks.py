@@ -20,8 +20,6 @@ EPSILON = 1e-9  # the rounding error of a quotient
 
 
 class _Stocks(Struct, frozen=True):
-    """The arrays of stocks by row."""
-
     start: Ints
     free: Floats
     min: Floats
@@ -169,8 +167,6 @@ def read_only_grants(start: Ints, *parts: Floats, unlimited: bool = False) -> St
 
 
 class _RowAmounts(Struct, frozen=True):
-    """The arrays of a resource with an element a row."""
-
     free: Floats
     total: Floats
     largest_grant: Floats

@@ -40,7 +40,6 @@ def affinity(view: View, request: Request) -> Floats:
 
 
 def _scores(view: View, request: Request, group: Group) -> Iterator[Floats]:
-    """Yield the scores of each rule; NaN where the value is not reported."""
     state = request.company
 
     def count(domain: str) -> Floats:

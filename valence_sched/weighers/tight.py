@@ -132,7 +132,6 @@ def _resource(need: Need) -> Need:
 
 
 def _named(view: View, name: str) -> Need:
-    """Return a resource by its name: a stock goes before a measure."""
     return need_for_stock(name) if name in view.resources else need_for_measure(name)
 
 
@@ -158,8 +157,6 @@ def _others(view: View, terms: _Terms, by: By) -> Floats:
 
 
 def _pool_counts(view: View) -> Floats:
-    """Return per row the number of pools of its pod manager."""
-
     def make() -> Floats:
         return np.array([max(1.0, len(podm.pools)) for podm in view.podms])[view.podm_of]
 

@@ -184,7 +184,6 @@ def _contender(decision: Decision, row: int, chosen: int | None) -> Contender:
 
 
 def _excess(decision: Decision, row: int) -> dict[str, float]:
-    """Return what the blocks of a row have beyond the request, by measure, where there is any."""
     context = decision.context
     fit = context.fit(context.view, row)
     if not isinstance(fit, Fit):
@@ -202,7 +201,6 @@ def _excess(decision: Decision, row: int) -> dict[str, float]:
 
 
 def _score_parts(decision: Decision, row: int) -> tuple[ScorePart, ...]:
-    """Return what each weigher adds to a row's score, by the weights of that row."""
     context = decision.context
     scores, one_row = context.evaluation.scores_of(row), context.view.take([row])
     weights = [int(weigher.weights(one_row)[0]) for weigher in context.bound.weighers]

@@ -161,7 +161,6 @@ def _pool(context: EvaluationContext, row: int) -> PoolRef:
 
 
 def _schedule_one(context: EvaluationContext) -> Batch:
-    """Return the batch in which the policy's scheduler places the first node, if any fits."""
     alone = msgspec.structs.replace(context.request, count=1, min_count=None, alternates=0)
     return schedule(dataclasses.replace(context, request=alone))
 
@@ -367,7 +366,6 @@ class AmountSearch:
         return list(range(len(alternatives)))
 
     def _decide(self, number: int, need: Need, amount: float) -> Choice:
-        """Return what the first alternative that makes the node at an amount chooses for it."""
         changing = self._changed_alternatives(number)
         choice = Choice(None, False, lambda: False)
         for index, alternative in enumerate(self.choices.request.alternatives):

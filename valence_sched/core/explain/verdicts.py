@@ -93,7 +93,6 @@ class Verdicts:
 
     @functools.cached_property
     def _best_score(self) -> float | None:
-        """The score of the first node that is placed, if any is."""
         nodes = self.decision.placed_nodes
         return self.decision.score(nodes[0][1].cost) if nodes else None
 
@@ -121,7 +120,6 @@ class Verdicts:
 
     @functools.cached_property
     def _passes(self) -> list[bool]:
-        """Whether each row passed every filter."""
         return (self.batch.evaluation.cost != INFINITE_COST).tolist()  # type: ignore[no-any-return]
 
     def _reasons(self, row: int, *, full: bool = False) -> Iterator[Reason]:
@@ -143,7 +141,6 @@ class Verdicts:
         yield _reason("fit", label, need, have)
 
     def _reasons_of(self, filter_: BoundFilter, row: int, *, full: bool) -> Iterable[Reason]:
-        """Return the reasons of a filter against a row: one for each failed term."""
         if filter_.name in self.batch.evaluation.failed_plugins:
             return [_reason(filter_.name, "this filter", "an answer", "none: it failed")]
         found = [

@@ -146,7 +146,6 @@ class Fitter:
         return None if answer.complete else Undecided(self.budget.pool_states)
 
     def _allocation(self, view: View, row: int, spending: Spending | None) -> SearchOutcome:
-        """Return which stocks grant the amounts of the request."""
         allocate = functools.partial(stocks.allocate_in_pool, view, row, self._amounts)
         short = allocate(min(FREE_STATES, self.budget.pool_states))
         if short.complete or spending is None:

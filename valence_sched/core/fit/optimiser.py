@@ -446,7 +446,6 @@ class PropagationSearch:
         return True
 
     def _tightened(self, row: int, column: int, coefficient: int) -> tuple[int, int]:
-        """Return the bounds that a row leaves to a column."""
         least, most = self._least[column], self._most[column]
         above, below = most, most  # how far it may be above its least, and below its most
         size = abs(coefficient)

@@ -135,7 +135,6 @@ class PoolCovers:
         return tree
 
     def _entries_by_column(self) -> tuple[Ints, Mask]:
-        """Return the entry of block counts of each row and column, and where there is one."""
         counts = self._view.block_counts
         columns = np.full(len(self._view.kinds), -1)
         columns[self._columns] = range(len(self._columns))

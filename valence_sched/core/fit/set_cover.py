@@ -317,7 +317,6 @@ def _most_given(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) ->
 
 
 def _price_per_share(item: Item, demand: tuple[int, ...]) -> tuple[float, int]:
-    """Order items by price per share of the demand met, then by price."""
     gifts = zip(item.gives, demand, strict=False)
     share = sum(min(1.0, give / amount) for give, amount in gifts if amount)
     return (item.price / share if share else float("inf"), item.price)

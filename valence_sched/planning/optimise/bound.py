@@ -398,7 +398,6 @@ class CoupledGroups:
             yield chunk
 
     def _round(self, chunk: Sequence[PoolGroup], wanted: list[float]) -> None:
-        """Place whole nodes on a chunk, of each type at most what is wanted; take them off that."""
         models = [self.models[group.offer] for group in chunk]
         most = [int(one + 1e-6) for one in wanted]
         programme = JointProgramme([(model, 1) for model in models], most)
@@ -419,7 +418,6 @@ class CoupledGroups:
         return [placed[number] for number in range(len(self.node_types))]
 
     def _fill(self, bound: int) -> None:
-        """Place one more node after another, of the types that are missing most."""
         pairs: list[list[tuple[int, int]]] = [[] for _ in self.node_types]
         for group in self.groups:
             for row, variant in group.pairs():

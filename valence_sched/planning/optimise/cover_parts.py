@@ -204,7 +204,6 @@ class _CoverSearch:
             self._search((*counts, number), tuple(left))
 
     def _is_minimal(self, counts: Counts, missing: Counts) -> bool:
-        """Return whether each block is needed: without it some demand is not met."""
         return all(
             any(amount + gift > 0 for amount, gift in zip(missing, gives, strict=True) if gift)
             for gives, number in zip(self.part.gives, counts, strict=True) if number

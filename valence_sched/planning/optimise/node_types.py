@@ -175,7 +175,6 @@ def _most_nodes(
 def _gifts_by_value(
     fitter: Fitter, place: str, table: BlockTable, position: int, line: int
 ) -> Counter[str | None]:
-    """Return what the free blocks of a pool give to a demand, by their value of a domain."""
     amount = fitter.demands[line].amount
     gifts: Counter[str | None] = Counter()
     for block, (kind, slots) in enumerate(zip(table.kinds, table.slots, strict=True)):
@@ -321,7 +320,6 @@ def _positions(pools: Positions, usable: dict[int, tuple[int, ...]]) -> Position
 
 
 def _connected(usable: dict[int, tuple[int, ...]], links: list[Positions]) -> list[tuple[int, ...]]:
-    """Return the positions in groups that the links connect, in order."""
     parent = {position: position for position in usable}
 
     def root(position: int) -> int:

@@ -143,7 +143,6 @@ class Witness:
 def _restricted(
     row: View, table: BlockTable, blocks: Sequence[int], grants: Sequence[tuple[int, float]]
 ) -> View:
-    """Return a View of one row in which only these blocks and amounts are free."""
     slots = [0] * len(table.slots)
     for block in blocks:
         slots[block] = 1
@@ -212,7 +211,6 @@ def _covered(part: CoverPart, taken: list[int], number: int) -> list[ClassCounts
 def _block_queues(
     view: View, group: PoolGroup, model: GroupModel, values: Floats
 ) -> dict[tuple[int, int], deque[int]]:
-    """Return by pool and class the blocks that a solution gives to it, cheapest kinds first."""
     table = view.block_tables[group.podm]
     position_of = {int(view.position_of[row]): n for n, row in enumerate(group.rows)}
     blocks: dict[tuple[int, tuple[int, ...], int], list[int]] = {}
@@ -241,7 +239,6 @@ def _block_queues(
 def _blocks_of(
     parts: Iterable[ClassCounts], queues: dict[tuple[int, int], deque[int]], pool: int
 ) -> list[int]:
-    """Return the next blocks of the queues for the classes of one node, each block once."""
     chosen: dict[int, None] = {}
     for counts in parts:
         for key, number in counts.items():

@@ -305,7 +305,6 @@ class Composition:
             blocks.attach(self._documents, block, uri)
 
     def _check(self, uri: str, client: str, reservation: str) -> None:
-        """Raise RequestRefused for a block that is invalid, busy, or reserved by another client."""
         json = self._documents.get(uri)
         if json is None:
             text = f"There is no resource block {uri}."

@@ -89,7 +89,6 @@ def _link(value: Any) -> str | None:
 
 
 def _oem(value: Any) -> str | None:
-    """Check ``Oem`` of a processor, the older form or the one below ``Intel_RackScale``."""
     parts = [value, value.get("Intel_RackScale")] if isinstance(value, dict) else [value]
     for part in (part for part in parts if part is not None):
         words = part.get("Capabilities") if isinstance(part, dict) else part

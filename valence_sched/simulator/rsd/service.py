@@ -350,7 +350,6 @@ def _renamed(actions: Json) -> Json:
 
 
 def _node_uri(uri: str) -> str:
-    """Return the node that a URI names, also as the target of one of its actions."""
     return uri.partition("/Actions/")[0].rstrip("/")
 
 

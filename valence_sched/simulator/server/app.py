@@ -130,7 +130,6 @@ class SimulatorApp:
         return web.Response(status=reply.status, body=content, headers=reply.headers)
 
     def _is_dead(self, request: web.BaseRequest) -> bool:
-        """Return whether it has died of too many requests, or writes; logins are no writes."""
         requests = self.podm.faults.number("cut-after")
         most = self.podm.faults.number("die-after")
         login = request.path.startswith(self.podm.sessions.collection)

@@ -185,7 +185,6 @@ def _fault(text: str, podms: Sequence[str]) -> Fault:
 
 
 def _read(fault: Fault, form: str, words: list[str]) -> None:
-    """Read the words after the name of a rule into a fault; ValueError for another form."""
     for part in form.removesuffix("[:TIMES]").split(":") if form else []:
         if part in ("N", "S", "MS", "CODE"):
             fault.number = _number(words, 599 if part == "CODE" else _MOST)
@@ -228,7 +227,6 @@ def _path(words: list[str]) -> str:
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    """Return the pattern of a path in which ``*`` alone is special; re caches compiled patterns."""
     first, *others = map(re.escape, path.split("*"))
     between = "".join(f"(?>.*?{part})" for part in others[:-1])
     return re.compile(rf"{first}{between}{'.*' * bool(others)}{''.join(others[-1:])}\Z", re.DOTALL)

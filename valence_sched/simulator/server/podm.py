@@ -178,7 +178,6 @@ class DocumentWrites:
         return SimulatedReply(204)
 
     def _steal(self) -> None:
-        """Let another client compose the blocks that a fault rule names, once."""
         for name in self._faults.once("steal"):
             for uri, json in blocks.blocks(self._documents):
                 if name in (uri, json.get("Id"), uri.rpartition("/")[2]):
@@ -382,7 +381,6 @@ class SimulatedPodm:
         return wanted and self._user(request) is not None
 
     def _user(self, request: HttpRequest) -> str | None:
-        """Return the user of a request; empty for public documents, None for an unknown user."""
         user = self.sessions.user(request.headers)
         if user is not None:
             return user
@@ -430,7 +428,6 @@ class SimulatedPodm:
         return method_not_allowed(request.method, path)
 
     def _check_tag(self, request: HttpRequest, path: str) -> None:
-        """Refuse a write whose ``If-Match`` is not the document's tag, or required and missing."""
         wanted = request.headers.get("if-match")
         if wanted is None and request.method != "POST" and "if-match" in self.faults:
             raise RequestRefused(428, "PreconditionRequired", "If-Match is required.")

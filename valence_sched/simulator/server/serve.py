@@ -89,7 +89,6 @@ def _select_podms(
 
 
 def _check_blocks(podms: Mapping[str, DocumentTree], faults: Mapping[str, Faults]) -> None:
-    """Refuse a block in a fault rule that none of the pod managers of the rule has."""
     for name in dict.fromkeys(name for one in faults.values() for name in one.paths("steal")):
         meant = [podms[id_] for id_, one in faults.items() if name in one.paths("steal")]
         uris = [uri for documents in meant for uri, _ in blocks(documents)]

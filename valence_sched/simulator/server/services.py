@@ -325,7 +325,6 @@ class Subscriptions:
 
 
 def _on_loopback(url: str) -> bool:
-    """Return whether a URL is of this machine: a simulator sends nothing anywhere else."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
