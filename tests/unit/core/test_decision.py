@@ -13,8 +13,8 @@ from tests.unit.core.fit.covers import FAMILIES, leave_open, podm, properties
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain.report import decision_report
-from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.spending import FREE_STATES, Spending, Undecided
+from valence_sched.core.fit.fit import Fitter
+from valence_sched.core.fit.spending import Spending, Undecided
 from valence_sched.errors import DecisionUndecided, RequestError
 from valence_sched.model.decision import PoolRef
 from valence_sched.model.policy import Budget, Policy
@@ -301,10 +301,6 @@ class TestBudget(WithoutOptimiser):
         self.assertLessEqual(spending.left, 0)
         self.assertGreater(spending.left, -200_000)
         self.assertEqual(answers, [fitter.fit(seen, row, spending) for row in range(6)])
-
-    def test_what_a_short_search_settles_is_free(self):
-        seen, budget = view(EASY), Budget(pool_states=FREE_STATES, decision_states=0)
-        self.assertIsInstance(Fitter(asked().needs, seen.kinds, budget=budget).fit(seen, 0), Fit)
 
     def test_stocks_are_bounded_too(self):
         random = Random(2)

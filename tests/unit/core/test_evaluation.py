@@ -133,12 +133,6 @@ class TestCost(unittest.TestCase):
     def test_no_filter_and_no_weigher_cost_nothing(self):
         self.assertEqual([0, 0], evaluate(site(2), ASKED, bound()).cost.tolist())
 
-    def test_ranking_leaves_the_costs_as_they_were(self):
-        cost = np.array([3, 1, 3, INFINITE_COST])
-        self.assertEqual(1, next(rank_rows(site(4), cost, ASKED, 0)))
-        self.assertEqual({0, 2}, set(list(rank_rows(site(4), cost, ASKED, 0))[1:]))
-        self.assertEqual([3, 1, 3, INFINITE_COST], cost.tolist())
-
 
 def fine(view, request):
     return np.full(len(view), 0.5)
@@ -176,16 +170,12 @@ def words(view, request):
     return np.array(["x"] * len(view))
 
 
-def nan(view, request):
-    return np.where(view.number("n") == 0, np.nan, 0.5)
-
-
-def wide(view, request):
-    return view.number("n") - 1.0
-
-
 def nothing(view, request):
     return None
+
+
+def listed(view, request):
+    return [0.0, 0.5, 1.0]
 
 
 def ones(view, request):
@@ -223,6 +213,9 @@ class TestBrokenPlugins(unittest.TestCase):
         with self.assertRaises(PluginError) as caught:
             evaluate(site(3), ASKED, policy, strict=True)
         self.assertEqual(text, str(caught.exception))
+        if "failed: " in text:
+            self.assertIsInstance(caught.exception.__cause__, BaseException)
+            self.assertEqual(1, len(found.failed_plugins))
         return found
 
     def test_a_weigher_that_fails_counts_as_0(self):
@@ -230,7 +223,8 @@ class TestBrokenPlugins(unittest.TestCase):
             (raising, "weigher 'raising' failed: KeyError: 'tea"),
             (short, "weigher 'short' returned an array of float64 of shape (1,), not 3 numbers"),
             (words, "weigher 'words' returned an array of <U1"),
-            (nothing, "weigher 'nothing'"),
+            (nothing, "weigher 'nothing' returned a NoneType, not 3 numbers"),
+            (listed, "weigher 'listed' returned a list, not 3 numbers"),
             (leaving, "weigher 'leaving' failed: SystemExit: 9"),
             (speechless, "weigher 'speechless' failed: Speechless"),
             (masked, "weigher 'masked' returned a MaskedArray, not 3 numbers"),
@@ -266,15 +260,6 @@ class TestBrokenPlugins(unittest.TestCase):
         self.assertEqual("wordless: this filter: needs yes, has no", reason.text)
         self.assertIn("cannot explain itself: ValueError: no words", decision_warnings(decision)[0])
 
-    def test_a_weigher_out_of_range_is_clamped_and_nan_is_0(self):
-        """semantics.md 10 and trap 12: there, one plug-in out of range aborted everything."""
-        found = self.evaluate_noted(bound(wide), "weigher 'wide' left 0..1")
-        self.assertEqual([[0, 0, 1]], found.scores.tolist())
-        found = self.evaluate_noted(
-            bound(nan), "weigher 'nan' left 0..1: clamped, and NaN counted as 0"
-        )
-        self.assertEqual([[0, 0.5, 0.5]], found.scores.tolist())
-
     def test_a_filter_that_fails_rejects_everything(self):
         for filter_, note in (
             (raising, "filter 'raising' failed: KeyError"),
@@ -282,10 +267,12 @@ class TestBrokenPlugins(unittest.TestCase):
             (ones, "filter 'ones' returned an array of int64 of shape (3,), not 3 bools"),
             (speechless, "filter 'speechless' failed: Speechless"),
             (masked_flags, "filter 'masked_flags' returned a MaskedArray, not 3 bools"),
-            (nothing, "filter 'nothing'"),
+            (nothing, "filter 'nothing' returned a NoneType, not 3 bools"),
         ):
             with self.subTest(filter_.__name__):
                 found = self.evaluate_noted(bound(filters=(filter_,)), note)
+                self.assertEqual({filter_.__name__}, found.failed_plugins)
+                self.assertEqual([False] * 3, found.verdicts[0].tolist())
                 self.assertEqual([INFINITE_COST] * 3, found.cost.tolist())
 
     def test_the_reason_of_a_filter_that_failed_is_that_it_failed(self):
@@ -298,9 +285,6 @@ class TestBrokenPlugins(unittest.TestCase):
         (reason,) = Verdicts(decision).reasons(0)
         text = "raising: this filter: needs an answer, has none: it failed"
         self.assertEqual(text, reason.text)
-
-    def test_whole_numbers_are_scores_too(self):
-        self.assertEqual([[1, 1, 1]], evaluate(site(3), ASKED, bound(ones)).scores.tolist())
 
 
 class TestFunnel(unittest.TestCase):
@@ -353,56 +337,11 @@ class TestContract(unittest.TestCase):
         ):
             with self.subTest(scores):
                 self.assertEqual((clamped, note), self.scored(np.array(scores)))
+                with self.assertRaisesRegex(PluginError, note[0]):
+                    self.scored(np.array(scores), strict=True)
         for one, clamped in ((1.5, 1.0), (-0.5, 0.0)):
             self.assertEqual(([clamped] * 3, note),
                              self.scored(np.broadcast_to(np.float64(one), 3)))  # fmt: skip
-
-    def test_an_answer_of_another_shape_or_type_scores_nothing_and_is_described(self):
-        for answer, words in (
-            (np.zeros(2), "an array of float64 of shape (2,)"),
-            (np.array(["a", "b", "c"]), "an array of <U1 of shape (3,)"),
-            ([0.0, 0.5, 1.0], "a list"),
-            (None, "a NoneType"),
-        ):
-            with self.subTest(words):
-                note = f"weigher 'weigher' returned {words}, not 3 numbers"
-                self.assertEqual(([0.0] * 3, [note]), self.scored(answer))
-                with self.assertRaisesRegex(PluginError, "^weigher 'weigher' returned"):
-                    self.scored(answer, strict=True)
-
-    def test_a_filter_that_answers_anything_but_bools_rejects_all_and_is_described(self):
-        for answer, words in (
-            (np.zeros(3), "an array of float64 of shape (3,)"),
-            (np.zeros(2, dtype=bool), "an array of bool of shape (2,)"),
-            (True, "a bool"),
-        ):
-
-            def keeps(view, request, answer=answer):
-                return answer
-
-            with self.subTest(words):
-                found = evaluate(site(3), ASKED, bound(filters=(keeps,)))
-                self.assertEqual([f"filter 'keeps' returned {words}, not 3 bools"], found.notes)
-                self.assertEqual([False] * 3, found.verdicts[0].tolist())
-                self.assertEqual({"keeps"}, found.failed_plugins)
-
-    def test_an_error_of_a_plugin_is_noted_or_of_a_strict_decider_raised_with_its_cause(self):
-        error = ValueError("no\nsuch thing")
-
-        def broken(view, request):
-            raise error
-
-        for policy, kind in ((bound(broken), "weigher"), (bound(filters=(broken,)), "filter")):
-            with self.subTest(kind):
-                found = evaluate(site(3), ASKED, policy)
-                (note,) = found.notes
-                self.assertRegex(note, f"^{kind} 'broken' failed: .*no.*such thing")
-                self.assertNotIn("\n", note)
-                self.assertEqual({"broken"}, found.failed_plugins)
-                with self.assertRaises(PluginError) as caught:
-                    evaluate(site(3), ASKED, policy, strict=True)
-                self.assertEqual(note, str(caught.exception))
-                self.assertIs(error, caught.exception.__cause__)
 
     def test_a_score_of_the_group_state_is_clamped_when_it_is_read_again(self):
         group = {"name": "g", "spread": [{"over": "zone", "soft": True}]}

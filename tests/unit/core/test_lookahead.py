@@ -130,15 +130,6 @@ class TestLookahead(unittest.TestCase):
 class TestHowFar(unittest.TestCase):
     """Farther while pods take turns; it changes the time only."""
 
-    def ahead(self, pods: int) -> Lookahead:
-        asked = request({"processor": {"total_cores": 8}}, count=9)
-        seen = view(*({"id": f"p{n:02}", "blocks": cpus(3)} for n in range(pods)))
-        bound = policy("pool", 1)
-        found = evaluate(seen, asked, bound)
-        return Lookahead(
-            EvaluationContext(seen, asked, bound, found, Fitter(asked.needs, seen.kinds))
-        )
-
     def test_nodes_that_spread_over_pods_are_evaluated_many_at_a_time(self):
         bound, sizes = policy("pool", 1), list[int]()
         weigher = bound.weighers[0]
@@ -157,34 +148,3 @@ class TestHowFar(unittest.TestCase):
             self.assertEqual(30, len(batch.nodes))
             self.assertGreaterEqual(max(sizes[1:]), together)
             self.assertLess(len(sizes), 31)
-
-    def test_closing_puts_back_all_that_is_ahead(self):
-        ahead = self.ahead(12)
-        seen = ahead.view.block_counts.row(5)[1].copy()
-        ahead._count_ahead = 8
-        ahead._hits = 8
-        fit = ahead.fit(5)
-        ahead.take(fit)
-        self.assertTrue(ahead._ahead)
-        ahead.close()
-        self.assertFalse(ahead._ahead)
-        for row in range(12):
-            free = ahead.view.block_counts.row(row)[1].sum()
-            self.assertEqual(seen.sum() - (row == 5), free)
-
-    def test_another_pool_of_a_pod_that_is_ahead_is_fitted_as_the_pod_is_now(self):
-        asked = request({"processor": {"total_cores": 8}}, count=3)
-        pods = [{"id": f"p{n}", "pools": [{"id": "p"}, {"id": "q"}],
-                 "blocks": [{**block, "pools": ["p", "q"]} for block in cpus(1)]}
-                for n in range(4)]  # fmt: skip
-        seen, bound = view(*pods), policy("pool", 1)
-        context = EvaluationContext(seen, asked, bound, evaluate(seen, asked, bound),
-                                    Fitter(asked.needs, seen.kinds))  # fmt: skip
-        ahead = Lookahead(context)
-        ahead.take(ahead.fit(0))
-        (podm,) = ahead._ahead
-        row = ahead._ahead[podm].fit.row
-        self.assertIs(ahead._ahead[podm].fit, ahead.fit(row))
-        other = 4 * podm + 1 - row  # the other pool of the two
-        self.assertEqual((0,), ahead.fit(other).blocks)
-        self.assertEqual({}, ahead._ahead)

@@ -6,7 +6,6 @@ from typing import Any
 
 from tests.unit.core.deciders import engine
 from valence_sched.app import App
-from valence_sched.core import plugins
 from valence_sched.core.evaluation import evaluate, funnel
 from valence_sched.core.policy import (
     COST_SCALE,
@@ -18,7 +17,7 @@ from valence_sched.core.policy import (
     resolve_needs,
     without_readers,
 )
-from valence_sched.errors import InputError, PluginError, SchedulerError, UnknownName
+from valence_sched.errors import InputError, SchedulerError, UnknownName
 from valence_sched.model.policy import FilterUse, Policy, PolicyText, WeigherUse, WeightOverrides
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements, Proximity, Request
 from valence_sched.testing import request, view
@@ -42,44 +41,33 @@ class TestBind(unittest.TestCase):
         self.assertNotIn("\n", text)
         return text
 
-    def test_an_unknown_filter_is_answered_with_the_nearest(self):
-        text = self.refuses(UnknownName, policy((FilterUse("capasity"),)))
-        self.assertIn("no filter named 'capasity' (did you mean 'capacity'?)", text)
-
-    def test_an_unknown_weigher_is_answered_with_the_nearest(self):
-        text = self.refuses(UnknownName, policy((), (WeigherUse("rooom"),)))
-        self.assertIn("no weigher named 'rooom' (did you mean 'room'?)", text)
-
-    def test_an_unknown_scheduler_is_answered_with_all_when_none_is_near(self):
-        text = self.refuses(UnknownName, policy(scheduler="zzz"))
-        self.assertIn("no scheduler named 'zzz' (known: chance, filter", text)
-
-    def test_a_filter_is_no_weigher(self):
-        self.refuses(UnknownName, policy((FilterUse("room"),)))
-
-    def test_an_unknown_option_is_answered_with_the_nearest(self):
-        text = self.refuses(InputError, policy((FilterUse("capacity", {"headrom": 1}),)))
-        self.assertIn("option 'headrom' of 'capacity'", text)
-        self.assertIn("no such option (did you mean 'headroom'?)", text)
-
-    def test_an_option_of_a_plugin_that_has_none(self):
-        text = self.refuses(InputError, policy((FilterUse("zone", {"name": "a"}),)))
-        self.assertIn("none is known", text)
-
-    def test_an_option_of_the_wrong_type(self):
-        for use, found, expected in (
-            (FilterUse("capacity", {"headroom": "much"}), '"much"', "float"),
-            (FilterUse("capacity", {"headroom": [1]}), "[1]", "float"),
-            (FilterUse("alive", {"unknown": "perhaps"}), '"perhaps"', "bool"),
-        ):
-            with self.subTest(use):
-                text = self.refuses(InputError, policy((use,)))
-                self.assertIn(f"found {found}, expected {expected}", text)
-
-    def test_an_option_that_is_none_of_the_words(self):
-        text = self.refuses(InputError, policy((), (WeigherUse("room", 1.0, {"by": "pod"}),)))
-        self.assertIn("'pod'", text)
-        self.assertIn("did you mean 'podm'?", text)
+    def test_a_name_or_an_option_that_is_not_known_or_wrong_is_answered_with_what_is(self):
+        for kind, found, words in (
+            (UnknownName, policy((FilterUse("capasity"),)),
+             "no filter named 'capasity' (did you mean 'capacity'?)"),
+            (UnknownName, policy((), (WeigherUse("rooom"),)),
+             "no weigher named 'rooom' (did you mean 'room'?)"),
+            (UnknownName, policy(scheduler="zzz"),
+             "no scheduler named 'zzz' (known: chance, filter"),
+            (UnknownName, policy((FilterUse("room"),)), "no filter named 'room'"),
+            (InputError, policy((FilterUse("capacity", {"headrom": 1}),)),
+             "option 'headrom' of 'capacity'"),
+            (InputError, policy((FilterUse("capacity", {"headrom": 1}),)),
+             "no such option (did you mean 'headroom'?)"),
+            (InputError, policy((FilterUse("zone", {"name": "a"}),)), "none is known"),
+            (InputError, policy((FilterUse("capacity", {"headroom": "much"}),)),
+             'found "much", expected float'),
+            (InputError, policy((FilterUse("capacity", {"headroom": [1]}),)),
+             "found [1], expected float"),
+            (InputError, policy((FilterUse("alive", {"unknown": "perhaps"}),)),
+             'found "perhaps", expected bool'),
+            (InputError, policy((), (WeigherUse("room", 1.0, {"by": "pod"}),)),
+             "found 'pod'"),
+            (InputError, policy((), (WeigherUse("room", 1.0, {"by": "pod"}),)),
+             "did you mean 'podm'?"),
+        ):  # fmt: skip
+            with self.subTest(words):
+                self.assertIn(words, self.refuses(kind, found))
 
     def test_options_reach_the_plugin(self):
         for headroom, verdict in ((0.0, True), (0.5, False)):
@@ -224,26 +212,6 @@ class TestText(unittest.TestCase):
         found = text.policy()
         self.assertEqual((FilterUse("zone"), FilterUse("alive")), found.filters)
         self.assertEqual((WeigherUse("room"), WeigherUse("pack")), found.weighers)
-
-
-class TestPlugins(unittest.TestCase):
-    """What is installed."""
-
-    def test_a_plugin_that_cannot_be_imported_says_why(self):
-        found = plugins.Plugins("filter", {}, load_errors={"mine": "ImportError: no module"})
-        with self.assertRaisesRegex(PluginError, "'mine' cannot be loaded: ImportError: no module"):
-            found.get("mine")
-
-    def test_names_come_in_order(self):
-        for group in (plugins.FILTERS, plugins.WEIGHERS, plugins.SCHEDULERS):
-            names = list(plugins.load(group).by_name)
-            self.assertEqual(sorted(names), names)
-
-    def test_options_and_summary_are_read_from_the_function(self):
-        capacity = plugins.load(plugins.FILTERS).get("capacity")
-        self.assertEqual(["headroom"], list(plugins.options(capacity)))
-        self.assertTrue(plugins.summary(capacity).startswith("Keeps pools with enough free cores"))
-        self.assertEqual("", plugins.summary(lambda view, request: None))
 
 
 class TestOverrides(unittest.TestCase):

@@ -88,7 +88,7 @@ class TestAttributes(unittest.TestCase):
 
 
 PLACES = (
-    {"id": "a", "zone": "z1", "aggregates": ["x"], "facts": {"rack": "r1"}},
+    {"id": "a", "zone": "z1", "aggregates": ["x"], "facts": {"rack": "r1", "labels": ["p", "q"]}},
     {"id": "b", "zone": "z2", "aggregates": ["x", "y"], "facts": {"rack": "r2"}},
     {"id": "c"},
 )
@@ -110,6 +110,8 @@ class TestNear(unittest.TestCase):
         self.check("b", must(zone="z2"))
         self.check("ab", must(aggregates=("x", "w")))
         self.check("a", must(facts={"rack": "r1"}))
+        self.check("ab", must(facts={"rack": ("r1", "r2")}))
+        self.check("a", must(facts={"labels": "q"}))
         self.check("", must(zone="z2", facts={"rack": "r1"}))
 
     def test_all_of_several_things_are_near(self):

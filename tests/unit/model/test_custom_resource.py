@@ -112,17 +112,18 @@ class TestFile(unittest.TestCase):
             self.assertTrue(str(caught.exception).startswith("r.yaml: $"))
 
 
+def declared_engine(podms: tuple[dict, ...], *resources: CustomResource):
+    declared, builder = DeclaredResources(resources), ViewBuilder()
+    for podm in podms:
+        builder.add(with_declared(lean(podm), declared), "test")
+    return engine(builder.view())
+
+
 class TestUse(unittest.TestCase):
     """S25: a new kind of resource is filtered on, weighed and depleted, without code."""
 
     def engine(self, *podms: dict):
-        declared, builder = DeclaredResources([POWER]), ViewBuilder()
-        for podm in podms:
-            whole = lean(podm)
-            stocks = declared.all_stocks(whole)
-            builder.add(type(whole)(**{f: getattr(whole, f) for f in whole.__struct_fields__}
-                                    | {"stocks": stocks}), "test")  # fmt: skip
-        return engine(builder.view())
+        return declared_engine(podms, POWER)
 
     def test_s25_a_batch_takes_exactly_what_there_is(self):
         asked = request(
@@ -161,10 +162,7 @@ class TestDevices(unittest.TestCase):
     CELLS = CustomResource(name="NUMA_CELL", per="processor", of="Xeon*", total=2, podms={"b": 4})
 
     def engine(self, *podms: dict, resources: tuple[CustomResource, ...] = (CELLS,)):
-        declared, builder = DeclaredResources(resources), ViewBuilder()
-        for podm in podms:
-            builder.add(with_declared(lean(podm), declared), "test")
-        return engine(builder.view())
+        return declared_engine(podms, *resources)
 
     def test_each_device_has_its_parts(self):
         def block(uri, model, **words):

@@ -15,7 +15,7 @@ from tests.unit.core.fit import brute
 from tests.unit.core.sites import near_site, quietly, sites
 from tests.unit.core.test_evaluation_cache import ASKED, POLICY
 from tests.unit.planning.optimise import brute_nodes
-from tests.unit.planning.optimise.test_bound import SolverCase, cut, is_shared, node_type
+from tests.unit.planning.optimise.test_bound import SolverCase, cut, is_shared
 from tests.unit.view.test_view import FULL_SITES
 from valence_sched.core.evaluation import context_of
 from valence_sched.core.fit.pool_covers import MIN_POOLS
@@ -26,7 +26,7 @@ from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.policy import Budget, Pick
 from valence_sched.model.request import Request
 from valence_sched.planning import fit_counts
-from valence_sched.planning.capacity import SiteCapacity, mix_order, place_mix, sums_of, sums_of_mix
+from valence_sched.planning.capacity import SiteCapacity, mix_order, place_mix, sums_of
 from valence_sched.planning.fit_counts import count_fits
 from valence_sched.planning.optimise.node_types import NodeType
 from valence_sched.planning.stranded import Filling, stranded_amounts
@@ -206,29 +206,6 @@ class TestSums(unittest.TestCase):
         stock = {"uri": "/s", "resource": "gib", "total": 0.3}
         node = {"resources": {"gib": 0.1}}
         self.assertEqual(3, sums([{"id": "a", "blocks": [], "stocks": [stock]}], node).site)
-
-    @quietly(150)
-    @given(sites())
-    def test_of_a_flavor_they_are_never_below_the_true_number(self, drawn):
-        podms, needs = drawn
-        assume(not brute.makes(needs, []))
-        podms = cut(podms)
-        found = sums_of(view(*podms), node_type(*needs))
-        most = [max(brute_nodes.possible_counts(podm, [needs]))[0] for podm in podms]
-        for promised, possible in zip(found.by_podm, most, strict=True):
-            self.assertGreaterEqual(promised, possible)
-        self.assertTrue(sum(most) <= found.podms <= found.site)
-
-    @quietly(150)
-    @given(st.randoms(use_true_random=True), st.integers(1, 3), st.integers(1, 3))
-    def test_of_a_mix_they_are_never_below_the_true_number(self, random, first, second):
-        (podms, needs), (_, others) = near_site(random), near_site(random)
-        assume(not brute.makes(needs, []) and not brute.makes(others, []))
-        podms, shares = cut(podms), (first, second)
-        found = sums_of_mix(view(*podms), [node_type(*needs), node_type(*others)], shares)
-        possible = brute_nodes.possible_counts(podms[0], [needs, others])
-        most = max(brute_nodes.largest_mix(counts, shares) for counts in possible)
-        self.assertTrue(most <= found.podms <= found.site)
 
 
 DEFAULT = next(policy for policy in built_in() if policy.name == "default")

@@ -16,7 +16,6 @@ from valence_sched.model.need import Need, Test
 from valence_sched.planning.fit_counts import BlockSlots
 from valence_sched.testing import view
 from valence_sched.view.block_columns import block_arrays
-from valence_sched.view.block_counts import count_blocks
 from valence_sched.view.block_kinds import BlockKinds, device_amount, passes, price
 from valence_sched.view.columns import decode_view, encode_view
 from valence_sched.view.digest import inventory_digest
@@ -67,17 +66,6 @@ class TestBlockTable(unittest.TestCase):
             blocks_found = table.free_blocks_by_topology(position, {key: number}, names)
             self.assertEqual(sorted(alike[:number]), blocks_found)
 
-    def test_a_shareable_block_that_was_allocated_once_goes_first(self):
-        table = self.table({"status": self.STATUS}, {"status": self.STATUS, "pools": ["p", "q"]})
-        self.assertEqual([0], table.free_blocks(0, {0: 1}))
-        after = table.allocate([1], [])
-        self.assertEqual([1], after.free_blocks(0, {0: 1}))
-        self.assertEqual([0, 1], after.free_blocks(0, {0: 2}))
-
-    def test_a_block_without_a_free_slot_is_not_free(self):
-        table = self.table({"status": self.STATUS}, {}).allocate([0, 1], []).allocate([0], [])
-        self.assertEqual([], table.free_blocks(0, {0: 2}))
-
     def test_an_allocation_leaves_the_table_unchanged(self):
         table = self.table({}, {})
         table.allocate([0], [])
@@ -95,11 +83,6 @@ class TestBlockTable(unittest.TestCase):
         after = table.allocate([0], [])
         self.assertNotEqual(before, repr(after))
         self.assertNotEqual(table, after)
-
-    def test_blocks_of_another_pool_are_not_free_here(self):
-        table = self.table({"pools": ["q"]}, {"pools": ["p", "q"]})
-        self.assertEqual([1], table.free_blocks(0, {0: 5}))
-        self.assertEqual([0], table.free_blocks(1, {0: 1}))
 
     def test_blocks_of_a_removed_node_are_free_as_often_as_they_may_be_used(self):
         once = {"state": "Composed", "compositions": 1, "active": True}
@@ -143,50 +126,6 @@ class TestTopology(unittest.TestCase):
             for fields in ({"places": {"chassis": "c"}}, {"places": {"chassis": "d"}}, {})
         )
         self.assertEqual(3, len({inventory_digest(site) for site in (one, other, none)}))
-
-
-def counts():
-    """Rows 0 and 2 have blocks of kinds 1 and 2; row 1 has none."""
-    rows, kinds = np.array([2, 0, 0, 2, 0]), np.array([1, 2, 1, 1, 1])
-    return count_blocks(rows, kinds, np.array([1.0, 0.0, 1.0, 1.0, 0.0]), 3, 3)
-
-
-class TestBlockCounts(unittest.TestCase):
-    """Sums, windows, selections and replacements by hand."""
-
-    AMOUNTS = np.array([0.0, 10.0, 7.0])
-
-    def test_sums_per_row(self):
-        self.assertEqual([10, 0, 20], counts().sum(self.AMOUNTS, free=True).tolist())
-        self.assertEqual([27, 0, 20], counts().sum(self.AMOUNTS, free=False).tolist())
-
-    def test_kinds_of_a_row_are_those_that_have_a_free_block(self):
-        self.assertEqual([(1, 1)], counts().kinds(0))
-        self.assertEqual([], counts().kinds(1))
-        self.assertEqual([(1, 2)], counts().kinds(2))
-
-    def test_an_entry_is_found_in_its_own_row(self):
-        rows, kinds = np.array([2, 0, 1, 2, 0]), np.array([1, 2, 0, 0, 1])
-        result = counts().entries(rows, kinds)
-        self.assertEqual(kinds.tolist(), counts().kind[result].tolist())
-        low, high = counts().start[rows], counts().start[rows + 1]
-        self.assertTrue(((low <= result) & (result < high)).all())
-
-    def test_a_window_and_a_selection_have_the_sums_of_their_rows(self):
-        whole = counts().sum(self.AMOUNTS, free=False)
-        part = counts().window(1, 3)
-        self.assertEqual(whole[1:].tolist(), part.sum(self.AMOUNTS, free=False).tolist())
-        part = counts().take(np.array([2, 0, 2]))
-        self.assertEqual(whole[[2, 0, 2]].tolist(), part.sum(self.AMOUNTS, free=False).tolist())
-        self.assertEqual(3, len(part))
-
-    def test_a_replaced_row_may_have_more_or_fewer_rows_and_kinds(self):
-        two = count_blocks(np.array([0, 1, 1]), np.array([2, 1, 2]), np.ones(3), 2, 3)
-        result = counts().splice(0, 1, two).sum(self.AMOUNTS, free=True)
-        self.assertEqual([7, 17, 0, 20], result.tolist())
-        none = count_blocks(np.empty(0, int), np.empty(0, int), np.empty(0), 1, 3)
-        result = counts().splice(0, 2, none).sum(self.AMOUNTS, free=True)
-        self.assertEqual([0, 20], result.tolist())
 
 
 class TestPasses(unittest.TestCase):

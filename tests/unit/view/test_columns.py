@@ -20,7 +20,7 @@ from valence_sched.testing import view
 from valence_sched.testing.random_podms import podms
 from valence_sched.view.builder import Splice, ViewBuilder, splice
 from valence_sched.view.columns import decode_view, encode_view
-from valence_sched.view.digest import _digits, inventory_digest
+from valence_sched.view.digest import inventory_digest
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import View
 
@@ -157,10 +157,6 @@ class TestInventoryDigest(unittest.TestCase):
             {"id": "b", "pools": pools, "blocks": blocks[:1]}, {"id": "c"},
         )  # fmt: skip
         self.assertEqual(DIGEST, inventory_digest(site))
-
-    def test_numbers_are_as_in_a_list(self):
-        for numbers in ([], [0], [9, 0], [10], [9, 10], [255], [256, 1], [70_000]):
-            self.assertEqual(repr(numbers), f"[{_digits(numbers)}]")
 
 
 DIGEST = "b16c5ef5a80423df3106876451d42250"

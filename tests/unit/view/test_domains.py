@@ -9,12 +9,9 @@ from tests.unit.core.deciders import built_in, cpus, engine_of
 from valence_sched.core.decider import Decider
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import RequestError
-from valence_sched.filters.near import near as keeps
-from valence_sched.model.proximity import ExternalResource, Place
 from valence_sched.model.request import Proximity
 from valence_sched.testing import request, view
 from valence_sched.view.domains import domain_index, domain_values
-from valence_sched.weighers.near import near as scores
 
 SITE = view(
     {
@@ -92,38 +89,6 @@ def near_request(*near: Proximity):
 
 class TestNear(unittest.TestCase):
     """Filter and weigher."""
-
-    def test_every_known_property_must_be_shared_and_one_of_the_aggregates(self):
-        for place, verdicts in (
-            (Place(zone="z1"), [True, False, False]),
-            (Place(aggregates=("x",)), [True, True, False]),
-            (Place(aggregates=("y", "w")), [False, True, False]),
-            (Place(facts={"rack": "r1"}), [True, False, False]),
-            (Place(facts={"rack": ("r1", "r2")}), [True, True, False]),
-            (Place(facts={"labels": "q"}), [True, False, False]),
-            (Place(zone="z2", aggregates=("x",), facts={"rack": "r1"}), [False, False, False]),
-            (Place(zone="z2", aggregates=("x",), facts={"rack": "r2"}), [False, True, False]),
-        ):
-            with self.subTest(place):
-                near = place.for_resource(ExternalResource("volume", "v"))
-                self.assertEqual(verdicts, keeps(view(*PODMS), near_request(near)).tolist())
-
-    def test_every_hard_resource_must_be_near_and_a_soft_one_need_not(self):
-        first, second = Proximity(thing="v", zone="z1"), Proximity(thing="w", aggregates=("y",))
-        soft = Proximity(thing="w", aggregates=("y",), soft=True)
-        self.assertEqual([False] * 3, keeps(view(*PODMS), near_request(first, second)).tolist())
-        self.assertEqual(
-            [True, False, False], keeps(view(*PODMS), near_request(first, soft)).tolist()
-        )
-
-    def test_the_score_is_the_mean_share_of_terms_that_hold(self):
-        first = Proximity(thing="v", zone="z1", aggregates=("x",), soft=True)
-        second = Proximity(thing="w", facts={"rack": "r2"}, soft=True)
-        must = Proximity(thing="u", zone="nowhere")
-        self.assertEqual([1.0, 0.5, 0.0], scores(view(*PODMS), near_request(first)).tolist())
-        mean = scores(view(*PODMS), near_request(must, first, second)).tolist()
-        self.assertEqual([0.5, 0.75, 0.0], mean)
-        self.assertEqual([1.0] * 3, scores(view(*PODMS), near_request(must)).tolist())
 
     def test_s16_a_request_near_a_volume_picks_a_pod_manager_of_its_domain(self):
         volume = Proximity(thing="volume X", zone="z2")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.core.fit import brute
 from tests.unit.core.fit.covers import FAMILIES, podm, properties
+from tests.unit.core.fit.test_stocks import IMPOSSIBLE, IMPROVABLE, POSSIBLE
 from tests.unit.core.sites import (
     A100,
     AMOUNTS,
@@ -120,13 +121,6 @@ class TestFit(unittest.TestCase):
         needs = (need("accelerator", "devices", 2, A100), need("accelerator", "devices", 1, GPU))
         self.assertFalse(brute.makes(needs, [a100, a100]))
         self.assertTrue(brute.makes(needs, [a100, a100, a100]))
-
-    def test_a_card_counts_for_one_group_only(self):
-        gpu = {"kind": "GPU", "model": "A100"}
-        blocks = [{"uri": str(n), "devices": {"accelerators": [gpu]}} for n in range(3)]
-        asked = request({"accelerators": [{"model": "A100", "count": 2}, {"count": 1}]})
-        self.assertIsNone(fit_of(asked, view({"id": "a", "blocks": blocks[:2]})))
-        self.assertEqual((0, 1, 2), fit_of(asked, view({"id": "a", "blocks": blocks})).blocks)
 
     def test_a_cpu_and_a_module_count_for_one_group_only_and_for_the_totals(self):
         board = {"processors": [{"cores": 16}], "memory": [{"capacity_mib": 64}]}
@@ -457,18 +451,13 @@ class TestSpending(unittest.TestCase):
         self.assertEqual(2, spending.undecided)
 
 
-#: Stocks in GiB, amounts asked for: the short search leaves it open, a longer one settles it.
-POSSIBLE = (47, 51, 52), (14, 16, 10, 12, 14, 16, 26, 16, 22)
-IMPROVABLE = (35, 43, 60), (5, 12, 9, 13, 8, 8, 12, 13)
-STEPS = (3, 5, 0)  # of the stocks of the last
-IMPOSSIBLE = (54, 58, 56), (10, 16, 18, 30, 30, 30, 16, 14)
-
-
 def stocks(case, count: int = 1):
     totals, amounts = case
-    offer = [{"uri": f"{number}", "resource": "gib", "total": total,
-              "step": STEPS[number] if case is IMPROVABLE else 0}
-             for number, total in enumerate(totals)]  # fmt: skip
+    pairs = [total if isinstance(total, tuple) else (total, 0) for total in totals]
+    offer = [
+        {"uri": f"{number}", "resource": "gib", "total": total, "step": step}
+        for number, (total, step) in enumerate(pairs)
+    ]
     podms = [{"id": f"s{number}", "stocks": offer} for number in range(count)]
     return view(*podms), request(
         {"stocks": [{"resource": "gib", "amount": amount} for amount in amounts]}

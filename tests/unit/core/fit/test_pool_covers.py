@@ -4,7 +4,6 @@
 import unittest
 from collections import Counter
 from random import Random
-from unittest import mock
 
 import numpy as np
 from hypothesis import given
@@ -12,14 +11,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.unit.core.fit.covers import FAMILIES, podm, properties
-from tests.unit.core.fit.test_set_cover import ASKED, CAPS, DEMANDS, ITEMS
-from tests.unit.core.sites import near_site, need, quietly
-from valence_sched.core.fit import pool_covers
+from tests.unit.core.fit.test_set_cover import ASKED, CAPS, ITEMS
+from tests.unit.core.sites import near_site, quietly
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.pool_covers import CoverTree, connected_components, cover_components
 from valence_sched.core.fit.set_cover import Item, cheapest_cover
-from valence_sched.core.fit.spending import SearchOutcome, Spending
-from valence_sched.model.need import Need
+from valence_sched.core.fit.spending import Spending
 from valence_sched.model.policy import Budget
 from valence_sched.testing import request, view
 
@@ -62,46 +59,6 @@ class TestCoverTree(unittest.TestCase):
         self.assertTrue(all(one[1].all() for one in settled))
         self.assertLessEqual({mask.dtype for one in settled for mask in one}, {np.dtype(bool)})
 
-    @quietly(200)
-    @given(ITEMS, ASKED, CAPS, st.lists(st.integers(0, 4), max_size=6))
-    def test_what_was_found_when_more_was_free_is_a_place_to_go_on_from(
-        self, items, asked, caps, takes
-    ):
-        kinds = list(range(len(items)))
-        trees = [
-            CoverTree(part, STATES) for part in connected_components(kinds, items, asked, caps)
-        ]
-        free, nodes = {kind: item.available for kind, item in enumerate(items)}, None
-        for kind in takes:
-            nodes, cover = found(trees, free, nodes)
-            self.assertEqual(found(trees, free)[1], cover)
-            free[kind] = max(0, free.get(kind, 0) - 1)
-
-    def test_offers_with_enough_for_one_cover_share_its_search(self):
-        (part,) = connected_components([7, 8], [Item(5, 1, (1,)), Item(5, 2, (1,))], [2], [])
-        tree = CoverTree(part, STATES)
-        with mock.patch.object(pool_covers, "cheapest_cover") as search:
-            self.assertEqual(((7, 2),), tree.find(tree.root, {7: 5, 8: 0}).cover)
-            self.assertEqual(((7, 2),), tree.find(tree.root, {7: 2, 8: 9}).cover)
-            search.assert_not_called()
-        one = tree.find(tree.root, {7: 1, 8: 4})
-        self.assertEqual(((7, 1), (8, 1)), one.cover)
-        self.assertIs(one, tree.find(tree.root, {7: 1, 8: 1}))
-
-    def test_an_offer_that_is_reached_in_two_ways_is_searched_once(self):
-        items = [Item(1, 1, (1,)), Item(5, 2, (1,)), Item(5, 3, (1,))]
-        (part,) = connected_components([7, 8, 9], items, [2], [])
-        tree = CoverTree(part, STATES)
-        self.assertEqual(((7, 1), (8, 1)), tree.root.cover)
-        without_8 = tree.find(tree.root, {7: 1, 8: 0, 9: 5})
-        without_7 = tree.find(tree.root, {7: 0, 8: 5, 9: 5})
-        self.assertEqual((((7, 1), (9, 1)), ((8, 2),)), (without_8.cover, without_7.cover))
-        neither = tree.find(without_8, {7: 0, 8: 0, 9: 5})
-        self.assertEqual(((9, 2),), neither.cover)
-        with mock.patch.object(pool_covers, "cheapest_cover") as search:
-            self.assertIs(neither, tree.find(without_7, {7: 0, 8: 0, 9: 5}))
-            search.assert_not_called()
-
     def test_a_search_that_ends_too_early_is_not_complete(self):
         items = [Item(9, n, (n, 9 - n, 3)) for n in range(1, 9)]
         (part,) = connected_components(range(8), items, [31, 37, 29], [])
@@ -110,33 +67,6 @@ class TestCoverTree(unittest.TestCase):
         self.assertIsNone(root.cover)
         free = {kind: np.full(2, 9, dtype=np.float32) for kind in range(8)}
         self.assertEqual([False, False], CoverTree(part, 1).settle(free, 2)[1].tolist())
-
-
-class TestConnectedComponents(unittest.TestCase):
-    """What no kind of block has in common is covered by itself."""
-
-    def test_demands_and_caps_that_share_no_item_are_apart(self):
-        items = [Item(1, 1, (1, 1, 0, 0), (0,)), Item(2, 1, (0, 0, 4, 0)), Item(3, 9, (1, 0, 0, 0))]
-        parts = sorted(
-            connected_components([5, 6, 7], items, [1, 2, 3, 0], [4]), key=lambda one: one.kinds
-        )
-        self.assertEqual([((5, 7), (1, 2), (4,)), ((6,), (3,), ())],
-                         [(one.kinds, one.amounts, one.caps) for one in parts])  # fmt: skip
-        self.assertEqual((Item(1, 1, (1, 1), (0,)), Item(3, 9, (1, 0))), parts[0].items)
-
-    def test_items_of_one_cap_are_together(self):
-        items = [Item(1, 1, (1, 0), (0,)), Item(1, 1, (0, 1), (0,))]
-        (part,) = connected_components([0, 1], items, [1, 1], [1])
-        self.assertIsNone(CoverTree(part, STATES).root.cover)
-
-    def test_a_demand_that_nothing_meets_has_no_cover(self):
-        (part,) = connected_components([], [], [1], [])
-        root = CoverTree(part, STATES).root
-        self.assertEqual((None, True), (root.cover, root.complete))
-
-    def test_every_demand_is_in_one_part(self):
-        items = [Item(1, 1, (1,) * DEMANDS)]
-        self.assertEqual(1, len(connected_components([3], items, [1] * DEMANDS, [])))
 
 
 STOCK = {"stocks": [{"resource": "gib", "amount": 4}]}
@@ -196,13 +126,6 @@ class TestPoolCover(unittest.TestCase):
                     outcomes.add(fit is None)
         self.assertEqual({True, False}, outcomes)
 
-    def test_it_is_that_of_the_pool_that_is_asked_for(self):
-        seen = view({"id": "a", "blocks": [cpu("a", 4)]}, {"id": "b", "blocks": [cpu("b", 8)]})
-        plan = Fitter(request(CORES).needs, seen.kinds)
-        (eight,) = (number for number, _ in seen.block_counts.kinds(1))
-        self.assertEqual(SearchOutcome(None, True, 0), plan.pool_cover(seen, 0, Spending()))
-        self.assertEqual({eight: 1}, plan.pool_cover(seen, 1, Spending()).found)
-
     def test_it_tells_the_states_that_it_took_and_whether_it_may_not_be_the_cheapest(self):
         cover = FAMILIES["two_amounts"](20, Random(0))
         seen, asked = view(podm("hard", cover)), request(properties(cover))
@@ -249,20 +172,6 @@ class TestCoverComponents(unittest.TestCase):
                     outcomes.add((found is None, len(parts) > 1))
         self.assertEqual({(a, b) for a in (True, False) for b in (True, False)}, outcomes)
 
-    def test_of_each_kind_there_are_as_many_as_a_node_can_use_not_as_are_free(self):
-        blocks = [cpu("c8", 8), cpu("c3", 3), memory("m", 16), {"uri": "n", "type": ["Network"]}]
-        limits = {"Compute": {"max": 7}, "Network": {"min": 2}}
-        seen = view({"id": "a", "pools": [{"id": "p", "limits": limits}],
-                     "blocks": [{**one, "pools": ["p"]} for one in blocks]})  # fmt: skip
-        asked = request({"processor": {"total_cores": 20}, "memory": {"capacity_mib": 40}})
-        parts = cover_components(Fitter(asked.needs, seen.kinds), seen.pools[0])
-        found = {tuple(sorted(item.available for item in part.items)): part for part in parts}
-        self.assertEqual({(3, 7), (3,), (2,)}, found.keys())
-        cores, nics = found[3, 7], found[2,]
-        self.assertEqual(((20,), (7,)), (cores.amounts, cores.caps))
-        self.assertEqual({(3, 8), (7, 3)}, {(item.available, *item.gives) for item in cores.items})
-        self.assertEqual(((2,), (Item(2, 10, (1,)),)), (nics.amounts, nics.items))
-
     def test_the_kinds_are_in_the_order_of_their_text_whatever_was_read_first(self):
         needs = request(CORES).needs
         texts = []
@@ -272,12 +181,3 @@ class TestCoverComponents(unittest.TestCase):
             texts.append([seen.kinds.kinds[kind].sort_key for kind in part.kinds])
         self.assertEqual([sorted(one) for one in texts], texts)
         self.assertEqual([3, 2], [len(one) for one in texts])
-
-    def test_what_one_block_gives_is_found_once(self):
-        seen = view({"id": "a", "blocks": [cpu("a", 2), cpu("b", 16)]})
-        plan = Fitter((need("processor", "cores", 8), Need(kind="memory", measure="capacity_mib",
-                                                           amount=8)), seen.kinds)  # fmt: skip
-        cover_components(plan, seen.pools[0])
-        with mock.patch.object(type(seen.kinds), "devices_of") as search:
-            cover_components(plan, seen.pools[0])
-            search.assert_not_called()

@@ -425,18 +425,6 @@ class TestWork(unittest.TestCase):
 class TestShortfall(unittest.TestCase):
     """Why no blocks satisfy a bond."""
 
-    def test_too_few_share_one_place(self):
-        found = shortfall(TWO, *gpus("x", "y", "z"))
-        self.assertEqual(("GPU A100 on one pcie_root", 2, 1), found)
-
-    def test_too_few_places(self):
-        found = shortfall(APART, *gpus("x", "x", "x"))
-        self.assertEqual(("GPU A100, each on a pcie_root of its own", 2, 1), found)
-
-    def test_no_block_tells_the_place(self):
-        found = shortfall(TWO, *gpus(None, None))
-        self.assertEqual(("blocks with GPU A100 that tell their pcie_root", 1, 0), found)
-
     def test_of_several_bonds_the_one_that_cannot_hold_is_named_with_the_most_there_is(self):
         pair = [*gpus("x", "x"), *gpus("y", "z", model="A40")]
         for asked, blocks, found in (
@@ -454,6 +442,22 @@ class TestShortfall(unittest.TestCase):
             with self.subTest(asked):
                 groups = [{"model": m, "count": n, **bond} for m, n, bond in asked]
                 self.assertEqual(found, shortfall({"accelerators": groups}, *blocks))
+
+    def test_a_bond_between_names_that_cannot_hold_is_named(self):
+        for relation, other, found in (
+            ("same", "y", "GPU A100 and GPU A40 on one pcie_root"),
+            ("apart", "x", "GPU A100 and GPU A40 apart by pcie_root"),
+        ):
+            with self.subTest(relation):
+                asked = {
+                    "accelerators": [
+                        {"name": "gpu", "model": "A100"},
+                        {"name": "old", "model": "A40"},
+                    ],
+                    "bonds": [{"of": ["gpu", "old"], relation: "pcie_root"}],
+                }
+                blocks = [*gpus("x"), *gpus(other, model="A40")]
+                self.assertEqual((found, 1, 0), shortfall(asked, *blocks))
 
     def test_blocks_that_do_not_tell_their_place_count_where_the_unknown_is_allowed(self):
         for wanted, blocks, found in (
@@ -481,56 +485,30 @@ class TestShortfall(unittest.TestCase):
             block["places"]["rack"] = rack
         self.assertEqual(("one set of blocks for all of it", 1, 0), shortfall(both, *blocks))
 
-    def test_names_that_cannot_be_apart_are_named(self):
-        asked = {
-            "accelerators": [{"name": "one", "model": "A100"}, {"name": "two", "model": "A40"}],
-            "bonds": [{"of": ["one", "two"], "apart": "pcie_root"}],
-        }
-        found = shortfall(asked, *gpus("x"), *gpus("x", model="A40"))
-        self.assertEqual(("GPU A100 and GPU A40 apart by pcie_root", 1, 0), found)
-
-    def test_the_bond_that_cannot_hold_is_named(self):
-        asked = {
-            "accelerators": [{"name": "gpu", "model": "A100"}, {"name": "old", "model": "A40"}],
-            "bonds": [{"of": ["gpu", "old"], "same": "pcie_root"}],
-        }
-        found = shortfall(asked, *gpus("x"), *gpus("y", model="A40"))
-        self.assertEqual(("GPU A100 and GPU A40 on one pcie_root", 1, 0), found)
-
 
 class TestRefused(unittest.TestCase):
     """Bonds that cannot be meant."""
 
-    def refused(self, properties: dict) -> str:
-        with self.assertRaises(RequestError) as caught:
-            request(properties)
-        return str(caught.exception)
-
-    def test_a_name_that_nothing_has(self):
-        asked = {"accelerators": [{"name": "gpu"}], "bonds": [{"of": ["gpuu"], "same": "switch"}]}
-        self.assertIn("did you mean 'gpu'?", self.refused(asked))
-
-    def test_a_stock(self):
-        asked = {"resources": {"gib": 1}, "bonds": [{"of": ["stock"], "same": "switch"}]}
-        self.assertIn("stands nowhere", self.refused(asked))
-
-    def test_apart_in_one_zone(self):
-        asked = {"accelerators": [{"count": 2, "apart": "zone"}]}
-        self.assertIn("stand in one zone", self.refused(asked))
+    def test_by_what_is_wrong(self):
+        cards = [{"name": "gpu"}]
+        for properties, words in (
+            ({"accelerators": cards, "bonds": [{"of": ["gpuu"], "same": "switch"}]},
+             "did you mean 'gpu'?"),
+            ({"resources": {"gib": 1}, "bonds": [{"of": ["stock"], "same": "switch"}]},
+             "stands nowhere"),
+            ({"accelerators": [{"count": 2, "apart": "zone"}]}, "stand in one zone"),
+            ({"memory": {"capacity_mib": 1}, "bonds": [{"of": ["memory"], "apart": "switch"}]},
+             "apart from itself"),
+            ({"accelerators": [{"name": "x", "same": "switch"}], "drives": [{"name": "x"}]},
+             "a name of its own"),
+            ({"accelerators": cards, "bonds": [{"of": ["gpu"], "same": f"p{n}"} for n in range(9)]},
+             "at most 8"),
+        ):  # fmt: skip
+            with self.subTest(words):
+                with self.assertRaises(RequestError) as caught:
+                    request(properties)
+                self.assertIn(words, str(caught.exception))
         request({"accelerators": [{"count": 1, "apart": "zone"}]})
-
-    def test_a_total_apart_from_itself(self):
-        asked = {"memory": {"capacity_mib": 1}, "bonds": [{"of": ["memory"], "apart": "switch"}]}
-        self.assertIn("apart from itself", self.refused(asked))
-
-    def test_one_name_for_two_kinds(self):
-        asked = {"accelerators": [{"name": "x", "same": "switch"}], "drives": [{"name": "x"}]}
-        self.assertIn("a name of its own", self.refused(asked))
-
-    def test_too_many(self):
-        bonds = [{"of": ["gpu"], "same": f"p{n}"} for n in range(9)]
-        asked = {"accelerators": [{"name": "gpu"}], "bonds": bonds}
-        self.assertIn("at most 8", self.refused(asked))
 
     def test_groups_of_alternatives_are_told_apart_by_number(self):
         """What stands in ``first_of`` is not bound together with what all ways have."""
