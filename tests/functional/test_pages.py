@@ -77,7 +77,7 @@ class TestPages(Case):
         for fact in ("fail GPU-01@gpu-east: 1 podm, 1 block, 1 node lost", "<dd>7</dd>",
                      "small=2, gpu-large=1"):  # fmt: skip
             self.assertIn(fact, text)
-        self.assertIn('<span class="mark">best</span>', text)
+        self.assertNotIn('<span class="mark">best</span>', text)
         done = run(PROGRAMS[1], *words, "--compare", "--html", self.folder / "second.html")
         self.assertEqual(0, done.code, done.err)
         self.assertEqual(text, (self.folder / "second.html").read_text())
@@ -215,9 +215,7 @@ class TestBrowser(BrowserCase):
 
     def test_a_replay_shows_its_runs_side_by_side_and_over_time(self):
         opened = self.open(self.pages["replay"])
-        self.assertRegex(opened.inner_text(".lead"), r"^base/pack places the most: \d+ of \d+ ")
-        better = opened.locator("td.best").all_inner_texts()
-        self.assertEqual(3, len(better), "placed, refused and fragmentation")
+        self.assertRegex(opened.inner_text(".lead"), r"^2 runs place \d+ to \d+ of \d+ ")
         bars = opened.locator("figure", has_text="Refused lower is better").locator("rect.rect")
         first, second = (bar.bounding_box()["width"] for bar in bars.all())  # from below
         self.assertLess(first, second)

@@ -150,6 +150,31 @@ class TestContinued(Sweeps):
         self.assertRegex(self.sweep(1, *DRAWN, *words).err, r"other\.jsonl: line 1: ")
 
 
+class TestCompare(Sweeps):
+    """--compare: means over seeds."""
+
+    def test_a_row_has_means_with_errors_and_a_best_only_where_it_is_clear(self):
+        scenarios = self.write("scenarios.yaml", SCENARIOS)
+        words = (*DRAWN, "--scenario", scenarios, "--seeds", "1..4", "--jobs", "1", "--compare")
+        rows = {row["Measure"]: row for row in self.sweep(0, *words, "-f", "json").data}
+        self.assertEqual(["Measure", "grown", "tray", "Best"], [*rows["placed"]])
+        self.assertEqual("grown", rows["placed"]["Best"])
+        grown, tray = (rows["placed"][name] for name in ("grown", "tray"))
+        self.assertEqual({"mean", "standard_error"}, {*grown})
+        self.assertGreater(grown["mean"], tray["mean"])
+        self.assertIsNone(rows["utilisation.cores"]["Best"])
+        table = self.sweep(0, *words).out
+        self.assertRegex(table, r"\| placed +\| \d+(\.\d+)? ± [\d.]+ ")
+
+    def test_a_difference_that_seeds_may_have_made_has_no_best(self):
+        words = (*DRAWN, *POLICIES, "--seeds", "1..3", "--jobs", "1", "--compare")
+        self.assertRegex(self.sweep(0, *words).out, r"\| placed .*\| no clear difference \|")
+
+    def test_one_seed_tells_nothing(self):
+        done = self.sweep(0, *DRAWN, *POLICIES, "--jobs", "1", "--compare")
+        self.assertIn("one seed does not tell which variation is better: --seeds 1..10\n", done.err)
+
+
 class TestFiles(Sweeps):
     """What -o writes."""
 

@@ -140,12 +140,18 @@ class ChartGrid(Struct, frozen=True, kw_only=True):
 
 
 class Measure(Struct, frozen=True, kw_only=True):
-    """One number of each thing that is compared, and which is the better; None is unknown."""
+    """One number of each thing that is compared; None is unknown.
+
+    ``better`` is what is preferred, ``errors`` are the standard errors of values that are means,
+    and ``best`` is the place of the value that is clearly the best.
+    """
 
     name: str
     values: tuple[float | None, ...]
     unit: str = ""
     better: Literal["", "higher", "lower"] = ""
+    errors: tuple[float | None, ...] = ()
+    best: int | None = None
 
 
 class BarComparison(Struct, frozen=True, kw_only=True):

@@ -25,26 +25,24 @@ from valence_sched.model.page import (
 from valence_sched.pages.tables import amount_text, measured_text, shown_text, table
 
 
-def best_values(measure: Measure) -> tuple[bool, ...]:
-    """Return which values are the best; none where all are equal or none is better."""
-    known = [value for value in measure.values if value is not None]
-    if not measure.better or len(set(known)) < 2:
-        return tuple(False for _ in measure.values)
-    best = max(known) if measure.better == "higher" else min(known)
-    return tuple(value == best for value in measure.values)
-
-
 def comparison_table(section: BarComparison) -> PageTable:
     """Return the numbers of a comparison, the best of each measure marked."""
     columns = [
-        [TableCell(text="unknown") if value is None
-         else TableCell(text=measured_text(value, measure.unit), best=is_best)
-         for value, is_best in zip(measure.values, best_values(measure), strict=True)]
+        [TableCell(text=_measured(measure, number), best=number == measure.best)
+         for number in range(len(section.names))]
         for measure in section.measures
     ]  # fmt: skip
     titles = [measure.name for measure in section.measures]
     rows = zip(section.names, *columns, strict=True)
     return table(f"{section.title}: numbers", ("", *titles), rows, titles)
+
+
+def _measured(measure: Measure, number: int) -> str:
+    value = measure.values[number]
+    if value is None:
+        return "unknown"
+    error = measure.errors[number] if measure.errors else None
+    return measured_text(value, measure.unit) + ("" if error is None else f" ± {error:.2g}")
 
 
 COLOURS = 6  # of lines, in the style of the page; then they begin again
@@ -150,7 +148,6 @@ def _time_chart(section: TimeChart, name: str, width: int, height: int) -> Marku
 
 def bar_chart(section: BarComparison, measure: Measure) -> Markup:
     """Return the bars of one measure of a comparison, for any screen: several stand abreast."""
-    best = best_values(measure)
     known = [value for value in measure.values if value is not None]
     chart = pygal.HorizontalBar(
         **_settings(WIDTHS["narrow"], BAR_MARGIN + BAR_HEIGHT * len(section.names)),
@@ -159,9 +156,9 @@ def bar_chart(section: BarComparison, measure: Measure) -> Markup:
         x_labels=[short_label(one) for one in reversed(section.names)],
         value_formatter=amount_text,
     )
-    bars = zip(reversed(measure.values), reversed(best), strict=True)
-    chart.add("", [{"value": value, "color": f"var(--{'best' if is_best else 'bar'})"}
-                   for value, is_best in bars])  # fmt: skip
+    bars = reversed([*enumerate(measure.values)])
+    chart.add("", [{"value": value, "color": f"var(--{'best' if at == measure.best else 'bar'})"}
+                   for at, value in bars])  # fmt: skip
     label = f"{measure.name}: a bar for each of {', '.join(section.names)}"
     return inline_svg(chart.render_tree(), label, "chart")
 

@@ -21,7 +21,14 @@ from valence_sched.model.page import (
 )
 from valence_sched.model.phrases import ReasonPhrases
 from valence_sched.model.quantity import format_age, format_count, resource_title
-from valence_sched.model.replay import FirstRefusal, Replay, ReplayResult, RunMeasure, measures
+from valence_sched.model.replay import (
+    FirstRefusal,
+    MeasureComparison,
+    Replay,
+    ReplayResult,
+    compare_seeds,
+    sweep_run_of,
+)
 from valence_sched.model.scenario import EditEffect
 from valence_sched.pages.charts import COLOURS
 from valence_sched.pages.tables import (
@@ -134,46 +141,48 @@ def _line(run: ReplayResult, name: str, values: Values | None) -> ChartSeries:
 
 MOST_MEASURES = 10
 #: What is compared, in this order, with its title; of a measure with a dot what stands before it.
-_TITLES = {
+TITLES = {
     "placed": "Placed", "refused": "Refused", "undecided": "Undecided",
-    "podms_needed": "Podms needed", "fragmentation": "Fragmentation", "cost": "Cost",
+    "podms_needed": "Podms needed", "podms_per_node": "Podms per placed node",
+    "fragmentation": "Fragmentation", "cost": "Cost", "cost_per_node": "Cost per placed node",
     "utilisation": "",
 }  # fmt: skip
 
 
-def side_by_side(
-    names: Sequence[str], found: Sequence[Mapping[str, RunMeasure]], text: str
-) -> BarComparison:
-    """Return the comparison of runs by these names; a measure that is equal in all is words."""
-    known = {name: one for by_name in found for name, one in by_name.items()}
-    ordered = [one for group in _TITLES for name, one in known.items()
+def side_by_side(compared: Sequence[MeasureComparison], text: str) -> BarComparison:
+    """Return a comparison; a measure that is equal in all is words."""
+    by_group = {one.measure.name: one for one in compared}
+    ordered = [one for group in TITLES for name, one in by_group.items()
                if name.partition(".")[0] == group]  # fmt: skip
-    compared, equal = [], []
+    shown, equal = [], []
     for one in ordered:
-        values = [by_name[one.name].value if one.name in by_name else None for by_name in found]
-        measure = _measure(one, values)
+        measure = _measure(one)
         if len(set(measure.values)) > 1:
-            compared.append(measure)
+            shown.append(measure)
         elif (value := measure.values[0]) is not None:
             equal.append(f"{in_sentence(measure.name)} {measured_text(value, measure.unit)}")
+    names = tuple(compared[0].means)
     if equal and len(names) > 1:
         text += f" The same in each: {', '.join(equal)}."
-    return BarComparison(title="Side by side", names=tuple(names),
-                         measures=tuple(compared[:MOST_MEASURES]), text=text)  # fmt: skip
+    return BarComparison(title="Side by side", names=names,
+                         measures=tuple(shown[:MOST_MEASURES]), text=text)  # fmt: skip
 
 
-def _measure(one: RunMeasure, values: Sequence[float | None]) -> Measure:
-    _, dot, resource = one.name.partition(".")
-    title = used_title(resource) if dot else _TITLES[one.name]
-    shown = [None if value is None else share_percent(value) if one.is_share else round(value, 2)
-             for value in values]  # fmt: skip
-    return Measure(name=title, values=tuple(shown), unit="%" if one.is_share else "",
-                   better=one.better or "")  # fmt: skip
+def _measure(one: MeasureComparison) -> Measure:
+    _, dot, resource = one.measure.name.partition(".")
+    title = used_title(resource) if dot else TITLES[one.measure.name]
+    share = one.measure.is_share
+    shown = [None if value is None else share_percent(value) if share else round(value, 2)
+             for value in one.means.values()]  # fmt: skip
+    errors = [None if value is None else value * (100 if share else 1)
+              for value in one.errors.values()]  # fmt: skip
+    best = None if one.best is None else [*one.means].index(one.best)
+    return Measure(name=title, values=tuple(shown), unit="%" if share else "",
+                   better=one.measure.better or "", errors=tuple(errors), best=best)  # fmt: skip
 
 
 MOST_ROWS = 500  # of pod managers, and of reasons
 MOST_COLUMNS = 8  # of runs, where each has a column
-MOST_NAMED = 3  # runs that the first line names
 NO_FLAVOR = "without flavor"
 
 Edits = Mapping[str, Sequence[EditEffect]]  # by the site of a run
@@ -185,9 +194,9 @@ def replay_page(replay: Replay, edits: Edits, facts: Facts = ()) -> Page:
     alone = len(runs) == 1
     sections: list[Section] = []
     if not alone:
-        found = [{one.name: one for one in measures(run)} for run in runs]
-        names = tuple(run.name for run in runs)
-        sections.append(side_by_side(names, found, "Shares are means over time."))
+        once = [sweep_run_of(run, "", 0) for run in runs]
+        text = "Shares are means over time. One seed does not tell which run is better."
+        sections.append(side_by_side(compare_seeds(once), text))
     sections += time_sections(runs)
     sections += _refusals(runs, alone)
     sections += [_by_flavor(runs, alone), _by_podm(runs), *_made_of(runs, edits, alone)]
@@ -206,23 +215,18 @@ def replay_page(replay: Replay, edits: Edits, facts: Facts = ()) -> Page:
 
 
 def _lead(runs: Sequence[ReplayResult]) -> tuple[str, Tone]:
-    most = max(run.placed for run in runs)
-    best = [run for run in runs if run.placed == most]
-    nodes = f"{most:,} of {format_count(best[0].requested, 'node')}"
+    least, most = (pick(run.placed for run in runs) for pick in (min, max))
+    requested = format_count(runs[0].requested, "node")
     if len(runs) == 1:
         (run,) = runs
         rest = [f"{number:,} {word}" for number, word in
                 ((run.refused, "refused"), (run.undecided, "undecided")) if number]  # fmt: skip
         tone: Tone = "good" if not rest else "part" if most else "bad"
-        return f"Placed {nodes}" + "".join(f", {text}" for text in rest), tone
+        return f"Placed {most:,} of {requested}" + "".join(f", {text}" for text in rest), tone
     every = format_count(len(runs), "run")
-    if len(best) == len(runs):
-        return f"Each of {every} places {nodes}", ""
-    if len(best) > MOST_NAMED:
-        return f"{len(best):,} of {every} place the most: {nodes}", ""
-    names = [run.name for run in best]
-    which = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-    return f"{which} place{'s' if len(best) == 1 else ''} the most: {nodes}", ""
+    if least == most:
+        return f"Each of {every} places {most:,} of {requested}", ""
+    return f"{every} place {least:,} to {most:,} of {requested}", ""
 
 
 def _shared_facts(runs: Sequence[ReplayResult]) -> Iterator[tuple[str, str]]:

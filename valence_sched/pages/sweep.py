@@ -5,10 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from valence_sched.model.page import Page, PageTable, Row, Section, TableCell
 from valence_sched.model.quantity import format_count
-from valence_sched.model.replay import RunMeasure, SweepRun, run_measure
+from valence_sched.model.replay import (
+    MeasureComparison,
+    RunMeasure,
+    SweepRun,
+    compare_seeds,
+    run_measure,
+)
 from valence_sched.model.scenario import EditEffect
-from valence_sched.pages.replay import share_percent, side_by_side
-from valence_sched.pages.tables import Facts, amount_text, bar, table
+from valence_sched.pages.replay import TITLES, share_percent, side_by_side
+from valence_sched.pages.tables import Facts, amount_text, bar, in_sentence, table
 
 MOST_ROWS = 2000  # of runs in the table
 _SPREAD = (("placed", "Placed"), ("refused", "Refused"), ("podms_needed", "Podms needed"),
@@ -23,56 +29,53 @@ def sweep_page(
     """Return the page of a sweep; ``edits`` are by scenario, ``facts`` say of which workload."""
     variations: Variations = {}
     for run in runs:
-        name = run.scenario if run.policy is None else f"{run.scenario}/{run.policy}"
-        variations.setdefault(name, []).append(run)
-    seeds = len({run.seed for run in runs})
+        variations.setdefault(run.variation, []).append(run)
+    seeds, compared = len({run.seed for run in runs}), compare_seeds(runs)
     sections: list[Section] = []
     if len(variations) > 1:
-        means = [_means(found) for found in variations.values()]
-        over = "" if seeds == 1 else f" and over {format_count(seeds, 'seed')}"
-        text = f"Shares are means over time{over}."
-        sections.append(side_by_side(tuple(variations), means, text))
+        sections.append(side_by_side(compared, _comparison_text(compared, seeds)))
     if seeds > 1:
         sections.append(_spread(variations))
     sections += [_runs(runs), *_edits(edits)]
     return Page(
         title="Sweep",
-        lead=_lead(variations),
+        lead=_lead(variations, compared),
         facts=(*facts, ("Runs", f"{len(runs):,}"), ("Variations", f"{len(variations):,}"),
                ("Seeds", f"{seeds:,}"), ("Digest", runs[0].question if runs else "none")),
         sections=tuple(sections),
     )  # fmt: skip
 
 
-def _lead(variations: Variations) -> str:
-    shares = {name: _placed_percent(found) for name, found in variations.items()}
-    most = max(shares.values(), default=0.0)
-    best = [name for name, share in shares.items() if share == most]
-    nodes = f"{amount_text(most)} % of all nodes"
+def _comparison_text(compared: Sequence[MeasureComparison], seeds: int) -> str:
+    if seeds == 1:
+        return "Shares are means over time. One seed does not tell which variation is better."
+    text = (f"Means over {format_count(seeds, 'seed')}, ± the standard error; shares are means "
+            "over time. The best is so at 95 %, compared seed by seed.")  # fmt: skip
+    unclear = [in_sentence(TITLES.get(one.measure.name, one.measure.name))
+               for one in compared if one.is_unclear]  # fmt: skip
+    return f"{text} No clear difference: {', '.join(unclear)}." if unclear else text
+
+
+def _lead(variations: Variations, compared: Sequence[MeasureComparison]) -> str:
+    shares = [_placed_percent(found) for found in variations.values()]
     if not variations:
         return "No run"
+    least, most = (f"{amount_text(pick(shares))} %" for pick in (min, max))
     if len(variations) == 1:
-        return f"Placed {nodes}"
-    if len(best) == 1:
-        return f"{best[0]} places the most: {nodes}"
+        return f"Placed {most} of all nodes"
     every = format_count(len(variations), "variation")
-    return f"{len(best):,} of {every} place the most: {nodes}"
+    if least == most:
+        return f"Each of {every} places {most} of all nodes"
+    placed = next(one for one in compared if one.measure.name == "placed")
+    if placed.best is not None:
+        return f"{placed.best} places the most: {most} of all nodes, {least} at the least"
+    return f"No clear difference: {every} place {least} to {most} of all nodes"
 
 
 def _placed_percent(runs: Sequence[SweepRun]) -> float:
     placed, requested = (sum(run.measures.get(name) or 0 for run in runs)
                          for name in ("placed", "requested"))  # fmt: skip
     return share_percent(placed / requested) if requested else 0.0
-
-
-def _means(runs: Sequence[SweepRun]) -> dict[str, RunMeasure]:
-    """Return the mean of each measure over runs; those that have none of it do not count."""
-    names = dict.fromkeys(name for run in runs for name in run.measures)
-    means = {}
-    for name in names:
-        known = [value for run in runs if (value := run.measures.get(name)) is not None]
-        means[name] = run_measure(name, sum(known) / len(known) if known else None)
-    return means
 
 
 def _spread(variations: Variations) -> PageTable:

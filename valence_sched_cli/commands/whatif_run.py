@@ -38,6 +38,7 @@ from valence_sched_cli.output.replay import (
     progress_text,
     run_rows,
     series_table,
+    sweep_comparison,
     sweep_rows,
 )
 from valence_sched_cli.output.table import MACHINE
@@ -128,6 +129,9 @@ class RunWhatif(base.Lister):
             self.closing += change_lines(found, parsed_args.baseline)
             self.exit_code = EXIT_DIFFERENT if found else 0
         if parsed_args.compare:
+            if len(replay.runs) > 1:
+                self.closing.append("one seed does not tell which run is better: scheduler whatif "
+                                    "sweep --compare --seeds 1..10")  # fmt: skip
             return comparison(
                 replay, machine=parsed_args.formatter in MACHINE, long=parsed_args.long
             )
@@ -235,11 +239,15 @@ class SweepWhatif(base.Lister):
         output --output,-o <file>: file to write all runs to: .jsonl, .csv or .parquet
         """,
         page_file.html_option("the scenarios and policies, side by side,"),
-        "output --long: list more columns",
+        """
+        output --compare: a row for each measure: means and standard errors over seeds, and the
+            variation that is clearly the best
+        output --long: list more columns, with --compare more measures
+        """,
     )
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        return SWEEP_LONG_COLUMNS
+        return () if parsed_args.compare else SWEEP_LONG_COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         app = self.scheduler_app
@@ -262,6 +270,12 @@ class SweepWhatif(base.Lister):
             if page is not None:
                 page.write_sweep(runs, sites, workload_facts(parsed_args))
         long = parsed_args.long or not self.for_people(parsed_args)
+        if parsed_args.compare:
+            if len(parsed_args.seeds) == 1:
+                self.closing.append(
+                    "one seed does not tell which variation is better: --seeds 1..10"
+                )
+            return sweep_comparison(runs, long=long)
         return SWEEP_LONG_COLUMNS if long else SWEEP_COLUMNS, list(sweep_rows(runs, long=long))
 
     def _runs(self, sweep: Sweep, parsed_args: argparse.Namespace) -> list[SweepRun]:

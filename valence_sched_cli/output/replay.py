@@ -29,14 +29,30 @@ MOST_CHANGES = 20  # that are told, before the rest is only counted
 
 
 class Number(Amount[float]):
-    """A number: few digits for people, all for machines; ``marked`` where it is the better one."""
+    """A number: few digits for people, all for machines."""
 
-    def __init__(self, value: float, *, marked: bool = False, is_share: bool = False) -> None:
+    def __init__(self, value: float, *, is_share: bool = False) -> None:
         super().__init__(value)
-        self._marked, self._is_share = marked, is_share
+        self._is_share = is_share
 
     def human_readable(self) -> str:
-        return number_text(self._value, is_share=self._is_share) + (" *" if self._marked else "")
+        return number_text(self._value, is_share=self._is_share)
+
+
+class Estimate(Amount[float]):
+    """The mean of a measure over seeds, with its standard error."""
+
+    def __init__(self, mean: float, error: float | None, *, is_share: bool) -> None:
+        super().__init__(mean)
+        self._error, self._is_share = error, is_share
+
+    def human_readable(self) -> str:
+        texts = [number_text(one, is_share=self._is_share) for one in (self._value, self._error)
+                 if one is not None]  # fmt: skip
+        return " ± ".join(texts)
+
+    def machine_readable(self) -> Any:
+        return {"mean": self._value, "standard_error": self._error}
 
 
 class Shares(PairLines):
@@ -48,9 +64,11 @@ class Shares(PairLines):
 
 
 def number_text(number: float, *, is_share: bool = False) -> str:
-    """Return a number for people: a share in percent, others with at most two decimals."""
+    """Return a number for people: a share in percent, others with two decimals or digits."""
     if is_share:
         return f"{100 * number:.1f}%"
+    if 0 < abs(number) < 0.1:
+        return f"{number:.2g}"
     return f"{number:,.0f}" if float(number).is_integer() else f"{number:,.2f}"
 
 
@@ -71,28 +89,47 @@ def run_rows(replay: Replay, *, long: bool) -> Iterator[tuple[Any, ...]]:
 def comparison(
     replay: Replay, *, machine: bool, long: bool = False
 ) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    """Return titles and a row for each measure: a column for each run, the better value marked.
+    """Return titles and a row for each measure: a column for each run.
 
-    Programs get the names of the better runs in a column of their own; people do not get peaks,
-    unless ``long``.
+    One seed tells of no run that it is better. People do not get peaks, unless ``long``.
     """
-    from valence_sched.model.replay import best_runs, measures
+    from valence_sched.model.replay import measures
 
     by_run = {run.name: {one.name: one for one in measures(run)} for run in replay.runs}
     names = dict.fromkeys(name for found in by_run.values() for name in found)
     rows = []
     for name in names:
-        if name.startswith("peak_") and not (machine or long):
-            continue
-        cells = {run: found.get(name) for run, found in by_run.items()}
-        known = next(one for one in cells.values() if one is not None)
-        if all(one is None or one.value is None for one in cells.values()):
-            continue
-        values = {run: one.value if one else None for run, one in cells.items()}
-        best = best_runs(values, known.better, SHARE_DECIMALS if known.is_share else 2)
-        row = [_measure_cell(one, marked=run in best) for run, one in cells.items()]
-        rows.append((name, *row, *([sorted(best)] if machine else ())))
-    return ("Measure", *by_run, *(("Better",) if machine else ())), rows
+        cells = [found.get(name) for found in by_run.values()]
+        hidden = name.startswith("peak_") and not (machine or long)
+        if not hidden and any(one and one.value is not None for one in cells):
+            rows.append((name, *map(_measure_cell, cells)))
+    return ("Measure", *by_run), rows
+
+
+def _measure_cell(measure: RunMeasure | None) -> Any:
+    return or_absent(None) if measure is None else _number(measure.value, is_share=measure.is_share)
+
+
+def sweep_comparison(
+    runs: Sequence[SweepRun], *, long: bool
+) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+    """Return titles and a row for each measure: means over seeds, and the best variation."""
+    from valence_sched.model.replay import compare_seeds
+
+    compared = [one for one in compare_seeds(runs)
+                if long or not one.measure.name.startswith("peak_")]  # fmt: skip
+    rows = []
+    for one in compared:
+        estimates = zip(one.means.values(), one.errors.values(), strict=True)
+        cells = [
+            or_absent(
+                None if mean is None else Estimate(mean, error, is_share=one.measure.is_share)
+            )
+            for mean, error in estimates
+        ]
+        best = "no clear difference" if one.is_unclear else one.best
+        rows.append((one.measure.name, *cells, or_absent(best)))
+    return ("Measure", *dict.fromkeys(run.variation for run in runs), "Best"), rows
 
 
 def outcome_lines(replay: Replay) -> Iterator[str]:
@@ -126,12 +163,6 @@ def change_lines(changes: Sequence[MeasureChange], file: str) -> Iterator[str]:
     count = len(changes)
     measures = "1 measure differs" if count == 1 else f"{count:,} measures differ"
     yield f"{measures} from {file}" if count else f"no measure differs from {file}"
-
-
-def _measure_cell(measure: RunMeasure | None, *, marked: bool) -> Any:
-    if measure is None or measure.value is None:
-        return or_absent(None)
-    return Number(measure.value, marked=marked, is_share=measure.is_share)
 
 
 def share_or_absent(share: float | None) -> Any:

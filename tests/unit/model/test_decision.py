@@ -13,9 +13,10 @@ from valence_sched.model.decision import parse_report
 from valence_sched.model.inventory import to_json
 from valence_sched.model.need import has_words
 from valence_sched.model.replay import (
-    best_runs,
+    SweepRun,
     changes,
     check_measure_names,
+    compare_seeds,
     measures,
     parse_replay,
 )
@@ -134,15 +135,76 @@ class TestMeasures(unittest.TestCase):
         self.assertEqual(0.25, found["utilisation.cores"])
         self.assertIsNone(found["cost"])
 
-    def test_the_better_run_has_more_placed_and_less_refused(self):
-        self.assertEqual({"a"}, best_runs({"a": 3, "b": 2, "c": None}, "higher"))
-        self.assertEqual({"b", "c"}, best_runs({"a": 3, "b": 2, "c": 2}, "lower"))
+    def test_costs_are_those_of_a_placed_node(self):
+        found = numbers(replay_of(placed=4, cost=6.0))
+        self.assertEqual((1.5, 0.25), (found["cost_per_node"], found["podms_per_node"]))
+        found = numbers(replay_of(placed=0, cost=6.0))
+        self.assertEqual((None, None), (found["cost_per_node"], found["podms_per_node"]))
 
-    def test_no_run_is_better_where_all_are_equal_or_neither_way_is(self):
-        self.assertEqual(frozenset(), best_runs({"a": 2, "b": 2}, "higher"))
-        self.assertEqual(frozenset(), best_runs({"a": 3, "b": 2}, None))
-        self.assertEqual(frozenset(), best_runs({"a": 3}, "lower"))
-        self.assertEqual(frozenset(), best_runs({"a": 0.9071, "b": 0.9074}, "higher", 3))
+
+def seeds(**variations: dict[str, list[float]]) -> list[SweepRun]:
+    """Return a run for each variation and seed, with a list of each measure by seed."""
+    runs = []
+    for name, by_measure in variations.items():
+        for seed, values in enumerate(zip(*by_measure.values(), strict=True)):
+            found = dict(zip(by_measure, values, strict=True))
+            runs.append(SweepRun(question="q", scenario=name, policy=None, seed=seed, requests=9,
+                                 departed=0, duration_s=1.0, measures=found))  # fmt: skip
+    return runs
+
+
+def best(runs: list[SweepRun]) -> dict[str, str | None]:
+    return {one.measure.name: "unclear" if one.is_unclear else one.best
+            for one in compare_seeds(runs)}  # fmt: skip
+
+
+class TestSeeds(unittest.TestCase):
+    """Variations that are compared over seeds."""
+
+    def test_a_difference_within_what_seeds_change_has_no_best(self):
+        base = [90, 80, 85, 70, 75]
+        for more, expected in (
+            ([3, 3, -3, 0, 0], "unclear"),
+            ([3, 3, 2, 4, 3], "b"),
+            ([0, 0, 0, 0, 0], None),
+            ([5, 5, 5, 5, 5], "b"),
+        ):
+            with self.subTest(more):
+                other = [one + some for one, some in zip(base, more, strict=True)]
+                runs = seeds(a={"placed": base}, b={"placed": other})
+                self.assertEqual({"placed": expected}, best(runs))
+        (one,) = compare_seeds(seeds(a={"placed": [1, 2, 3]}))
+        self.assertEqual(({"a": 2.0}, None), (one.means, one.best))
+        self.assertAlmostEqual(3**-0.5, one.errors["a"])
+
+    def test_one_seed_tells_of_none_that_it_is_the_best(self):
+        self.assertEqual({"placed": "unclear"},
+                         best(seeds(a={"placed": [1]}, b={"placed": [99]})))  # fmt: skip
+
+    def test_of_several_the_best_is_clearly_above_each_other(self):
+        low, high, near = [10, 11, 12, 13], [20, 21, 22, 23], [20, 22, 21, 23]
+        runs = seeds(a={"placed": low}, b={"placed": high}, c={"placed": near})
+        self.assertEqual({"placed": "unclear"}, best(runs))
+        runs = seeds(a={"placed": low}, b={"placed": high})
+        self.assertEqual({"placed": "b"}, best(runs))
+
+    def test_fewer_is_better_of_refusals_and_neither_of_utilisation(self):
+        few, many = [1, 2, 1, 2], [9, 8, 9, 8]
+        runs = seeds(a={"refused": few, "utilisation.cores": few},
+                     b={"refused": many, "utilisation.cores": many})  # fmt: skip
+        self.assertEqual({"refused": "a", "utilisation.cores": None}, best(runs))
+
+    def test_a_variation_that_placed_fewer_nodes_is_never_the_best_at_cost(self):
+        cheap, dear = [1.0, 1.1, 1.0, 1.1], [2.0, 2.1, 2.0, 2.1]
+        for placed, expected in (([9, 8, 9, 8], "unclear"), ([30, 29, 30, 29], "a")):
+            with self.subTest(placed):
+                runs = seeds(a={"placed": placed, "cost_per_node": cheap},
+                             b={"placed": [20, 20, 20, 21], "cost_per_node": dear})  # fmt: skip
+                self.assertEqual(expected, best(runs)["cost_per_node"])
+
+    def test_seeds_that_only_one_of_them_has_are_not_paired(self):
+        runs = [*seeds(a={"placed": [5, 6, 7]}, b={"placed": [8, 9, 10]})[:-2]]
+        self.assertEqual({"placed": "unclear"}, best(runs))
 
 
 class TestBaseline(unittest.TestCase):

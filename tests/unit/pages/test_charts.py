@@ -4,10 +4,11 @@
 import re
 import unittest
 import xml.etree.ElementTree as ElementTree
+from typing import Any
 
 from valence_sched.model.page import BarComparison, ChartGrid, ChartSeries, Measure, TimeChart
 from valence_sched.pages import charts
-from valence_sched.pages.charts import COLOURS, best_values, comparison_table
+from valence_sched.pages.charts import COLOURS, comparison_table
 from valence_sched.pages.tables import amount_text
 
 HOUR_S = 3600.0
@@ -105,13 +106,13 @@ class TestTime(unittest.TestCase):
 class TestBars(unittest.TestCase):
     """Things side by side."""
 
-    def comparison(self, *values: float | None, better: str = "higher") -> BarComparison:
-        measure = Measure(name="Placed", values=values, unit="nodes", better=better)
+    def comparison(self, *values: float | None, **words: Any) -> BarComparison:
+        measure = Measure(name="Placed", values=values, unit="nodes", better="higher", **words)
         names = ("base", "two trays die", "x" * 99)[: len(values)]
         return BarComparison(title="c", names=names, measures=(measure,))
 
     def test_a_bar_is_as_long_as_its_value_and_the_best_has_a_colour(self):
-        section = self.comparison(40.0, 10.0, None)
+        section = self.comparison(40.0, 10.0, None, best=0)
         (svg,) = svgs(charts.bar_chart(section, section.measures[0]))
         bars = [one for one in svg.iter("rect") if "rect" in one.get("class", "")]
         widths = sorted(float(one.get("width", "0")) for one in bars)
@@ -121,18 +122,12 @@ class TestBars(unittest.TestCase):
         self.assertIn("var(--bar)", styles)
         self.assertNotIn("#", styles)
 
-    def test_the_better_value_is_marked_unless_all_are_equal(self):
-        for values, better, expected in (
-            ((1.0, 2.0), "higher", (False, True)), ((1.0, 2.0), "lower", (True, False)),
-            ((2.0, 2.0), "higher", (False, False)), ((1.0, 2.0), "", (False, False)),
-            ((None, 2.0, 3.0), "lower", (False, True, False)), ((2.0, 2.0, 1.0), "higher",
-                                                                (True, True, False)),
-        ):  # fmt: skip
-            measure = Measure(name="m", values=values, better=better)
-            self.assertEqual(expected, best_values(measure))
-        rows = comparison_table(self.comparison(40.0, None)).rows
-        self.assertEqual([("base", "40 nodes"), ("two trays die", "unknown")],
-                         [(name, cell.text) for name, cell in rows])  # fmt: skip
+    def test_the_best_value_is_marked_and_a_mean_has_its_error(self):
+        rows = comparison_table(self.comparison(40.0, None, errors=(1.234, None), best=0)).rows
+        self.assertEqual([("base", "40 nodes ± 1.2", True), ("two trays die", "unknown", False)],
+                         [(name, cell.text, cell.best) for name, cell in rows])  # fmt: skip
+        rows = comparison_table(self.comparison(40.0, 10.0)).rows
+        self.assertEqual([False, False], [cell.best for _, cell in rows])
 
     def test_numbers_have_no_digits_that_say_nothing(self):
         numbers = (1200.0, 12.5, 0.126, 0.0, -3.0)
