@@ -94,7 +94,7 @@ class RunWhatif(base.Lister):
         """
         decide --policy <policy>...: policy of all requests (repeat for a run under each; default:
             that of each request)
-        output --compare: a row for each measure, with the better value marked
+        output --compare: a row for each measure and a column for each run
         output --series: list what happened over time in place of the runs: shares in use, nodes and
             refusals
         output --long: list more columns, with --compare more measures
@@ -130,8 +130,7 @@ class RunWhatif(base.Lister):
             self.exit_code = EXIT_DIFFERENT if found else 0
         if parsed_args.compare:
             if len(replay.runs) > 1:
-                self.closing.append("one seed does not tell which run is better: scheduler whatif "
-                                    "sweep --compare --seeds 1..10")  # fmt: skip
+                self.closing.append("one seed does not tell which run is better: use whatif sweep")
             return comparison(
                 replay, machine=parsed_args.formatter in MACHINE, long=parsed_args.long
             )
