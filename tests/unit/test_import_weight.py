@@ -22,6 +22,7 @@ HEAVY = (
     "requests",
     "rich",
     "sqlalchemy",
+    "sushy",
     "tabulate",
     "yaml",
     "zstandard",
@@ -94,7 +95,7 @@ class TestImportWeight(unittest.TestCase):
 
 
 # Libraries that only a live pod manager, the state, or a served pod manager needs.
-ELSEWHERE = ("aiohttp", "alembic", "jinja2", "pygal", "requests", "sqlalchemy", "urllib3")
+ELSEWHERE = ("aiohttp", "alembic", "jinja2", "pygal", "requests", "sqlalchemy", "sushy", "urllib3")
 #: What no decision on a recorded inventory for one node needs: each has a job of its own.
 OTHER_JOBS = (
     "valence_sched.config.foreign.nova",

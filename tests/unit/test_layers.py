@@ -127,8 +127,9 @@ ONLY_IN = {
     "rich": {"valence_sched_cli"},
     "sqlalchemy": {"store"},
     "stevedore": {"core/plugins", "valence_sched_cli/shell"},
+    "sushy": {"drivers"},
     "tabulate": {"valence_sched_cli/output/formatters", "valence_sched_cli/output/cells"},
-    "urllib3": {"integrations", "drivers/http/stdlib_transport", "remote/connection"},
+    "urllib3": {"integrations", "drivers/http/sushy_transport", "remote/connection"},
     "yaml": {"model/codec", "model/plain_yaml"},
     "zstandard": {"drivers", "files", "testing"},
 }

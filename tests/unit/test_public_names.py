@@ -107,7 +107,7 @@ PUBLIC = [
 PROBE = """
 import sys, valence_sched
 print(*(name for name in sys.modules if name.startswith("valence_sched.")))
-print(*({"numpy", "msgspec", "yaml", "sqlalchemy"} & set(sys.modules)))
+print(*({"numpy", "msgspec", "yaml", "sqlalchemy", "sushy"} & set(sys.modules)))
 """
 
 

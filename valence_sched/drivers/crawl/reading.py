@@ -159,7 +159,7 @@ class PodmReader:
 
     def _read(self, dialects: Dialects) -> Reading:
         known, settings = self._registration, self._settings
-        connection = Connection(known, self._password, self._deadline, self._tls)
+        connection = Connection(known, self._password, self._deadline, settings.parallel, self._tls)
         self._connection = connection
         root = enter_service(connection)
         dialect = dialect_of_driver(known.driver, root, dialects, known.name)

@@ -39,6 +39,7 @@ from valence_sched.model.tls import client_certificate
 
 if TYPE_CHECKING:
     from valence_sched.drivers.http.stdlib_transport import AnswerStream, StdlibTransport
+    from valence_sched.drivers.http.sushy_transport import SushyTransport
 
 
 def base_url(registration: Registration) -> str:
@@ -57,14 +58,15 @@ def base_url(registration: Registration) -> str:
     return f"{parts.scheme}://{host}" + (f":{port}" if port else "")
 
 
-def proxy_to(url: str) -> str | None:
-    """Return the proxy on the way to a URL; most sites have none, and need no library to know."""
+def proxies_to(url: str) -> dict[str, str]:
+    """Return the proxies on the way to a URL; most sites have none, and need no library to know."""
     named = any(name.lower().endswith("_proxy") for name in os.environ)
     if not named and sys.platform not in ("darwin", "win32"):
-        return None
+        return {}
     from requests.utils import get_environ_proxies, select_proxy
 
-    return select_proxy(url, get_environ_proxies(url)) or None
+    proxies: dict[str, str] = get_environ_proxies(url)
+    return proxies if select_proxy(url, proxies) else {}
 
 
 MAX_REDIRECTS = 5
@@ -93,6 +95,7 @@ class Connection:
         registration: Registration,
         password: str | None,
         deadline: Deadline,
+        parallel: int = 1,
         tls: TlsContexts | None = None,
     ) -> None:
         self.name, self.deadline, self.requests = registration.name, deadline, 0
@@ -101,13 +104,15 @@ class Connection:
         self.host = host_and_path(self.url)[0]
         self._ended = self._closing = False
         self._ending = threading.Lock()
-        cacert, self._proxy = registration.cacert, proxy_to(self.url)
+        cacert, self._proxies = registration.cacert, proxies_to(self.url)
         if cacert and not Path(cacert).exists():
             raise PodmError(f"found no file {cacert!r}, expected the --cacert it names")
         verify = cacert or not registration.insecure
         self._verify, self._tls = verify, tls or TlsContexts()
         self._certificate = client_certificate(registration.cert, registration.key)
-        self._transport: StdlibTransport | None = None
+        self._parallel = parallel
+        self._sockets: StdlibTransport | None = None
+        self._sushy: SushyTransport | None = None
         self._making = threading.Lock()
         self._headers = HEADERS
         self._login = Login(self, registration, password)
@@ -174,7 +179,7 @@ class Connection:
 
         Errors as for :meth:`get`; it is not tried again. A redirect is not followed.
         """
-        if self._proxy:
+        if self._proxies:
             raise InputError(uri, "", "a proxy on the way", "none for a stream of events")
         left_s = self.deadline.left_s
         if left_s <= 0 or self._ended:
@@ -182,7 +187,7 @@ class Connection:
         self.requests += 1
         headers = {**self._headers, "Accept": "text/event-stream", "Cache-Control": "no-store"}
         request = PodmRequest("GET", uri, headers, left_s, 0)
-        stream = self._made_transport().open_stream(request)
+        stream = (self._sockets or self._make_sockets()).open_stream(request)
         if self._ended:
             stream.close()
             raise self.deadline.error()
@@ -231,8 +236,9 @@ class Connection:
             if self._closing:
                 return
             self._ended = True
-            if self._transport is not None:
-                self._transport.cut()
+            for transport in (self._sockets, self._sushy):
+                if transport is not None:
+                    transport.cut()
 
     def close(self) -> None:
         """Delete the session and close; never raises, and takes a few seconds at most."""
@@ -242,22 +248,23 @@ class Connection:
         try:
             self._login.log_out()
         finally:
-            if self._transport is not None:
-                self._transport.close()
+            for transport in (self._sockets, self._sushy):
+                if transport is not None:
+                    transport.close()
 
     def _write(
         self, method: str, uri: str, data: Json | None, headers: Mapping[str, str] | None
     ) -> Answer:
         """Send a write, and again where it was refused because the login has expired."""
         logins = self._login.count
-        answer = self._send(method, uri, data=data, headers=headers)
+        answer = self._send(method, uri, data=data, headers=headers, writes=True)
         if answer.status == 401:
             try:
                 is_renewed = self._login.renew(logins)
             except (PodmError, InputError):  # the answer stands: nothing was done
                 is_renewed = False
             if is_renewed:
-                answer = self._send(method, uri, data=data, headers=headers)
+                answer = self._send(method, uri, data=data, headers=headers, writes=True)
         return answer
 
     def _read(self, uri: str, most: int, share: float) -> Answer:
@@ -282,17 +289,23 @@ class Connection:
                 raise InputError(uri, "", found, f"an answer from {self.host}", hint)
         raise InputError(uri, "", f"{MAX_REDIRECTS} redirects", "an answer")
 
-    def _made_transport(self) -> StdlibTransport:
-        """Return the transport, which is made for the first request."""
-        if self._transport is not None:
-            return self._transport
+    def _make_sockets(self) -> StdlibTransport:
         from valence_sched.drivers.http.stdlib_transport import StdlibTransport
 
         with self._making:
-            self._transport = self._transport or StdlibTransport(
-                self.url, self._verify, self._tls, self._certificate, self._proxy
+            self._sockets = self._sockets or StdlibTransport(
+                self.url, self._verify, self._tls, self._certificate
             )
-        return self._transport
+        return self._sockets
+
+    def _make_sushy(self) -> SushyTransport:
+        from valence_sched.drivers.http.sushy_transport import SushyTransport
+
+        with self._making:
+            self._sushy = self._sushy or SushyTransport(
+                self.url, self._verify, self._proxies, self._parallel, self._tls, self._certificate
+            )
+        return self._sushy
 
     def _send(
         self,
@@ -302,8 +315,15 @@ class Connection:
         share: float = 1.0,
         data: Json | None = None,
         headers: Mapping[str, str] | None = None,
+        *,
+        writes: bool = False,
     ) -> Answer:
-        """Send a request, once; follow nothing."""
+        """Send a request, once, by a transport that is made for its first request; follow nothing.
+
+        What is sent once for every pod manager of a site (the login, and reads) goes over sockets
+        of the standard library. Sushy and requests, which take long to import, are only for what
+        composes, and for a proxy.
+        """
         left_s = self.deadline.left_s
         if left_s <= 0 or (self._ended and method != "DELETE"):
             raise self.deadline.error()
@@ -313,7 +333,10 @@ class Connection:
             every = every | (_JSON if data is not None else {}) | dict(headers or {})
         try:
             request = PodmRequest(method, uri, every, left_s * share, most, data)
-            answer = self._made_transport().ask(request)
+            if writes or self._proxies:
+                answer = (self._sushy or self._make_sushy()).ask(request)
+            else:
+                answer = (self._sockets or self._make_sockets()).ask(request)
             if self._ended and method != "DELETE":  # an answer that was cut off can look whole
                 raise self.deadline.error()
             self._received += len(answer.body)

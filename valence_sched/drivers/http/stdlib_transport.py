@@ -18,7 +18,6 @@ import ssl
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from http.client import BadStatusLine, HTTPException, IncompleteRead, RemoteDisconnected
-from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,11 +26,9 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 from valence_sched.drivers.http.exchange import Answer, MalformedBody, PodmRequest, Unreachable
 from valence_sched.drivers.http.tls import (
     TlsContexts,
-    causes_of,
     keep_alive,
     late_alert,
     plain_http_error,
-    proxy_error,
     shut,
     speaks_tls,
     tls_error,
@@ -215,7 +212,6 @@ _WITH_BODY = ("POST", "PUT", "PATCH")
 class StdlibTransport:
     """The connections to one host. Threads may share them: each request has one to itself.
 
-    With a ``proxy`` they lead through it: urllib3 opens them, all else is as without.
     Making it raises Unreachable when the authorities of ``verify``, or the client certificate,
     cannot be read.
     """
@@ -226,7 +222,6 @@ class StdlibTransport:
         verify: bool | str,
         trust: TlsContexts,
         certificate: ClientCertificate | None = None,
-        proxy: str | None = None,
     ) -> None:
         parts = urlsplit(url)
         self._url = url
@@ -239,13 +234,7 @@ class StdlibTransport:
             self._context = trust.for_verify(verify, certificate) if is_secure else None
         except OSError as error:
             raise unreachable_error(error) from None
-        self._pool = self._pool_of(proxy) if proxy else None
-        #: What stands before the path, and the headers, of a request that a proxy forwards.
-        self._forwarded: tuple[str, dict[str, str]] = "", {}
-        if self._pool is not None and self._context is None and self._pool.proxy is not None:
-            self._forwarded = f"http://{self._host_header}", self._pool.proxy_headers
-        # There is no answer yet, and it is not cut: TLS may tell why none comes, unless by a proxy.
-        self._is_untried = self._pool is None
+        self._is_untried = True  # no answer yet, and not cut
         self._idle: list[socket.socket] = []
         self._open: set[socket.socket] = set()
 
@@ -299,11 +288,9 @@ class StdlibTransport:
 
     def _encode(self, request: PodmRequest) -> bytes:
         method, path, headers, _, _, body = request
-        start, more = self._forwarded
         data = b"" if body is None else msgspec.json.encode(body)
-        path = f"{start}{_quote_path(path) or '/'}"
-        lines = [f"{method} {path} HTTP/1.1", f"Host: {self._host_header}"]
-        lines += [f"{name}: {value}" for name, value in (*headers.items(), *more.items())]
+        lines = [f"{method} {_quote_path(path) or '/'} HTTP/1.1", f"Host: {self._host_header}"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
         if data or method in _WITH_BODY:
             lines.append(f"Content-Length: {len(data)}")
         return "\r\n".join((*lines, "", "")).encode("latin-1") + data
@@ -336,45 +323,7 @@ class StdlibTransport:
             self._drop(sock)  # its end, for nothing is due
         return None
 
-    def _pool_of(self, proxy: str) -> Any:
-        """Return what opens connections to the host through a proxy, or to one that forwards."""
-        from requests import RequestException
-        from requests.adapters import HTTPAdapter
-        from requests.utils import prepend_scheme_if_needed
-        from urllib3.exceptions import HTTPError
-
-        context, words = self._context, {}
-        if context is not None:
-            words = {"ssl_context": context, "cert_reqs": context.verify_mode}
-        try:
-            manager = HTTPAdapter().proxy_manager_for(prepend_scheme_if_needed(proxy, "http"))
-            return manager.connection_from_url(self._url, pool_kwargs=words)
-        except (RequestException, HTTPError, ValueError) as error:
-            raise proxy_error(error) from None
-
-    def _connect_by_proxy(self, timeout_s: float) -> socket.socket:
-        from urllib3.exceptions import HTTPError
-
-        pool: Any = self._pool
-        connection = pool._new_conn()
-        connection.timeout = timeout_s
-        try:
-            if pool.proxy is not None and self._context is not None:
-                pool._prepare_proxy(connection)
-            else:
-                connection.connect()
-        except (HTTPError, HTTPException, OSError) as error:
-            if pool.proxy is not None and not connection.has_connected_to_proxy:
-                raise proxy_error(causes_of(error)[-1]) from None
-            raise unreachable_error(error) from None
-        sock: socket.socket = connection.sock
-        sock.settimeout(timeout_s)
-        self._open.add(sock)
-        return sock
-
     def _connect(self, timeout_s: float) -> socket.socket:
-        if self._pool is not None:
-            return self._connect_by_proxy(timeout_s)
         sock: socket.socket | None = None
         try:
             sock = socket.create_connection((self._host, self._port), timeout_s)

@@ -1,19 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """One connection: writes are sent once, tasks are waited for, and nothing outlives its deadline."""
 
+import inspect
+import logging
 import re
 import socket
 import unittest
+from pathlib import Path
 from unittest import mock
 
+import requests
 from hypothesis import given
 from hypothesis import strategies as st
+from sushy.connector import Connector
 
+from tests.unit.drivers.http.served_bytes import ServedBytes, answer
 from tests.unit.drivers.live import LOGIN, TREE, hang, on, status
 from tests.unit.drivers.served import PASSWORD, SESSIONS, USER, Server
 from valence_sched.drivers.http.connection import Connection, base_url
-from valence_sched.drivers.http.exchange import Deadline, Unreachable, retry_after_s
-from valence_sched.errors import InputError, PodmError
+from valence_sched.drivers.http.exchange import Deadline, PodmRequest, Unreachable, retry_after_s
+from valence_sched.drivers.http.sushy_transport import SushyTransport
+from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.errors import PodmError
 from valence_sched.model.registration import Registration
 
 SYSTEMS, TASK = "/redfish/v1/Systems", "/redfish/v1/TaskService/TaskMonitors/1"
@@ -68,7 +76,7 @@ class ConnectionTest(unittest.TestCase):
     def test_a_write_to_one_that_is_down_had_no_effect(self):
         connection = self.connect()
         self.server.close()
-        connection._transport.close()
+        connection._make_sushy().close()
         with self.assertRaises(Unreachable) as caught:
             connection.post(SYSTEMS, {})
         self.assertFalse(caught.exception.sent)
@@ -125,26 +133,121 @@ class WaitsTest(unittest.TestCase):
         self.assertIsNone(re.search("nan", str(found)))
 
 
-class TestTransport(unittest.TestCase):
-    """What carries the requests."""
+class TestTransports(unittest.TestCase):
+    """Reads go by the standard library, unless there is a proxy; what is not used is not made."""
 
-    def test_reads_and_writes_go_through_the_proxy_that_the_environment_names(self):
-        server = Server({"/a": b"{}"})
-        self.addCleanup(server.close)
-        with mock.patch.dict("os.environ", http_proxy=server.url, no_proxy=""):
+    def used(self, **environ):
+        with mock.patch.dict("os.environ", environ):
             connection = Connection(
-                Registration(name="p", url="http://podm.invalid"), None, Deadline(5)
+                Registration(name="p", url="http://127.0.0.1:9"), None, Deadline(1)
             )
-        self.addCleanup(connection.close)
-        self.assertEqual(b"{}", connection.get("/a").body)
-        connection.post("/b", {})
-        requests = [("GET", "http://podm.invalid/a"), ("POST", "http://podm.invalid/b")]
-        self.assertEqual(requests, server.log)
-        with self.assertRaisesRegex(InputError, "a proxy on the way"):
-            connection.open_stream("/a")
+        made = []
+        for send in (connection.get, lambda uri: connection.post(uri, {})):
+            with self.assertRaises(Unreachable):
+                send("/redfish/v1")
+            made.append((connection._sockets is not None, connection._sushy is not None))
+        connection.close()
+        return made
+
+    def test_without_a_proxy_reads_and_writes_have_transports_of_their_own(self):
+        self.assertEqual([(True, False), (True, True)], self.used())
+
+    def test_through_a_proxy_one_transport_does_both(self):
+        self.assertEqual(
+            [(False, True)] * 2, self.used(http_proxy="http://127.0.0.1:8", no_proxy="")
+        )
 
     def test_a_connection_that_was_never_asked_has_none_to_end(self):
         connection = Connection(Registration(name="p", url="http://127.0.0.1:9"), None, Deadline(1))
         connection.cut()
         connection.close()
-        self.assertIsNone(connection._transport)
+        self.assertIsNone(connection._sockets or connection._sushy)
+
+
+ROOM = Path(__file__).parents[4] / "valence_sched"
+SECRET = "canary-of-the-headers"
+
+
+class TestSushy(unittest.TestCase):
+    """A sushy that moves its private parts fails here first."""
+
+    def test_a_connector_has_a_session_of_requests(self):
+        self.assertIs(requests.Session, type(Connector("http://127.0.0.1")._session))
+
+    def test_an_operation_takes_what_it_is_given(self):
+        signature = inspect.signature(Connector._op)
+        arguments = {"data": {}, "timeout": 1, "allow_reauth": False}
+        for_requests = {"auth": print, "stream": True, "allow_redirects": False}
+        bound = signature.bind(None, "GET", "/", **arguments, **for_requests)
+        self.assertEqual(for_requests, bound.arguments["extra_session_req_kwargs"])
+
+    def test_no_other_module_touches_them(self):
+        users = {
+            path.name
+            for path in ROOM.rglob("*.py")
+            if re.search(r"\._op\(|onnector\._session|_conn\b", path.read_text())
+        }
+        self.assertEqual({"sushy_transport.py"}, users)
+
+
+class TestRequests(unittest.TestCase):
+    """A request over the wire."""
+
+    def setUp(self):
+        self.server = Server({"/a": b"{}"})
+        self.addCleanup(self.server.close)
+        self.transport = SushyTransport(self.server.url, True, {}, 1, TlsContexts())
+        self.addCleanup(self.transport.close)
+
+    def test_each_request_carries_its_own_headers_and_no_others(self):
+        for headers in ({"X-Auth-Token": "t", "If-Match": "*"}, {"User-Agent": "u"}):
+            answer = self.transport.ask(PodmRequest("GET", "/a", headers, 5, 100))
+            self.assertEqual((200, b"{}"), (answer.status, answer.body))
+        ours = ("X-Auth-Token", "If-Match", "User-Agent")
+        carried = [[sent.get(name) for name in ours] for sent in self.server.headers]
+        self.assertEqual(["t", "*"], carried[0][:2])
+        self.assertEqual([None, None, "u"], carried[1])
+
+    def test_no_header_is_logged(self):
+        with self.assertLogs(level=logging.DEBUG) as logs:
+            headers = {"Authorization": f"Basic {SECRET}"}
+            self.transport.ask(PodmRequest("GET", "/a", headers, 5, 100))
+        self.assertNotIn(SECRET, "\n".join(logs.output))
+        self.assertEqual(f"Basic {SECRET}", self.server.headers[0]["Authorization"])
+
+    def test_a_header_that_cannot_be_sent_is_named_without_its_value(self):
+        for character in "\n€":
+            headers = {"X-Auth-Token": f"{SECRET}{character}"}
+            with self.assertRaisesRegex(Unreachable, "^header X-Auth-Token: found a ") as caught:
+                self.transport.ask(PodmRequest("GET", "/a", headers, 5, 100))
+            self.assertNotIn(SECRET, str(caught.exception))
+            self.assertFalse(caught.exception.sent or caught.exception.retryable)
+        self.assertEqual([], self.server.headers)
+
+
+class TestMalformed(ServedBytes):
+    """An answer that breaks HTTP is said by where it breaks, as without a proxy."""
+
+    def test_each_part_has_its_own_words(self):
+        chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+        report = r" \(report it to the vendor of the service, or of a proxy before it\)$"
+        for text, data in (
+            (
+                r"^no HTTP: an answer of 'SSH-2.0' \(is it this port, and not https\?\)$",
+                b"SSH-2.0\r\n",
+            ),
+            ("^malformed head: .* headers" + report, answer(b"", *["X-A: b"] * 200)),
+            ("^malformed body: invalid chunk size" + report, chunked + b"no size\r\n"),
+            ("^malformed body: invalid chunk size" + report, chunked + b"2\r\none\r\n"),
+            ("^malformed body: .*" + report, answer(b"no gzip", "Content-Encoding: gzip")),
+            ("^a body in the encoding 'br', which", answer(b"\x8b\x00", "Content-Encoding: br")),
+            ("^an answer that ends too early", chunked + b"3\r\none"),
+            ("^an answer that ends too early", chunked + b"3\r\none\r\n"),
+            ("^an answer that ends too early", answer(b"half", length=8)),
+        ):
+            self.serve([data])
+            url = f"http://127.0.0.1:{self.port}"
+            transport = SushyTransport(url, True, {}, 1, TlsContexts())
+            with self.subTest(text), self.assertRaisesRegex(Unreachable, text):
+                transport.ask(PodmRequest("GET", "/a", {}, 5, 1000))
+            transport.close()

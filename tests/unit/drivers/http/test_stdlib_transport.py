@@ -216,16 +216,6 @@ class StdlibTransportTest(ServedBytes):
         paths = [line.split(b" ")[1] for line in self.received]
         self.assertEqual([b"/a?$expand=.($levels=6)", b"/a%20b", b"/a%20b"], paths)
 
-    def test_a_proxy_that_forwards_is_given_the_whole_url_and_its_login(self) -> None:
-        self.serve([answer(b"one"), answer(b"two")])
-        proxy = f"http://user:p%40ss@127.0.0.1:{self.port}"
-        transport = StdlibTransport("http://podm.example", True, TlsContexts(), proxy=proxy)
-        self.assertEqual([b"one", b"two"], [self.ask(transport), self.ask(transport)])
-        start = b"GET http://podm.example/a HTTP/1.1\r\nHost: podm.example\r\n"
-        self.assertTrue(self.received[1].startswith(start), self.received)
-        self.assertIn(b"\r\nProxy-Authorization: Basic dXNlcjpwQHNz\r\n", self.received[1])
-        transport.close()
-
     def test_requests_are_logged_without_their_headers(self) -> None:
         transport = self.serve([answer(b"one")])
         with self.assertLogs("valence_sched.drivers.http.stdlib_transport", logging.DEBUG) as logs:

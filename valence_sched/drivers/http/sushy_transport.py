@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""HTTP transport through sushy's Connector: writes, and requests through a proxy."""
+
+from __future__ import annotations
+
+import functools
+import ssl
+from collections.abc import Callable, Mapping
+from http.client import HTTPException, IncompleteRead
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any
+from weakref import WeakSet
+
+import requests
+from requests.adapters import HTTPAdapter
+from requests.exceptions import ConnectTimeout, ProxyError, SSLError, Timeout
+from sushy.connector import Connector  # type: ignore[import-untyped]
+from sushy.exceptions import SushyError  # type: ignore[import-untyped]
+from urllib3.connectionpool import HTTPConnectionPool
+from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError, ReadTimeoutError
+from urllib3.exceptions import ProxyError as PoolProxyError
+from urllib3.exceptions import SSLError as PoolSSLError
+
+from valence_sched.drivers.http import tls
+from valence_sched.drivers.http.exchange import Answer, MalformedBody, PodmRequest, Unreachable
+from valence_sched.errors import InputError
+from valence_sched.model.tls import ClientCertificate
+
+#: Encodings in which a body may come although only a plain one is asked for.
+SUPPORTED_ENCODINGS = ("", "identity", "gzip", "x-gzip", "deflate")
+
+
+class PooledAdapter(HTTPAdapter):
+    """Keeps connections alive, remembers them all, and raises errors that say what failed."""
+
+    def __init__(self, parallel: int, context: Callable[[], ssl.SSLContext]) -> None:
+        self._context = context
+        self._open: WeakSet[Any] = WeakSet()
+        super().__init__(pool_connections=1, pool_maxsize=parallel, max_retries=0)
+
+    def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> HTTPConnectionPool:
+        """Return the pool of connections to a host, each of which is remembered."""
+        pool = super().get_connection_with_tls_context(*args, **kwargs)
+        if "ConnectionCls" not in vars(pool):
+            make = type(pool).ConnectionCls
+
+            def remembered(**options: Any) -> Any:
+                connection = make(**options)
+                self._open.add(connection)
+                return connection
+
+            pool.ConnectionCls = remembered  # type: ignore[assignment]
+        return pool
+
+    def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
+        """Let connections verify by a context that was made before."""
+        super().cert_verify(conn, url, verify, cert)
+        if url.startswith("https"):
+            conn.conn_kw["ssl_context"] = self._context()
+            conn.ca_certs = conn.ca_cert_dir = None
+
+    def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
+        """Send one request, once; raises Unreachable when no answer came."""
+        try:
+            return super().send(request, *args, **kwargs)
+        except (requests.RequestException, HTTPError, OSError) as error:
+            raise _wrapped_error(error) from None
+
+    def cut(self) -> None:
+        for connection in list(self._open):
+            if (sock := getattr(connection, "sock", None)) is not None:
+                tls.shut(sock)
+
+
+def body_of(answer: Any, most: int) -> bytes:
+    """Return the body, of a longer one a byte too many; Unreachable when it does not come whole."""
+    encoding = str(answer.headers.get("Content-Encoding") or "").strip().lower()
+    if encoding not in SUPPORTED_ENCODINGS:
+        answer.close()
+        raise tls.unsupported_encoding(encoding)
+    try:
+        body: bytes = answer.read(most + 1, decode_content=True)
+        if len(body) > most:
+            answer.close()
+        else:
+            answer.release_conn()
+        return body
+    except (HTTPError, OSError) as error:
+        answer.close()
+        raise _wrapped_error(error) from None
+
+
+def _wrapped_error(error: BaseException) -> Unreachable:
+    causes = tls.causes_of(error)
+    if any(isinstance(cause, ProxyError | PoolProxyError) for cause in causes):
+        return tls.proxy_error(causes[-1])
+    if isinstance(causes[-1], ssl.SSLEOFError):
+        return tls.unreachable_error(error)
+    if any(isinstance(cause, SSLError | PoolSSLError | ssl.SSLError) for cause in causes):
+        return tls.tls_error(causes[-1])
+    if any(isinstance(cause, NewConnectionError) for cause in causes):
+        return tls.connection_error(causes[-1], connected=False)
+    if any(isinstance(cause, ConnectTimeout | ConnectTimeoutError) for cause in causes):
+        return tls.timeout_error(connected=False)
+    if any(isinstance(cause, Timeout | ReadTimeoutError) for cause in causes):
+        return tls.timeout_error(connected=True)
+    if incomplete := [cause for cause in causes if isinstance(cause, IncompleteRead)]:
+        return tls.connection_error(_chunk_error(incomplete[0], causes[-1]), connected=True)
+    return tls.unreachable_error(error)
+
+
+def _chunk_error(error: IncompleteRead, cause: BaseException) -> HTTPException:
+    """Return what a body in chunks is: with a size that is no number malformed, else incomplete."""
+    is_size = isinstance(cause, ValueError) and not str(cause).endswith(repr(b""))
+    return MalformedBody("invalid chunk size") if is_size else error
+
+
+class SushyTransport:
+    """The connector to one host, which sends each request once and follows nothing.
+
+    ``verify`` is whether to verify the host, or a file of authorities to do it by. Only this
+    module touches the private parts of sushy: ``Connector._op`` and ``Connector._session``.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        verify: bool | str,
+        proxies: Mapping[str, str],
+        parallel: int,
+        trust: tls.TlsContexts,
+        certificate: ClientCertificate | None = None,
+    ) -> None:
+        context = functools.partial(trust.for_verify, verify, certificate)
+        self._adapter = PooledAdapter(parallel, context)
+        self._connector = Connector(
+            url, verify=verify, response_callback=_raise_status, server_side_retries=1
+        )
+        session = self._connector._session
+        session.proxies = dict(proxies)
+        session.trust_env = False
+        session.headers.clear()
+        session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        session.mount("https://", self._adapter)
+        session.mount("http://", self._adapter)
+
+    def ask(self, request: PodmRequest) -> Answer:
+        request.check_headers()
+        method, path, headers, timeout_s, most, body = request
+
+        def with_headers(prepared: requests.PreparedRequest) -> requests.PreparedRequest:
+            prepared.headers.update(headers)  # as an argument of sushy they would stand in its log
+            return prepared
+
+        try:
+            response = self._connector._op(
+                method,
+                path,
+                data=body,
+                timeout=timeout_s,
+                auth=with_headers,
+                allow_reauth=False,
+                stream=True,
+                allow_redirects=False,
+            )
+        except _HttpStatus as status:
+            response = status.response
+        except (SushyError, ValueError, requests.RequestException) as error:
+            raise InputError(path, "", str(error), "a request that can be sent") from None
+        return Answer(response.raw.status, response.raw.headers, body_of(response.raw, most))
+
+    def cut(self) -> None:
+        self._adapter.cut()
+
+    def close(self) -> None:
+        self._adapter.close()
+
+
+class _HttpStatus(Exception):
+    """An answer that sushy would try again, or read without bound."""
+
+    def __init__(self, response: requests.Response) -> None:
+        super().__init__(response.status_code)
+        self.response = response
+
+
+def _raise_status(response: requests.Response) -> None:
+    if response.status_code >= 400:
+        raise _HttpStatus(response)
