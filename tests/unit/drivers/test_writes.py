@@ -31,7 +31,7 @@ class Case(unittest.TestCase):
         user = {"username": USER} if login else {}
         known = Registration(name="p", url=self.server.url, **user)
         connection = self.enterContext(Connection(known, PASSWORD, Deadline(20)))
-        connection.log_in({"Links": {"Sessions": {"@odata.id":
+        connection.login.log_in({"Links": {"Sessions": {"@odata.id":
                           "/redfish/v1/SessionService/Sessions"}}} if login else None)  # fmt: skip
         return HttpSession(connection, 20)
 

@@ -170,7 +170,7 @@ class PodmReader:
         memory = None if settings.raw or settings.full else settings.memory
         key, most = (connection.url, known.name), known.max_blocks
         basis = dialect.name, to_json((root, most)), known.username, cache.stamp()
-        if memory is not None and not connection.remarks:
+        if memory is not None and not connection.login.remarks:
             found = memory.get(key, basis, now_s)
             if found and answers.are(found.digests, self._start, settings.parallel):
                 return self._reading(found.podm(), found.diagnostics, {})
@@ -185,12 +185,12 @@ class PodmReader:
         )  # fmt: skip
         notes, podm, read, _ = read_in_passes(crawl, dialect, root, known.name, linked)
         cache.save(crawl.lasting_documents())
-        for remark in (*connection.remarks, *([cache.problem] if cache.problem else [])):
+        for remark in (*connection.login.remarks, *([cache.problem] if cache.problem else [])):
             notes.remark(remark)
         podm = with_max_blocks(podm, most, notes)
         diagnostics = tuple(notes.diagnostics(known.name))
         is_certain = answers.certain and not any(node.stale for node in podm.nodes)
-        if memory is not None and is_certain and not (connection.remarks or cache.problem):
+        if memory is not None and is_certain and not (connection.login.remarks or cache.problem):
             stamp = cache.stamp()
             if basis[-1] is not None or stamp is None:  # else less is asked for the next time
                 basis = *basis[:-1], stamp

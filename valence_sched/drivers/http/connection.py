@@ -29,7 +29,7 @@ from valence_sched.drivers.http.exchange import (
     Unreachable,
     read_with_retries,
 )
-from valence_sched.drivers.http.login import Login, LoginRefused
+from valence_sched.drivers.http.login import Login
 from valence_sched.drivers.http.tls import TlsContexts, connection_error
 from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.errors import InputError, PodmError
@@ -115,7 +115,7 @@ class Connection:
         self._sushy: SushyTransport | None = None
         self._making = threading.Lock()
         self._headers = HEADERS
-        self._login = Login(self, registration, password)
+        self.login = Login(self, registration, password)
 
     def __repr__(self) -> str:
         return f"Connection({self.name!r}, {self.url!r})"
@@ -126,17 +126,6 @@ class Connection:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    @property
-    def remarks(self) -> list[str]:
-        return self._login.remarks
-
-    @property
-    def has_login(self) -> bool:
-        return self._login.count > 0
-
-    def refusal(self) -> LoginRefused:
-        return self._login.refusal()
-
     def set_auth(self, token: str | None = None, basic: tuple[str, str] | None = None) -> None:
         """Let every later request carry a token, or a user and a password, or neither."""
         if token is not None:
@@ -146,9 +135,6 @@ class Connection:
             self._headers = HEADERS | {"Authorization": f"Basic {credentials}"}
         else:
             self._headers = HEADERS
-
-    def log_in(self, root: Json | None) -> None:
-        self._login.log_in(root)
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
         """Read, and try again while the answer is that it may come later.
@@ -162,12 +148,12 @@ class Connection:
             Slow: this answer did not come within the share.
             LoginRefused: the login is refused.
         """
-        logins = self._login.count
+        logins = self.login.count
         answer = self._read(uri, most, share)
-        if answer.status == 401 and self._login.renew(logins):
+        if answer.status == 401 and self.login.renew(logins):
             answer = self._read(uri, most, share)
         if answer.status == 401:
-            raise self.refusal()
+            raise self.login.refusal()
         return answer
 
     def get_anonymous(self, uri: str) -> Answer:
@@ -193,7 +179,7 @@ class Connection:
             raise self.deadline.error()
         if stream.status == 401:
             stream.close()
-            raise self.refusal()
+            raise self.login.refusal()
         return stream
 
     def post(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
@@ -209,11 +195,7 @@ class Connection:
     def renew_deadline(self, seconds: float) -> None:
         """Allow so many seconds from now on, and one more login."""
         self.deadline = Deadline(seconds)
-        self._login.allow_renewal()
-
-    def send_session_request(self, method: str, uri: str, data: Json | None = None) -> Answer:
-        """Make or delete a session, once; raises as :meth:`post`."""
-        return self._send(method, uri, data=data)
+        self.login.allow_renewal()
 
     def local_path(self, link: str) -> str:
         """Return the path of a link; raises InputError where it leaves the host."""
@@ -246,7 +228,7 @@ class Connection:
             self._ended = self._closing = True
         self.deadline = Deadline(LOGOUT_S)
         try:
-            self._login.log_out()
+            self.login.log_out()
         finally:
             for transport in (self._sockets, self._sushy):
                 if transport is not None:
@@ -256,15 +238,15 @@ class Connection:
         self, method: str, uri: str, data: Json | None, headers: Mapping[str, str] | None
     ) -> Answer:
         """Send a write, and again where it was refused because the login has expired."""
-        logins = self._login.count
-        answer = self._send(method, uri, data=data, headers=headers, writes=True)
+        logins = self.login.count
+        answer = self.send(method, uri, data=data, headers=headers, writes=True)
         if answer.status == 401:
             try:
-                is_renewed = self._login.renew(logins)
+                is_renewed = self.login.renew(logins)
             except (PodmError, InputError):  # the answer stands: nothing was done
                 is_renewed = False
             if is_renewed:
-                answer = self._send(method, uri, data=data, headers=headers, writes=True)
+                answer = self.send(method, uri, data=data, headers=headers, writes=True)
         return answer
 
     def _read(self, uri: str, most: int, share: float) -> Answer:
@@ -275,7 +257,7 @@ class Connection:
     def _follow(self, uri: str, most: int, share: float) -> Answer:
         at = self.root_uri if uri == ROOT else uri
         for _ in range(MAX_REDIRECTS):
-            answer = self._send("GET", at, most, share)
+            answer = self.send("GET", at, most, share)
             if len(answer.body) <= most and answer.ends_early:
                 raise connection_error(IncompleteRead(answer.body), connected=True)
             location = answer.headers.get("Location")
@@ -307,7 +289,7 @@ class Connection:
             )
         return self._sushy
 
-    def _send(
+    def send(
         self,
         method: str,
         uri: str,
@@ -377,16 +359,16 @@ def enter_service(connection: Connection) -> Json:
     """
     found = _search_root(connection)
     if found.root is not None:
-        connection.log_in(current_form(found.root, root=True))
-        if connection.has_login and _linked(found.root) <= LOGIN_ENTRIES:
+        connection.login.log_in(current_form(found.root, root=True))
+        if connection.login.count and _linked(found.root) <= LOGIN_ENTRIES:
             found = _search_root(connection)
     elif found.login_status:
-        connection.log_in(None)
+        connection.login.log_in(None)
         found = _search_root(connection)
     if found.root is not None:
         return found.root
     if found.login_status:
-        refusal = connection.refusal()
+        refusal = connection.login.refusal()
         raise refusal if found.login_status == 401 else Unreachable(str(refusal))
     hint = "is it a Redfish service?"
     raise found.problem or InputError(ROOT, "", "no such document", "a service root", hint)
@@ -399,7 +381,7 @@ def _search_root(connection: Connection) -> RootSearch:
         try:
             connection.root_uri = uri
             answer = connection.get_anonymous(uri)
-            if answer.status == 401 or (answer.status == 403 and not connection.has_login):
+            if answer.status == 401 or (answer.status == 403 and not connection.login.count):
                 result = result._replace(login_status=answer.status)
             elif (root := root_document(answer)) is not None:
                 return RootSearch(root)

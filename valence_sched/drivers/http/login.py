@@ -30,7 +30,7 @@ class SessionChannel(Protocol):
     @property
     def url(self) -> str: ...
     def set_auth(self, token: str | None = None, basic: tuple[str, str] | None = None) -> None: ...
-    def send_session_request(self, method: str, uri: str, data: Json | None = None) -> Answer: ...
+    def send(self, method: str, uri: str, *, data: Json | None = None) -> Answer: ...
     def local_path(self, link: str) -> str: ...
     def resolve(self, link: str, at: str = "/") -> tuple[str, str]: ...
 
@@ -98,10 +98,10 @@ class Login:
         while self._open:
             uri = self._open.pop(0)  # the one in use comes last
             try:
-                status = self._connection.send_session_request("DELETE", uri).status
+                status = self._connection.send("DELETE", uri).status
                 if status == 401 and self._with_basic:
                     self._use_basic()
-                    status = self._connection.send_session_request("DELETE", uri).status
+                    status = self._connection.send("DELETE", uri).status
             except (PodmError, InputError) as error:
                 reason = str(error).partition(" (")[0]  # its hint is for reading
             else:
@@ -146,7 +146,7 @@ class Login:
 
     def _post(self, uri: str) -> Answer:
         account = {"UserName": self._user, "Password": self._password}
-        return self._connection.send_session_request("POST", uri, account)
+        return self._connection.send("POST", uri, data=account)
 
     def _post_with_basic(self, uri: str, refused: Answer) -> Answer:
         """Return the answer to a POST with basic authentication, which some services want for it.
@@ -160,7 +160,7 @@ class Login:
         self._with_basic = True
         self._use_basic()
         if not challenge:
-            tried = self._connection.send_session_request("GET", uri)
+            tried = self._connection.send("GET", uri)
             if tried.status == 401:
                 return tried
         return self._post(uri)

@@ -217,7 +217,7 @@ class LoginTest(FaultsTest):
                 server = self.serve(TREE)
                 known = Registration(name="x", url=server.url, username=USER, auth="basic")
                 with Connection(known, password, Deadline(5)) as connection:
-                    connection.log_in(None)
+                    connection.login.log_in(None)
                     connection.get("/redfish/v1")
                     connection.post("/redfish/v1/Systems", {})
                 self.assertEqual([word] * 2, [found["Authorization"] for found in server.headers])

@@ -34,7 +34,7 @@ class ConnectionTest(unittest.TestCase):
         known = {"name": "p", "url": self.server.url, "username": USER} | known
         connection = Connection(Registration(**known), PASSWORD, Deadline(timeout_s))
         self.addCleanup(connection.close)
-        connection.log_in(connection.get_anonymous("/redfish/v1").json("/redfish/v1"))
+        connection.login.log_in(connection.get_anonymous("/redfish/v1").json("/redfish/v1"))
         return connection
 
     def sent(self, method):
@@ -100,7 +100,7 @@ class ConnectionTest(unittest.TestCase):
 
     def test_its_repr_has_no_secret(self):
         connection = self.connect()
-        self.assertNotIn(PASSWORD, repr(connection) + repr(connection._login))
+        self.assertNotIn(PASSWORD, repr(connection) + repr(connection.login))
 
     def test_only_a_url_of_a_host_is_one(self):
         good = {
