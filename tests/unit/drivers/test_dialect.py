@@ -8,7 +8,7 @@ from tests.unit.drivers.served import DIALECTS, Server
 from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialect, dialect_of_driver, recognised_dialect
-from valence_sched.drivers.fields import NO_NOTES, Link, Resource
+from valence_sched.drivers.fields import NO_NOTES, Resource
 from valence_sched.drivers.redfish.dialect import redfish
 from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.schema import ServiceRoot
@@ -74,13 +74,6 @@ class TestRedfish(unittest.TestCase):
         amounts = {"cxl_memory_mib", "cxl_pmem_mib", "storage_gib"}
         self.assertEqual(("redfish", amounts), (redfish().name, set(redfish().amounts)))
 
-    def test_all_that_is_read_below_a_service_root_is_declared_on_its_root(self):
-        declared = {it.path for it in vars(redfish().root).values() if isinstance(it, Link)}
-        self.assertEqual(
-            {"CompositionService", "ResourceBlocks", "Systems", "Chassis", "Storage",
-             "StorageServices"}, declared,
-        )  # fmt: skip
-
 
 class Holder(Resource):
     """Anything with such links."""
@@ -102,8 +95,3 @@ class TestOptionalLink(unittest.TestCase):
                 json = {"Links": {"One": value}, "Other": value}
                 holder = Holder("/h", json, NO_NOTES)
                 self.assertEqual((links, links), (holder.one, holder.other))
-
-    def test_it_is_declared_as_any_link_is(self):
-        declared = [(it.path, it.to, it.doc, it.late) for it in (Holder.one, Holder.other)]
-        self.assertEqual(("Links/One", PooledDevice, "the only one", False), declared[0])
-        self.assertEqual(("Other", PooledDevice, "read where nothing else is", True), declared[1])

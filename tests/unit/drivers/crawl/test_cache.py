@@ -271,6 +271,12 @@ class TestCache(unittest.TestCase):
         path.chmod(0o600)
         self.assertEqual(({"a": 1}, None), self.loaded())
 
+    def test_a_file_that_is_no_cache_or_half_of_one_is_not_used(self):
+        (path,) = self.folder.iterdir()
+        for data in (b"", b"nonsense", path.read_bytes()[:-9]):
+            path.write_bytes(data)
+            self.refused(".+")
+
     def test_a_file_of_more_bytes_than_the_bound_is_not_read(self):
         (path,) = self.folder.iterdir()
         size = path.stat().st_size

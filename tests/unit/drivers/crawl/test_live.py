@@ -2,7 +2,6 @@
 """Live pod managers say the same as their recorded trees, with no more requests than needed."""
 
 import functools
-import os
 import stat
 import tempfile
 import threading
@@ -238,21 +237,13 @@ class KeptTest(LiveTest):
         server = self.serve(TREE)
         (first,) = self.read(server, cache=self.folder)
         (file,) = self.folder.iterdir()
-        good = file.read_bytes()
-        spoils = (
-            lambda: file.write_bytes(good[:-9]),
-            lambda: file.write_bytes(b""),
-            lambda: file.write_bytes(b"nonsense"),
-            lambda: os.chmod(file, 0o644),
-        )
-        for spoil in spoils:
-            spoil()
-            (second,) = self.read(server, cache=self.folder)
-            self.assertEqual(first.requests, second.requests)
-            self.assertIn("could not be used", "".join(one.text for one in second.diagnostics))
-            (third,) = self.read(server, cache=self.folder)
-            self.assertEqual(first.diagnostics, third.diagnostics)
-            self.assertLess(third.requests, first.requests)
+        file.write_bytes(file.read_bytes()[:-9])
+        (second,) = self.read(server, cache=self.folder)
+        self.assertEqual(first.requests, second.requests)
+        self.assertIn("could not be used", "".join(one.text for one in second.diagnostics))
+        (third,) = self.read(server, cache=self.folder)
+        self.assertEqual(first.diagnostics, third.diagnostics)
+        self.assertLess(third.requests, first.requests)
 
     def test_a_folder_that_cannot_be_written_is_said(self):
         self.folder.write_bytes(b"")

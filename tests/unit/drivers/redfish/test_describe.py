@@ -69,12 +69,6 @@ class TestAlike(TestCase):
         found = [kinds.of(type_("a", {}, NO_NOTES)) for type_ in (DriveDevice, ProcessorDevice)]
         self.assertEqual(["DriveDevice", "ProcessorDevice"], found)
 
-    def test_what_is_noted_is_noted_for_each(self) -> None:
-        for uri in "ab":
-            self.assertIsNone(self._of(uri, CapacityBytes="much"))
-        note = "CapacityBytes: found 'much', expected a number"
-        self.assertEqual([f"{uri}: {note}" for uri in "ab"], self.notes.lines())
-
     def test_of_very_many_contents_or_long_ones_not_all_are_remembered(self) -> None:
         for size in (*range(MAX_CONTENTS + 1), MAX_CONTENTS, 0):
             self.assertEqual(size, self._of("a", CapacityBytes=size))
@@ -90,10 +84,6 @@ class TestAlike(TestCase):
             model = [model]
         found = [self._of(uri, CapacityBytes=5, Model=model, Name=uri) for uri in "ab"]
         self.assertEqual(([5, 5], ["a", "b"]), (found, [it["Name"] for it in self.seen]))
-
-    def test_a_number_that_cannot_be_written_is_read_and_refused(self) -> None:
-        self.assertIsNone(self._of("a", CapacityBytes=2**80))
-        self.assertEqual(1, len(self.notes))
 
 
 class TestNouns(TestCase):

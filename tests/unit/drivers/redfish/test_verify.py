@@ -3,7 +3,8 @@
 
 import unittest
 
-from tests.unit.drivers.redfish.stored import StoredPodm, links
+from tests.unit.drivers.redfish.stored import StoredPodm, block, links
+from tests.unit.drivers.redfish.stored import system as composed
 from valence_sched.drivers.redfish import verify
 from valence_sched.drivers.redfish.methods import CONSTRAINED, ComposeCapabilities, UseCase
 from valence_sched.model.composition import CompositionRequest
@@ -13,17 +14,12 @@ EXACT = ComposeCapabilities("/S", None, False, ())
 ABOUT = ComposeCapabilities("/S", None, False, (UseCase(CONSTRAINED, "/S", (), {}),))
 
 
-def block(state="Composed", *systems, **status):
-    return {"CompositionStatus": {"CompositionState": state, **status},
-            "Links": {"ComputerSystems": links(*systems)}}  # fmt: skip
-
-
 def shared(*systems, state="ComposedAndAvailable"):
     return block(state, *systems, SharingCapable=True, SharingEnabled=True, MaxCompositions=4)
 
 
 def system(*blocks, name="node-1", type_="Composed"):
-    return {"Name": name, "SystemType": type_, "Links": {"ResourceBlocks": links(*blocks)}}
+    return {**composed(*blocks, name=name), "SystemType": type_}
 
 
 def recorded(documents):
@@ -36,7 +32,7 @@ def read(documents, node=None, request=NODE, offers=EXACT, **words):
     return reader.read_node(request, node, **words)
 
 
-USED, IN_1 = block(), block("Composed", "/S/1")
+USED, IN_1 = block("Composed"), block("Composed", "/S/1")
 WHOLE = {"/B/1": IN_1, "/B/2": IN_1, "/S/1": system("/B/1", "/B/2")}
 OTHER = {**WHOLE, "/S/1": system("/B/1", "/B/3", name="sys-1"), "/B/3": IN_1}
 LARGER = {**OTHER, "/S/1": system("/B/1", "/B/2", "/B/3", name="sys-1")}
