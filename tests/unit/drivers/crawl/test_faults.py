@@ -313,6 +313,11 @@ class TlsTest(FaultsTest):
 
 
 class DocumentsTest(FaultsTest):
+    def test_an_error_in_place_of_the_service_root_is_no_service_root(self):
+        lie = status(200, b'{"error": {"code": "Base.1.8.GeneralError", "message": "no"}}')
+        server = self.serve(TREE, rules=[on("v1/?$", lie)])
+        self.failure(server, "Offline", "an error in an answer of success", "a service root")
+
     def test_a_web_page_is_not_redfish(self):
         server = self.serve(TREE, rules=[on("v1", status(200, b"<!doctype html><title>x"))])
         self.failure(server, "Offline", "a page of HTML")

@@ -96,6 +96,10 @@ class LinksTest(unittest.TestCase):
              f"/redfish/v1/Systems: found 'file:///etc/passwd' {only}"], notes.lines(),
         )  # fmt: skip
 
+    def test_a_document_of_the_wrong_type_is_left_out_and_noted(self):
+        what = "B3: found an answer of '[]', expected object"
+        self.assertEqual(1, sum(what in problem for problem in self.problems))
+
     def test_problems_are_single_lines_that_begin_with_the_file(self):
         for problem in self.problems:
             self.assertTrue(problem.startswith(str(RECORDED / "links.json") + ": "))
