@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from tests.unit.drivers.files.test_tree import documents_of, read_map
 from valence_sched.drivers.document_shape import MAX_NAMES, ShapeMemo, current_form
+from valence_sched.drivers.fields import objects
 from valence_sched.model.diagnostic import Diagnostics
 
 LINKS = [{"@odata.id": "/a"}]
@@ -153,6 +154,10 @@ class ShapeTest(unittest.TestCase):
     def test_an_empty_array_in_place_of_an_object_says_nothing(self):
         self.documents[f"{BLOCKS}/Node-A"]["Status"] = []
         self.assertEqual([], self.notes()[1])
+
+    def test_what_is_no_object_in_an_array_of_objects_is_left_out(self):
+        self.assertEqual(({"a": 1},), objects([{"a": 1}, 7, None]))
+        self.assertEqual(({"a": 1},), objects({"a": 1}))
 
     def test_limits_that_are_no_object_are_noted_and_unknown(self):
         place = "/redfish/v1/CompositionService/EastCapabilities"
