@@ -132,9 +132,9 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
                 rest = SPARE_ALTERNATES
             most = request.alternates + min(rest, SPARE_ALTERNATES)
             others = alternate_fits(batch.view, rows, fits, fit, most)
-        cost_of = functools.partial(_cost_and_scores, batch.evaluation)
-        alternates = tuple([(other, *cost_of(other.row)) for other in others])
-        batch.nodes.append(PlacedNode(fit, *cost_of(fit.row), alternates))
+        cost, scores_of = batch.evaluation.cost, batch.evaluation.scores_of
+        alternates = tuple([(one, int(cost[one.row]), scores_of(one.row)) for one in others])
+        batch.nodes.append(PlacedNode(fit, int(cost[fit.row]), scores_of(fit.row), alternates))
         if len(batch.nodes) < request.count:
             if ahead is None:
                 # the fits of a plan are not those that a look ahead expects
@@ -146,10 +146,6 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
         ahead.close()
         batch.request = ahead.request
     return batch
-
-
-def _cost_and_scores(evaluation: Evaluation, row: int) -> tuple[int, tuple[float, ...]]:
-    return int(evaluation.cost[row]), evaluation.scores_of(row)
 
 
 def candidate_of(

@@ -227,7 +227,7 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
     filters = filter_uses(policy)
     used = {("filter", use.name) for use in filters}
     used.update(("weigher", use.name) for use in weighers)
-    readers = installed_readers()
+    readers = _readers(plugins.load(plugins.FILTERS), plugins.load(plugins.WEIGHERS))
     return BoundPolicy(
         policy=policy,
         filters=tuple(_bind_filter(use, where) for use in filters),
@@ -343,11 +343,6 @@ def resolve_needs(request: Request, policy: Policy) -> Request:
 
     fallbacks = tuple(Alternative(resolved(one.needs), one.bonds) for one in request.fallbacks)
     return msgspec.structs.replace(request, needs=resolved(request.needs), fallbacks=fallbacks)
-
-
-def installed_readers() -> tuple[RequestReader, ...]:
-    """Return a reader for each installed plug-in that declares any field."""
-    return _readers(plugins.load(plugins.FILTERS), plugins.load(plugins.WEIGHERS))
 
 
 @functools.lru_cache(maxsize=4)

@@ -112,7 +112,13 @@ def blocks(view: View, wanted: BlockFilter) -> Iterator[BlockOverview]:
         UnknownName: the filter names a pod manager or a pool that is not there.
     """
     podm_numbers = _podm_numbers(view, wanted.podm)
-    _check_pool(view, podm_numbers, wanted.pool)
+    known_pools = {
+        view.pools[row].id
+        for number in podm_numbers
+        for row in range(int(view.first_row[number]), int(view.first_row[number + 1]))
+    }
+    if wanted.pool is not None and wanted.pool not in known_pools:
+        raise UnknownName("pool", wanted.pool, sorted(known_pools))
     words = wanted.model
     keeps_kind = [
         (wanted.type is None or wanted.type in kind.types)
@@ -196,13 +202,3 @@ def _podm_numbers(view: View, name: str | None) -> list[int]:
     if not found:
         raise UnknownName("pod manager", name, [podm.id for podm in view.podms])
     return found[:1]
-
-
-def _check_pool(view: View, podm_numbers: list[int], pool: str | None) -> None:
-    known = {
-        view.pools[row].id
-        for number in podm_numbers
-        for row in range(int(view.first_row[number]), int(view.first_row[number + 1]))
-    }
-    if pool is not None and pool not in known:
-        raise UnknownName("pool", pool, sorted(known))

@@ -27,6 +27,7 @@ REQUESTS = [
     request(STOCK, id="stock"),
     request(CORES, id="web", group=WEB),
     request(CORES, id="mine", owner="me"),
+    request(CORES, id="yours", owner="you"),
     request(CORES, id="spread", group={"name": "even", "spread": [{"over": "zone"}]}),
 ]
 
@@ -72,25 +73,6 @@ def placements(decision):
 class TestOwners(unittest.TestCase):
     """Nodes count for their owners, of a group or of none."""
 
-    def chosen(self, succession, asked):
-        return succession.decide(asked).placements[0].chosen.podm
-
-    def test_a_node_that_is_taken_counts_for_its_owner_alone_until_it_is_given_back(self):
-        apart = Policy(name="apart", weighers=(WeigherUse("owner"),))
-        seen = view(*site([2, 2]))
-        one = Succession(Decider(seen, [*built_in(), apart]))
-        mine, yours = (
-            request(CORES, id="r", policy="apart", owner=owner) for owner in ("me", "you")
-        )
-        before = self.chosen(one, mine)
-        self.assertEqual(before, self.chosen(one, yours))
-        fit = one.decide(mine).fitting_nodes[0].chosen
-        one.take(mine, fit)
-        self.assertNotEqual(before, self.chosen(one, mine))
-        self.assertEqual(before, self.chosen(one, yours))
-        one.give_back(mine, fit)
-        self.assertEqual(before, self.chosen(one, mine))
-
     def test_a_node_of_the_inventory_counts_for_its_owner_until_it_leaves(self):
         podms = site([2, 2])
         podms[0]["nodes"] = [{"uri": "n", "blocks": [], "owner": "me"}]
@@ -100,16 +82,6 @@ class TestOwners(unittest.TestCase):
         self.assertEqual([500_000_000, 0], one.costs(mine).tolist())
         one.remove(0, one.view.podms[0].nodes[0])
         self.assertEqual([0, 0], one.costs(mine).tolist())
-
-    def test_a_node_that_is_taken_counts_for_its_group_until_it_is_given_back(self):
-        one = succession(*site([9, 1]))
-        web, other = (request(CORES, group={**WEB, "name": name}) for name in ("web", "other"))
-        self.assertEqual("0", self.chosen(one, web))
-        fit = one.decide(web).fitting_nodes[0].chosen
-        one.take(web, fit)
-        self.assertEqual(["1", "0"], [self.chosen(one, asked) for asked in (web, other)])
-        one.give_back(web, fit)
-        self.assertEqual("0", self.chosen(one, web))
 
     def test_a_group_is_spread_over_the_values_that_are_open_to_it(self):
         podms = site([3, 1, 3])

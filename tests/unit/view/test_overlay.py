@@ -17,7 +17,7 @@ from valence_sched.core.fit.stocks import allocate
 from valence_sched.model.inventory import free_amount, grant_size
 from valence_sched.testing import contract, request, view
 from valence_sched.view.overlay import Overlay
-from valence_sched.view.stocks import build_grants, grant_bounds, no_grants
+from valence_sched.view.stocks import build_grants, grant_bounds
 
 REQUEST = request({"processor": {"sockets": 1}})
 SOCKETS = REQUEST.needs[0]
@@ -157,28 +157,6 @@ def count_grants(pool, amount):
             stock = msgspec.structs.replace(stock, used=stock.used + granted)
             number += 1
     return number
-
-
-class TestSplice(unittest.TestCase):
-    """Rows in the place of others."""
-
-    def test_rows_without_stocks_are_those_of_nothing(self):
-        for rows in (0, 1, 3):
-            pairs = zip(build_grants([()] * rows).arrays(), no_grants(rows).arrays(), strict=True)
-            for built, none in pairs:
-                self.assertEqual((built.dtype, built.tolist()), (none.dtype, none.tolist()))
-                self.assertFalse(none.flags.writeable)
-
-    def test_what_does_not_change_is_shared(self):
-        site = build_grants([[(4.0, 1.0, 8.0, 0.0)], [(5.0, 1.0, 8.0, 0.0)]])
-        spliced = site.splice(1, 2, build_grants([[(3.0, 1.0, 8.0, 0.0)]]))
-        self.assertEqual([4.0, 3.0], spliced.free.tolist())
-        self.assertIs(site.start, spliced.start)
-        self.assertIs(site.max, spliced.max)
-        longer = site.splice(0, 1, build_grants([[(1.0, 0.0, 1.0, 0.0)], [(2.0, 0.0, 1.0, 0.0)]]))
-        self.assertEqual(
-            ([0, 1, 2, 3], [1.0, 2.0, 5.0]), (longer.start.tolist(), longer.free.tolist())
-        )
 
 
 class TestGrants(unittest.TestCase):

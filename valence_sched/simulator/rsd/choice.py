@@ -161,7 +161,12 @@ class SystemChooser:
 
     def _interfaces(self, system: RackSystem, body: Json) -> list[EthernetInterface] | None:
         there, wanted = self._own(system, EthernetInterface), body.get("EthernetInterfaces") or []
-        return match_devices(wanted, there, interface_matches, lambda it: it.speed_mbps or 0)
+        return match_devices(
+            wanted,
+            there,
+            lambda device, one: _at_least(device.speed_mbps, one.get("SpeedMbps")),
+            lambda it: it.speed_mbps or 0,
+        )
 
     def _suits(self, system: RackSystem, body: Json) -> bool:
         processors = self._own(system, ProcessorDevice)
@@ -250,11 +255,6 @@ def drive_matches(device: DriveDevice, wanted: Json) -> bool:
         and _equals(device.json.get("SerialNumber"), wanted.get("SerialNumber"))
         and (behind is None or behind == bool(device.endpoints))
     )
-
-
-def interface_matches(device: EthernetInterface, wanted: Json) -> bool:
-    """Return whether a network interface matches."""
-    return _at_least(device.speed_mbps, wanted.get("SpeedMbps"))
 
 
 def _equals(value: str | None, wanted: str | None) -> bool:
