@@ -250,8 +250,6 @@ class TestDepletion(unittest.TestCase):
 
 
 class TestCountFits(unittest.TestCase):
-    """How many more."""
-
     def test_each_podm_by_itself_and_never_more_than_asked(self):
         site = [{"id": "a", "blocks": cpus(7)}, {"id": "b"}, {"id": "c", "blocks": cpus(3)}]
         found = list(count_fits(engine_of(*site), request(CORES), 5).podms)

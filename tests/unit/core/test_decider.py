@@ -299,8 +299,6 @@ class TestPrepare(unittest.TestCase):
 
 
 class TestCounting(unittest.TestCase):
-    """Warnings of a count."""
-
     def test_each_note_of_a_plugin_is_a_warning_once(self):
         blocks = [cpu("c", None), cpu("d", 8)]
         decider = engine(view({"id": "a", "blocks": blocks, "traits": []}))

@@ -39,8 +39,6 @@ def three(*counts: int):
 
 
 class TestRows(unittest.TestCase):
-    """Pools by name."""
-
     def test_the_row_of_a_pool_is_that_of_its_podm(self):
         decision = decide(*three(1, 1, 1))
         rows = [decision.row_of(name, pool) for name in "abc" for pool in "pq"]
@@ -83,8 +81,6 @@ class TestRows(unittest.TestCase):
 
 
 class TestOutcome(unittest.TestCase):
-    """All, some or none."""
-
     def test_it_is_placed_when_all_nodes_are_in_part_when_enough_and_nothing_fits_below(self):
         for words, outcome, count in (
             ({"count": 3}, "placed", 3),

@@ -369,8 +369,6 @@ def decided(flavor: str, count: int = 1):
 
 
 class TestRowFits(WithoutOptimiser):
-    """What a decision left."""
-
     def test_many_rows_are_settled_as_each_is_by_itself(self):
         for flavor, count in (("small", 1), ("gpu", 40), ("large", 3)):
             decision = decided(flavor, count)

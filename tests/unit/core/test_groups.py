@@ -34,8 +34,6 @@ def site(sizes):
 
 
 class TestFounding(unittest.TestCase):
-    """Hard affinity of several nodes."""
-
     def test_the_place_that_is_best_for_one_is_left_when_the_others_do_not_fit_there(self):
         podms = site([3, 0, 2, 2])
         podms[0]["blocks"] += [{"uri": "big", "devices": {"processors": [{"cores": 64}]}}]

@@ -57,8 +57,6 @@ def policy(by: str, best_of: int, *more: str) -> BoundPolicy:
 
 
 class TestLookahead(unittest.TestCase):
-    """Far and near."""
-
     def run_batch(self, seen: View, bound: BoundPolicy, asked, order, farthest: int):
         plan = Fitter(asked.needs, seen.kinds)
         ahead = Lookahead(

@@ -45,8 +45,6 @@ def candidates(offers):
 
 
 class TestNodes(unittest.TestCase):
-    """Nodes one after another."""
-
     def test_they_are_those_that_a_decision_places(self):
         decider = engine_of(*site())
         for policy in ("default", "pack", "chance"):

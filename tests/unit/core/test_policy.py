@@ -31,8 +31,6 @@ def policy(filters: tuple = (), weighers: tuple = (), **words) -> Policy:
 
 
 class TestBind(unittest.TestCase):
-    """Names and options."""
-
     def refuses(self, kind: type[SchedulerError], found: Policy) -> str:
         with self.assertRaises(kind) as caught:
             bind(found, "policies.yaml")

@@ -45,8 +45,6 @@ def fit_of(row: int) -> Fit:
 
 
 class TestRows(unittest.TestCase):
-    """All rows ranked at once."""
-
     def test_the_cheapest_come_first_equals_by_their_lot_and_none_that_fail(self):
         cost = np.array([5, 2, INFINITE_COST, 2, 5, 0, 2, INFINITE_COST])
         seen = site(8)

@@ -309,8 +309,6 @@ class TestPodmDeclarations(unittest.TestCase):
 
 
 class TestPolicies(unittest.TestCase):
-    """Decisions of a policy."""
-
     def test_a_decision_is_the_same_without_the_fields_that_are_not_read(self):
         """S65: the facts that the enabled filters and weighers read are enough."""
         placed = []

@@ -40,8 +40,6 @@ def reasons(podm: dict, **asked: str) -> list[str]:
 
 
 class TestAttributes(unittest.TestCase):
-    """The filter."""
-
     def test_it_keeps_the_pod_managers_whose_attributes_fulfil_what_is_asked(self):
         for asked, verdicts in (
             ({}, [True, True, True]),
@@ -147,8 +145,6 @@ SITE = view(
 
 
 class TestLocation(unittest.TestCase):
-    """The filter."""
-
     def passing(self, *locations: str) -> list:
         found = location(SITE, Request(locations=locations)).tolist()
         return [reported for reported, keep in zip(TOLD, found, strict=True) if keep]
@@ -224,8 +220,6 @@ def json_reasons(podm: dict[str, Any], where: Any) -> list[str]:
 
 
 class TestJson(unittest.TestCase):
-    """The filter."""
-
     def test_it_keeps_the_pools_for_which_the_expression_holds(self):
         for where, verdicts in (
             (None, [True, True, True]),

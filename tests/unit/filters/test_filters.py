@@ -128,8 +128,6 @@ class TestPodmFilters(FilterCase):
 
 
 class TestCapacity(FilterCase):
-    """Totals and stocks."""
-
     def test_free_cores_add_up_over_the_blocks_of_the_pool(self):
         cpus = [{"uri": str(n), "devices": {"processors": [{"cores": 8}]}} for n in range(2)]
         used = [{**cpus[0], "status": {"state": "Composed"}}, cpus[1]]
@@ -201,8 +199,6 @@ class TestCapacity(FilterCase):
 
 
 class TestDevices(FilterCase):
-    """Things that are counted."""
-
     def test_enough_of_each_kind_that_pass_the_tests(self):
         gpu = {"kind": "GPU", "model": "NVIDIA A100", "memory_mib": 40960, "count": 2}
         podms = ids(block(accelerators=[gpu]), block(accelerators=[{**gpu, "kind": "FPGA"}]), {})
@@ -241,8 +237,6 @@ def asked(members: dict, open_: tuple = (), **rules) -> Request:
 
 
 class TestSpread(unittest.TestCase):
-    """Hard rules of a group."""
-
     def keeps(self, expected: str, request: Request):
         found = spread(ZONES, request).tolist()
         self.assertEqual([letter == "y" for letter in expected], found)
@@ -285,8 +279,6 @@ class TestSpread(unittest.TestCase):
 
 
 class TestIsolation(unittest.TestCase):
-    """Reserved pod managers."""
-
     SITE = view(
         {"id": "free"},
         {"id": "one", "capabilities": {"reserved_for": ["physics"]}},

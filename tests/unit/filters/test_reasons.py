@@ -23,8 +23,6 @@ def asked(properties: dict[str, Any] | None = None, **words: Any) -> Request:
 
 
 class TestReasons(unittest.TestCase):
-    """As an operator reads them."""
-
     def check(self, expected: list[str], name: str, wanted: Request, podm: dict, **options: Any):
         """Check what a filter says of a pod manager that is the second of two."""
         policy = Policy(name="mine", filters=(FilterUse(name, options),))

@@ -158,8 +158,6 @@ class TestConvert(OneLineErrors):
 
 
 class TestYaml(OneLineErrors):
-    """YAML, and so JSON."""
-
     def test_yaml_and_json_are_read(self):
         self.assertEqual({"a": [1, "b"]}, load_yaml(b"a: [1, b]", "f"))
         self.assertEqual({"a": [1, "b"]}, load_yaml(b'{"a": [1, "b"]}', "f"))
@@ -252,8 +250,6 @@ class TestYaml(OneLineErrors):
 
 
 class TestSchema(OneLineErrors):
-    """Versions."""
-
     def check(self, name: str, version: str) -> list[str]:
         return check_schema(name, version, "valence-sched/inventory", "1.2", "f")
 
@@ -278,8 +274,6 @@ class TestSchema(OneLineErrors):
 
 
 class Limit(msgspec.Struct, forbid_unknown_fields=True):
-    """A noun within a map."""
-
     most: Annotated[int, msgspec.Meta(ge=1)]
     unit: Literal["cores", "hosts"] = "cores"
 

@@ -89,8 +89,6 @@ class TestDeclared(unittest.TestCase):
 
 
 class TestFile(unittest.TestCase):
-    """The file of resources."""
-
     def test_what_is_no_resource_is_refused_with_the_place(self):
         for text, words in (
             ("name: p", "at least one of total, fact, podms"),

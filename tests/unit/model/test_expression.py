@@ -39,8 +39,6 @@ def nested(depth: int) -> list[Any]:
 
 
 class TestParse(unittest.TestCase):
-    """What is right."""
-
     def test_it_makes_nouns_of_lists(self):
         found = parse_expression(
             ["and", [">=", "$facts.year", 2022], ["not", ["in", "$id", "a", "$name"]]]
@@ -96,8 +94,6 @@ class TestParse(unittest.TestCase):
 
 
 class TestWrong(unittest.TestCase):
-    """What is wrong, and where."""
-
     def refuses(self, value: object, line: str) -> None:
         with self.subTest(line), self.assertRaises(InputError) as caught:
             parse_expression(value)
@@ -259,8 +255,6 @@ ARGUMENTS = st.sampled_from(OPERATORS) | st.text(max_size=6)
 
 
 class TestHolds(unittest.TestCase):
-    """The table of meanings."""
-
     def test_every_operator_is_in_the_table(self):
         self.assertEqual({*OPERATORS, ""}, {parse_condition(text).operator for text, _, _ in TABLE})
 
@@ -327,8 +321,6 @@ class TestParseCondition(unittest.TestCase):
 
 
 class TestLocate(unittest.TestCase):
-    """Paths of attributes."""
-
     def test_where_an_attribute_stands(self):
         for path, place in (
             ("facts.year", ("facts", "year")),

@@ -252,8 +252,6 @@ def cores(amount: int, *tests: Test) -> Need:
 
 
 class TestClasses(unittest.TestCase):
-    """One by one, and together."""
-
     def test_each_class(self):
         for amounts, expected in (
             ({"VCPU": 4}, ("processor", "cores", 4)),

@@ -65,8 +65,6 @@ def zone(name="east", reason="it did not answer in time"):
 
 
 class TestHeader(unittest.TestCase):
-    """Zones as a header."""
-
     @given(ZONES)
     def test_a_header_has_the_names_and_is_plain_ascii(self, zones):
         header = silent_header(zones)
@@ -98,8 +96,6 @@ class TestHeader(unittest.TestCase):
 
 
 class TestList(unittest.TestCase):
-    """The list itself."""
-
     def test_it_is_a_list_that_knows_what_it_lacks(self):
         found = ZonedList([1, 2], [zone()])
         self.assertEqual([1, 2], found)

@@ -181,8 +181,6 @@ class TestCapabilities(unittest.TestCase):
 
 
 class TestDocument(unittest.TestCase):
-    """JSON."""
-
     def test_a_podm_makes_the_round_trip(self):
         words = {
             "id": "a",
@@ -217,8 +215,6 @@ STOCKS = st.builds(
 
 
 class TestGrant(unittest.TestCase):
-    """Least amounts."""
-
     @quietly(800)
     @given(STOCKS, st.integers(1, 10))
     def test_it_is_the_smallest_valid_amount_that_is_enough(self, stock, requested):

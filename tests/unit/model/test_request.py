@@ -42,8 +42,6 @@ CORES = {"processor": {"total_cores": 8}}
 
 
 class TestSealed(unittest.TestCase):
-    """Checks and identity."""
-
     def test_a_request_for_nothing_is_refused(self):
         with self.assertRaisesRegex(RequestError, "asks for nothing"):
             sealed(Request())
@@ -303,8 +301,6 @@ class FixedResolver:
 
 
 class TestResources(unittest.TestCase):
-    """From names to places."""
-
     def test_a_map_of_kinds_gives_resources(self):
         names_by_kind = {"volume": "v", "port": ["p", "q"]}
         resources = external_resources(names_by_kind, soft=True)

@@ -22,8 +22,6 @@ NAMES = st.text("ab*/@= ü", min_size=1, max_size=6)
 
 
 class TestTarget(unittest.TestCase):
-    """The words of a target."""
-
     def test_pod_managers_pools_and_blocks_have_a_short_form(self):
         for text, target in (
             ("east", Target(podm="east")),

@@ -16,8 +16,6 @@ def parse(zone, folder="", **fields):
 
 
 class TestZoneFile(unittest.TestCase):
-    """What people write."""
-
     def test_every_zone_has_the_way_down_to_it(self):
         leaf = {"name": "c", "inventories": ["c.json"]}
         zone = parse({"name": "a", "children": [{"name": "b", "children": [leaf]}]})

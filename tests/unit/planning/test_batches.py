@@ -345,8 +345,6 @@ def asked(node=CORES, **words):
 
 
 class TestJointRequest(unittest.TestCase):
-    """Nodes of one request."""
-
     def test_only_the_first_alternative_is_planned(self):
         site = view({"id": "a", "blocks": [*cpus(2), gpu("g")]})
         wanted = asked(CARD, count=2, min_count=0, fallbacks=[{"needs": asked().needs}])

@@ -37,8 +37,6 @@ def site():
 
 
 class TestChecks(unittest.TestCase):
-    """Each kind of expectation."""
-
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)

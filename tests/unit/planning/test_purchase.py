@@ -58,8 +58,6 @@ def cheapest(podms: list[dict], seen: View, blocks: list[dict], purchase: Purcha
 
 
 class TestCheapest(SolverCase):
-    """Blocks to add."""
-
     @quietly(150)
     @given(st.randoms(use_true_random=True), st.integers(1, 2), st.integers(1, 3))
     def test_it_agrees_with_brute_force(self, random, number, price):

@@ -129,8 +129,6 @@ class TestTopology(unittest.TestCase):
 
 
 class TestPasses(unittest.TestCase):
-    """One test on one device."""
-
     CARD = Accelerator(kind="GPU", model="NVIDIA A100 80GB", memory_mib=81920)
     UNKNOWN = Accelerator(kind="GPU")
 
@@ -193,8 +191,6 @@ class TestAmount(unittest.TestCase):
 
 
 class TestPrice(unittest.TestCase):
-    """The price of a block."""
-
     def test_prices_by_hand(self):
         for devices, points in (
             (Devices(), 10),
@@ -210,8 +206,6 @@ class TestPrice(unittest.TestCase):
 
 
 class TestKinds(unittest.TestCase):
-    """Numbering."""
-
     def test_kind_0_is_a_block_of_nothing(self):
         kinds = BlockKinds()
         self.assertEqual((1, Devices()), (len(kinds), kinds.kinds[0].devices))
@@ -289,8 +283,6 @@ class TestBlockSlots(unittest.TestCase):
 
 
 class TestBlockArrays(unittest.TestCase):
-    """Block tables as arrays."""
-
     BLOCKS = [{"pools": ["p"], "type": ["Compute"]}, {"pools": ["p", "q"], "type": ["Memory"]}]  # noqa: RUF012
 
     def arrays(self, tables: object) -> list:

@@ -141,8 +141,6 @@ class TestColumns(unittest.TestCase):
 
 
 class TestInventoryDigest(unittest.TestCase):
-    """Of one inventory."""
-
     def test_it_stays_what_it_was(self):
         sizes = ({}, {"state": "Composed"}, *({"shareable": True, "max_compositions": number}
                                               for number in (9, 10, 255, 256, 70_000)))  # fmt: skip
@@ -214,8 +212,6 @@ def part_of(site: View, podm: dict) -> View:
 
 
 class TestSplice(unittest.TestCase):
-    """Replacing and appending."""
-
     @quietly(80)
     @given(FULL_SITES, FULL_SITES, st.integers(1, 3), st.integers(0, 5))
     def test_a_replaced_or_appended_podm_equals_a_view_built_anew(self, old, new, pools, number):

@@ -43,8 +43,6 @@ class TestValues(unittest.TestCase):
 
 
 class TestDomainIndex(unittest.TestCase):
-    """Counts by row."""
-
     def test_a_row_has_the_count_of_its_value_and_each_pool_is_a_row(self):
         counts = domain_index(SITE, "podm").largest_count({"a": 2, "c": 1, "elsewhere": 9})
         self.assertEqual([2, 2, 0, 1], counts.tolist())
@@ -88,8 +86,6 @@ def near_request(*near: Proximity):
 
 
 class TestNear(unittest.TestCase):
-    """Filter and weigher."""
-
     def test_s16_a_request_near_a_volume_picks_a_pod_manager_of_its_domain(self):
         volume = Proximity(thing="volume X", zone="z2")
         decision = engine_of(*WORKING).select_destinations(near_request(volume))

@@ -211,8 +211,6 @@ class TestReportedValues(unittest.TestCase):
 
 
 class TestAmounts(unittest.TestCase):
-    """Names of amounts."""
-
     def test_a_misspelt_amount_is_refused_with_the_nearest(self):
         for name, meant in (("coers", "cores"), ("core", "cores"), ("gpu", "gpus"),
                             ("memory", "memory_mib"), ("storage_gb", "storage_gib")):  # fmt: skip

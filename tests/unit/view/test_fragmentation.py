@@ -35,8 +35,6 @@ LINES = st.integers(0, 40).flatmap(
 
 
 class TestExactSums(unittest.TestCase):
-    """Tables of finite numbers."""
-
     @quietly(200)
     @given(LINES)
     def test_the_parts_add_up_to_the_sum_of_the_line(self, lines):
@@ -77,8 +75,6 @@ def poisson_tail(expected: float, room: int) -> float:
 
 
 class TestScarcity(unittest.TestCase):
-    """Shares of one mix."""
-
     def test_what_names_hardware_counts_by_the_best_supply_to_its_own(self):
         self.assertEqual((1.0, 50 / 12.5), scarcity([ANY, RARE], 1.0))
 

@@ -45,8 +45,6 @@ def has_bounded_slots(status: dict) -> bool:
 
 
 class TestOverlay(unittest.TestCase):
-    """Allocations."""
-
     @quietly(80)
     @given(FULL_SITES, st.randoms(use_true_random=False), st.booleans())
     def test_an_overlay_equals_an_inventory_with_the_node_composed(self, podms, random, warm):
@@ -115,8 +113,6 @@ class TestOverlay(unittest.TestCase):
 
 
 class TestRemoval(unittest.TestCase):
-    """A node that is removed."""
-
     def podm(self, *states: str) -> dict:
         blocks = [
             {"uri": str(n), "type": ["Compute"], "pools": ["p"] if n % 2 else ["p", "q"],

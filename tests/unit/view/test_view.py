@@ -42,8 +42,6 @@ FULL_SITES = st.composite(full_sites)()
 
 
 class TestRows(unittest.TestCase):
-    """The values of a row."""
-
     SITE = view(
         {
             "id": "two",
@@ -174,8 +172,6 @@ class TestReadOnly(unittest.TestCase):
 
 
 class TestMemo(unittest.TestCase):
-    """What a View remembers."""
-
     def test_a_view_without_memo_computes_again(self):
         site = view({"id": "a"})
         self.assertEqual(1, site.memoise(("key",), lambda: 1))
@@ -295,8 +291,6 @@ class TestRefused(unittest.TestCase):
 
 
 class TestBoundedMemo(unittest.TestCase):
-    """Storing and dropping."""
-
     def test_a_full_memo_drops_all_values_before_the_next(self):
         memo = BoundedMemo(2)
         for number, key in enumerate("abc"):

@@ -190,8 +190,6 @@ class TestFailures(WeigherCase):
 
 
 class TestRules(unittest.TestCase):
-    """What a rule matches."""
-
     PODMS = (
         {
             "id": "a",
@@ -432,8 +430,6 @@ def amounts(**wanted: float) -> dict:
 
 
 class TestTight(WeigherCase):
-    """By hand numbers."""
-
     SITE = (
         {"id": "cards", "blocks": [gpus("g", count=3), gpus("u", status=USED)]},
         {"id": "cores", "blocks": [cpu("c", 500), cpu("d", 500, status=USED)]},

@@ -89,8 +89,6 @@ POOL = st.tuples(
 
 
 class TestStocks(unittest.TestCase):
-    """Parts of cards."""
-
     @quietly(200)
     @given(st.lists(POOL, min_size=1, max_size=3), st.lists(ASKED, min_size=1, max_size=4), ASKED)
     def test_the_score_is_the_growth_of_f_by_definition(self, pools, mix, asked):
@@ -150,8 +148,6 @@ class TestStocks(unittest.TestCase):
 
 
 class TestBlocks(unittest.TestCase):
-    """Whole accelerators of blocks."""
-
     @quietly(60)
     @given(st.lists(st.tuples(st.integers(1, 6), st.integers(0, 4), st.integers(0, 3)),
                     min_size=1, max_size=3),
@@ -373,8 +369,6 @@ class TestScarcity(unittest.TestCase):
 
 
 class TestPolicy(unittest.TestCase):
-    """The policy that ships."""
-
     def test_cpu_nodes_go_where_no_accelerator_is_cut_off(self):
         plain = {"id": "plain", "blocks": [cpu("c", 8)]}
         cards = {"id": "cards", "blocks": [cpu("c", 8), gpu("g")]}

@@ -83,8 +83,6 @@ def cards(**counts: int) -> list[dict]:
 
 
 class TestEachAttribute(unittest.TestCase):
-    """One attribute at a time."""
-
     def test_every_device_attribute_has_its_line(self):
         asked = {(group, name) for group, lines in HAS.items() for name in lines[0]}
         self.assertEqual(asked - {("memory", "count")}, set(LACKS))

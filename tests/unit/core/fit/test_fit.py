@@ -45,8 +45,6 @@ from valence_sched.view.view import View
 
 
 class TestFit(unittest.TestCase):
-    """Blocks."""
-
     @quietly(600)
     @given(sites())
     def test_it_finds_a_node_just_when_there_is_one_and_at_the_least_price(self, site):
@@ -216,8 +214,6 @@ class TestFit(unittest.TestCase):
 
 
 class TestShortfall(unittest.TestCase):
-    """Why there is no fit."""
-
     def test_block_limits_are_named(self):
         pool = {"id": "p", "limits": {"Compute": {"max": 1}}}
         blocks = [{**cpu(name, 8), "pools": ["p"]} for name in "ab"]
@@ -252,8 +248,6 @@ class TestShortfall(unittest.TestCase):
 
 
 class TestStocks(unittest.TestCase):
-    """Amounts."""
-
     @quietly(1500)
     @given(STOCKS, AMOUNTS)
     def test_it_grants_just_when_it_can_and_as_little_as_it_can(self, stocks, amounts):
@@ -321,8 +315,6 @@ STOCK = Need(kind="stock", measure="amount", resource="gib", amount=7, count=2)
 
 
 class TestDemands(unittest.TestCase):
-    """Totals, and sets of groups."""
-
     def amounts(self, *needs: Need) -> list[tuple[int, int]]:
         """Return each demand as its amount and the number of its needs."""
         return [(one.amount, len(one.needs)) for one in demands(needs)]
@@ -414,8 +406,6 @@ def never() -> SearchOutcome:
 
 
 class TestSpending(unittest.TestCase):
-    """One decision."""
-
     def test_an_outcome_is_open_just_when_it_is_neither_a_yes_nor_a_no(self):
         self.assertTrue(OPEN.is_open)
         for settled in (YES, NO, BETTER_MAY_BE):
@@ -476,8 +466,6 @@ def long_answers(plan: Fitter) -> list[SearchOutcome]:
 
 
 class TestFitter(unittest.TestCase):
-    """Hard questions of many pools."""
-
     def test_what_the_short_search_leaves_open_a_decision_settles(self):
         for name, (seen, asked), possible in (
             ("blocks", blocks("split", 16, 2), False),

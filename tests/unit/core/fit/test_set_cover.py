@@ -46,8 +46,6 @@ CAPS = st.tuples(st.integers(0, 5), st.integers(0, 5))
 
 
 class TestCheapest(unittest.TestCase):
-    """Small questions."""
-
     @quietly(1500)
     @given(ITEMS, ASKED, CAPS)
     def test_it_is_the_least_price_of_all_choices_that_cover(self, items, asked, caps):
@@ -294,8 +292,6 @@ def best(items, asked, caps=(), states: int = MANY_STATES) -> SearchOutcome:
 
 
 class TestOptimum(unittest.TestCase):
-    """Covers as programmes."""
-
     def test_it_agrees_with_the_dive(self):
         outcomes = set()
         for seed in range(300):

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Devices that share a place or stand apart: the fit agrees with brute force."""
 
-import time
 import unittest
 from collections import Counter
 from random import Random
@@ -20,7 +19,7 @@ from valence_sched.core.explain.report import BUDGET_SHARE, decision_report
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.optimiser import PropagationSearch
 from valence_sched.core.fit.set_cover import price_of_needs
-from valence_sched.core.fit.spending import FREE_TOPOLOGY_STATES, Spending, Undecided
+from valence_sched.core.fit.spending import Spending, Undecided
 from valence_sched.core.fit.topology import block_offer
 from valence_sched.errors import RequestError
 from valence_sched.model.inventory import Devices
@@ -79,8 +78,6 @@ def bound_site(random: Random) -> tuple[dict, tuple[Need, ...], tuple[TopologyCo
 
 
 class TestBrute(unittest.TestCase):
-    """Random pools."""
-
     seen: Counter
 
     @quietly(1500)
@@ -173,8 +170,6 @@ APART = {"accelerators": [{"model": "A100", "count": 2, "apart": "pcie_root"}]}
 
 
 class TestPlaces(unittest.TestCase):
-    """What bonds mean."""
-
     def test_two_on_one_root(self):
         self.assertEqual((1, 2), fit(TWO, *gpus("x", "y", "y")).blocks)
         self.assertIsNone(fit(TWO, *gpus("x", "y", "z")))
@@ -388,28 +383,6 @@ class TestOffer(unittest.TestCase):
 
 
 class TestWork(unittest.TestCase):
-    """What a state stands for."""
-
-    def test_a_state_costs_about_the_same_whatever_is_asked(self):
-        """Questions of 2,000 states and more; the least of three runs of each."""
-        cost = {}
-        for name in TOPOLOGIES:
-            for seed in range(2):
-                seen, asked = site(name, seed)
-                runs = [self.cpu_of(asked, seen) for _ in range(3)]
-                if runs[0][1] >= FREE_TOPOLOGY_STATES:
-                    cost[name, seed] = min(seconds for seconds, _ in runs) / runs[0][1]
-        self.assertGreater(len(cost), 5)
-        self.assertLess(max(cost.values()), 8 * min(cost.values()), cost)
-
-    @staticmethod
-    def cpu_of(asked: Request, seen: View) -> tuple[float, int]:
-        plan = Fitter(asked.needs, seen.kinds, asked.bonds)
-        started = time.process_time()
-        plan.fit(seen, 0)
-        seconds = time.process_time() - started
-        return seconds, sum(one.states for one in plan._answers.values())
-
     def test_an_explanation_spends_no_more_than_its_share_and_one_question(self):
         seen, asked = site("three_domains", 2)
         budget = Budget(pool_states=20_000, decision_states=100_000)
@@ -487,8 +460,6 @@ class TestShortfall(unittest.TestCase):
 
 
 class TestRefused(unittest.TestCase):
-    """Bonds that cannot be meant."""
-
     def test_by_what_is_wrong(self):
         cards = [{"name": "gpu"}]
         for properties, words in (

@@ -65,8 +65,6 @@ class SolverCase(unittest.TestCase):
 
 
 class TestOneType(SolverCase):
-    """Nodes of one flavor."""
-
     @quietly(300)
     @given(sites())
     def test_it_agrees_with_brute_force(self, drawn):
@@ -284,8 +282,6 @@ class TestOneType(SolverCase):
 
 
 class TestMix(SolverCase):
-    """Several flavors at once."""
-
     @quietly(150)
     @given(st.randoms(use_true_random=True), st.integers(1, 3), st.integers(1, 3))
     def test_a_mix_agrees_with_brute_force(self, random, first, second):

@@ -74,8 +74,6 @@ def covers(plan: Fitter, kinds: list[int], chosen: tuple[int, ...]) -> bool:
 
 
 class TestMigrations(unittest.TestCase):
-    """Room for one more node."""
-
     def test_plans_can_be_carried_out_and_agree_with_brute_force(self):
         outcomes: Counter[object] = Counter()
         for seed in range(250):
@@ -216,8 +214,6 @@ def fewest_by_brute_force(free: View, nodes: list[MovableNode], wanted: float) -
 
 
 class TestDefragment(unittest.TestCase):
-    """Fragmentation below a share."""
-
     def plan(self, free, nodes, wanted, **more):
         mix = flavor_mix(free, MIX, ACCELERATORS)
         return defragment(free, TYPES, nodes, mix, wanted, **more)
