@@ -17,7 +17,7 @@ from valence_sched.model.effect import EffectLog
 from valence_sched.model.reading import ReadOptions, ReadPace, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.model.request import Request
-from valence_sched.model.scheduler import OwnScheduler
+from valence_sched.model.scheduler import OwnScheduler, Scheduler
 from valence_sched.store.store import Store
 from valence_sched.testing.served import ServedPodm, served
 from valence_sched.zones.below import ZoneChild, ZonesBelow
@@ -58,7 +58,7 @@ class OwnEngine(OwnScheduler):
             return iter(list(result)) if isinstance(result, Iterator) else result
 
 
-class InProcessZone:
+class InProcessZone(Scheduler):
     """A zone of a tree: offers, claims and nodes of what is below it.
 
     With ``dead`` it answers nothing; ``calls`` are the verbs that it was asked. ``areas`` are the
@@ -128,14 +128,10 @@ class InProcessZone:
         self.ask("hold_offers")
         return self.claims_here.hold_offers(body, key=key)
 
-    def __getattr__(self, name: str) -> Any:
-        part = self.nodes_here if hasattr(ZoneNodes, name) else self.claims_here
-
-        def verb(*args: Any, **words: Any) -> Any:
-            self.ask(name)
-            return getattr(part, name)(*args, **words)
-
-        return verb
+    def _call(self, verb: Any, *words: Any, **named: Any) -> Any:
+        self.ask(verb.__name__)
+        part = self.nodes_here if hasattr(ZoneNodes, verb.__name__) else self.claims_here
+        return getattr(part, verb.__name__)(*words, **named)
 
     def held_blocks(self) -> dict[str, list[str]]:
         """Return the blocks that live claims hold here, by pod manager."""
