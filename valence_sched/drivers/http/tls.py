@@ -231,4 +231,4 @@ def keep_alive(sock: socket.socket) -> None:
 def shut(sock: Any) -> None:
     """End sending and receiving, also for threads that wait for it."""
     with contextlib.suppress(OSError):  # it may be closed already
-        sock.shutdown(socket.SHUT_RDWR)
+        getattr(sock, "socket", sock).shutdown(socket.SHUT_RDWR)  # of TLS within TLS the outer

@@ -14,6 +14,7 @@ from unittest import TestCase
 
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import rsa
+from urllib3.util.ssltransport import SSLTransport
 
 from tests.unit.certificates import (
     ELSEWHERE,
@@ -26,7 +27,7 @@ from tests.unit.drivers.http.served_bytes import ServedBytes, answer
 from valence_sched.drivers.http.exchange import PodmRequest, Unreachable
 from valence_sched.drivers.http.stdlib_transport import StdlibTransport
 from valence_sched.drivers.http.sushy_transport import SushyTransport
-from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.drivers.http.tls import TlsContexts, shut
 from valence_sched.model.tls import ClientCertificate
 
 PLAIN = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 5\r\n\r\nplain"
@@ -226,3 +227,17 @@ class HandshakeTest(TestCase):
             )
         with self.assertRaisesRegex(Unreachable, "OS_CACERT: '/none': no such file"):
             StdlibTransport(url, True, TlsContexts({"OS_CACERT": "/none"}))
+
+
+class ShutTest(TestCase):
+    """The end of a connection, for those that wait for it."""
+
+    def test_of_tls_within_tls_the_outer_socket_is_shut(self) -> None:
+        """A proxy over HTTPS: what urllib3 makes of it has no end of its own."""
+        one, other = socket.socketpair()
+        with one, other:
+            inner = SSLTransport.__new__(SSLTransport)
+            inner.socket = one
+            shut(inner)
+            self.assertEqual(b"", other.recv(1))
+            shut(inner)  # again is no error
