@@ -448,7 +448,7 @@ class Lister(PodmCommand, lister.Lister):
         The ``noun`` says what is lacking of them.
         """
         from valence_sched.errors import InventoryIncomplete
-        from valence_sched.model.phrases import missing_line
+        from valence_sched.words.phrases import missing_line
 
         if silent:
             line = missing_line(silent, noun)

@@ -16,18 +16,19 @@ MAY_IMPORT = {
     "streams": {"errors"},
     "files": {"errors", "model"},  # it writes an inventory as well
     "model": {"errors"},
+    "words": {"errors", "model"},  # sentences about nouns, for screens, pages and messages
     "view": {"errors", "model"},
     "filters": {"errors", "model", "view"},
     "weighers": {"errors", "model", "view"},
     "integrations": {"errors", "model", "view"},
-    "core": {"errors", "model", "view"},
+    "core": {"errors", "model", "view", "words"},
     "schedulers": {"model", "view", "core", "planning"},
     "drivers": {"errors", "model", "files"},
     "store": {"errors", "model"},
     "simulator": {"errors", "model", "drivers"},
     "config": {"errors", "model", "files", "core/plugins", "core/policy"},  # resolvers are plug-ins
     # many requests, or a changed site
-    "planning": {"errors", "model", "view", "core", "config", "inventory", "files"},
+    "planning": {"errors", "model", "view", "core", "config", "inventory", "files", "words"},
     # what is claimed is read first: the intake of the lifecycle reads the inventory
     "lifecycle": {
         "errors",
@@ -56,7 +57,7 @@ MAY_IMPORT = {
     "messaging": {"errors", "model"},  # hints over the broker of a site
     "remote": {"errors", "model"},  # the verbs of a scheduler over HTTP
     # HTTP to any scheduler; its settings are a file, and a browser sees its pages
-    "service": {"errors", "model", "files", "pages"},
+    "service": {"errors", "model", "files", "pages", "words"},
     "zones": {
         "errors",
         "model",
@@ -67,7 +68,7 @@ MAY_IMPORT = {
         "remote",
         "store",
     },
-    "pages": {"errors", "model"},  # what a browser shows; the commands reach it through the app
+    "pages": {"errors", "model", "words"},  # for a browser; the commands reach it through the app
 }
 # The application wires them all, and helpers of tests may use any. The commands see neither store
 # nor view: a scheduler elsewhere can answer them as well.
@@ -84,9 +85,10 @@ MAY_IMPORT["server"] = {
     "service",
     "store",
     "streams",
+    "words",
     "zones",
 }  # processes that serve the service
-MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "app", "streams", "pages"}
+MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "words", "app", "streams", "pages"}
 
 #: The most floors of imports inside a room, 6 where it is not named; six is wanted of all. Modules
 #: that import none of the room are the first floor. A room inside a room counts by itself.

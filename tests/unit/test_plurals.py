@@ -9,8 +9,9 @@ from pathlib import Path
 
 from valence_sched.model.explanation import Sensitivity, Shortfall
 from valence_sched.model.need import Need
-from valence_sched.model.phrases import need_phrase
 from valence_sched.model.quantity import agree, format_count
+from valence_sched.words.decision import sensitivity_line, shortfall_phrase
+from valence_sched.words.phrases import need_phrase
 
 ROOT = Path(__file__).parents[2]
 CODE = [
@@ -36,12 +37,12 @@ class TestPlurals(unittest.TestCase):
     def test_reasons_needs_and_changes_of_one_core_say_core(self):
         lacks = {number: Shortfall(filter="capacity", label="cores", need=number, have=0, unit="")
                  for number in (1, 2)}  # fmt: skip
-        self.assertEqual(("1 core", "2 cores"), (lacks[1].text, lacks[2].text))
+        self.assertEqual(("1 core", "2 cores"), tuple(shortfall_phrase(lacks[n]) for n in (1, 2)))
         needs = [Need(kind="processor", measure="cores", amount=number) for number in (1, 2)]
         self.assertEqual(["1 core", "2 cores"], list(map(need_phrase, needs)))
         change = Sensitivity(of="need", name="cores", unit="", was=8, becomes=1, podm="b",
                              pool="p", instead_of="a", instead_of_pool="p")  # fmt: skip
-        self.assertEqual("b instead, with 1 core instead of 8", change.text)
+        self.assertEqual("b instead, with 1 core instead of 8", sensitivity_line(change))
 
     def test_no_text_counts_in_its_own_way(self):
         """A length before a plural is wrong for one; so is a plural in parentheses."""

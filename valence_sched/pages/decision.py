@@ -18,10 +18,17 @@ from valence_sched.model.page import (
     TableCell,
     Tone,
 )
-from valence_sched.model.phrases import ReasonPhrases, excess_phrases, request_phrase
-from valence_sched.model.quantity import format_count
 from valence_sched.pages.hardware import HardwareListing, decision_map, tail
 from valence_sched.pages.tables import Facts, bar, table
+from valence_sched.words.decision import (
+    NEAREST_MISS,
+    near_miss_line,
+    not_chosen,
+    pool_texts,
+    score_parts,
+    sensitivity_line,
+)
+from valence_sched.words.phrases import ReasonPhrases, excess_phrases, request_phrase
 
 MANY = 16  # pod managers, above which their reasons are counted first
 MOST_ROWS = 500  # of pod managers in a table: the report has all
@@ -31,7 +38,6 @@ TONES: dict[str, Tone] = {
     "nothing_fits": "bad",
     "undecided": "part",
 }
-_WORDS = {"chosen": "chosen", "alternate": "alternate", "fits": "fits"}
 
 
 def decision_page(document: Report | Reports, hardware: HardwareListing, facts: Facts = ()) -> Page:
@@ -42,7 +48,8 @@ def decision_page(document: Report | Reports, hardware: HardwareListing, facts: 
         return _decisions_page(document, hardware, facts)
     document = _as_in(hardware, document)
     request = document.request
-    flips = tuple(one.text for one in document.explanation.flips) if document.explanation else ()
+    explanation = document.explanation
+    flips = tuple(map(sensitivity_line, explanation.flips)) if explanation else ()
     return Page(
         title=f"Decision: {request.flavor or request.id or 'request'}",
         lead=_lead(document),
@@ -149,7 +156,7 @@ def _reasons(report: Report, name: str = "") -> Iterator[Section]:
     yield from _not_chosen(report, after)
     misses = report.explanation.nearest_misses if report.explanation else ()
     if misses:
-        yield Lines(title=f"Nearest misses{after}", lines=tuple(one.text for one in misses))
+        yield Lines(title=f"{NEAREST_MISS}es{after}", lines=tuple(map(near_miss_line, misses)))
 
 
 def _warnings(document: Report | Reports) -> Iterator[Section]:
@@ -177,17 +184,14 @@ def _parts(one: Candidate) -> str:
 
 
 def _candidates(explanation: Explanation) -> PageTable:
-    first = explanation.candidates[0].parts
-    ordered = sorted(first, key=lambda part: (-part.weight, part.weigher))
-    weighers = [part.weigher for part in ordered]
-    rows: list[Row] = []
-    for one in explanation.candidates:
-        parts = {part.weigher: part for part in one.parts}
-        shares = [TableCell(text=f"{parts[name].part:.3f}", share=parts[name].score)
-                  for name in weighers]  # fmt: skip
-        chosen = "chosen" if one.outcome == "chosen" else "fits"
-        rows.append((one.podm, one.pool, chosen, _score(one.score), *shares,
-                     ", ".join(excess_phrases(one.excess))))  # fmt: skip
+    candidates = list(score_parts(explanation))
+    weighers = [part.weigher for part in candidates[0][1]]
+    rows: list[Row] = [
+        (one.podm, one.pool, one.outcome, _score(one.score),
+         *(TableCell(text=f"{part.part:.3f}", share=part.score) for part in parts),
+         ", ".join(excess_phrases(one.excess)))
+        for one, parts in candidates
+    ]  # fmt: skip
     text = "What each weigher adds to the score. A bar is the weigher's own answer, from 0 to 1."
     columns = ("Podm", "Pool", "Choice", "Score", *weighers, "Over-allocated")
     return table("Candidates", columns, rows, ("Score", *weighers), text)
@@ -198,7 +202,7 @@ def _score(score: float) -> TableCell:
 
 
 def _not_chosen(report: Report, after: str) -> Iterator[PageTable]:
-    others = [one for one in report.podms if one.outcome in ("rejected", "undecided")]
+    others = not_chosen(report)
     if not others:
         return
     words = ReasonPhrases()
@@ -227,10 +231,7 @@ def _by_reason(verdicts: Sequence[PodmVerdict], words: ReasonPhrases, title: str
 
 def _why(verdict: PodmVerdict, words: ReasonPhrases) -> Iterator[tuple[str, str, str]]:
     """Yield a row for each pool of which the reasons are known, else for the pod manager."""
-    after = f"after {format_count(verdict.fitting, 'node')}: " if verdict.fitting else ""
-    texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
-    if not texts:
-        texts = {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}
+    after, texts = pool_texts(verdict, words)
     if len(set(texts.values())) == 1:
         pool = verdict.pool if len(texts) == 1 else "all"
         texts = {pool: next(iter(texts.values()))}

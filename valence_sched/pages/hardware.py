@@ -17,8 +17,8 @@ from valence_sched.model.page import (
     MapPool,
     Role,
 )
-from valence_sched.model.phrases import ReasonPhrases, device_phrases, request_phrase
 from valence_sched.model.scheduler import Scheduler
+from valence_sched.words.phrases import ReasonPhrases, device_phrases, request_phrase
 
 MOST_PODMS = 2000  # that a map draws
 NO_POOL = "in no pool"

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from valence_sched.model.base import format_value
 from valence_sched.model.hardware import BlockUse, PodmOverview, PodmSummary, count_devices
 from valence_sched.model.page import Page, PageTable, Row, TableCell
-from valence_sched.model.phrases import short_model
 from valence_sched.model.quantity import format_mib
 from valence_sched.pages.hardware import HardwareListing, inventory_map
 from valence_sched.pages.tables import Facts, table
+from valence_sched.words.phrases import short_model
 
 Pair = tuple[float | None, float | None]
 

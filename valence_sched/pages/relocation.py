@@ -5,17 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from valence_sched.model.page import HardwareMap, Lines, Page, PageTable, Role, Row, Section, Tone
-from valence_sched.model.phrases import ReasonPhrases, device_phrases
 from valence_sched.model.quantity import format_count
-from valence_sched.model.relocation import (
-    MovedNode,
-    NodeMove,
-    Relocation,
-    StuckNode,
-    Survival,
-    relocation_phrase,
-    survival_phrases,
-)
+from valence_sched.model.relocation import MovedNode, NodeMove, Relocation, StuckNode, Survival
 from valence_sched.pages.hardware import (
     MOST_PODMS,
     BlockMarks,
@@ -25,6 +16,8 @@ from valence_sched.pages.hardware import (
     tail,
 )
 from valence_sched.pages.tables import Facts, bar, first_of, sentence, table
+from valence_sched.words.phrases import ReasonPhrases, device_phrases
+from valence_sched.words.relocation import NO_HARDWARE, relocation_phrase, survival_phrases
 
 MOST_ROWS = 2000  # of nodes in a table
 MOST_REASONS = 3  # against a node that is stuck
@@ -128,7 +121,7 @@ def _stuck(stuck: Sequence[StuckNode]) -> Iterator[PageTable]:
 
 def _why(one: StuckNode, words: ReasonPhrases) -> str:
     if not one.reasons:
-        return "the inventory does not say what it is made of"
+        return NO_HARDWARE
     texts = [f"{words.of_reason(group.reason)} ({format_count(group.podms, 'pod manager')})"
              for group in one.reasons if group.reason is not None]  # fmt: skip
     others = len(texts) - MOST_REASONS

@@ -19,7 +19,6 @@ from valence_sched.model.page import (
     TimeChart,
     Tone,
 )
-from valence_sched.model.phrases import ReasonPhrases
 from valence_sched.model.quantity import format_age, format_count, resource_title
 from valence_sched.model.replay import (
     FirstRefusal,
@@ -40,6 +39,7 @@ from valence_sched.pages.tables import (
     sentence,
     table,
 )
+from valence_sched.words.phrases import ReasonPhrases
 
 Values = Sequence[float]
 _USED_TEXT = "The share of each resource that no further node can have."

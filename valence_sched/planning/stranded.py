@@ -25,12 +25,12 @@ from valence_sched.model.capacity import NOT_REQUESTED, StrandedAmount
 from valence_sched.model.decision import Reason
 from valence_sched.model.inventory import free_amount
 from valence_sched.model.need import Need
-from valence_sched.model.phrases import ReasonPhrases
 from valence_sched.planning.optimise.node_types import NodeType, variants_of
 from valence_sched.planning.optimise.witness import Witness
 from valence_sched.view.block_kinds import BlockKinds, device_amount
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.view import View
+from valence_sched.words.phrases import ReasonPhrases
 
 MOST_ON_ROW = 1_000  # nodes of one flavor in one pool, where the grants of stocks never end
 IN_NO_POOL = "in no pool"

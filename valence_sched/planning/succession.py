@@ -21,11 +21,11 @@ from valence_sched.core.policy import INFINITE_COST, BoundPolicy
 from valence_sched.errors import StaleOffer, one_line
 from valence_sched.model.decision import Candidate
 from valence_sched.model.inventory import Node
-from valence_sched.model.phrases import ReasonPhrases
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Policy
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.view.view import Ints, Mask, View
+from valence_sched.words.phrases import ReasonPhrases
 
 MOST_PREPARED = 4096  # requests that are remembered as they were prepared
 

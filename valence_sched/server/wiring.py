@@ -24,7 +24,6 @@ from valence_sched.model.decision import DecisionSummary, Report
 from valence_sched.model.effect import AUDIT_LINES, AuditLine
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.inventory import to_json
-from valence_sched.model.phrases import summarise_decision
 from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.reading import ReadPace
 from valence_sched.model.redact import redact_text
@@ -47,6 +46,7 @@ from valence_sched.service.operations import Operations
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.service.users import Access, BasicAccess, OpenAccess
 from valence_sched.store.document import Quarantine
+from valence_sched.words.phrases import request_phrase
 
 if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
@@ -68,6 +68,8 @@ def prepare_process() -> int:
 
 
 LOG = logging.getLogger(__name__)
+
+MOST_PODMS, MOST_ASKED = 5, 400  # pod managers, and characters of the request, in a summary
 
 #: How long the reader may take to give up its lease, and a last request to be decided.
 READER_END_S, ENGINE_END_S = 5.0, 1.0
@@ -121,7 +123,19 @@ class SharedState:
         self.store().audit.add([line], self._audit_lines)
 
     def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:
-        summary = summarise_decision(decision_id, report)
+        podms = tuple(dict.fromkeys(one.chosen.podm for one in report.placements))
+        asked = request_phrase(report.request)
+        summary = DecisionSummary(
+            id=decision_id,
+            decided_at=0.0,  # the database that stores it has the time
+            owner=report.request.owner,
+            request=asked if len(asked) <= MOST_ASKED else f"{asked[: MOST_ASKED - 1]}…",
+            outcome=report.outcome,
+            requested=report.requested,
+            placed=report.placed,
+            podms=podms[:MOST_PODMS],
+            podm_count=len(podms),
+        )
         dispatched = report if self._dispatches else None
         self.store().decisions.save(decision_id, document, summary, dispatched)
 

@@ -98,12 +98,15 @@ def _document_fields(document: Report | Reports) -> dict[str, Any]:
 
 
 def _rows(report: Report) -> Iterator[tuple[Any, ...]]:
+    from valence_sched.words.decision import near_miss_line
+
     explanation = report.explanation
     parts = {
         one.podm: {part.weigher: part.part for part in one.parts}
         for one in (explanation.candidates if explanation else ())
     }
-    misses = {one.podm: one.text for one in (explanation.nearest_misses if explanation else ())}
+    misses = {one.podm: near_miss_line(one)
+              for one in (explanation.nearest_misses if explanation else ())}  # fmt: skip
     for verdict in report.podms:
         reason = verdict.reason
         why: tuple[Any, ...] = (None,) * 5
@@ -120,15 +123,19 @@ def _report_fields(report: Report) -> dict[str, Any]:
     """Return the report and its explanation as one map, with sentences beside the structure."""
     import msgspec
 
+    from valence_sched.words import decision
+
     fields: dict[str, Any] = msgspec.to_builtins(report)
     explanation = report.explanation
     explained = fields.pop("explanation") or {}
     if explanation:
         if explanation.runner_up:
-            explained["runner_up"]["text"] = explanation.runner_up.text
-        for name in ("nearest_misses", "flips"):
-            for entry, noun in zip(explained[name], getattr(explanation, name), strict=True):
-                entry["text"] = noun.text
+            explained["runner_up"]["text"] = decision.runner_up_line(explanation.runner_up)
+        lines = {"nearest_misses": map(decision.near_miss_line, explanation.nearest_misses),
+                 "flips": map(decision.sensitivity_line, explanation.flips)}  # fmt: skip
+        for name, texts in lines.items():
+            for entry, text in zip(explained[name], texts, strict=True):
+                entry["text"] = text
     fields = {name: value for name, value in fields.items() if name not in ("schema", "version")}
     return {name.replace("_", " ").title(): value for name, value in (fields | explained).items()}
 

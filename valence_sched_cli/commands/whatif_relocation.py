@@ -70,7 +70,7 @@ class _MoveLister(base.Lister):
             return result
 
     def _table(self, result: Relocation, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.relocation import relocation_phrase
+        from valence_sched.words.relocation import relocation_phrase
 
         self.closing += [*warning_lines(result.notes),
                          *stuck_lines(result.stuck, parsed_args.all_reasons),
@@ -138,7 +138,7 @@ class FailWhatif(_MoveLister):
         self.progress.begin("failures", f"{tried:,} of {sets:,} sets of pod managers tried")
 
     def _survival(self, result: Survival, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.relocation import survival_phrases
+        from valence_sched.words.relocation import survival_phrases
 
         self.closing += [*warning_lines(result.notes),
                          *stuck_lines(result.stuck, parsed_args.all_reasons),

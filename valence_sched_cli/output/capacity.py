@@ -162,7 +162,7 @@ def _total_cells(one: Capacity) -> tuple[Any, ...]:
 
 
 def _words(podm: PodmCapacity) -> str:
-    from valence_sched.model.phrases import ReasonPhrases
+    from valence_sched.words.phrases import ReasonPhrases
 
     return ReasonPhrases().of_pool(podm.reasons)
 
@@ -217,7 +217,7 @@ def _exhaustion_text(one: Capacity) -> str:
             for ended in one.exhausted
         ]
         return "; ".join(texts)
-    from valence_sched.model.phrases import ReasonPhrases
+    from valence_sched.words.phrases import ReasonPhrases
 
     reasons = (podm.reasons[0] for podm in one.podms if podm.reasons)
     texts = [ReasonPhrases().of_reason(reason) for reason in reasons if reason.filter != "target"]
@@ -293,8 +293,8 @@ def _grouped(found: Sequence[StrandedAmount]) -> Iterator[tuple[Any, ...]]:
 
 def _amount(amount: float, free: float, resource: Resource) -> str:
     """Return an amount beside what is free of it: ``9 of 18 NVIDIA A100-SXM4-80GB``."""
-    from valence_sched.model.phrases import short_model
     from valence_sched.model.quantity import format_mib
+    from valence_sched.words.phrases import short_model
 
     kind, model, unit = resource
     name = model if kind == "stock" else short_model(model) if model else ""

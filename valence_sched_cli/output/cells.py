@@ -269,7 +269,7 @@ class NeedsCell(_Nouns):
     """What a flavor asks for: a phrase a line for people, the needs for machines."""
 
     def human_readable(self) -> str:
-        from valence_sched.model.phrases import need_phrase
+        from valence_sched.words.phrases import need_phrase
 
         return "\n".join(map(need_phrase, self._value))
 
@@ -285,7 +285,7 @@ class AlternativesCell(_Nouns):
     """Other ways to make a node: a line each with its needs and bonds, those for machines."""
 
     def human_readable(self) -> str:
-        from valence_sched.model.phrases import need_phrase
+        from valence_sched.words.phrases import need_phrase
 
         return "\n".join(
             "; ".join([*map(need_phrase, ask.needs), *map(_constraint_phrase, ask.bonds)])

@@ -7,7 +7,7 @@ import argparse
 import io
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import escape
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         Reports,
     )
     from valence_sched.model.explanation import Explanation
-    from valence_sched.model.phrases import ReasonPhrases
     from valence_sched.model.request import Request
+    from valence_sched.words.phrases import ReasonPhrases
 
 MOST_LINES = 16  # of reasons, before they are grouped: with a decision around it still a screen
 WIDTH = 79
@@ -48,9 +48,10 @@ def not_chosen(
 
     ``given`` are the options on the command line, which are named where one rejects.
     """
-    from valence_sched.model.phrases import ReasonPhrases
+    from valence_sched.words import decision
+    from valence_sched.words.phrases import ReasonPhrases
 
-    rejected = [one for one in report.podms if one.outcome in ("rejected", "undecided")]
+    rejected = decision.not_chosen(report)
     if not rejected:
         return
     words = ReasonPhrases(frozenset(given))
@@ -70,7 +71,7 @@ def not_chosen(
 
 def reason_text(reason: Reason) -> str:
     """Return a reason in words."""
-    from valence_sched.model.phrases import ReasonPhrases
+    from valence_sched.words.phrases import ReasonPhrases
 
     return ReasonPhrases().of_reason(reason)
 
@@ -78,10 +79,9 @@ def reason_text(reason: Reason) -> str:
 def _podm_lines(
     verdict: PodmVerdict, words: ReasonPhrases, but_for_one: Container[str]
 ) -> Iterator[tuple[str, str]]:
-    texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
-    if not texts:
-        texts = {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}
-    after = f"after {format_count(verdict.fitting, 'node')}: " if verdict.fitting else ""
+    from valence_sched.words.decision import pool_texts
+
+    after, texts = pool_texts(verdict, words)
     if len(set(texts.values())) == 1:
         otherwise = "; would fit otherwise" if verdict.podm in but_for_one else ""
         yield verdict.podm, after + next(iter(texts.values())) + otherwise
@@ -108,7 +108,7 @@ def _groups(rejected: Sequence[PodmVerdict], words: ReasonPhrases) -> Iterator[s
 
 
 def _group_key(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, str]:
-    from valence_sched.model.phrases import too_small
+    from valence_sched.words.phrases import too_small
 
     reason = verdict.reason
     if reason is None:
@@ -122,7 +122,7 @@ def _group_key(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, s
 
 def _nearest(members: Sequence[PodmVerdict]) -> str:
     """Return who comes nearest in a group of amounts; who is an example of another group."""
-    from valence_sched.model.phrases import share, thing
+    from valence_sched.words.phrases import share, thing
 
     amounts = [(one, one.reason) for one in members if one.reason and one.reason.is_amount]
     best = max(amounts, key=lambda pair: pair[1].have, default=None)  # type: ignore[arg-type,return-value]
@@ -180,7 +180,7 @@ def zone_cells(report: Report) -> list[str] | None:
 def zone_notes(report: Report) -> Iterator[str]:
     """Yield a line each for the zones that gave no answer and for those that were not asked."""
     if report.zones:
-        from valence_sched.model.phrases import zone_lines
+        from valence_sched.words.phrases import zone_lines
 
         yield from zone_lines(report.zones)
 
@@ -361,21 +361,20 @@ class ReportRenderer:
         yield from self.explanation(report)
 
     def _candidates(self, explanation: Explanation) -> Iterator[str]:
-        from valence_sched.model.phrases import excess_phrases
+        from valence_sched.words.decision import score_parts
+        from valence_sched.words.phrases import excess_phrases
 
         if not explanation.candidates:
             return
-        first = explanation.candidates[0].parts
-        weighers = sorted(first, key=lambda part: (-part.weight, part.weigher))
+        candidates = list(score_parts(explanation))
+        weighers = candidates[0][1]
         names = ["Podm", "Pool", "Score", *(part.weigher for part in weighers), "", "Excess"]
         if weighers:
             names[3] = f"= {names[3]}"
         rows = []
-        for one in explanation.candidates:
-            parts = {part.weigher: part for part in one.parts}
-            in_order = [parts[part.weigher] for part in weighers]
+        for one, parts in candidates:
             cells = [HeatCell(f"{one.score:.3f}", one.score)]
-            cells += [HeatCell(f"{part.part:.3f}", part.score) for part in in_order]
+            cells += [HeatCell(f"{part.part:.3f}", part.score) for part in parts]
             chosen = "chosen" if one.outcome == "chosen" else ""
             rows.append([one.podm, one.pool, *cells, chosen, ", ".join(excess_phrases(one.excess))])
         yield ""
@@ -400,9 +399,10 @@ def _folded(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[Seq
 
 
 def _what_would_change(explanation: Explanation) -> Iterator[str]:
-    misses = [miss.text for miss in explanation.nearest_misses]
-    changes = [flip.text for flip in explanation.flips]
-    sections: Mapping[str, Sequence[str]] = {"Nearest miss": misses, "Sensitivity": changes}
+    from valence_sched.words.decision import NEAREST_MISS, near_miss_line, sensitivity_line
+
+    sections = {NEAREST_MISS: [*map(near_miss_line, explanation.nearest_misses)],
+                "Sensitivity": [*map(sensitivity_line, explanation.flips)]}  # fmt: skip
     for title, texts in sections.items():
         if not texts:
             continue
@@ -438,7 +438,7 @@ def _weight(explanation: Explanation, weigher: str) -> str:
 
 def request_lines(report: Report) -> list[str]:
     """Return what is asked for: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
-    from valence_sched.model.phrases import request_phrase
+    from valence_sched.words.phrases import request_phrase
 
     return hang(escape(request_phrase(report.request)), 2)
 

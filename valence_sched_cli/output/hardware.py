@@ -40,7 +40,7 @@ class ModelCell(Cell[str]):
     """The model of a device: a short name for people, as it is for machines."""
 
     def human_readable(self) -> str:
-        from valence_sched.model.phrases import short_model
+        from valence_sched.words.phrases import short_model
 
         return short_model(self._value)
 
@@ -54,7 +54,7 @@ class DevicesCell(Cell[Any]):
     """The devices of a block: a phrase for people, the structure for machines."""
 
     def human_readable(self) -> str:
-        from valence_sched.model.phrases import device_phrases
+        from valence_sched.words.phrases import device_phrases
 
         return _folded(device_phrases(self._value), WIDTH)
 
@@ -99,7 +99,7 @@ class NodeHardwareCell(Cell[Any]):
     width = WIDTH
 
     def human_readable(self) -> str:
-        from valence_sched.model.phrases import device_phrases
+        from valence_sched.words.phrases import device_phrases
 
         status = self._value
         phrases = [*device_phrases(status.devices, brief=True)]

@@ -74,8 +74,10 @@ def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterat
 
 
 def _why(one: StuckNode) -> Iterator[str]:
+    from valence_sched.words.relocation import NO_HARDWARE
+
     if not one.reasons:
-        yield "      the inventory does not say what it is made of"
+        yield f"      {NO_HARDWARE}"
     for group in one.reasons[:MOST_GROUPS]:
         if group.reason:
             text = f"{group.podms:>6,}  {reason_text(group.reason)}"

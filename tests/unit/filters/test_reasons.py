@@ -8,11 +8,11 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.filters import attributes, capabilities, json, quarantine
 from valence_sched.filters.devices import devices
-from valence_sched.model.phrases import ReasonPhrases
 from valence_sched.model.policy import FilterUse, Policy
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
 from valence_sched.view.reads import podm_fields
+from valence_sched.words.phrases import ReasonPhrases
 
 CORES = {"processor": {"total_cores": 8}}
 OTHER = {"id": "other"}

@@ -7,8 +7,8 @@ import msgspec
 
 from valence_sched.errors import InputError, NewerSchema
 from valence_sched.model.decision import DecisionZones, SilentZone
-from valence_sched.model.phrases import zone_lines
 from valence_sched.model.zone_registry import parse_zone_file
+from valence_sched.words.phrases import zone_lines
 
 
 def parse(zone, folder="", **fields):

@@ -16,7 +16,6 @@ from valence_sched.model.decision import Report, Reports, with_podm_paths
 from valence_sched.model.hardware import BlockFilter, BlockOverview, PodmOverview, PoolOverview
 from valence_sched.model.lifecycle import NodeStatus
 from valence_sched.model.page import Frame, Lines, Page, SearchField
-from valence_sched.model.phrases import missing_line
 from valence_sched.model.problem import Problem
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zoned_list import ZonedList, silent_zones
@@ -36,6 +35,7 @@ from valence_sched.service.call import Call, CallResult
 from valence_sched.service.handlers import claims as claim_handlers
 from valence_sched.service.handlers import decisions as decision_handlers
 from valence_sched.service.handlers import podms as podm_handlers
+from valence_sched.words.phrases import missing_line
 
 HTML = "text/html"
 

@@ -22,6 +22,7 @@ from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse, Weig
 from valence_sched.model.request import Request, sealed
 from valence_sched.model.zone import Rival
 from valence_sched.testing import request, view
+from valence_sched.words.decision import runner_up_line, sensitivity_line
 
 FILTERS = (FilterUse("enabled"), FilterUse("capacity"), FilterUse("devices"))
 CORES = {"processor": {"total_cores": 8}}
@@ -90,7 +91,8 @@ class TestWeights(unittest.TestCase):
         change = found["failures"]
         self.assertEqual(("b", "a"), (change.podm, change.instead_of))
         self.assertRegex(
-            change.text, r"^b instead, if the weight of failures is 1\.251? instead of 1"
+            sensitivity_line(change),
+            r"^b instead, if the weight of failures is 1\.251? instead of 1",
         )
 
     def test_the_smallest_change_comes_first(self):
@@ -143,7 +145,7 @@ class TestRunnerUp(unittest.TestCase):
         self.assertEqual({"room": 0.375, "failures": -0.1}, by)
         self.assertEqual(0.275, runner_up.margin)
         self.assertEqual("b (all), 0.275000 behind: room +0.375000, failures -0.100000",
-                         runner_up.text)  # fmt: skip
+                         runner_up_line(runner_up))  # fmt: skip
 
     def test_the_parts_of_every_candidate_add_up_to_its_score(self):
         decision = decided(two_wishes(3, 1), request(CORES), podm("a", 10, 0, 0.1),
@@ -156,7 +158,7 @@ class TestRunnerUp(unittest.TestCase):
 
     def test_equals_are_said_to_be_equal(self):
         decision = decided(two_wishes(1, 0), request(CORES), podm("a", 2, 0, 0), podm("b", 2, 0, 0))
-        self.assertIn("equally good: lots decided", explain(decision).runner_up.text)
+        self.assertIn("equally good: lots decided", runner_up_line(explain(decision).runner_up))
 
     def test_a_single_candidate_has_none(self):
         decision = decided(two_wishes(1, 0), request(CORES), podm("a", 2, 0, 0))
@@ -169,7 +171,7 @@ class TestAmounts(unittest.TestCase):
     def test_one_core_more_than_the_chosen_has_goes_elsewhere(self):
         decision = decided(two_wishes(0, 1), request({"processor": {"total_cores": 16}}),
                            podm("a", 2, 0, 0.9), podm("b", 5, 0, 0.1))  # fmt: skip
-        texts = [change.text for change in changes_of(decision, "need")]
+        texts = [*map(sensitivity_line, changes_of(decision, "need"))]
         self.assertEqual(["b instead, with 17 cores instead of 16"], texts)
 
     def test_when_nothing_fits_the_least_that_is_given_up_is_named(self):
@@ -177,13 +179,13 @@ class TestAmounts(unittest.TestCase):
                            podm("a", 2, 0, 0.9), podm("b", 3, 1, 0.1))  # fmt: skip
         self.assertEqual("nothing_fits", decision.outcome)
         self.assertEqual(["b fits, with 24 cores instead of 32"],
-                         [change.text for change in changes_of(decision, "need")])  # fmt: skip
+                         [*map(sensitivity_line, changes_of(decision, "need"))])  # fmt: skip
 
     def test_a_need_may_have_to_go_altogether(self):
         asked = request({**CORES, "accelerators": [{"kind": "GPU", "count": 2}]})
         decision = decided(two_wishes(1, 1), asked, podm("a", 2, 0, 0.9))
         self.assertEqual(
-            ["a fits, without the 2 GPU"], [f.text for f in changes_of(decision, "need")]
+            ["a fits, without the 2 GPU"], [*map(sensitivity_line, changes_of(decision, "need"))]
         )
 
     def test_a_need_that_others_are_bound_to_stays(self):
@@ -195,7 +197,7 @@ class TestAmounts(unittest.TestCase):
     def test_too_much_for_everybody_is_a_flip_too(self):
         decision = decided(two_wishes(1, 1), request(CORES), podm("a", 2, 0, 0.9))
         self.assertEqual(["nothing fits, with 17 cores instead of 8"],
-                         [change.text for change in changes_of(decision, "need")])  # fmt: skip
+                         [*map(sensitivity_line, changes_of(decision, "need"))])  # fmt: skip
 
     def test_devices_are_counted_one_by_one(self):
         rich = {
@@ -207,7 +209,7 @@ class TestAmounts(unittest.TestCase):
         asked = request({**CORES, "accelerators": [{"kind": "GPU", "count": 1}]})
         decision = decided(two_wishes(0, 1), asked, rich, poor)
         self.assertIn("rich instead, with 2 GPU instead of 1",
-                      [change.text for change in changes_of(decision, "need")])  # fmt: skip
+                      [*map(sensitivity_line, changes_of(decision, "need"))])  # fmt: skip
 
     def test_memory_moves_by_whole_gib(self):
         small = {"id": "small", "blocks": [cpu("c", 8, 4096)]}
@@ -215,7 +217,7 @@ class TestAmounts(unittest.TestCase):
         asked = request({"memory": {"capacity_mib": 2048}})
         decision = decided(two_wishes(0, 1), asked, small, large)
         self.assertEqual(["large instead, with 5 GiB memory instead of 2 GiB"],
-                         [change.text for change in changes_of(decision, "need")])  # fmt: skip
+                         [*map(sensitivity_line, changes_of(decision, "need"))])  # fmt: skip
 
     def test_of_alternatives_all_are_decided_on_again(self):
         card = {

@@ -14,10 +14,10 @@ from valence_sched.drivers.fields import Json
 from valence_sched.drivers.redfish.schema import STATES
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import Devices, LeanPodm, to_json
-from valence_sched.model.phrases import ReasonPhrases
 from valence_sched.model.policy import FilterUse, Policy
 from valence_sched.testing import request
 from valence_sched.view.builder import ViewBuilder
+from valence_sched.words.phrases import ReasonPhrases
 
 CPU, DIMM = {"TotalCores": 16}, {"CapacityMiB": 16384}
 ABSENT, CRITICAL = {"Status": {"State": "Absent"}}, {"Status": {"Health": "Critical"}}

@@ -12,14 +12,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from valence_sched.model.base import format_value
-from valence_sched.model.decision import (
-    DecisionSummary,
-    DecisionZones,
-    Reason,
-    Report,
-    SilentZone,
-    Uncounted,
-)
+from valence_sched.model.decision import DecisionZones, Reason, SilentZone, Uncounted
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Nic
 from valence_sched.model.need import Need
 from valence_sched.model.quantity import agree, format_bytes, format_count, format_mbps, format_mib
@@ -301,27 +294,3 @@ def _listed(zones: Sequence[SilentZone]) -> str:
     more = len(zones) - MOST_SHOWN
     rest = f"; and {more:,} more" if more > 0 else ""
     return f"{format_count(len(zones), 'zone')}: {named}{rest}"
-
-
-MOST_PODMS = 5  # that a summary names
-MOST_CHARACTERS = 400  # of what was asked for
-
-
-def summarise_decision(decision_id: str, report: Report) -> DecisionSummary:
-    """Return the summary of a decision, whose time is that of the database that stores it."""
-    podms = tuple(dict.fromkeys(one.chosen.podm for one in report.placements))
-    return DecisionSummary(
-        id=decision_id,
-        decided_at=0.0,
-        owner=report.request.owner,
-        request=_cut(request_phrase(report.request)),
-        outcome=report.outcome,
-        requested=report.requested,
-        placed=report.placed,
-        podms=podms[:MOST_PODMS],
-        podm_count=len(podms),
-    )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
