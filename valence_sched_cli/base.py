@@ -79,6 +79,7 @@ class PodmCommand:
     option_settings: Mapping[str, Setting] = {}  # of these, where usage does not tell
     #: What adds the options that it shares with others, or usages that come behind these.
     option_groups: Sequence[str | Callable[[argparse.ArgumentParser], None]] = ()
+    known_columns: Sequence[str] = ()  # of column_names, where the options make no difference
     examples: Sequence[str] = ()  # the words after its name: of a command with many options two
     _scheduler_app: App | None = None
     _words: argparse.Namespace | None = None
@@ -199,7 +200,7 @@ class PodmCommand:
         A command that changes or writes anything returns them, so that an unknown column is
         refused before.
         """
-        return ()
+        return self.known_columns
 
     def get_epilog(self) -> str:
         """Return the line that names the plug-in, nothing in the program ``valence-sched``.
@@ -447,7 +448,6 @@ class Lister(PodmCommand, lister.Lister):
 
         The ``noun`` says what is lacking of them.
         """
-        from valence_sched.errors import InventoryIncomplete
         from valence_sched.words.phrases import missing_line
 
         if silent:

@@ -7,6 +7,7 @@ import argparse
 import os
 from typing import TYPE_CHECKING, Any
 
+from valence_sched.errors import UsageError, one_line
 from valence_sched_cli.options.parser import NAMES, nonempty
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ def make_client(instance: Any) -> App:
         UsageError: the environment names a version that does not exist; only here, since the
             commands of other plug-ins are not concerned.
     """
-    from valence_sched.errors import UsageError, one_line
     from valence_sched_cli.cloud import sdk_connector
     from valence_sched_cli.output.progress import terminal_progress
 

@@ -299,9 +299,7 @@ class ComposeClaim(base.Lister):
 
     arguments = "<claim>: claim (ID)"
     option_groups = (claim_options.WAIT, inventory.LIVE)
-
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        return NODE_COLUMNS
+    known_columns = NODE_COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         wait_s = claim_options.wait_s(parsed_args)
@@ -339,9 +337,7 @@ class RenewClaim(base.ShowOne):
         --ttl <age>=10m: how long from now, such as 30s, 10m, 2h or 1d (default: 10m)
         """
     option_groups = (inventory.STATE,)
-
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        return COLUMNS
+    known_columns = COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         claim = self.scheduler(parsed_args).renew(parsed_args.claim, parsed_args.ttl)
@@ -366,9 +362,7 @@ class ReapClaim(base.Lister):
             (default: 30d)
         """
     option_groups = (claim_options.IRONIC, inventory.LIVE)
-
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        return ("Kind", "ID", "Podm", "Done")
+    known_columns = ("Kind", "ID", "Podm", "Done")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         scheduler = self.scheduler(parsed_args)

@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from valence_sched.errors import InputError, UsageError
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.whatif import add_edit_options, edited_site
@@ -47,7 +48,6 @@ class ValidateInventory(base.Lister):
     option_groups = (inventory.RESOURCE_FILE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.errors import InputError
         from valence_sched.model.reading import Selection
 
         rows: list[tuple[Any, ...]] = []
@@ -100,9 +100,7 @@ class ConvertInventory(base.ShowOne):
     arguments = "output --output,-o <file>: file to write"
     option_settings = {"output": {"required": True}}
     option_groups = (inventory.INVENTORY,)
-
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        return ("File", "Podms", "Blocks")
+    known_columns = ("File", "Podms", "Blocks")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         selection = self.selection(parsed_args)
@@ -134,13 +132,9 @@ class EditInventory(base.Lister):
     arguments = "output --output,-o <file>: file to write, or - for standard output"
     option_settings = {"output": {"required": True}}
     option_groups = (inventory.INVENTORY, add_edit_options)
-
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        return EDIT_COLUMNS
+    known_columns = ("Edit", "Podms", "Pools", "Blocks", "Stocks", "Nodes Lost")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.errors import UsageError
-
         if not parsed_args.edits and not parsed_args.scenario:
             raise UsageError("no edit: name --fail, --drain, --remove, --clone, --add, --set or "
                              "--scenario, or use podm inventory convert")  # fmt: skip
@@ -153,7 +147,7 @@ class EditInventory(base.Lister):
             with self.effects.change("inventory", file, "may be written", "is written"):
                 podms, blocks = self.scheduler_app.write_site(site, file)
             self.closing.append(f"written to {file}: {podms:,} podms, {blocks:,} blocks")
-        return EDIT_COLUMNS, [
+        return self.known_columns, [
             (one.edit, one.podms, one.pools, one.blocks, one.stocks, one.nodes)
             for one in site.effects
         ]
@@ -168,9 +162,6 @@ class EditInventory(base.Lister):
         for effect in self._site.effects:
             self.tell(effect.text)
         return 0
-
-
-EDIT_COLUMNS = ("Edit", "Podms", "Pools", "Blocks", "Stocks", "Nodes Lost")
 
 
 DIFF_COLUMNS = ("Podm", "Kind", "Name", "Change", "Before", "After")
@@ -289,8 +280,6 @@ class CapturePodm(base.ShowOne):
         return ("Tree", "Podms", "Blocks", "Documents", "Failed")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.errors import UsageError
-
         if parsed_args.name and parsed_args.all:
             raise UsageError("name pod managers or give --all, not both")
         chosen = parsed_args.inventory or parsed_args.podm_file or parsed_args.from_catalog

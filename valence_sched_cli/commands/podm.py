@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from valence_sched.errors import AccessDenied, UnknownName, unknown_lines
 from valence_sched_cli import base, paging
 from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import inventory, registration
@@ -161,8 +162,6 @@ def _is_listed(podm: LeanPodm, parsed_args: argparse.Namespace) -> bool:
 
 def _unknown_words(podms: Sequence[LeanPodm], parsed_args: argparse.Namespace) -> Iterator[str]:
     """Yield a line for each word of the options that no pod manager has, with the nearest."""
-    from valence_sched.errors import unknown_lines
-
     for what, option in (("is in the zone", "zone"), ("was read by the driver", "driver")):
         word = getattr(parsed_args, option)
         known = {getattr(podm, option) for podm in podms} - {None}
@@ -240,8 +239,6 @@ class ShowPodm(base.ShowOne):
 
     def _service_registration_cells(self, scheduler: Scheduler, podm: str) -> dict[str, Any]:
         """Return how the service reaches a pod manager, where it may be told."""
-        from valence_sched.errors import AccessDenied, UnknownName
-
         try:
             found = scheduler.registration(podm)
         except (AccessDenied, UnknownName):  # only an admin is told; what reports has none

@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from valence_sched.errors import InputError, UnknownName, UsageError, one_line
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name
@@ -53,7 +54,6 @@ class UnsetPodm(base.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         import msgspec
 
-        from valence_sched.errors import UsageError
         from valence_sched.model.registration import Registration, RegistrationChange
 
         scheduler = self.scheduler(parsed_args)
@@ -78,8 +78,6 @@ class UnsetPodm(base.Command):
 
 
 def _without(known: Any, names: Iterable[str], kind: str) -> Any:
-    from valence_sched.errors import UnknownName
-
     gone = dict.fromkeys(names)
     for name in gone:
         if name not in known:
@@ -116,7 +114,6 @@ class CreatePodm(base.ShowOne):
         return registration.column_names(parsed_args)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.errors import UsageError
         from valence_sched.model.podm_address import strip_service_root, url_problem
         from valence_sched.model.registration import Registration
 
@@ -168,8 +165,6 @@ class CheckPodm(base.Lister):
     option_groups = (inventory.LIVE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.errors import UsageError, one_line
-
         names = tuple(dict.fromkeys(parsed_args.podm))
         if bool(names) == parsed_args.all:
             raise UsageError("name the pod managers to check, or else --all")
@@ -219,7 +214,6 @@ class SetPodm(base.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         import msgspec
 
-        from valence_sched.errors import UsageError
         from valence_sched.model.podm_address import strip_service_root, url_problem
         from valence_sched.model.registration import RegistrationChange
 
@@ -268,9 +262,7 @@ class SetStats(base.ShowOne):
         <file>: JSON or YAML object, or - for standard input
         """
     option_groups = (inventory.STATE,)
-
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        return ("Podm", "Generation")
+    known_columns = ("Podm", "Generation")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         stats = self._read_stats(parsed_args.file)
@@ -280,7 +272,6 @@ class SetStats(base.ShowOne):
 
     def _read_stats(self, file: str) -> dict[str, Any]:
         """Return the words of a file, ``-`` for standard input; InputError if it is no object."""
-        from valence_sched.errors import InputError
         from valence_sched.model.codec import load_yaml
 
         name = "stdin" if file == "-" else file

@@ -4,9 +4,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from valence_sched.errors import UsageError
 from valence_sched_cli import base, paging
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import by_name, resource_limit
@@ -71,9 +72,7 @@ class SetQuota(base.ShowOne):
         """
     option_settings = {"resource": {"type": resource_limit, "required": True}}
     option_groups = (inventory.STATE,)
-
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        return COLUMNS
+    known_columns = COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         owner = _owner(parsed_args)
@@ -107,8 +106,6 @@ class UnsetQuota(base.Command):
 
 def _owner(parsed_args: argparse.Namespace) -> str | None:
     """Return the owner of the words, None for all; UsageError where both or none is named."""
-    from valence_sched.errors import UsageError
-
     owner: str | None = parsed_args.owner
     if (owner is None) != parsed_args.default:
         raise UsageError("name either an owner or --default")

@@ -230,9 +230,7 @@ class CheckScheduler(base.Lister):
         output --long: list the file and the line of each expectation, too
         """
     option_groups = (inventory.INVENTORY, inventory.FLAVOR_FILE, inventory.POLICY_FILE)
-
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        return LONG_COLUMNS
+    known_columns = LONG_COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         app, file = self.scheduler_app, parsed_args.file

@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import nonempty_name, number_of
@@ -172,12 +173,9 @@ class AddZone(base.ShowOne):
         """
     option_settings = {**_OPTION_SETTINGS, "url": {}}
     option_groups = (_OPTIONS, inventory.STATE)
-
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        return SHOW_COLUMNS
+    known_columns = SHOW_COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.errors import UsageError
         from valence_sched.model.zone_registry import ZoneRegistration
 
         if not parsed_args.name:
@@ -249,7 +247,6 @@ class SetZone(base.Command):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from valence_sched.errors import UsageError
         from valence_sched.model.zone_registry import ZoneChange
 
         scheduler, here = self.scheduler(parsed_args), self.scheduler_app.service is None

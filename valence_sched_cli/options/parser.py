@@ -218,8 +218,6 @@ def by_name(
     Raises:
         UsageError: two of them are about one name; the ``hint`` says what to write.
     """
-    from valence_sched.errors import UsageError, one_line
-
     named: dict[str, Value] = {}
     for name, value in pairs:
         if name in named:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from valence_sched.errors import InputError, RequestError, UsageError
 from valence_sched_cli.options.parser import add_options, by_name, parsed, positive
 
 if TYPE_CHECKING:
@@ -147,7 +148,6 @@ def merge_names(
     kind: str, names: NameRequirements, constraints: Iterable[NameConstraints]
 ) -> NameRequirements:
     """Return names with those of terms beside; UsageError if they contradict each other."""
-    from valence_sched.errors import UsageError
     from valence_sched.model.request import NameRequirements
 
     for term in constraints:
@@ -288,8 +288,6 @@ def _group(args: argparse.Namespace, flavor: str) -> Group | None:
 
 
 def _distinct(rules: list[Spread]) -> tuple[Spread, ...]:
-    from valence_sched.errors import UsageError
-
     known: set[tuple[str, bool]] = set()
     for rule in rules:
         if (rule.over, rule.soft) in known:
@@ -307,7 +305,6 @@ def _group_name(text: str) -> str:
 
 
 def _domain(text: str) -> str:
-    from valence_sched.errors import RequestError
     from valence_sched.model.group import check_domain
 
     try:
@@ -400,8 +397,6 @@ def _name_constraints(
 
 
 def _merge_capabilities(named: Sequence[dict[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    from valence_sched.errors import UsageError
-
     merged: dict[str, tuple[str, ...]] = {}
     for capabilities in named:
         for key, values in capabilities.items():
@@ -425,7 +420,6 @@ def _conjunction(texts: Sequence[str]) -> Any:
 
 
 def _json(text: str, name: str) -> object:
-    from valence_sched.errors import InputError
     from valence_sched.model.codec import decode
 
     try:

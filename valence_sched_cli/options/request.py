@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from valence_sched.errors import UsageError
+from valence_sched.errors import UnknownName, UsageError
 from valence_sched_cli import cloud
 from valence_sched_cli.options import inventory, placement
 from valence_sched_cli.options.parser import add_options, by_name, nonempty_name, whole
@@ -117,8 +117,6 @@ def make_request(
 @contextlib.contextmanager
 def flavor_named(request: Request, args: argparse.Namespace) -> Iterator[None]:
     """Name the flavor in the error about an unknown policy that a flavor names."""
-    from valence_sched.errors import UnknownName
-
     try:
         yield
     except UnknownName as error:

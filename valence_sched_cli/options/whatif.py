@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from valence_sched.errors import UsageError
+from valence_sched.errors import InputError, UsageError, one_line, suggest
 from valence_sched_cli.options.parser import add_options, by_name, natural, parsed, section
 from valence_sched_cli.options.registration import fact_value
 
@@ -87,8 +87,6 @@ def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[Site]:
 
 def edited_site(command: PodmCommand, args: argparse.Namespace) -> Site:
     """Return the one inventory after the edits; UsageError if there are several scenarios."""
-    from valence_sched.errors import UsageError, one_line
-
     site, *others = edited_sites(command, args)
     if others:
         names = ", ".join(one.name for one in (site, *others))
@@ -99,7 +97,6 @@ def edited_site(command: PodmCommand, args: argparse.Namespace) -> Site:
 
 def _edit(text: str, verb: str, **fields: Any) -> Edit:
     """Return an edit; ArgumentTypeError if its target or one of its fields is invalid."""
-    from valence_sched.errors import InputError
     from valence_sched.model.codec import convert
     from valence_sched.model.scenario import EDITS
 
@@ -133,8 +130,6 @@ def addition(text: str) -> Edit:
 
 
 def _assignment(text: str) -> Edit:
-    from valence_sched.errors import suggest
-
     match = _ASSIGNMENT.fullmatch(text)
     if match is None:
         keys = (*_WORDS, *(f"{word}.NAME" for word in _MAPS))

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched.errors import escape
+from valence_sched.errors import InventoryIncomplete, escape, one_line
 from valence_sched_cli.output.cells import (
     Amount,
     GrantsCell,
@@ -187,8 +187,6 @@ def zone_notes(report: Report) -> Iterator[str]:
 
 def check_zones(report: Report) -> None:
     """Raise InventoryIncomplete where a zone gave no answer, which --strict does not allow."""
-    from valence_sched.errors import InventoryIncomplete, one_line
-
     if report.zones and report.zones.silent:
         raise InventoryIncomplete(one_line(next(zone_notes(report))))
 

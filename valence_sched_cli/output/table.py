@@ -87,56 +87,13 @@ def _fold(text: str, width: int) -> str:
     )  # fmt: skip
 
 
-def ascii_table(
-    names: Sequence[str], rows: Sequence[Sequence[Any]], *, aligned: bool = True
-) -> str | None:
-    """Return the table as prettytable has it, without the last line end.
-
-    Columns of which the first cell is a number are ``aligned`` to the right, as those of a list.
-    None where that is not certain: it has no row, a column name twice, or other characters, or
-    it is wider than the terminal, where cliff folds its cells.
-    """
-    if not rows or len(set(names)) < len(names):
-        return None
-    texts = [[_text(cell) for cell in row] for row in rows]
-    if any(len(row) != len(names) for row in texts) or not _is_plain([names, *texts]):
-        return None
-    cells = [[text.split("\n") for text in row] for row in ([*names], *texts)]
-    widths = [max(len(line) for row in cells for line in row[column])
-              for column in range(len(names))]  # fmt: skip
-    if is_wider_than_terminal(sum(widths) + 3 * len(names) + 1):
-        return None
-    justify = [str.rjust if aligned and type(cell) in (int, float) else str.ljust
-               for cell in rows[0]]  # fmt: skip
-    rule = "+".join(["", *("-" * (width + 2) for width in widths), ""])
-    lines = [rule]
-    for row in cells:
-        for number in range(max(map(len, row))):
-            parts = (cell[number] if number < len(cell) else "" for cell in row)
-            padded = map(_padded, parts, widths, justify)
-            lines.append("|".join(["", *padded, ""]))
-        if row is cells[0]:
-            lines.append(rule)
-    return "\n".join([*lines, rule])
-
-
 def _text(cell: Any) -> str:
     return str(cell.human_readable() if isinstance(cell, FormattableColumn) else cell)
-
-
-def _is_plain(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether each character but the line ends takes one column."""
-    text = "".join(["".join(row) for row in rows]).replace("\n", "")
-    return text.isascii() and text.isprintable()
 
 
 def is_wider_than_terminal(width: int) -> bool:
     """Return whether so many columns are more than the terminal has, if there is one."""
     return sys.stdout.isatty() and width > (utils.terminal_width() or width)
-
-
-def _padded(text: str, width: int, justify: Any) -> str:
-    return f" {justify(text, width)} "
 
 
 FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a map
@@ -169,125 +126,73 @@ def prepare_formatter(
         return _YamlFormatter()
     if name in STRUCTURED:
         return formatter
-    titles = {} if name in MACHINE else SHORT_TITLES
-    if name == "table":
-        formatter = _FittedTable(formatter)
-    if colour and name == "table":
-        return _CellFormatter(formatter, _coloured_cell, titles, stream)
-    prepare = _flat_cell if name in FLAT else _printable_cell
-    return _CellFormatter(formatter, prepare, titles, stream)
+    return _CellFormatter(formatter, name, colour, stream)
 
 
-class _PrintableCell(FormattableColumn[Any]):
-    """A cell that people see without the characters that would control their terminal.
+class _ShownCell(FormattableColumn[Any]):
+    """A cell with the text that people see of it."""
 
-    They are escaped in the value: of the line ends that people see none is part of a name.
-    """
+    def __init__(self, value: Any, text: str) -> None:
+        super().__init__(value)
+        self._text = text
 
     def human_readable(self) -> str:
-        cell = copy.copy(self._value)
-        cell._value = _escaped(cell._value)
-        return escape(cell.human_readable(), keep="\n")
-
-    def machine_readable(self) -> Any:
-        return self._value.machine_readable()
-
-
-class _ColouredCell(_PrintableCell):
-    """A cell that people see in the colours that it has."""
-
-    def human_readable(self) -> str:
-        coloured = self._value.coloured
-        return str(coloured(super().human_readable()) if isinstance(self._value, FormattableColumn)
-                   else coloured())  # fmt: skip
+        return self._text
 
     def machine_readable(self) -> Any:
         return _value(self._value)
 
 
-class _EncodableCell(FormattableColumn[Any]):
-    """A cell that people see as a stream can write it."""
-
-    def __init__(self, value: Any, stream: Any) -> None:
-        super().__init__(value)
-        self._stream = stream
-
-    def human_readable(self) -> str:
-        return encodable(self._value.human_readable(), self._stream)
-
-    def machine_readable(self) -> Any:
-        return self._value.machine_readable()
-
-
 class _CellFormatter:
-    """Prepares each cell and gives columns their ``titles`` before another formatter prints."""
+    """Prepares each cell and gives columns their titles before another formatter prints.
 
-    def __init__(
-        self, formatter: Any, prepare: Callable[[Any], Any], titles: Mapping[str, str], stream: Any
-    ) -> None:
-        self._formatter, self._prepare, self._titles = formatter, prepare, titles
+    The cells of a table are folded, unless an option says how wide it may be. Its words are broken,
+    on a terminal, only where that makes the table fit.
+    """
+
+    def __init__(self, formatter: Any, name: str, colour: bool, stream: Any) -> None:
+        self._formatter, self._name, self._colour = formatter, name, colour
+        self._titles = {} if name in MACHINE else SHORT_TITLES
         encoding = getattr(stream, "encoding", None) or "utf-8"
         self._stream = None if encoding.casefold().startswith("utf") else stream
 
-    def _cell(self, value: Any) -> Any:
-        cell = self._prepare(value)
-        if self._stream is None:
-            return cell
-        if isinstance(cell, FormattableColumn):
-            return _EncodableCell(cell, self._stream)
-        return encodable(cell, self._stream) if isinstance(cell, str) else cell
-
     def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
-        rows = (tuple(map(self._cell, row)) for row in data)
-        self._formatter.emit_list(self._named(names), rows, stdout, parsed_args)
+        titles = self._named(names)
+        rows: Any = (tuple(map(self._cell, row)) for row in data)
+        if self._name == "table" and not _has_width(parsed_args):
+            rows = fit_rows(titles, list(rows))
+        self._emit(self._formatter.emit_list, titles, rows, stdout, parsed_args)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
-        cells = tuple(map(self._cell, data))
-        self._formatter.emit_one(self._named(names), cells, stdout, parsed_args)
-
-    def _named(self, names: Sequence[str]) -> list[str]:
-        return [escape(self._titles.get(name, name)) for name in names]
-
-
-class _FittedTable:
-    """Folds cells before a table is printed, unless an option says how wide it may be.
-
-    Words are broken, on a terminal, only where that makes the table fit.
-    """
-
-    def __init__(self, formatter: Any) -> None:
-        self._formatter = formatter
-
-    def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
-        rows = list(data)
-        if not _has_width(parsed_args):
-            rows = list(fit_rows(names, rows))
-            if (text := ascii_table(names, rows)) is not None:
-                stdout.write(f"{text}\n")
-                return
-        self._emit(self._formatter.emit_list, names, rows, stdout, parsed_args)
-
-    def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
-        cells = list(data)
-        if not _has_width(parsed_args):
-            fields = ("Field", "Value")
-            rows = fit_rows(fields, list(zip(names, cells, strict=True)))
-            if (text := ascii_table(fields, rows, aligned=False)) is not None:
-                stdout.write(f"{text}\n")
-                return
-            cells = [cell for _name, cell in rows]
-        self._emit(self._formatter.emit_one, names, cells, stdout, parsed_args)
+        titles, cells = self._named(names), tuple(map(self._cell, data))
+        if self._name == "table" and not _has_width(parsed_args):
+            rows = fit_rows(("Field", "Value"), list(zip(titles, cells, strict=True)))
+            cells = tuple(cell for _name, cell in rows)
+        self._emit(self._formatter.emit_one, titles, cells, stdout, parsed_args)
 
     def _emit(self, emit: Any, names: Any, cells: Any, stdout: Any, parsed_args: Any) -> None:
+        if self._name != "table" or _has_width(parsed_args):
+            emit(names, cells, stdout, parsed_args)
+            return
         broken = io.StringIO()
         emit(names, cells, broken, parsed_args)
-        rule = broken.getvalue().partition("\n")[0]
-        if _has_width(parsed_args) or not is_wider_than_terminal(len(rule)):
+        if not is_wider_than_terminal(len(broken.getvalue().partition("\n")[0])):
             stdout.write(broken.getvalue())
             return
         whole = copy.copy(parsed_args)
         whole.max_width = sys.maxsize
         emit(names, cells, stdout, whole)
+
+    def _named(self, names: Sequence[str]) -> list[str]:
+        return [escape(self._titles.get(name, name)) for name in names]
+
+    def _cell(self, value: Any) -> Any:
+        colour = self._colour and self._name == "table"
+        cell = _flat_cell(value) if self._name in FLAT else _printable_cell(value, colour)
+        if self._stream is not None and isinstance(cell, FormattableColumn):
+            return _ShownCell(value, encodable(cell.human_readable(), self._stream))
+        is_narrow = self._stream is not None and isinstance(cell, str)
+        return encodable(cell, self._stream) if is_narrow else cell
 
 
 def _has_width(parsed_args: Any) -> bool:
@@ -359,16 +264,21 @@ def _escaped_struct(noun: Any, fields: Sequence[str]) -> Any:
     return copied
 
 
-def _printable_cell(cell: Any) -> Any:
+def _printable_cell(cell: Any, colour: bool) -> Any:
+    """Return a cell without the characters that would control a terminal, maybe in its colours.
+
+    They are escaped in the value: of the line ends that people see none is part of a name.
+    """
+    coloured: Callable[..., str] | None = getattr(cell, "coloured", None)
     if isinstance(cell, FormattableColumn):
-        return _PrintableCell(cell)
-    if isinstance(cell, int) and hasattr(cell, "coloured"):
-        return int(cell)  # cliff aligns what is a plain number
+        bare = copy.copy(cell)
+        bare._value = _escaped(bare._value)
+        text = escape(bare.human_readable(), keep="\n")
+        return _ShownCell(cell, coloured(text) if colour and coloured else text)
+    if coloured:
+        # without colours cliff aligns what is a plain number
+        return _ShownCell(cell, coloured()) if colour else int(cell)
     return escape(cell) if isinstance(cell, str) else cell
-
-
-def _coloured_cell(cell: Any) -> Any:
-    return _ColouredCell(cell) if hasattr(cell, "coloured") else _printable_cell(cell)
 
 
 def _value(cell: Any) -> Any:
