@@ -23,7 +23,6 @@ from valence_sched_cli.output.cells import (
 from valence_sched_cli.output.hardware import PoolsCell, amount_cells, bar_cells
 
 if TYPE_CHECKING:
-    from valence_sched.model.hardware import PodmOverview
     from valence_sched.model.inventory import LeanPodm, Node
     from valence_sched.model.reading import Selection
     from valence_sched.model.scheduler import Scheduler
@@ -114,7 +113,12 @@ class ListPodm(paging.PagedLister):
             self.tell(f"warning: {line}")
         listed = [one for one in podms if _is_listed(one.podm, parsed_args)
                   and (not parsed_args.stale or is_stale(one.podm))]  # fmt: skip
-        self._write_page(parsed_args, scheduler, listed)
+        with page_file.page_file(self.scheduler_app, parsed_args) as page:
+            if page is not None:
+                page.read_hardware(scheduler, listed)
+                from valence_sched.pages.inventory import inventory_page
+
+                page.write(inventory_page(page.hardware))
 
         def rows() -> Iterator[tuple[Any, ...]]:
             for one in listed:
@@ -139,14 +143,6 @@ class ListPodm(paging.PagedLister):
                 yield tuple(cells[column] for column in columns)
 
         return columns, rows()
-
-    def _write_page(
-        self, parsed_args: argparse.Namespace, scheduler: Scheduler, podms: Sequence[PodmOverview]
-    ) -> None:
-        with page_file.page_file(self.scheduler_app, parsed_args) as page:
-            if page is not None:
-                page.read_hardware(scheduler, podms)
-                page.write_inventory()
 
 
 def _is_listed(podm: LeanPodm, parsed_args: argparse.Namespace) -> bool:

@@ -420,8 +420,10 @@ class SchedulePodm(base.Lister):
         writers: list[Callable[[], None]] = []
         if self._report_writer is not None:
             writers.append(functools.partial(self._report_writer, report))
-        if self._page is not None:
-            writers.append(functools.partial(self._page.write_decision, report, facts))
+        if (page := self._page) is not None:
+            from valence_sched.pages.decision import decision_page
+
+            writers.append(lambda: page.write(decision_page(report, page.hardware, tuple(facts))))
         for write in writers:
             try:
                 write()

@@ -66,7 +66,7 @@ class _MoveLister(base.Lister):
         with page_file.page_file(self.scheduler_app, parsed_args) as page:
             result = answer()
             if page is not None:
-                page.write_relocation(result, site)
+                page.write(self.scheduler_app.relocation_page(result, site))
             return result
 
     def _table(self, result: Relocation, parsed_args: argparse.Namespace) -> base.Table:

@@ -120,7 +120,10 @@ class RunWhatif(base.Lister):
             replay = self._replay(sites, parsed_args, workload)
             write(replay)
             if page is not None:
-                page.write_replay(replay, sites, workload_facts(parsed_args))
+                from valence_sched.pages.replay import replay_page
+
+                effects = {site.name: site.effects for site in sites}
+                page.write(replay_page(replay, effects, tuple(workload_facts(parsed_args))))
         self.closing += outcome_lines(replay)
         if baseline is not None:
             from valence_sched.model.replay import changes
@@ -267,7 +270,10 @@ class SweepWhatif(base.Lister):
                 count = format_count(len(runs), "run")
                 self.closing.append(f"written to {parsed_args.output}: {count}")
             if page is not None:
-                page.write_sweep(runs, sites, workload_facts(parsed_args))
+                from valence_sched.pages.sweep import sweep_page
+
+                effects = {site.name: site.effects for site in sites}
+                page.write(sweep_page(runs, effects, tuple(workload_facts(parsed_args))))
         long = parsed_args.long or not self.for_people(parsed_args)
         if parsed_args.compare:
             if len(parsed_args.seeds) == 1:

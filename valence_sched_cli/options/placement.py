@@ -189,7 +189,7 @@ def parse_traits(text: str) -> NameConstraints:
     """Parse ``A``, ``!A`` or ``in:A,B``."""
     if text.startswith("!in:"):
         raise argparse.ArgumentTypeError(f"{text[:60]!r}: none of several is --forbidden for each")
-    return _parse_names(text)
+    return parse_aggregates(text)
 
 
 def parse_forbidden(text: str) -> NameConstraints:
@@ -201,12 +201,7 @@ def parse_forbidden(text: str) -> NameConstraints:
 
 
 def parse_aggregates(text: str) -> NameConstraints:
-    """Parse ``a``, ``in:a,b``, ``!a`` or ``!in:a,b``."""
-    return _parse_names(text)
-
-
-def _parse_names(text: str) -> NameConstraints:
-    """Parse one name or a list of alternatives.
+    """Parse ``a``, ``in:a,b``, ``!a`` or ``!in:a,b``.
 
     A list without ``in:`` is refused: Placement's API reads it as all of them, its client as one.
     """
@@ -222,22 +217,14 @@ def _parse_names(text: str) -> NameConstraints:
 
 
 def _plain_names(text: str, part: str) -> tuple[str, ...]:
-    names = _names(text, part)
+    names = tuple(item.strip() for item in part.split(","))
+    for name in names:
+        if not name or name == "!":
+            raise argparse.ArgumentTypeError(f"{text[:60]!r}: an empty name")
     for name in names:
         if name.startswith("!"):
             raise argparse.ArgumentTypeError(f"{text[:60]!r}: {name[:40]!r} has no place here")
     return names
-
-
-def _names(text: str, part: str) -> tuple[str, ...]:
-    return tuple(_name(text, item) for item in part.split(","))
-
-
-def _name(text: str, item: str) -> str:
-    name = item.strip()
-    if not name or name == "!":
-        raise argparse.ArgumentTypeError(f"{text[:60]!r}: an empty name")
-    return name
 
 
 def add_group_options(parser: argparse.ArgumentParser) -> None:
