@@ -54,7 +54,7 @@ def catalogue(manager: Any, *, all_regions: bool = False) -> tuple[Registration,
         raise UsageError("--from-catalog: only inside openstack, which knows a cloud")
     sdk = connect()
     region_name = None if all_regions else sdk.config.region_name or None
-    endpoints = query_cloud(manager, lambda: sorted(_endpoints(sdk, region_name)))
+    endpoints = query_cloud(manager, lambda: sorted({*_endpoints(sdk, SERVICE_TYPE, region_name)}))
     if not endpoints:
         raise CloudError(_no_endpoint_text(sdk, region_name))
     podms: dict[tuple[str, str], Registration] = {}
@@ -68,25 +68,23 @@ def catalogue(manager: Any, *, all_regions: bool = False) -> tuple[Registration,
     return tuple(podms.values())
 
 
-def _endpoints(sdk: Any, region_name: str | None) -> set[tuple[str, str, str]]:
+def _endpoints(sdk: Any, kind: str, region_name: str | None) -> list[tuple[str, str, str]]:
     """Return region, id and URL of every endpoint, of one region or of all; no region is empty.
 
-    A login without a catalogue, such as ``admin_token``, has the one endpoint that it names; that
-    has no id.
+    A login without a catalogue, such as ``admin_token``, has the one endpoint that it names, which
+    is a pod manager's; that has no id.
     """
-    config = sdk.config
-    if override := config.get_endpoint(SERVICE_TYPE):
-        return {(config.region_name or "", "", override)}
-    auth = sdk.session.auth
+    config, auth = sdk.config, sdk.session.auth
+    if override := config.get_endpoint(kind):
+        return [(config.region_name or "", "", override)]
     if not hasattr(auth, "get_access"):
-        endpoint = auth.get_endpoint(sdk.session, service_type=SERVICE_TYPE)
-        return {(config.region_name or "", "", endpoint)} if endpoint else set()
-    catalog = auth.get_access(sdk.session).service_catalog
-    endpoints = catalog.get_endpoints_data(
-        service_type=SERVICE_TYPE, interface=_interface(sdk), region_name=region_name
+        endpoint = kind == SERVICE_TYPE and auth.get_endpoint(sdk.session, service_type=kind)
+        return [(config.region_name or "", "", endpoint)] if endpoint else []
+    endpoints = auth.get_access(sdk.session).service_catalog.get_endpoints_data(
+        service_type=kind, interface=_interface(sdk, kind), region_name=region_name
     )
-    return {(one.region_name or "", _endpoint_id(one), one.url)
-            for found in endpoints.values() for one in found}  # fmt: skip
+    return [(one.region_name or "", _endpoint_id(one), one.url)
+            for found in endpoints.values() for one in found]  # fmt: skip
 
 
 def _endpoint_id(endpoint: Any) -> str:
@@ -95,13 +93,13 @@ def _endpoint_id(endpoint: Any) -> str:
     return str(told or hashlib.blake2b(endpoint.url.encode(), digest_size=8).hexdigest())
 
 
-def _interface(sdk: Any) -> Any:
-    return sdk.config.get_interface(SERVICE_TYPE) or "public"
+def _interface(sdk: Any, kind: str) -> Any:
+    return sdk.config.get_interface(kind) or "public"
 
 
 def _no_endpoint_text(sdk: Any, region_name: str | None) -> str:
     """Return the text of the error of a catalogue without a pod manager: where was looked."""
-    interface = _interface(sdk)
+    interface = _interface(sdk, SERVICE_TYPE)
     text = f"the service catalogue has no endpoint of service type {SERVICE_TYPE}: "
     text += f"region {region_name}" if region_name else "any region"
     text += f", interface {interface if isinstance(interface, str) else ' or '.join(interface)}"
@@ -135,7 +133,9 @@ def scheduler_endpoint(manager: Any) -> tuple[str, bool | str, ClientCertificate
     if connect is None or not _names_cloud(manager):
         return None
     sdk = connect()
-    found = query_cloud(manager, lambda: _scheduler_endpoints(sdk))
+    region = sdk.config.region_name or None
+    known = query_cloud(manager, lambda: _endpoints(sdk, SCHEDULER_TYPE, region))
+    found = {region: url for region, _, url in known}
     if len(found) > 1:
         regions = ", ".join(sorted(region or "no region" for region in found))
         raise CloudError(one_line(f"service catalogue: {SCHEDULER_TYPE} in several regions "
@@ -144,22 +144,6 @@ def scheduler_endpoint(manager: Any) -> tuple[str, bool | str, ClientCertificate
     files = (cert, None) if isinstance(cert, str) else cert
     trust = (sdk.session.verify, client_certificate(*files))
     return next(((url, *trust) for url in found.values()), None)
-
-
-def _scheduler_endpoints(sdk: Any) -> dict[str, str]:
-    """Return the URLs of the scheduler's service by region: of one that is configured, else all."""
-    config, auth = sdk.config, sdk.session.auth
-    if override := config.get_endpoint(SCHEDULER_TYPE):
-        return {config.region_name or "": override}
-    if not hasattr(auth, "get_access"):
-        return {}  # a token for one endpoint, which is another service's
-    catalog = auth.get_access(sdk.session).service_catalog
-    endpoints = catalog.get_endpoints_data(
-        service_type=SCHEDULER_TYPE,
-        interface=config.get_interface(SCHEDULER_TYPE) or "public",
-        region_name=config.region_name or None,
-    )
-    return {one.region_name or "": one.url for found in endpoints.values() for one in found}
 
 
 def baremetal_login(manager: Any) -> CloudLogin | None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, TextIO
+from typing import Any, ClassVar
 
 from cliff import columns
 from cliff.formatters import base
@@ -26,35 +26,17 @@ class TableStyle(base.ListFormatter, base.SingleFormatter):
     def add_argument_group(self, parser: argparse.ArgumentParser) -> None:
         """Add nothing: a style has no options."""
 
-    def emit_list(
-        self,
-        column_names: Sequence[str],
-        data: Iterable[Sequence[Any]],
-        stdout: TextIO,
-        parsed_args: argparse.Namespace,
-    ) -> None:
+    def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         """Print a row per object; a column that holds only numbers is aligned right."""
         rows = [list(row) for row in data]
-        alignment = [_alignment(column) for column in zip(*rows, strict=True)]
-        self._print(column_names, rows, alignment, stdout)
+        self._print(names, rows, [_alignment(column) for column in zip(*rows, strict=True)], stdout)
 
-    def emit_one(
-        self,
-        column_names: Sequence[str],
-        data: Sequence[Any],
-        stdout: TextIO,
-        parsed_args: argparse.Namespace,
-    ) -> None:
+    def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         """Print a row per field."""
-        rows = zip(column_names, data, strict=True)
-        self._print(("Field", "Value"), rows, ["left", "left"], stdout)
+        self._print(("Field", "Value"), zip(names, data, strict=True), ["left", "left"], stdout)
 
     def _print(
-        self,
-        headers: Sequence[str],
-        rows: Iterable[Iterable[Any]],
-        alignment: Sequence[str],
-        stdout: TextIO,
+        self, headers: Sequence[str], rows: Any, alignment: Sequence[str], stdout: Any
     ) -> None:
         from tabulate import tabulate
 

@@ -28,46 +28,18 @@ MAX_NAME_LENGTH = 40  # characters of a name on the line
 
 
 class Awaited:
-    """Holds the number of pod managers that were read, who has not answered, and activities."""
+    """The number of pod managers that were read, who has not answered, and activities."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._count: tuple[int, int | None, Sequence[str]] | None = None
-        self._activities: dict[str, str] = {}
+        self.count: tuple[int, int | None, Sequence[str]] | None = None  # read, of all, and names
+        self.activities: dict[str, str] = {}  # by subject
 
     def __bool__(self) -> bool:
-        return bool(self._activities) or self._count is not None
-
-    def set_count(self, done: int, total: int | None, awaited: Sequence[str]) -> None:
-        """Set how many pod managers are read, of how many, and names of those that are not."""
-        with self._lock:
-            self._count = (done, total, awaited)
-
-    def unset_count(self) -> None:
-        """Forget the number of pod managers."""
-        with self._lock:
-            self._count = None
-
-    def set_activity(self, subject: str, activity: str) -> None:
-        """Set what is being done about a subject."""
-        with self._lock:
-            self._activities[subject] = activity
-
-    def unset_activity(self, subject: str) -> None:
-        """Forget a subject."""
-        with self._lock:
-            self._activities.pop(subject, None)
-
-    def clear(self) -> None:
-        """Forget everything."""
-        with self._lock:
-            self._count = None
-            self._activities.clear()
+        return bool(self.activities) or self.count is not None
 
     def text(self, width: int) -> str:
         """Return all of it with as many names as fit into a width, with one of more; or nothing."""
-        with self._lock:
-            count, activities = self._count, list(self._activities.items())
+        count, activities = self.count, list(self.activities.items())
         texts = [""]
         if activities:
             names = [f"{_shorten(subject)}: {escape(activity)}" for subject, activity in activities]
@@ -91,14 +63,12 @@ def _count_texts(done: int, total: int | None, awaited: Sequence[str]) -> list[s
 
 def _name_some(names: Sequence[str], total: int, separator: str) -> list[str]:
     """Return the first of some names, ever fewer, with the number of the others."""
-    return [_join(names[:most], total, separator) for most in range(MAX_NAMES, 0, -1)]
-
-
-def _join(names: Sequence[str], total: int, separator: str) -> str:
-    if more := total - len(names):
-        return f"{separator.join(names)} and {more:,} more"
-    *others, last = names
-    return f"{separator.join(others)} and {last}" if others else last
+    texts = []
+    for most in range(MAX_NAMES, 0, -1):
+        some = [*names[:most]]
+        last = f"{more:,} more" if (more := total - len(some)) else some.pop()
+        texts.append(f"{separator.join(some)} and {last}" if some else last)
+    return texts
 
 
 def _shorten(name: str) -> str:
@@ -136,29 +106,25 @@ class ProgressLine:
         self._handlers: list[logging.Handler] = []
 
     def count_podms(self, done: int, total: int | None = None, awaited: Sequence[str] = ()) -> None:
-        """Show how many pod managers are read, and who has not answered."""
-        self._awaited.set_count(done, total, awaited)
+        self._awaited.count = (done, total, awaited)
         self._show_soon()
 
     def end_count(self) -> None:
-        """Show no number of pod managers."""
-        self._awaited.unset_count()
+        self._awaited.count = None
 
     def begin(self, subject: str, activity: str) -> None:
-        """Show what is being done about a subject."""
-        self._awaited.set_activity(subject, activity)
+        self._awaited.activities[subject] = activity
         self._show_soon()
 
     def finish(self, subject: str) -> None:
-        """Show a subject no longer."""
-        self._awaited.unset_activity(subject)
+        self._awaited.activities.pop(subject, None)
 
     def close(self) -> None:
         """Remove the line, and forget what was awaited."""
         with self._lock:
             self._stop()
             self._started = None
-            self._awaited.clear()
+            self._awaited = Awaited()
             for handler in self._handlers:
                 handler.removeFilter(self._give_way)
             self._handlers.clear()

@@ -173,7 +173,7 @@ class TestStreams(unittest.TestCase):
 
     def test_the_progress_line_is_one_line(self):
         waiting = progress.Awaited()
-        waiting.set_count(0, 1, [EVIL])
+        waiting.count = (0, 1, [EVIL])
         self.assertEqual("", raw(waiting.text(80), ""))
-        waiting.set_activity(EVIL, EVIL)
+        waiting.activities[EVIL] = EVIL
         self.assertEqual("", raw(waiting.text(80), ""))
