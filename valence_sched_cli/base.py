@@ -101,7 +101,6 @@ class PodmCommand:
         return parser
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the options and arguments of the command."""
         for part in (self.arguments, *self.option_groups):
             if not isinstance(part, str):
                 part(parser)
@@ -140,7 +139,6 @@ class PodmCommand:
             return self._delivery.check(failures, code)
 
     def _record_changes(self, parsed_args: argparse.Namespace) -> None:
-        """Leave what was changed in the audit of the state; a service does so by itself."""
         app, outcomes = self._scheduler_app, list(self.effects.outcomes())
         if app is None or app.service is not None or not outcomes:
             return
@@ -191,7 +189,6 @@ class PodmCommand:
         return 0
 
     def print_text(self, emit: Callable[[Any], object]) -> None:
-        """Print what ``emit`` writes to standard output, in place of a table."""
         self._delivery.print(emit)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
@@ -228,7 +225,6 @@ class PodmCommand:
 
     @property
     def progress(self) -> Progress:
-        """Return what is told whom the command waits for."""
         return self.scheduler_app.sources.progress
 
     def _close_progress(self) -> None:
@@ -257,7 +253,6 @@ class PodmCommand:
         )
 
     def _configure(self, app: App) -> None:
-        """Tell the application what the options say for all that it reads."""
         from valence_sched.model.diagnostic import NoProgress
 
         words, manager = self._words, self.app.client_manager
@@ -292,7 +287,6 @@ class PodmCommand:
             app.use_service(endpoint, token=cloud.token_source(self.app.client_manager))
 
     def _choose_catalogue(self, app: App) -> None:
-        """Let the service of the cloud's catalogue decide, where nothing is named here."""
         named = (*(getattr(self._words, name, None) for name in _SOURCES),
                  *(app.config.environ.get(name) for name in _SOURCE_VARIABLES))  # fmt: skip
         if self._words is None or not self.through_service or any(named):
@@ -346,11 +340,9 @@ class PodmCommand:
             raise UsageError(one_line(f"{WARN_AGE}: {error}")) from None
 
     def known_flavors(self, parsed_args: argparse.Namespace) -> Iterable[str]:
-        """Return the names of flavors that an option may have."""
         return self.scheduler_app.config.flavors(getattr(parsed_args, "flavor_file", None) or ())
 
     def known_policies(self, parsed_args: argparse.Namespace) -> Iterable[str]:
-        """Return the names of policies that an option may have."""
         return self.scheduler_app.config.policies(getattr(parsed_args, "policy_file", None) or ())
 
     def known_podms(self, parsed_args: argparse.Namespace) -> Iterable[str]:
@@ -406,7 +398,6 @@ class PodmCommand:
         diagnostics.clear()
 
     def _tell_remarks(self, remarks: Sequence[str], *, live: bool) -> None:
-        """Tell what is doubtful in the inventory, or which command tells it."""
         if self.tells_remarks:
             for line in remarks:
                 self.tell(f"remark: {line}")

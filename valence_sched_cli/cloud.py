@@ -98,7 +98,6 @@ def _interface(sdk: Any, kind: str) -> Any:
 
 
 def _no_endpoint_text(sdk: Any, region_name: str | None) -> str:
-    """Return the text of the error of a catalogue without a pod manager: where was looked."""
     interface = _interface(sdk, SERVICE_TYPE)
     text = f"the service catalogue has no endpoint of service type {SERVICE_TYPE}: "
     text += f"region {region_name}" if region_name else "any region"
@@ -236,7 +235,6 @@ def _names_cloud(manager: Any) -> bool:
 
 
 def _cloud_text(manager: Any) -> str | None:
-    """Return how to call the cloud that the user named, None where the user named none."""
     options = manager._cli_options
     auth = options.config.get("auth") or {}
     url = auth.get("auth_url") or auth.get("endpoint")

@@ -54,7 +54,6 @@ class PagedLister(base.Lister):
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
     ) -> int:
-        """Print the page that is asked for."""
         rows = list(data)
         for word in reversed(parsed_args.sort):
             name, _, direction = word.partition(":")

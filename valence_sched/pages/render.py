@@ -200,6 +200,5 @@ def _environment() -> jinja2.Environment:
 
 
 def _idle_filters(section: FunnelChart) -> str:
-    """Return the filters of a funnel that kept all that came in, as a list in words."""
     return ", ".join(step.filter for step in section.steps
                      if step.went_on == step.came_in and not step.undecided)  # fmt: skip

@@ -64,7 +64,6 @@ def time_sections(runs: Sequence[ReplayResult]) -> Iterator[Section]:
 
 
 def _used_table(run: ReplayResult) -> PageTable:
-    """Return the utilisation of a run in which all arrives at one moment."""
     rows: list[Row] = [
         (resource_title(name), TableCell(text=f"{share_percent(values[-1])} %", share=values[-1]))
         for name, values in run.series.used.items() if values
@@ -109,7 +108,6 @@ def _used(runs: Sequence[ReplayResult]) -> Iterator[TimeChart]:
 
 
 def _counts(runs: Sequence[ReplayResult]) -> Iterator[TimeChart]:
-    """Yield the charts that one run has as well as several: refusals, fragmentation, nodes."""
     kinds: tuple[tuple[str, str, Callable[[ReplayResult], Values | None]], ...] = (
         ("Refused nodes so far", "", lambda run: tuple(accumulate(run.series.refused))),
         ("Fragmentation", "%", lambda run: _percent(run.series.fragmentation)),

@@ -37,15 +37,12 @@ class PageLinks(NamedTuple):
         return "../" * self.depth + "ui" + path + query_text(query)
 
     def podm(self, name: str) -> str:
-        """Return the link to a pod manager."""
         return self._named("/podms/", name)
 
     def claim(self, claim_id: str) -> str:
-        """Return the link to a claim."""
         return self._named("/claims/", claim_id)
 
     def decision(self, decision_id: str) -> str:
-        """Return the link to a decision."""
         return self._named("/decisions/", decision_id)
 
     def menu(self, current: str) -> tuple[PageLink, ...]:

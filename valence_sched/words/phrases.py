@@ -91,7 +91,6 @@ def _product(count: int | None, amount: int | None) -> int | None:
 
 
 def _sum_text(numbers: Sequence[int | None], shown: Callable[[int], str]) -> str:
-    """Return a sum in words; with a plus where a part of it is unknown."""
     known = [number for number in numbers if number is not None]
     if not known:
         return "unknown"

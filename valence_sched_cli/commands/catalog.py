@@ -81,7 +81,6 @@ class _ValidateFiles(base.Lister):
     invalid: tuple[type[SchedulerError], ...] = (SchedulerError,)  # what makes a file invalid
 
     def read_file(self, file: str, parsed_args: argparse.Namespace) -> Sequence[object]:
-        """Return what a file has; SchedulerError where it is invalid."""
         raise NotImplementedError
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:

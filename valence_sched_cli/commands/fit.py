@@ -122,7 +122,6 @@ class FitPodm(base.Lister):
     def _requests(
         self, parsed_args: argparse.Namespace, shares: Mapping[str, float], site: Site | None
     ) -> list[tuple[str | None, Request]]:
-        """Return what is counted: by the name of each flavor, None for resources alone."""
         required = [name for name in by_name("--require", parsed_args.require)
                     if not (shares and name == MIX)]  # fmt: skip
         names: list[tuple[str | None, str | None]] = [
@@ -141,7 +140,6 @@ class FitPodm(base.Lister):
     def _close(
         self, parsed_args: argparse.Namespace, counts: Sequence[tuple[str, Capacity]]
     ) -> None:
-        """Decide the exit code, and tell what people read beside the numbers."""
         self.closing += warning_lines(dict.fromkeys(
             line for _, one in counts for line in one.warnings
         ))  # fmt: skip
@@ -176,7 +174,6 @@ class FitPodm(base.Lister):
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
     ) -> int:
-        """Print the rows, and below them the sections for people."""
         status = super().produce_output(parsed_args, column_names, data)
         if self._sections:
             text = "".join(f"{line}\n" for line in self._sections)

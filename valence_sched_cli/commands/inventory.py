@@ -75,7 +75,6 @@ class ValidateInventory(base.Lister):
     def _scheduler(
         self, parsed_args: argparse.Namespace, selection: Selection, source: str
     ) -> Scheduler:
-        """Return the scheduler over a source, which may be a tree of zones."""
         if not source.endswith((".yaml", ".yml")):
             return self.scheduler(parsed_args, selection)
         from msgspec.structs import replace
@@ -155,7 +154,6 @@ class EditInventory(base.Lister):
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
     ) -> int:
-        """Print the rows, or the inventory and the rows in lines on standard error."""
         if parsed_args.output != "-":
             return super().produce_output(parsed_args, column_names, data)
         self.print_text(lambda stream: self.scheduler_app.print_site(self._site, stream.write))
@@ -199,7 +197,6 @@ class DiffInventory(base.Lister):
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
     ) -> int:
-        """Print the rows; a person gets no empty table."""
         if not data and parsed_args.formatter == "table":
             return 0
         return super().produce_output(parsed_args, column_names, data)
@@ -231,7 +228,6 @@ def _cell(value: Any) -> Any:
 
 
 def _field_lines(value: dict[str, Any]) -> list[str]:
-    """Print an object with a field on each line, without the name beside it."""
     lines = []
     for key, item in value.items():
         if key == "devices":

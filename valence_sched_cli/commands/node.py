@@ -87,7 +87,6 @@ class ShowNode(base.ShowOne):
 
 
 def _visible_columns(args: argparse.Namespace, nodes: Sequence[NodeStatus]) -> tuple[str, ...]:
-    """Return the columns of a list; tables without those that say nothing of any node."""
     if args.long or args.formatter in MACHINE or not nodes:
         return LONG_COLUMNS if args.long else COLUMNS
     words = (*args.columns, *args.sort_columns, *args.sort)

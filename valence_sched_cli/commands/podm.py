@@ -157,7 +157,6 @@ def _is_listed(podm: LeanPodm, parsed_args: argparse.Namespace) -> bool:
 
 
 def _unknown_words(podms: Sequence[LeanPodm], parsed_args: argparse.Namespace) -> Iterator[str]:
-    """Yield a line for each word of the options that no pod manager has, with the nearest."""
     for what, option in (("is in the zone", "zone"), ("was read by the driver", "driver")):
         word = getattr(parsed_args, option)
         known = {getattr(podm, option) for podm in podms} - {None}
@@ -224,7 +223,6 @@ class ShowPodm(base.ShowOne):
         return list(cells), list(cells.values())
 
     def _registration_cells(self, podm: str, selection: Selection) -> dict[str, Any]:
-        """Return how to reach the pod manager, if it is a live one and named by its ID."""
         if self.scheduler_app.service or self.scheduler_app.sources.named_sources(selection):
             return {}
         live = selection.live

@@ -271,7 +271,6 @@ class SetStats(base.ShowOne):
         return self.column_names(parsed_args), (parsed_args.podm, generation)
 
     def _read_stats(self, file: str) -> dict[str, Any]:
-        """Return the words of a file, ``-`` for standard input; InputError if it is no object."""
         from valence_sched.model.codec import load_yaml
 
         name = "stdin" if file == "-" else file

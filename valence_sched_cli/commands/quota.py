@@ -105,7 +105,6 @@ class UnsetQuota(base.Command):
 
 
 def _owner(parsed_args: argparse.Namespace) -> str | None:
-    """Return the owner of the words, None for all; UsageError where both or none is named."""
     owner: str | None = parsed_args.owner
     if (owner is None) != parsed_args.default:
         raise UsageError("name either an owner or --default")

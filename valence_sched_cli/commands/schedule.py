@@ -227,7 +227,6 @@ class SchedulePodm(base.Lister):
         return super().scheduler(parsed_args, selection)
 
     def _check_strict(self, parsed_args: argparse.Namespace, report: Report) -> None:
-        """Raise an error for what --strict does not allow in a decision over zones."""
         if not parsed_args.strict:
             return
         if self.scheduler_app.service is not None and not report.zones:
@@ -283,7 +282,6 @@ class SchedulePodm(base.Lister):
     def _read_hardware(
         self, scheduler: Callable[[], Scheduler], *, reads_again: bool = False
     ) -> None:
-        """Read what the page shows, before an effect changes it."""
         if self._page is not None:
             self._page.read_hardware(scheduler())
             if reads_again:  # and tells then what could not be read

@@ -63,7 +63,6 @@ class ServePodm(base.Command):
     }
 
     def get_epilog(self) -> str:
-        """List the fault rules."""
         from valence_sched.app import fault_rules
 
         rules = fault_rules()

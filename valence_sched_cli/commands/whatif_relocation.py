@@ -62,7 +62,6 @@ class _MoveLister(base.Lister):
     )
 
     def _with_page(self, site: Site, answer: Callable[[], R], parsed_args: argparse.Namespace) -> R:
-        """Return an answer about a site; its page is opened before and written after it."""
         with page_file.page_file(self.scheduler_app, parsed_args) as page:
             result = answer()
             if page is not None:

@@ -140,7 +140,6 @@ def _changes(parsed_args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
 
 
 def _warnings(zone: ZoneOverview) -> list[str]:
-    """Return a line for each URL where others can read a password or a token."""
     from valence_sched.model.podm_address import is_unencrypted
 
     one = zone.registration
@@ -337,7 +336,6 @@ class TreeZone(_OwnZone):
 
 
 def _nodes(node: ZoneNode, above: Sequence[str]) -> Iterator[tuple[Sequence[str], ZoneNode]]:
-    """Yield a zone and those below it, each with the names of the way down to it."""
     path = (*above, node.known_as or node.name)
     yield path, node
     for child in node.children:

@@ -135,7 +135,6 @@ def _memory_mib(text: str) -> int:
 
 
 def _amount(text: str, unit: str) -> float:
-    """Parse an amount with a unit, above 0, into a number of another unit."""
     from valence_sched.model.quantity import quantity_in
 
     number = parsed(lambda amount: quantity_in(amount, unit), text)
@@ -362,7 +361,6 @@ def _comma_names(text: str) -> tuple[str, ...]:
 
 
 def _capabilities(text: str) -> dict[str, tuple[str, ...]]:
-    """Parse ``key=value;value``."""
     from valence_sched.model.inventory import parse_capabilities
 
     capabilities = parsed(parse_capabilities, text)

@@ -233,7 +233,6 @@ def _synthetic(args: argparse.Namespace) -> SyntheticSpec:
 
 
 def _trace_column(text: str) -> tuple[str, TraceColumn]:
-    """Parse ``FIELD=COLUMN``, with a factor behind the column."""
     from valence_sched.model.workload import parse_trace_column
 
     field, equals, column = text.partition("=")
@@ -250,7 +249,6 @@ def _rate(text: str) -> float:
 
 
 def _duration(text: str) -> float:
-    """Parse a duration above 0."""
     from valence_sched.model.workload import parse_duration
 
     seconds = parsed(parse_duration, text)

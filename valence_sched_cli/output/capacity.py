@@ -41,7 +41,6 @@ class FitCell(int):
     _width: int
 
     def coloured(self) -> str:
-        """Return the number in its colour: red for none, green for the most."""
         text = f"{self:>{self._width}}"
         return painted(text, self / self._most) if self._most else text
 
@@ -210,7 +209,6 @@ def explanation(counts: Named) -> Iterator[str]:
 
 
 def _exhaustion_text(one: Capacity) -> str:
-    """Return the resources that run out first, each with its pod managers; else what ends it."""
     if one.exhausted:
         texts = [
             f"{ended.resource.removeprefix('GPU ')} ({_names(ended.podms)})"
@@ -263,7 +261,6 @@ def stranded_lines(found: Sequence[StrandedAmount]) -> Iterator[str]:
 
 
 def _grouped(found: Sequence[StrandedAmount]) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each reason, that of most accelerators first; that none asks for it last."""
     free: dict[Resource, float] = {}
     groups: dict[str, dict[Resource, float]] = {}
     podms: dict[str, dict[str, None]] = {}

@@ -91,7 +91,6 @@ def _podm_lines(
 
 
 def _groups(rejected: Sequence[PodmVerdict], words: ReasonPhrases) -> Iterator[str]:
-    """Yield a line for each reason, the most frequent first, with who comes nearest."""
     groups: dict[tuple[str, bool, str], list[PodmVerdict]] = defaultdict(list)
     for one in rejected:
         groups[_group_key(one, words)].append(one)
@@ -316,11 +315,9 @@ class ReportRenderer:
         self._given = given
 
     def reasons(self, report: Report) -> Iterator[str]:
-        """Yield why the other pod managers were not chosen."""
         yield from not_chosen(report, self._given, every_reason=self._every_reason)
 
     def explanation(self, report: Report) -> Iterator[str]:
-        """Yield the candidates, why not the others, and what would change the choice."""
         if report.explanation is not None:
             yield from self._candidates(report.explanation)
         yield from self.reasons(report)
@@ -331,7 +328,6 @@ class ReportRenderer:
             yield from _what_would_change(report.explanation)
 
     def document(self, document: Report | Reports) -> Iterator[str]:
-        """Yield a whole report, or one after another, each below the name of its request."""
         from valence_sched.model.decision import Report
 
         if isinstance(document, Report):
@@ -344,7 +340,6 @@ class ReportRenderer:
         yield f"placed {document.placed:,} of {document.requested:,} in all"
 
     def report(self, report: Report) -> Iterator[str]:
-        """Yield a whole report, from the request to what would change the choice."""
         yield from _header(report)
         rows = [row[: len(COLUMNS)] for row in placement_rows(report)]
         if rows:
@@ -427,7 +422,6 @@ def reports_by_name(document: Report | Reports) -> dict[str, Report]:
 
 
 def _weight(explanation: Explanation, weigher: str) -> str:
-    """Return the weight of a weigher, or from what to what it goes on the candidates."""
     parts = [part for one in explanation.candidates for part in one.parts]
     weights = [part.weight for part in parts if part.weigher == weigher]
     least, most = min(weights), max(weights)

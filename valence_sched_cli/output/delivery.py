@@ -86,7 +86,6 @@ class Delivery:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the line about what came after an effect."""
     if isinstance(error, KeyboardInterrupt):
         return "broken off"
     return str(error) if isinstance(error, SchedulerError) else one_line(describe_error(error))

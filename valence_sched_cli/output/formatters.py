@@ -32,7 +32,6 @@ class TableStyle(base.ListFormatter, base.SingleFormatter):
         self._print(names, rows, [_alignment(column) for column in zip(*rows, strict=True)], stdout)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
-        """Print a row per field."""
         self._print(("Field", "Value"), zip(names, data, strict=True), ["left", "left"], stdout)
 
     def _print(

@@ -130,7 +130,6 @@ class ProgressLine:
             self._handlers.clear()
 
     def _show_soon(self) -> None:
-        """Have the line shown once the command has worked long enough."""
         if self._live is not None or self._timer is not None:
             return
         with self._lock:
@@ -170,7 +169,6 @@ class ProgressLine:
         )
 
     def _stop(self) -> bool:
-        """Remove the line; return whether it is shown, or about to be."""
         live, timer = self._live, self._timer
         self._live = self._timer = None
         if timer is not None:

@@ -171,7 +171,6 @@ def share_or_absent(share: float | None) -> Any:
 
 
 def _steps_text(run: ReplayResult) -> str:
-    """Return where the last pools of refused nodes went, as a funnel says it."""
     steps: Counter[str] = Counter()
     for refusal in run.refusals:
         steps[refusal.step] += refusal.nodes
@@ -210,7 +209,6 @@ class ShareCell(Number):
         super().__init__(share, is_share=True)
 
     def coloured(self, text: str) -> str:
-        """Return the text on its colour."""
         return painted(text, 1.0 - self._value)
 
 

@@ -340,5 +340,4 @@ def has_any_column(names: Sequence[str], columns: Sequence[str]) -> bool:
 
 
 def _column_key(name: str) -> str:
-    """Return a name as cliff compares it."""
     return name.lower().strip().replace(" ", "_")
