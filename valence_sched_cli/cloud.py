@@ -182,16 +182,13 @@ def token_project(manager: Any, *, log_in: bool) -> str | None:
     token is of no project.
     """
     connect = sdk_connector(manager)
-    if connect is None or not (log_in or _has_logged_in(manager)):
+    # by itself: another command of the same shell does not count
+    has_logged_in = connect and manager._auth_required and manager._auth_setup_completed
+    if connect is None or not (log_in or has_logged_in):
         return None
     session = connect().session
     found: str | None = query_cloud(manager, session.get_project_id)
     return found
-
-
-def _has_logged_in(manager: Any) -> bool:
-    """Return whether this command has logged in; another of the same shell does not count."""
-    return bool(manager._auth_required and manager._auth_setup_completed)
 
 
 def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:

@@ -7,12 +7,10 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from cliff.columns import FormattableColumn
-
 from valence_sched.errors import UnknownName, UsageError
 from valence_sched_cli import base
 from valence_sched_cli.options.parser import add_options
-from valence_sched_cli.output.table import check_columns, full_titles
+from valence_sched_cli.output.table import check_columns, column_key, full_titles, machine_value
 
 if TYPE_CHECKING:
     from valence_sched.model.scheduler import Scheduler
@@ -59,25 +57,14 @@ class PagedLister(base.Lister):
             name, _, direction = word.partition(":")
             if direction not in ("", *DIRECTIONS):
                 raise UsageError(f"--sort: {word!r}: the direction is asc or desc")
-            index = _index(name, column_names)
+            title = full_titles([name], column_names)[0]
+            check_columns([title], column_names, "--sort")
+            index = [*map(column_key, column_names)].index(column_key(title))
             rows.sort(key=lambda row: (row[index] is None, row[index]), reverse=direction == "desc")
         if parsed_args.marker is not None:
-            rows = rows[self._position(parsed_args.marker, column_names, rows) + 1 :]
+            picks = [column_names.index(name) for name in self.marker_columns]
+            names = ["/".join(str(machine_value(row[pick])) for pick in picks) for row in rows]
+            if parsed_args.marker not in names:
+                raise UnknownName("row", parsed_args.marker, names, "--marker")
+            rows = rows[names.index(parsed_args.marker) + 1 :]
         return super().produce_output(parsed_args, column_names, rows[: parsed_args.limit])
-
-    def _position(self, marker: str, columns: Sequence[str], rows: Sequence[Any]) -> int:
-        picks = [columns.index(name) for name in self.marker_columns]
-        names = ["/".join(_text(row[pick]) for pick in picks) for row in rows]
-        if marker not in names:
-            raise UnknownName("row", marker, names, "--marker")
-        return names.index(marker)
-
-
-def _index(name: str, columns: Sequence[str]) -> int:
-    check_columns([title := full_titles([name], columns)[0]], columns, "--sort")
-    keys = [column.casefold().replace(" ", "_") for column in columns]
-    return keys.index(title.strip().casefold().replace(" ", "_"))
-
-
-def _text(cell: Any) -> str:
-    return str(cell.machine_readable() if isinstance(cell, FormattableColumn) else cell)

@@ -53,9 +53,11 @@ class Shell(app.App):
     """valence-sched: which pod manager, which pool, which blocks."""
 
     def __init__(self, argv: Sequence[str] = ()) -> None:
+        # to look it up takes a while
+        asks_version = any(len(it) > len("--") and "--version".startswith(it) for it in argv)
         super().__init__(
             description="Decide which pod manager, which pool and which blocks make a node.",
-            version=importlib.metadata.version("valence-sched") if _asks_version(argv) else "",
+            version=importlib.metadata.version("valence-sched") if asks_version else "",
             command_manager=Commands(GROUP),
             deferred_help=True,
         )
@@ -131,11 +133,6 @@ class Shell(app.App):
 
 def _words(argv: Sequence[str]) -> list[str]:
     return list(itertools.takewhile(lambda word: not word.startswith("-"), argv))
-
-
-def _asks_version(argv: Sequence[str]) -> bool:
-    """Return whether an option asks for the version, which takes a while to look up."""
-    return any(len(word) > len("--") and "--version".startswith(word) for word in argv)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

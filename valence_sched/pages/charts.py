@@ -125,7 +125,8 @@ def small_chart(section: TimeChart) -> Markup:
 def _time_chart(section: TimeChart, name: str, width: int, height: int) -> Markup:
     times = [time for one in section.series for time, _ in one.points]
     values = [value for one in section.series for _, value in one.points if value is not None]
-    unit, unit_s = _time_unit(max(times, default=0.0))
+    longest = max(times, default=0.0)
+    unit, unit_s = next((one for one in _UNITS_S if longest >= 3 * one[1]), _UNITS_S[-1])
     most = 10 if width == WIDTHS["wide"] else 6
     chart = pygal.XY(
         **_settings(width, height),
@@ -243,11 +244,6 @@ def _extremes(one: ChartSeries, unit: str) -> Iterable[str]:
         return ("unknown",) * 4
     return [measured_text(value, unit)
             for value in (values[0], min(values), max(values), values[-1])]  # fmt: skip
-
-
-def _time_unit(longest_s: float) -> tuple[str, float]:
-    """Return the largest unit of which there are at least three, and its seconds."""
-    return next((one for one in _UNITS_S if longest_s >= 3 * one[1]), _UNITS_S[-1])
 
 
 def _ticks(last: float, most: int) -> list[float]:

@@ -180,7 +180,12 @@ def _environment() -> jinja2.Environment:
     functions: dict[str, Callable[..., Any]] = {
         "kind": lambda section: _KINDS[type(section)],
         "squares": squares,
-        "idle_filters": _idle_filters,
+        # those that kept all that came in
+        "idle_filters": lambda section: ", ".join(
+            step.filter
+            for step in section.steps
+            if step.went_on == step.came_in and not step.undecided
+        ),
         "detail": map_detail,
         "block_roles": block_roles,
         "takers_legend": takers_legend,
@@ -197,8 +202,3 @@ def _environment() -> jinja2.Environment:
         functions, ROLES=ROLES, MOST_OPEN_ROWS=MOST_OPEN_ROWS, COLOURS=COLOURS
     )
     return environment
-
-
-def _idle_filters(section: FunnelChart) -> str:
-    return ", ".join(step.filter for step in section.steps
-                     if step.went_on == step.came_in and not step.undecided)  # fmt: skip

@@ -48,7 +48,9 @@ _USED_TEXT = "The share of each resource that no further node can have."
 def time_sections(runs: Sequence[ReplayResult]) -> Iterator[Section]:
     """Yield the charts of one run, a line a resource, or of the first of several, a line each."""
     if len(runs) != 1:
-        yield _runs_grid(runs)
+        drawn = runs[:COLOURS]
+        few = first_of(COLOURS, len(runs), "runs are drawn")
+        yield _grid("Over time", (*_counts(drawn), *_used(drawn)), few)
         return
     (run,) = runs
     resources = sorted(run.series.used.items(), key=lambda item: -max(item[1], default=0.0))
@@ -79,12 +81,6 @@ def used_title(resource: str) -> str:
 def share_percent(share: float) -> float:
     """Return a share as a percentage with one decimal, as it is shown and compared."""
     return round(100 * share, 1)
-
-
-def _runs_grid(runs: Sequence[ReplayResult]) -> ChartGrid:
-    drawn = runs[:COLOURS]
-    few = first_of(COLOURS, len(runs), "runs are drawn")
-    return _grid("Over time", (*_counts(drawn), *_used(drawn)), few)
 
 
 def _grid(title: str, charts: Iterable[TimeChart], text: str = "") -> ChartGrid:

@@ -171,6 +171,10 @@ class ShowPolicy(base.ShowOne):
         if parsed_args.policy not in known:
             raise UnknownName("policy", parsed_args.policy, known)
         policy = known[parsed_args.policy]
+        if parsed_args.policy_file:  # a service knows no policy of a file
+            reads = self.scheduler_app.engine(self.selection(parsed_args)).podm_reads(policy.name)
+        else:
+            reads = self.scheduler(parsed_args).podm_reads(policy.name)
         cells = {
             "Name": policy.name,
             "Description": policy.description,
@@ -189,18 +193,9 @@ class ShowPolicy(base.ShowOne):
                 "solver_nodes": policy.budget.solver_nodes,
             }),
             "Goals": ", ".join(policy.goals),
-            "Reads": WordLines(self._fields_read(parsed_args)),
+            "Reads": WordLines(reads.fields),
         }  # fmt: skip
         return list(cells), list(cells.values())
-
-    def _fields_read(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        if parsed_args.policy_file:  # a service knows no policy of a file
-            return (
-                self.scheduler_app.engine(self.selection(parsed_args))
-                .podm_reads(parsed_args.policy)
-                .fields
-            )
-        return self.scheduler(parsed_args).podm_reads(parsed_args.policy).fields
 
 
 def _overrides(use: WeigherUse) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from valence_sched_cli.options.parser import nonempty_name
 from valence_sched_cli.output.cells import PairLines, Sentence, format_count, or_absent, time_cell
 
 if TYPE_CHECKING:
-    from valence_sched.model.registration import PodmReading
+    pass
 
 UNSET_FLAGS = ("driver", "identity", "username", "password", "auth", "cacert", "cert", "insecure",
                "zone", "location", "max_blocks", "parallel_composes")  # fmt: skip
@@ -135,7 +135,11 @@ class CreatePodm(base.ShowOne):
         )
         self.scheduler_app.diagnostics.extend(result.diagnostics)
         if result.reading is not None:
-            self.closing.append(f"{name} is {_found(result.reading)}")
+            podm = result.reading
+            numbers = ((podm.blocks, "block"), (podm.pools, "pool"), (podm.nodes, "node"))
+            counts = ", ".join(format_count(number, noun) for number, noun in numbers)
+            driver = podm.driver or "unknown"
+            self.closing.append(f"{name} is {podm.status}: {counts}, driver {driver}")
         self.closing += registration.warnings_on(result.registration)
         cells = registration.registration_cells(result.registration, result.source)
         columns = registration.column_names(parsed_args)
@@ -144,12 +148,6 @@ class CreatePodm(base.ShowOne):
 
 class _Problem(Sentence):
     width = 35  # leaves room for the other columns
-
-
-def _found(podm: PodmReading) -> str:
-    numbers = ((podm.blocks, "block"), (podm.pools, "pool"), (podm.nodes, "node"))
-    counts = ", ".join(format_count(number, noun) for number, noun in numbers)
-    return f"{podm.status}: {counts}, driver {podm.driver or 'unknown'}"
 
 
 class CheckPodm(base.Lister):

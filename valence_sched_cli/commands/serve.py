@@ -20,14 +20,6 @@ def _number(text: str, most: float) -> float:
     return number
 
 
-def _milliseconds(text: str) -> float:
-    return _number(text, 3_600_000)
-
-
-def _seconds(text: str) -> float:
-    return _number(text, 86_400)
-
-
 class ServePodm(base.Command):
     """Serve an inventory as live Redfish services.
 
@@ -56,10 +48,10 @@ class ServePodm(base.Command):
     option_settings = {
         "inventory": {"dest": "source"},
         "port": natural,
-        "latency_ms": _milliseconds,
+        "latency_ms": lambda text: _number(text, 3_600_000),
         "page_size": natural,
         "session_limit": natural,
-        "session_timeout": _seconds,
+        "session_timeout": lambda text: _number(text, 86_400),
     }
 
     def get_epilog(self) -> str:

@@ -121,8 +121,12 @@ class FailWhatif(_MoveLister):
                 site, lambda: whatif.fail(site, parsed_args.target, podms), parsed_args
             )
             return self._table(relocation, parsed_args)
+
+        def show(tried: int, sets: int) -> None:
+            self.progress.begin("failures", f"{tried:,} of {sets:,} sets of pod managers tried")
+
         survival = self._with_page(
-            site, lambda: whatif.survive(site, parsed_args.survive, self._show), parsed_args
+            site, lambda: whatif.survive(site, parsed_args.survive, show), parsed_args
         )
         return self._survival(survival, parsed_args)
 
@@ -132,9 +136,6 @@ class FailWhatif(_MoveLister):
             f"zone {name}": app.zone_podms(selection, parsed_args.zone_file, [name])
             for name in parsed_args.fail_zone
         }
-
-    def _show(self, tried: int, sets: int) -> None:
-        self.progress.begin("failures", f"{tried:,} of {sets:,} sets of pod managers tried")
 
     def _survival(self, result: Survival, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.words.relocation import survival_phrases

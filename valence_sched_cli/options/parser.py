@@ -28,13 +28,9 @@ def section(parser: argparse.ArgumentParser, name: str) -> argparse._ArgumentGro
         if group.title == name:
             return group
     made = parser.add_argument_group(name)
-    groups.sort(key=_rank)
-    return made
-
-
-def _rank(group: argparse._ArgumentGroup) -> int:
     titles = (*_ARGPARSE, *SECTIONS)
-    return titles.index(group.title) if group.title in titles else len(titles)
+    groups.sort(key=lambda one: titles.index(one.title) if one.title in titles else len(titles))
+    return made
 
 
 class CommandHelp(argparse.HelpFormatter):

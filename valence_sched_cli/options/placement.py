@@ -54,7 +54,7 @@ def add_placement_options(parser: argparse.ArgumentParser) -> None:
         where --member-of <aggregate>...: only members of this aggregate, as Placement writes it;
             in:a,b for one of them, !a for none, !in:a,b for neither (repeat: all must hold)
         """,
-        memory=_memory_mib,
+        memory=lambda text: math.ceil(_amount(text, "MiB")),
         gpu=parse_gpus,
         drive=parse_drives,
         resource=parse_resource,
@@ -128,10 +128,6 @@ def parse_drives(text: str) -> dict[str, Any]:
     if count < 1:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not 1TB or 2x1TB")
     return {"count": count, "capacity_gib": _amount(size, "GiB")}
-
-
-def _memory_mib(text: str) -> int:
-    return math.ceil(_amount(text, "MiB"))
 
 
 def _amount(text: str, unit: str) -> float:

@@ -15,7 +15,7 @@ from valence_sched_cli.options.registration import fact_value
 if TYPE_CHECKING:
     from valence_sched.app import App, Site, Workload
     from valence_sched.model.scenario import Edit
-    from valence_sched.model.workload import SyntheticSpec, TraceColumn
+    from valence_sched.model.workload import TraceColumn
     from valence_sched_cli.base import PodmCommand
 
 TARGETS = """<target> is PODM, PODM/POOL, BLOCK@PODM or BLOCK@PODM/POOL, of names or of patterns
@@ -208,7 +208,12 @@ def make_workload(app: App, args: argparse.Namespace) -> Workload:
     if missing := [name for name in ("rate", "mix", "horizon") if getattr(args, name) is None]:
         hint = "name a file with --workload, or draw requests with --rate, --mix and --horizon"
         raise UsageError(f"no --{missing[0]}: {hint}")
-    return app.synthetic_workload(_synthetic(args))
+    from valence_sched.model.workload import SyntheticSpec
+
+    return app.synthetic_workload(
+        SyntheticSpec(rate_per_s=args.rate, mix=args.mix, horizon_s=args.horizon,
+                      lifetime_s=args.lifetime, seed=getattr(args, "seed", 0) or 0)
+    )  # fmt: skip
 
 
 def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
@@ -223,13 +228,6 @@ def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
         ("Mean lifetime", format_age(args.lifetime) if args.lifetime else "for ever"),
     ]
     return facts if not hasattr(args, "seed") else [*facts, ("Seed", str(args.seed or 0))]
-
-
-def _synthetic(args: argparse.Namespace) -> SyntheticSpec:
-    from valence_sched.model.workload import SyntheticSpec
-
-    return SyntheticSpec(rate_per_s=args.rate, mix=args.mix, horizon_s=args.horizon,
-                         lifetime_s=args.lifetime, seed=getattr(args, "seed", 0) or 0)  # fmt: skip
 
 
 def _trace_column(text: str) -> tuple[str, TraceColumn]:

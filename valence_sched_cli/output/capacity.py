@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import escape
@@ -71,7 +71,10 @@ def fit_matrix(
         shown = best
     others = [podm for podm in podms if podm not in set(shown)]
     titles = ["Flavor", *shown, *([_others(podms, shown)] if others else []), *totals]
-    widths = _column_widths(counts, shown)
+    widths = {
+        podm: max((len(escape(podm)), *(len(str(one.get(podm, 0))) for one in counts.values())))
+        for podm in shown
+    }
     rows = []
     for flavor, by_podm in counts.items():
         most = max(by_podm.values(), default=0)
@@ -79,14 +82,6 @@ def fit_matrix(
         cells = [FitCell(by_podm.get(podm, 0), most, width) for podm, width in widths.items()]
         rows.append((flavor, *cells, *rest, *(one[flavor] for one in totals.values())))
     return titles, rows
-
-
-def _column_widths(counts: Counts, podms: Sequence[str]) -> dict[str, int]:
-    return {
-        podm: max(len(escape(podm)), *(len(str(one.get(podm, 0))) for one in counts.values()))
-        if counts else 0
-        for podm in podms
-    }  # fmt: skip
 
 
 def _others(podms: Sequence[str], shown: Sequence[str]) -> str:
@@ -133,13 +128,15 @@ def capacity_table(
 
 
 def _podm_cells(podm: PodmCapacity) -> tuple[Any, ...]:
+    from valence_sched.words.phrases import ReasonPhrases
+
     return (
         podm.podm,
         podm.nodes,
         or_absent(podm.bound),
         or_absent(None),
         or_absent(podm.runs_out),
-        Words([_words(podm)] if podm.reasons else []),
+        Words([ReasonPhrases().of_pool(podm.reasons)] if podm.reasons else []),
         or_absent(podm.sums),
         or_absent(None),
         or_absent(None),
@@ -158,12 +155,6 @@ def _total_cells(one: Capacity) -> tuple[Any, ...]:
         or_absent(one.site_sums),
         Pairs(one.by_flavor) if one.by_flavor else or_absent(None),
     )
-
-
-def _words(podm: PodmCapacity) -> str:
-    from valence_sched.words.phrases import ReasonPhrases
-
-    return ReasonPhrases().of_pool(podm.reasons)
 
 
 def _proven_text(one: Capacity) -> str:
@@ -191,7 +182,8 @@ def explanation(counts: Named) -> Iterator[str]:
     yield ""
     yield "Runs out first"
     for name, one in counts:
-        yield from _hang(name, width, _exhaustion_text(one))
+        text = f"{escape(name):{width}}  {escape(_exhaustion_text(one))}"
+        yield from hang(text, width + 4, "  ")
     titles = ("site sums", "podm sums", "one by one", "proven most")
     rows = [
         (one.site_sums, one.podm_sums, one.nodes, _proven_text(one) or None) for _, one in counts
@@ -227,10 +219,6 @@ def _names(podms: Sequence[str]) -> str:
     named = list(podms[:MOST_NAMED])
     others = len(podms) - len(named)
     return ", ".join([*named, f"{others:,} more"] if others else named)
-
-
-def _hang(name: str, width: int, text: str) -> Iterable[str]:
-    return hang(f"{escape(name):{width}}  {escape(text)}", width + 4, "  ")
 
 
 STRANDED_COLUMNS = ("Podm", "Kind", "Model", "Unit", "Free", "Usable", "Stranded", "Reasons")
@@ -279,13 +267,11 @@ def _grouped(found: Sequence[StrandedAmount]) -> Iterator[tuple[Any, ...]]:
         return text == NOT_REQUESTED, -cards, -len(groups[text]), text
 
     for text in sorted(groups, key=place):
-        names, others = list(podms[text]), len(podms[text]) - MOST_NAMED
-        more = [f"{others:,} more"] if others > 0 else []
         lines = [
             _amount(amount, free[resource], resource)
             for resource, amount in sorted(groups[text].items(), key=lambda one: one[0][0] in PLAIN)
         ]
-        yield text, ", ".join([*names[:MOST_NAMED], *more]), WordLines(lines)
+        yield text, _names(list(podms[text])), WordLines(lines)
 
 
 def _amount(amount: float, free: float, resource: Resource) -> str:

@@ -316,7 +316,8 @@ def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: b
     """Return columns of text; with ``colour`` cells have escape codes for their temperature."""
     import tabulate
 
-    texts = [[_cell_text(cell, colour=colour) for cell in row] for row in rows]
+    texts = [[painted(cell.text, cell.heat) if colour and isinstance(cell, HeatCell)
+              else escape(str(cell)) for cell in row] for row in rows]  # fmt: skip
     titles = [escape(name) for name in names]
     padding, tabulate.MIN_PADDING = tabulate.MIN_PADDING, 0  # columns as wide as their titles
     try:
@@ -339,8 +340,3 @@ def painted(text: str, heat: float) -> str:
     red, green = min(1.0, 2.0 - 2.0 * heat), min(1.0, 2.0 * heat)
     style = Style.parse(f"black on #{round(60 + 180 * red):02x}{round(60 + 150 * green):02x}3c")
     return style.render(escape(text), color_system=system)
-
-
-def _cell_text(cell: Any, *, colour: bool) -> str:
-    is_hot = colour and isinstance(cell, HeatCell)
-    return painted(cell.text, cell.heat) if is_hot else escape(str(cell))

@@ -55,7 +55,13 @@ class Delivery:
 
     def tell_error(self, error: BaseException, closing: Iterable[str]) -> int:
         """Tell of an error, and after an effect what no output names; return the exit code."""
-        self._tell(_reason(error), logging.ERROR)
+        if isinstance(error, KeyboardInterrupt):
+            reason = "broken off"
+        elif isinstance(error, SchedulerError):
+            reason = str(error)
+        else:
+            reason = one_line(describe_error(error))
+        self._tell(reason, logging.ERROR)
         if not self._effects:
             return error.exit_code if isinstance(error, SchedulerError) else 1
         for line in self._effects.unnamed_lines():
@@ -83,12 +89,6 @@ class Delivery:
         with contextlib.suppress(OutputError):  # then no stream is left
             streams.write(self._stdout, "".join(f"{line}\n" for line in lines))
         return EXIT_UNTOLD
-
-
-def _reason(error: BaseException) -> str:
-    if isinstance(error, KeyboardInterrupt):
-        return "broken off"
-    return str(error) if isinstance(error, SchedulerError) else one_line(describe_error(error))
 
 
 OURS = "valence_sched"  # what the names of our loggers begin with

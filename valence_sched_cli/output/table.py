@@ -140,7 +140,7 @@ class _ShownCell(FormattableColumn[Any]):
         return self._text
 
     def machine_readable(self) -> Any:
-        return _value(self._value)
+        return machine_value(self._value)
 
 
 class _CellFormatter:
@@ -201,10 +201,10 @@ def _has_width(parsed_args: Any) -> bool:
 
 def full_titles(names: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Return named columns with the titles of these columns in place of the short ones."""
-    known = {_column_key(column) for column in columns}
-    long_title = {_column_key(short): title for title, short in SHORT_TITLES.items()}
+    known = {column_key(column) for column in columns}
+    long_title = {column_key(short): title for title, short in SHORT_TITLES.items()}
     return [
-        name if _column_key(name) in known else long_title.get(_column_key(name), name)
+        name if column_key(name) in known else long_title.get(column_key(name), name)
         for name in names
     ]
 
@@ -226,11 +226,13 @@ class _YamlFormatter:
     """YAML as cliff prints it, with line ends in text escaped as every other control character."""
 
     def emit_list(self, names: Sequence[str], data: Any, stdout: Any, _parsed_args: Any) -> None:
-        stdout.write(_yaml([dict(zip(names, map(_value, row), strict=True)) for row in data]))
+        stdout.write(
+            _yaml([dict(zip(names, map(machine_value, row), strict=True)) for row in data])
+        )
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, _parsed_args: Any) -> None:
         for name, cell in zip(names, data, strict=True):
-            stdout.write(_yaml({name: _value(cell)}))
+            stdout.write(_yaml({name: machine_value(cell)}))
 
 
 def _yaml(value: object) -> str:
@@ -281,13 +283,14 @@ def _printable_cell(cell: Any, colour: bool) -> Any:
     return escape(cell) if isinstance(cell, str) else cell
 
 
-def _value(cell: Any) -> Any:
+def machine_value(cell: Any) -> Any:
+    """Return what programs see of a cell."""
     return cell.machine_readable() if isinstance(cell, FormattableColumn) else cell
 
 
 def _flat_cell(cell: Any) -> Any:
     """Return a cell that holds no structure: JSON in its place, nothing for null."""
-    value = _value(cell)
+    value = machine_value(cell)
     if isinstance(value, (list, dict)):
         return escape(json.dumps(value, ensure_ascii=False))
     if isinstance(value, str):
@@ -327,17 +330,18 @@ MIN_SIMILARITY = 0.6
 
 def check_columns(names: Sequence[str], columns: Sequence[str], option: str = "--column") -> None:
     """Refuse the name of an unknown column: UsageError, with the nearest one."""
-    keys = set(map(_column_key, columns))
+    keys = set(map(column_key, columns))
     for name in names:
-        if _column_key(name) not in keys:
+        if column_key(name) not in keys:
             hint = suggest(name, dict.fromkeys(columns), MIN_SIMILARITY)
             raise UsageError(one_line(f"{option}: no column named {name!r} ({hint})"))
 
 
 def has_any_column(names: Sequence[str], columns: Sequence[str]) -> bool:
     """Return whether a command has one of the named columns; so it does where none is named."""
-    return not names or not {*map(_column_key, names)}.isdisjoint(map(_column_key, columns))
+    return not names or not {*map(column_key, names)}.isdisjoint(map(column_key, columns))
 
 
-def _column_key(name: str) -> str:
+def column_key(name: str) -> str:
+    """Return a name as cliff compares it."""
     return name.lower().strip().replace(" ", "_")
