@@ -8,7 +8,7 @@ import functools
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cliff import command, lister, show
@@ -67,6 +67,7 @@ class PodmCommand:
     app: Any
     cmd_name: str | None
     formatter: Any
+    formatter_namespace: str
     exit_code = 0
     through_service = False  # whether a service can do it as well as a scheduler here
     reads_files_only = False  # whether its answer is the same wherever a scheduler is
@@ -150,9 +151,7 @@ class PodmCommand:
     def _run(self, parsed_args: argparse.Namespace) -> int:
         check_file_names(parsed_args)
         if known := self.column_names(parsed_args):
-            check_columns(full_titles(parsed_args.columns, known), known)
-            sorting = getattr(parsed_args, "sort_columns", ())
-            check_columns(full_titles(sorting, known), known, SORT_OPTION)
+            _name_columns(parsed_args, known)
         status: int = super().run(parsed_args)  # type: ignore[misc]
         if self.untold is not None:
             raise self.untold
@@ -169,11 +168,7 @@ class PodmCommand:
         Where only another outcome of the command has the named columns, there are no rows.
         """
         known = self.column_names(parsed_args) or column_names
-        parsed_args.columns = full_titles(parsed_args.columns, known)
-        if hasattr(parsed_args, "sort_columns"):
-            parsed_args.sort_columns = full_titles(parsed_args.sort_columns, known)
-            check_columns(parsed_args.sort_columns, known, SORT_OPTION)
-        check_columns(parsed_args.columns, known)
+        _name_columns(parsed_args, known)
         if not has_any_column(parsed_args.columns, column_names):
             column_names, data = known, ()
         colour = supports_colour(self.app.stdout)
@@ -188,8 +183,10 @@ class PodmCommand:
         self._delivery.print(emit)
         return 0
 
-    def print_text(self, emit: Callable[[Any], object]) -> None:
-        self._delivery.print(emit)
+    def print_lines(self, lines: Iterable[str]) -> None:
+        """Print lines to standard output, beside a table or in place of one."""
+        text = "".join(f"{line}\n" for line in lines)
+        self._delivery.print(lambda stream: stream.write(text))
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         """Return every column that these options may lead to; none where that is known too late.
@@ -198,6 +195,13 @@ class PodmCommand:
         refused before.
         """
         return self.known_columns
+
+    def _load_formatter_plugins(self) -> Any:
+        """Return cliff's formatters together with our own, which no other command is to offer."""
+        manager = super()._load_formatter_plugins()  # type: ignore[misc]
+        kind = self.formatter_namespace.rpartition(".")[2]  # list, or show
+        manager.extensions += type(manager)(f"{STYLES}.{kind}", invoke_on_load=True).extensions
+        return manager
 
     def get_epilog(self) -> str:
         """Return the line that names the plug-in, nothing in the program ``valence-sched``.
@@ -354,18 +358,6 @@ class PodmCommand:
         live = self.live(parsed_args)
         return (member.registration.name for member in registry.members(live))
 
-    def change_each(self, change: Callable[[str], object], names: Iterable[str]) -> None:
-        """Call a change for each name; after an error the others can go all the same."""
-
-        def errors() -> Iterator[SchedulerError]:
-            for name in dict.fromkeys(names):
-                try:
-                    change(name)
-                except SchedulerError as error:
-                    yield error
-
-        self.tell_errors(errors())
-
     def tell_errors(self, errors: Iterable[SchedulerError]) -> None:
         """Log each error as it comes; the highest of their exit codes is the command's."""
         for error in errors:
@@ -446,15 +438,18 @@ class Lister(PodmCommand, lister.Lister):
             self.closing.append(line if strict else f"warning: {line}")
             self.exit_code = InventoryIncomplete.exit_code if strict else self.exit_code
 
-    def _load_formatter_plugins(self) -> Any:
-        return _add_styles(super()._load_formatter_plugins(), "list")
-
 
 class ShowOne(PodmCommand, show.ShowOne):
     """A command that prints one object."""
 
-    def _load_formatter_plugins(self) -> Any:
-        return _add_styles(super()._load_formatter_plugins(), "show")
+
+def _name_columns(parsed_args: argparse.Namespace, known: Sequence[str]) -> None:
+    """Put the titles of columns in place of the short ones; UsageError where one is unknown."""
+    parsed_args.columns = full_titles(parsed_args.columns, known)
+    check_columns(parsed_args.columns, known)
+    if hasattr(parsed_args, "sort_columns"):
+        parsed_args.sort_columns = full_titles(parsed_args.sort_columns, known)
+        check_columns(parsed_args.sort_columns, known, SORT_OPTION)
 
 
 def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
@@ -478,10 +473,3 @@ def _out_of_memory(error: MemoryError) -> SchedulerError:
     """Return what says so: most errors of this kind have no text."""
     text = f": {error}" if str(error) else ""
     return SchedulerError(one_line(f"out of memory{text}: name smaller files, or ask for less"))
-
-
-def _add_styles(manager: Any, kind: str) -> Any:
-    """Return cliff's formatters together with our own, which no other command is to offer."""
-    ours = type(manager)(f"{STYLES}.{kind}", invoke_on_load=True)
-    manager.extensions += ours.extensions
-    return manager

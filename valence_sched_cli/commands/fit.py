@@ -176,8 +176,7 @@ class FitPodm(base.Lister):
     ) -> int:
         status = super().produce_output(parsed_args, column_names, data)
         if self._sections:
-            text = "".join(f"{line}\n" for line in self._sections)
-            self._delivery.print(lambda stream: stream.write(text))
+            self.print_lines(self._sections)
         return status
 
 

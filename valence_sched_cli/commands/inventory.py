@@ -156,7 +156,7 @@ class EditInventory(base.Lister):
     ) -> int:
         if parsed_args.output != "-":
             return super().produce_output(parsed_args, column_names, data)
-        self.print_text(lambda stream: self.scheduler_app.print_site(self._site, stream.write))
+        self._delivery.print(lambda stream: self.scheduler_app.print_site(self._site, stream.write))
         for effect in self._site.effects:
             self.tell(effect.text)
         return 0

@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched.errors import InputError, UnknownName, UsageError, one_line
+from valence_sched.errors import InputError, SchedulerError, UnknownName, UsageError, one_line
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name
@@ -292,7 +292,12 @@ class UnsetStats(base.Command):
     option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.change_each(self.scheduler(parsed_args).forget_report, parsed_args.podm)
+        scheduler = self.scheduler(parsed_args)
+        for name in dict.fromkeys(parsed_args.podm):
+            try:
+                scheduler.forget_report(name)
+            except SchedulerError as error:  # the others can be forgotten all the same
+                self.tell_errors([error])
 
 
 class ShowStats(base.ShowOne):

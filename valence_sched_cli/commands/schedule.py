@@ -386,14 +386,11 @@ class SchedulePodm(base.Lister):
                 self.closing[:0] = filter(None, self._sections)
             return status
         if self._question:
-            self._print_lines(self._question)
+            self.print_lines(self._question)
         if rows:
             super().produce_output(parsed_args, column_names, rows)
-        self._print_lines(self._sections if rows or parsed_args.explain else self._sections[1:])
+        self.print_lines(self._sections if rows or parsed_args.explain else self._sections[1:])
         return 0
-
-    def _print_lines(self, lines: Sequence[str]) -> None:
-        self._delivery.print(lambda stream: stream.write("".join(f"{line}\n" for line in lines)))
 
     def _schedule_all(self, parsed_args: argparse.Namespace) -> base.Table:
         requests = read_requests(self.scheduler_app, parsed_args)

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from valence_sched.app import Site
     from valence_sched.model.capacity import PurchaseResult
     from valence_sched.model.relocation import Relocation, Survival
-
-R = TypeVar("R", "Relocation", "Survival")
 
 TARGET_HELP = (
     "PODM, PODM/POOL or BLOCK@PODM, of names or patterns, or conditions such as model=A100,zone=az2"
@@ -61,23 +60,34 @@ class _MoveLister(base.Lister):
         """,
     )
 
-    def _with_page(self, site: Site, answer: Callable[[], R], parsed_args: argparse.Namespace) -> R:
+    def _moves(
+        self,
+        site: Site,
+        answer: Callable[[], Relocation | Survival],
+        parsed_args: argparse.Namespace,
+    ) -> base.Table:
+        """Return the rows of an answer; its page is opened before and written after it."""
+        from valence_sched.model.relocation import Survival
+        from valence_sched.words.relocation import relocation_phrase, survival_phrases
+
         with page_file.page_file(self.scheduler_app, parsed_args) as page:
             result = answer()
             if page is not None:
                 page.write(self.scheduler_app.relocation_page(result, site))
-            return result
-
-    def _table(self, result: Relocation, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.words.relocation import relocation_phrase
-
-        self.closing += [*warning_lines(result.notes),
-                         *stuck_lines(result.stuck, parsed_args.all_reasons),
-                         relocation_phrase(result)]  # fmt: skip
-        if result.stuck:
-            self.exit_code = PLACED_IN_PART if result.moves else NONE_PLACED
+        self.closing += warning_lines(result.notes)
+        self.closing += stuck_lines(result.stuck, parsed_args.all_reasons)
         long = parsed_args.long or not self.for_people(parsed_args)
-        return LONG_COLUMNS if long else COLUMNS, list(move_rows(result, long=long))
+        if isinstance(result, Survival):
+            self.closing += survival_phrases(result)
+            if not result.answer:
+                self.exit_code = UNDECIDED if result.answer is None else PLACED_IN_PART
+            rows = stuck_rows(result.stuck, long=long)
+        else:
+            self.closing.append(relocation_phrase(result))
+            if result.stuck:
+                self.exit_code = PLACED_IN_PART if result.moves else NONE_PLACED
+            rows = move_rows(result, long=long)
+        return LONG_COLUMNS if long else COLUMNS, list(rows)
 
 
 class FailWhatif(_MoveLister):
@@ -115,38 +125,18 @@ class FailWhatif(_MoveLister):
         if fails == (parsed_args.survive is not None):
             raise UsageError("name what fails, or how many pod managers with --survive N")
         whatif, site = self.scheduler_app.whatif, edited_site(self, parsed_args)
+        answer: Callable[[], Relocation | Survival]
         if fails:
-            podms = self._zone_podms(parsed_args)
-            relocation = self._with_page(
-                site, lambda: whatif.fail(site, parsed_args.target, podms), parsed_args
-            )
-            return self._table(relocation, parsed_args)
+            app, selection = self.scheduler_app, self.selection(parsed_args)
+            podms = {f"zone {name}": app.zone_podms(selection, parsed_args.zone_file, [name])
+                     for name in parsed_args.fail_zone}  # fmt: skip
+            answer = functools.partial(whatif.fail, site, parsed_args.target, podms)
+        else:
+            answer = functools.partial(whatif.survive, site, parsed_args.survive, self._show)
+        return self._moves(site, answer, parsed_args)
 
-        def show(tried: int, sets: int) -> None:
-            self.progress.begin("failures", f"{tried:,} of {sets:,} sets of pod managers tried")
-
-        survival = self._with_page(
-            site, lambda: whatif.survive(site, parsed_args.survive, show), parsed_args
-        )
-        return self._survival(survival, parsed_args)
-
-    def _zone_podms(self, parsed_args: argparse.Namespace) -> dict[str, list[str]]:
-        app, selection = self.scheduler_app, self.selection(parsed_args)
-        return {
-            f"zone {name}": app.zone_podms(selection, parsed_args.zone_file, [name])
-            for name in parsed_args.fail_zone
-        }
-
-    def _survival(self, result: Survival, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.words.relocation import survival_phrases
-
-        self.closing += [*warning_lines(result.notes),
-                         *stuck_lines(result.stuck, parsed_args.all_reasons),
-                         *survival_phrases(result)]  # fmt: skip
-        if not result.answer:
-            self.exit_code = UNDECIDED if result.answer is None else PLACED_IN_PART
-        long = parsed_args.long or not self.for_people(parsed_args)
-        return LONG_COLUMNS if long else COLUMNS, list(stuck_rows(result.stuck, long=long))
+    def _show(self, tried: int, sets: int) -> None:
+        self.progress.begin("failures", f"{tried:,} of {sets:,} sets of pod managers tried")
 
 
 class DrainWhatif(_MoveLister):
@@ -166,10 +156,8 @@ class DrainWhatif(_MoveLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         whatif, site = self.scheduler_app.whatif, edited_site(self, parsed_args)
-        relocation = self._with_page(
-            site, lambda: whatif.drain(site, parsed_args.target), parsed_args
-        )
-        return self._table(relocation, parsed_args)
+        answer = functools.partial(whatif.drain, site, parsed_args.target)
+        return self._moves(site, answer, parsed_args)
 
 
 class RebalanceWhatif(_MoveLister):
