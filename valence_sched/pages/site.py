@@ -3,7 +3,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import NamedTuple
 from urllib.parse import quote, urlencode
 
@@ -23,6 +22,7 @@ from valence_sched.pages.inventory import (
     use_facts,
 )
 from valence_sched.pages.tables import first_of, table
+from valence_sched.words.phrases import format_instant
 
 NAME_IN_QUERY = "-"  # in place of a name that a path cannot have
 
@@ -227,13 +227,8 @@ def nodes_page(nodes: Sequence[NodeStatus], links: PageLinks, *, every: int) -> 
 
 
 def format_time(seconds: float | None) -> str:
-    """Return a time of the database in UTC, ``never`` for None, a damaged number as it is."""
-    if seconds is None:
-        return "never"
-    try:
-        return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (OverflowError, ValueError, OSError):
-        return f"{seconds:g}"
+    """Return a time of the database in UTC, ``never`` for None."""
+    return "never" if seconds is None else format_instant(seconds, " ")
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Sequence[Row]) -> PageTable:

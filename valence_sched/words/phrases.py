@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import UNSET
@@ -293,3 +294,12 @@ def _listed(zones: Sequence[SilentZone]) -> str:
     more = len(zones) - MOST_SHOWN
     rest = f"; and {more:,} more" if more > 0 else ""
     return f"{format_count(len(zones), 'zone')}: {named}{rest}"
+
+
+def format_instant(seconds: float, between: str = "T") -> str:
+    """Return a time of the database in UTC, with ``between`` date and time; damaged as it is."""
+    try:
+        text = datetime.fromtimestamp(seconds, UTC).isoformat(between, "seconds")
+    except (OverflowError, ValueError, OSError):
+        return f"{seconds:g}"
+    return text.replace("+00:00", "Z")

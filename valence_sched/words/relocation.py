@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from valence_sched.model.quantity import format_count
-from valence_sched.model.relocation import Relocation, Survival
+from valence_sched.model.relocation import Rebalance, Relocation, Survival
 
 NO_HARDWARE = "the inventory does not say what it is made of"
 
@@ -41,3 +42,62 @@ def survival_phrases(result: Survival) -> Iterator[str]:
     yield f"not any {podms} may fail: {bad} leave nodes without a place"
     nodes = format_count(result.worst_nodes, "node")
     yield f"worst: {worst}: {len(result.stuck):,} of {nodes} cannot land again"
+
+
+def rebalance_lines(result: Rebalance, most: int) -> Iterator[str]:
+    """Yield what moving nodes comes to, in one sentence, and what it buys in all."""
+    yield _goal_text(result, most)
+    if result.waiting:
+        names = " and ".join(result.waiting)
+        alone = len(result.waiting) == 1
+        need = "needs part of its own place" if alone else "need each other's places"
+        yield f"{names} {need}, and there is no spare one on the way"
+    if not result.moves:
+        return
+    before, after = result.before, result.after
+    parts = []
+    if before.room is not None and after.room is not None:
+        parts.append(f"room for {before.room:,} more {result.flavor} becomes {after.room:,}")
+    if before.fragmentation is not None and after.fragmentation is not None:
+        shares = (_percent(one.fragmentation) for one in (before, after))
+        parts.append("fragmentation {} becomes {}".format(*shares))
+    if parts:
+        yield f"in all: {', '.join(parts)}"
+    steps = Counter((move.node, move.uri) for move in result.moves)
+    if waiting := sorted(node for (node, _), count in steps.items() if count > 1):
+        yield f"by way of a spare place: {', '.join(waiting)}"
+
+
+def _goal_text(result: Rebalance, most: int) -> str:
+    goal = _goal(result)
+    moves, least = format_count(len(result.moves), "move"), result.least
+    if not result.reached:
+        if not result.complete:
+            bound = f"; at least {least:,} would be needed" if least else ""
+            if result.moves:
+                return f"undecided: the best {moves} found do not {goal}{bound}"
+            return f"undecided: no moves were found that {goal}{bound}"
+        number = "number of moves" if result.is_impossible else format_count(most, "move")
+        return f"no {number} can {goal}"
+    if not result.moves:
+        if result.room is not None:
+            where = f"{result.flavor} fits on {result.room.podm}/{result.room.pool}"
+            return f"{where} as things are: nothing has to move"
+        share = _percent(result.before.fragmentation)
+        return f"fragmentation is {share} as things are: nothing has to move"
+    if len(result.moves) == 1:
+        goal = goal.replace("make", "makes", 1).replace("bring", "brings", 1)
+    if len(result.moves) == least:
+        return f"{moves} {goal}, and fewer do not"
+    return f"{moves} {goal}; at least {least:,} are needed"
+
+
+def _goal(result: Rebalance) -> str:
+    if result.below is not None:
+        return f"bring fragmentation below {_percent(result.below)}"
+    where = f" on {result.room.podm}/{result.room.pool}" if result.room else ""
+    return f"make room for {result.flavor}{where}"
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0.0):.1f}%"

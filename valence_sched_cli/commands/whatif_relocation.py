@@ -22,7 +22,6 @@ from valence_sched_cli.output.relocation import (
     REBALANCE_COLUMNS,
     REBALANCE_LONG_COLUMNS,
     move_rows,
-    rebalance_lines,
     rebalance_row,
     stuck_lines,
     stuck_rows,
@@ -188,6 +187,8 @@ class RebalanceWhatif(_MoveLister):
     option_groups = (*_MoveLister.option_groups, inventory.FLAVOR_FILE)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        from valence_sched.words.relocation import rebalance_lines
+
         below, mix = parsed_args.fragmentation_below, parsed_args.mix
         whatif, site = self.scheduler_app.whatif, edited_site(self, parsed_args)
         request = None

@@ -60,16 +60,10 @@ def format_count(number: float, noun: str, plural: str = "") -> str:
 
 
 def format_time(seconds: float | None) -> str | None:
-    """Return a time of the database as a person reads it, and a number that is none as it is."""
-    from datetime import UTC, datetime
+    """Return a time of the database as a person reads it."""
+    from valence_sched.words.phrases import format_instant
 
-    if seconds is None:
-        return None
-    try:
-        text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
-    except (OverflowError, ValueError, OSError):  # of a damaged row
-        return f"{seconds:g}"
-    return text.replace("+00:00", "Z")
+    return None if seconds is None else format_instant(seconds)
 
 
 def hang(text: str, indent: int, first: str = "", width: int = 79) -> list[str]:
