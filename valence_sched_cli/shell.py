@@ -240,10 +240,11 @@ class CompleteCommand(command.Command):
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
+        login_shell = os.path.basename(os.environ.get("SHELL", ""))
         parser.add_argument(
             "--shell",
             choices=SHELLS,
-            default=_login_shell(),
+            default=login_shell if login_shell in SHELLS else "bash",
             help="for this shell (default: that of SHELL, else bash)",
         )
         return parser
@@ -251,8 +252,3 @@ class CompleteCommand(command.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         code = shellcode([PROGRAM], shell=parsed_args.shell)
         self.app.stdout.write(code + "\n")
-
-
-def _login_shell() -> str:
-    name = os.path.basename(os.environ.get("SHELL", ""))
-    return name if name in SHELLS else "bash"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of a sweep: scenarios and policies side by side, over all their seeds, and each run."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from valence_sched.model.page import Page, PageTable, Row, Section, TableCell
 from valence_sched.model.quantity import format_count
@@ -36,7 +36,11 @@ def sweep_page(
         sections.append(side_by_side(compared, _comparison_text(compared, seeds)))
     if seeds > 1:
         sections.append(_spread(variations))
-    sections += [_runs(runs), *_edits(edits)]
+    sections.append(_runs(runs))
+    if any(edits.values()):
+        rows = ((name, "; ".join(one.text for one in effects) or "none")
+                for name, effects in edits.items())  # fmt: skip
+        sections.append(table("Scenarios", ("Scenario", "Edits"), rows))
     return Page(
         title="Sweep",
         lead=_lead(variations, compared),
@@ -119,10 +123,3 @@ def _shown(one: RunMeasure) -> str:
     if one.value is None:
         return "unknown"
     return f"{share_percent(one.value)} %" if one.is_share else amount_text(one.value)
-
-
-def _edits(edits: Mapping[str, Sequence[EditEffect]]) -> Iterator[PageTable]:
-    rows: list[Row] = [(name, "; ".join(one.text for one in effects) or "none")
-                       for name, effects in edits.items()]  # fmt: skip
-    if any(edits.values()):
-        yield table("Scenarios", ("Scenario", "Edits"), rows)

@@ -64,7 +64,11 @@ class ListNode(paging.PagedLister):
         self.tell_missing_of(nodes, "nodes", strict=args.strict)
         columns = _visible_columns(args, nodes)
         now = self.scheduler_app.now().timestamp()
-        rows = [_list_cells(one, now) for one in nodes]
+        rows = []
+        for one in nodes:
+            at, cells = one.node.created_at, _cells(one)
+            cells["Since"] = SinceCell(at, now) if at else or_absent(None)
+            rows.append({**cells, "Blocks": UriTails(list(one.node.blocks))})
         others = [name for name in columns if name != "Hardware"]
         taken = sum(max(len(str(cell)) for cell in (name, *(row[name] for row in rows)))
                     for name in others)  # fmt: skip
@@ -97,15 +101,6 @@ def _visible_columns(args: argparse.Namespace, nodes: Sequence[NodeStatus]) -> t
     }
     silent["Flavor"] = not silent["State"]  # there is no room for both
     return tuple(name for name in COLUMNS if name.casefold() in named or not silent.get(name))
-
-
-def _list_cells(status: NodeStatus, now: float) -> dict[str, Any]:
-    at = status.node.created_at
-    return {
-        **_cells(status),
-        "Since": SinceCell(at, now) if at else or_absent(None),
-        "Blocks": UriTails(list(status.node.blocks)),
-    }
 
 
 def _cells(status: NodeStatus) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from valence_sched.errors import InputError, RequestError, UsageError
 from valence_sched_cli.options.parser import add_options, by_name, parsed, positive
 
 if TYPE_CHECKING:
-    from valence_sched.model.group import Group, Spread
+    from valence_sched.model.group import Group
     from valence_sched.model.request import NameRequirements, Request
 
 RESOURCE_DESTS = ("cores", "memory", "gpu", "drive", "resource")
@@ -255,8 +255,9 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
 def _group(args: argparse.Namespace, flavor: str) -> Group | None:
     from valence_sched.model.group import Group, Spread
 
-    spread = [Spread(over, skew) for over, skew in args.spread]
-    spread += [Spread(over, skew, soft=True) for over, skew in args.soft_spread]
+    hint = "say the skew in one of them"
+    spread = by_name("--spread", args.spread, hint)
+    soft_spread = by_name("--soft-spread", args.soft_spread, hint)
     group = Group(
         name=args.group or flavor,
         affinity=tuple(dict.fromkeys(args.affinity)),
@@ -264,19 +265,12 @@ def _group(args: argparse.Namespace, flavor: str) -> Group | None:
         soft_affinity=tuple(dict.fromkeys(args.soft_affinity)),
         soft_anti_affinity=tuple(dict.fromkeys(args.soft_anti_affinity)),
         at_most=by_name("--at-most", args.at_most, "say how many in one of them"),
-        spread=_distinct(spread),
+        spread=(
+            *(Spread(over, skew) for over, skew in spread.items()),
+            *(Spread(over, skew, soft=True) for over, skew in soft_spread.items()),
+        ),
     )
     return group if args.group or group.domains else None
-
-
-def _distinct(rules: list[Spread]) -> tuple[Spread, ...]:
-    known: set[tuple[str, bool]] = set()
-    for rule in rules:
-        if (rule.over, rule.soft) in known:
-            option = "--soft-spread" if rule.soft else "--spread"
-            raise UsageError(f"{option}: {rule.over!r} twice: say the skew in one of them")
-        known.add((rule.over, rule.soft))
-    return tuple(rules)
 
 
 def _group_name(text: str) -> str:
@@ -389,25 +383,21 @@ def _merge_capabilities(named: Sequence[dict[str, tuple[str, ...]]]) -> dict[str
 
 
 def _conjunction(texts: Sequence[str]) -> Any:
+    from valence_sched.model.codec import decode
     from valence_sched.model.expression import parse_expression
 
     conjuncts = []
     for number, text in enumerate(texts, 1):
         name = f"--where {number}" if len(texts) > 1 else "--where"
-        value = _json(text, name)
+        try:
+            value = decode(text.encode(errors="surrogateescape"), object, name)
+        except InputError as error:
+            hint = 'in quotes for the shell, as in \'["=", "$zone", "east-1"]\''
+            place = error.document_path
+            raise InputError(name, place, error.found, error.expected, hint) from None
         parse_expression(value, name)
         conjuncts.append(value)
     return conjuncts[0] if len(conjuncts) == 1 else ["and", *conjuncts] if conjuncts else None
-
-
-def _json(text: str, name: str) -> object:
-    from valence_sched.model.codec import decode
-
-    try:
-        return decode(text.encode(errors="surrogateescape"), object, name)
-    except InputError as error:
-        hint = 'in quotes for the shell, as in \'["=", "$zone", "east-1"]\''
-        raise InputError(name, error.document_path, error.found, error.expected, hint) from None
 
 
 def _by_kind(named: Sequence[tuple[str, str]]) -> dict[str, tuple[str, ...]]:

@@ -88,6 +88,7 @@ def make_request(
     are configured. UsageError if nothing says what the node is made of, or two flavors do, or more
     nodes must be placed than are asked for.
     """
+    from valence_sched.model.extra_specs import qualify
     from valence_sched.model.request_spec import RequestSpec
 
     count, min_count = getattr(args, "count", None) or 1, getattr(args, "min_count", None)
@@ -96,6 +97,7 @@ def make_request(
     flavor = site.flavors.get(flavor_name) if site and flavor_name else None
     flavor = flavor or _flavor(command, args, flavor_name, nova_flavor)
     default_policy = site.policy if site and not flavor.policy else None
+    attributes = ((qualify(name), expression) for name, expression in args.attribute)
     spec = RequestSpec(
         id=getattr(args, "request_id", None) or "",
         flavor=flavor.name,
@@ -105,7 +107,7 @@ def make_request(
         podms=tuple(args.podm),
         exclude_podms=tuple(args.exclude_podm),
         zone=args.zone,
-        attributes=_attributes(args.attribute),
+        attributes=by_name("--attribute", attributes, "say what it must be in one of them"),
         policy=args.policy or default_policy,
         seed=args.seed,
         **placement.request_fields(args, flavor.name),
@@ -151,10 +153,3 @@ def _attribute(text: str) -> tuple[str, str]:
         hint = "as in facts.year='>= 2022'"
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is not NAME=EXPRESSION, {hint}")
     return name.strip(), expression.strip()
-
-
-def _attributes(named: list[tuple[str, str]]) -> dict[str, str]:
-    from valence_sched.model.extra_specs import qualify
-
-    qualified = ((qualify(name), expression) for name, expression in named)
-    return by_name("--attribute", qualified, "say what it must be in one of them")

@@ -140,7 +140,11 @@ def outcome_lines(replay: Replay) -> Iterator[str]:
     for run in replay.runs:
         name = "" if alone else f"{run.name}: "
         if run.refused:
-            yield f"{name}refused {format_count(run.refused, 'node')}: {_steps_text(run)}"
+            steps: Counter[str] = Counter()
+            for refusal in run.refusals:
+                steps[refusal.step] += refusal.nodes
+            text = ", ".join(f"{nodes:,} after {step}" for step, nodes in steps.most_common())
+            yield f"{name}refused {format_count(run.refused, 'node')}: {text}"
         if alone:
             for first in run.first_refusals:
                 yield from _first_lines(first)
@@ -168,13 +172,6 @@ def change_lines(changes: Sequence[MeasureChange], file: str) -> Iterator[str]:
 def share_or_absent(share: float | None) -> Any:
     """Return the cell of a share that may be None: in percent for people."""
     return or_absent(None if share is None else Number(share, is_share=True))
-
-
-def _steps_text(run: ReplayResult) -> str:
-    steps: Counter[str] = Counter()
-    for refusal in run.refusals:
-        steps[refusal.step] += refusal.nodes
-    return ", ".join(f"{nodes:,} after {step}" for step, nodes in steps.most_common())
 
 
 def _first_lines(first: FirstRefusal) -> Iterator[str]:
@@ -272,7 +269,8 @@ def _merged_rows(
         fragmentation = series.fragmentation[part][-1] if series.fragmentation else None
         yield (
             f"{start * series.bucket_s / unit_s:,.0f}{unit}",
-            *(_share(series.used.get(name), part) for name in names),
+            *(or_absent(ShareCell(_mean(series.used[name][part])) if name in series.used else None)
+              for name in names),
             or_absent(None if fragmentation is None else ShareCell(fragmentation)),
             round(_mean(series.nodes[part])),
             *((round(_mean(series.podms[part])), sum(series.requested[part]),
@@ -280,10 +278,6 @@ def _merged_rows(
             sum(series.refused[part]),
             *((sum(series.undecided[part]),) if long else ()),
         )  # fmt: skip
-
-
-def _share(values: Sequence[float] | None, part: slice) -> Any:
-    return or_absent(None if values is None else ShareCell(_mean(values[part])))
 
 
 def _mean(values: Sequence[float]) -> float:
