@@ -146,3 +146,20 @@ class TestHowFar(unittest.TestCase):
             self.assertEqual(30, len(batch.nodes))
             self.assertGreaterEqual(max(sizes[1:]), together)
             self.assertLess(len(sizes), 31)
+
+    def test_another_pool_of_a_pod_that_is_ahead_is_fitted_as_the_pod_is_now(self):
+        asked = request({"processor": {"total_cores": 8}}, count=3)
+        pods = [{"id": f"p{n}", "pools": [{"id": "p"}, {"id": "q"}],
+                 "blocks": [{**block, "pools": ["p", "q"]} for block in cpus(1)]}
+                for n in range(4)]  # fmt: skip
+        seen, bound = view(*pods), policy("pool", 1)
+        context = EvaluationContext(seen, asked, bound, evaluate(seen, asked, bound),
+                                    Fitter(asked.needs, seen.kinds))  # fmt: skip
+        ahead = Lookahead(context)
+        ahead.take(ahead.fit(0))
+        (podm,) = ahead._ahead
+        row = ahead._ahead[podm].fit.row
+        self.assertIs(ahead._ahead[podm].fit, ahead.fit(row))
+        other = 4 * podm + 1 - row  # the other pool of the two
+        self.assertEqual((0,), ahead.fit(other).blocks)
+        self.assertEqual({}, ahead._ahead)
