@@ -119,7 +119,6 @@ def _password_from_file(path: Path) -> str:
 
 
 def _read_private(path: Path, max_bytes: int) -> bytes:
-    """Return the content of a file that only its owner can access; else CredentialError."""
     try:
         # the checked file is the one that is read, and a pipe without a writer does not block
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -145,7 +144,6 @@ def _check_private(path: Path, status: os.stat_result) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Lock the folder of a file against other processes that write it at the same moment."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(path.parent, os.O_RDONLY)

@@ -183,7 +183,6 @@ def parse_settings(data: bytes, file: str, kind: type[T], check: Callable[[T, st
 
 
 def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:
-    """Return ``(path, item)`` of a list, of a list under ``key``, or of a single item."""
     refuse_other_kind(document, key, file)
     many = isinstance(document, dict) and key in document
     if not many and not isinstance(document, list):

@@ -77,7 +77,6 @@ def _scenario(text: ScenarioText, file: str, path: str) -> Scenario:
 
 
 def _verb(item: dict[str, Any], verbs: Iterable[str], noun: str, file: str, path: str) -> str:
-    """Return the one verb among the keys of a map, which says what ``noun`` it is."""
     found = [key for key in item if key in verbs]
     if len(found) == 1:
         return found[0]
@@ -131,7 +130,6 @@ def _check(item: dict[str, Any], file: str, path: str, line: int) -> Check:
 
 
 def _check_targets(item: dict[str, Any], verb: str, file: str, path: str) -> None:
-    """Refuse the text of a target that is none, with its place."""
     words = item[verb]
     texts = {f"{path}.{verb}": words if verb == "fails" else None}
     if isinstance(words, dict) and verb != "fails":

@@ -341,7 +341,6 @@ class Configuration:
     def _layered_files(
         self, name: str, paths: Sequence[str], service: object = None
     ) -> Iterator[tuple[str, bytes]]:
-        """Yield the files of a name; with a ``service`` only those that ``paths`` name."""
         shipped = DATA / name.replace(".yaml", ".json")
         if shipped.is_file() and service is None:
             yield f"built-in {shipped.name}", ShippedJson(shipped.read_bytes())

@@ -131,7 +131,6 @@ class Ironic:
         self._decode(status, content, _NodesAnswer)
 
     def _checked(self, node: BaremetalNode) -> BaremetalNode:
-        """Return a node of which nothing is hidden."""
         values = (*node.driver_info.values(), node.reservation)
         if any(isinstance(one, str) and one.startswith(HIDDEN) for one in values):
             raise self._error(f"node {node.uuid} without its driver_info or its lock, which the "

@@ -61,7 +61,6 @@ class Aliases:
         self.originals: set[str] = set()
 
     def _of(self, text: str) -> str:
-        """Return the alias of a whole text; empty text stays."""
         if not text:
             return text
         self.originals.add(text)
@@ -96,7 +95,6 @@ class Aliases:
         return "/".join(self.segment(part) for part in text.split("/"))
 
     def _uri(self, uri: str) -> str:
-        """Return a URI with its structure and without its names."""
         if url := _URL.fullmatch(uri):
             host = f"{self.of(url['host'].casefold())}.invalid" if url["host"] else ""
             return f"{url['scheme'].casefold()}://{host}{self._uri(url['rest'])}"
@@ -174,7 +172,6 @@ def _fact(aliases: Aliases, value: Fact) -> Fact:
 
 
 def _word(aliases: Aliases, text: str) -> str:
-    """Return the alias of a URI, or of a location such as ``hall/row/rack``."""
     return aliases.uri(text) if "://" in text else aliases.path(text)
 
 

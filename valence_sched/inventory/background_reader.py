@@ -358,7 +358,6 @@ class BackgroundReader:
         self._outcomes.put(ReadOutcome(one, reading))
 
     def _gathered(self, timeout_s: float = 0.0) -> list[ReadOutcome]:
-        """Return the readings that have ended, after waiting for the first of them."""
         found: list[ReadOutcome] = []
         try:
             while True:
@@ -416,7 +415,6 @@ class BackgroundReader:
             self._note_changed([one.id for one in changed])
 
     def _drop(self, outcomes: Sequence[ReadOutcome]) -> None:
-        """Leave aside what was read when another process read already."""
         self._running -= len(outcomes)
         for one in outcomes:
             self._schedule.end(one.registration.name, self._clock.now(), failed=False)

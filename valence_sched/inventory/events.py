@@ -176,7 +176,6 @@ class EventListener:
             pause_s = min(2.0 * pause_s, LONGEST_PAUSE_S)
 
     def _follow(self, one: _Follower, opened: Callable[[], object]) -> StreamEnd | None:
-        """Follow a stream once; return how it ended, None where none is offered."""
         name = one.registration.name
         try:
             stream = one.stream = self._open_stream(one.registration)

@@ -237,5 +237,4 @@ class LiveReader:
 
 
 def _refused(one: Registration, failure: str) -> Reading:
-    """Return the failed reading of a pod manager of which nothing may be used."""
     return Reading(podm_of_registration(one, FullPodm), failure)

@@ -313,7 +313,6 @@ class InventoryLoader:
     def _with_read_time(
         self, podm: P, record: recorded.Record, live: ReadOptions, old: OldReadings
     ) -> P:
-        """Return a podm with the time of its reading, if that is recent enough to decide on."""
         if podm.read_at is None and record.captured_at is not None:
             podm = msgspec.structs.replace(podm, read_at=record.captured_at)
         self._check_age(podm, live, old)

@@ -284,7 +284,6 @@ class Registry:
         return credentials.read_password(reference, name, self._config.environ, self.passwords)
 
     def _find_identity(self, registration: Registration, password: str | None) -> str | None:
-        """Return the identity of the service at a URL, None where it does not tell it now."""
         from valence_sched.drivers.connect import probe_identity  # HTTP: only to register
 
         try:
@@ -342,7 +341,6 @@ def _tls_files(registration: Registration) -> tuple[str | None, ...]:
 
 
 def _check_certificates(registration: Registration) -> None:
-    """Raise InputError where a file of certificates, or of a key, cannot be read."""
     for file in filter(None, _tls_files(registration)):
         try:
             with open(file, "rb") as stream:
@@ -375,6 +373,5 @@ def _as_url(state: str) -> str:
 
 
 def _file_url(file: Path) -> str:
-    """Return the URL of a file of SQLite, whatever characters are in its path."""
     path = str(file).replace("%", "%25").replace("?", "%3F")
     return f"sqlite:///{path}"

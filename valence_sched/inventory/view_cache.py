@@ -124,7 +124,6 @@ class ViewCache:
             self._problem(one_line(f"{path}: could not be written: {error.strerror}"))
 
     def _key(self, source: str) -> FileKey | None:
-        """Return the key of a file, None if it is no file, small, changing, or unreadable."""
         try:
             descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError):  # reading it says why
@@ -184,7 +183,6 @@ def _read(path: Path) -> bytes:
 
 
 def _make_room(folder: Path, size: int, replaced: Path) -> None:
-    """Delete the oldest cached views until the others have at most a size together."""
     found = []
     for path in folder.glob(f"*{SUFFIX}"):
         with contextlib.suppress(FileNotFoundError):  # another process made room as well

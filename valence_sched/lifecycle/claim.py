@@ -252,7 +252,6 @@ class Claimer:
         self._follower.restore_blocks()
 
     def _refuse_composed(self, owner: str | None, key: str) -> None:
-        """Raise ClaimState where a key stands for claims of one node each, made to compose it."""
         keys = re.compile(re.escape(key) + r"#\d+")
         for one in self._store.claims.list(owner=owner):
             if one.owner == owner and keys.fullmatch(one.key or ""):
@@ -265,7 +264,6 @@ class Claimer:
         owner: str | None, key: str | None, ttl_s: float, generation: int | None,
         dispatched: Report | None,
     ) -> Claim:  # fmt: skip
-        """Hold the blocks and amounts of nodes, each given as its fit and its score."""
         shares: dict[str, list[NodeAllocation]] = {}
         for number, (fit, score) in enumerate(nodes, 1):
             share = _allocation(view, fit, request, number, score, charged=owner is not None)

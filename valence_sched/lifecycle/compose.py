@@ -128,7 +128,6 @@ class NodeComposer:
             self.store.note_removal(node.podm, node.uri, freed)
 
     def _remove(self, node: ComposedNode) -> tuple[str, ...]:
-        """Decompose a node; return the blocks that others can have now."""
         wanted = request_from_node(node)
         self.checkpoint("removing")
         subject = _subject(node.id, node.podm)

@@ -138,7 +138,6 @@ class Follower:
         return decider
 
     def _without_rows(self, left_out: Collection[str] = ()) -> list[LeanPodm]:
-        """Return the pod managers that have nodes, and of which nothing is in the view."""
         return [
             replace(one.podm, nodes=all_nodes(one.podm.nodes, one.usage))
             for podm_id, one in self._followed.items()

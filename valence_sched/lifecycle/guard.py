@@ -190,7 +190,6 @@ class HardwareMatch:
         return self._has_blocks(address, node) if found is False else found
 
     def _has_blocks(self, address: BmcAddress, node: BaremetalNode) -> bool:
-        """Return whether a node in use is made of a block that is to be another node's."""
         uri, blocks = _system_of(node), self.hardware.blocks
         if not (uri and blocks and node.uses and address.port == self._port):
             return False
@@ -233,7 +232,6 @@ def host_names(host: str) -> frozenset[str]:
 
 
 def _address(host: str) -> str | None:
-    """Return an IP address in its one spelling, None for what is none."""
     try:
         address = ipaddress.ip_address(host.strip("[]").partition("%")[0])
     except ValueError:

@@ -268,7 +268,6 @@ class Planner:
         return replace(live, only=tuple(names))
 
     def _policies(self, plan: Plan) -> list[Policy]:
-        """Return the policies by which a plan is carried out, or decided again."""
         return self._intake.policies() if self._selection.policy_files else [plan.decision.policy]
 
 

@@ -116,7 +116,6 @@ class Reconciler:
     def _decompose(
         self, composer: GuardedComposer, wanted: CompositionRequest, uri: str
     ) -> CompositionResult:
-        """Decompose a node that may be changed; a dry run tells whether it may."""
         changes = composer.may_change(wanted, uri)
         if self.dry_run:
             return CompositionResult(state="absent")

@@ -158,7 +158,6 @@ class StoredInventory:
         ]
 
     def _read_members(self) -> set[str]:
-        """Read the members again; return the names of those that are otherwise now."""
         before, ranks_before = self._registered, self._ranks.keys()
         registry = self._sources.registry(self._live.state)
         self._members = stored_members(registry, self._live, self._reported)

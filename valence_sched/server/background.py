@@ -192,6 +192,5 @@ class ServiceHints:
 
 
 def _names(path: str) -> tuple[str, ...]:
-    """Return the pod manager in the path of a request, if one is."""
     name = path.removeprefix(_PODMS).partition("/")[0] if path.startswith(_PODMS) else ""
     return (unquote(name),) if name and name != "-" else ()

@@ -230,7 +230,6 @@ def _login(settings: KeystoneSettings, password: str) -> tuple[str, dict[str, st
 
 
 def _options(settings: KeystoneSettings, password: str, public: str) -> dict[str, Any]:
-    """Return the options of the middleware; those to log in with stand in its configuration."""
     config = cfg.ConfigOpts()
     config([], project="valence-scheduler", default_config_files=[], default_config_dirs=[])
     kind, login = _login(settings, password)

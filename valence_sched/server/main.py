@@ -79,7 +79,6 @@ def add_store_commands(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_store(arguments: argparse.Namespace, environ: Mapping[str, str], stdout: TextIO) -> int:
-    """Run a command on the state that is named, in settings or at all; return its exit code."""
     from valence_sched.service.settings import read_settings
     from valence_sched.store.maintenance import Maintenance
 
@@ -278,7 +277,6 @@ def report_problems(
 
 
 def _checked_settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> ServiceSettings:
-    """Return the settings as they are now; SchedulerError for the first thing that is wrong."""
     from valence_sched.server.wiring import configuration_problems
 
     settings = _settings(arguments, environ)
@@ -316,7 +314,6 @@ def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Serv
 
 
 def _every_field(value: Any) -> Any:
-    """Return a noun as a plain document, those fields that are at their default as well."""
     if isinstance(value, msgspec.Struct):
         return {name: _every_field(getattr(value, name)) for name in value.__struct_fields__}
     return [_every_field(one) for one in value] if isinstance(value, tuple) else value

@@ -205,7 +205,6 @@ class ClientConnection(asyncio.BufferedProtocol):
             raise parser.ParseError("the chunks are too small")
 
     def _is_too_large(self, request: WsgiRequest) -> bool:
-        """Return whether the application refuses a body, however it goes on."""
         return bool(max(request.content_length, self._body_bytes) > self._worker.most_body_bytes)
 
     def _submit(self, request: WsgiRequest) -> None:

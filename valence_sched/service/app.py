@@ -281,7 +281,6 @@ def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..
 
 
 def _authenticated(req: falcon.Request, parts: ServiceParts, access: Access, *, page: bool) -> User:
-    """Return the user of a request; an address from which logins failed too often waits."""
     address = _client(req, parts.rates)
     parts.rates.check_address(address)
     try:

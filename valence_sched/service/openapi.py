@@ -78,7 +78,6 @@ def document() -> bytes:
 
 
 def _require_one(schema: dict[str, Any], choices: Sequence[str]) -> None:
-    """Let the schema of a body say that it has exactly one of some fields."""
     for name in choices:
         field = schema["properties"][name]
         field.pop("default", None)

@@ -65,7 +65,6 @@ def _argument(route: Route, call: Call, scheduler: Scheduler, name: str) -> Any:
 def _route(
     operation: str, handler: Handler, method: str, path: str, *words: Any, **named: Any
 ) -> tuple[Route, Handler]:
-    """Return a route that is no verb, described by its handler."""
     text = (inspect.getdoc(handler) or "").partition("\n")[0]
     return Route("", operation, method, path, text, *words, **named), handler
 

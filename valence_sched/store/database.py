@@ -336,7 +336,6 @@ class Database:
         return self.retry(lambda: self._transact(work, engine), doing, write=write)
 
     def _row_connection(self) -> sa.PoolProxiedConnection:
-        """Return a connection on which each statement is a transaction of its own."""
         try:
             return self._row_connections.pop()
         except IndexError:
@@ -451,7 +450,6 @@ def _drop(connection: sa.PoolProxiedConnection) -> None:
 
 
 def _wrapped(error: Exception, text: str, dialect: sa.Dialect, cut: bool) -> sa.exc.DBAPIError:
-    """Return an error of a driver as the one that SQLAlchemy raises for it."""
     wrapped = sa.exc.DBAPIError.instance(
         text, None, error, dialect.loaded_dbapi.Error, hide_parameters=True,
         connection_invalidated=cut, dialect=dialect,

@@ -149,7 +149,6 @@ def _lock_query() -> sa.Select[Any]:
 
 
 def _stock_query() -> sa.CompoundSelect[Any]:
-    """Select what some stocks of a pod manager have left, and what claims hold of them."""
     of = tables.stocks.c
     supply = sa.select(of.stock_key, of.left_over, sa.literal(1))
     held = sa.select(_amounts.c.stock_key, sa.func.sum(_amounts.c.amount), sa.literal(0)).where(

@@ -90,7 +90,6 @@ def table_pages(database: Database, table: sa.Table) -> Iterator[RowPage]:
 def _page(
     connection: sa.Connection, table: sa.Table, size: int, after: Sequence[Any] | None
 ) -> Sequence[Mapping[str, Any]]:
-    """Return rows in the order of their key, as the driver has them."""
     key = list(table.primary_key)
     query = sa.select(*(sa.type_coerce(one, sa.types.NULLTYPE) for one in table.c))
     if after is not None:

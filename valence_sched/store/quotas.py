@@ -158,8 +158,6 @@ def _limits(connection: sa.Connection, owner: str | None) -> dict[str, float]:
 def _limit_rows(
     connection: sa.Connection, query: sa.Select[Any]
 ) -> Iterator[tuple[str, str | None, str, float]]:
-    """Yield key and owner, resource and limit of each row that is one."""
-
     def limit(
         _label: str, key: str, owner: str | None, name: str, most: Any
     ) -> tuple[str, str | None, str, float]:

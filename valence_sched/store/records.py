@@ -113,7 +113,6 @@ class Audit:
 
 
 def _row(line: AuditLine) -> dict[str, str | None]:
-    """Return the texts of a line, each as long as its column at most."""
     found = asdict(line)
     return {name: found[name] and found[name][:length] for name, length in _TEXTS.items()}
 

@@ -175,7 +175,6 @@ def report_times(connection: sa.Connection) -> dict[str, float]:
 
 
 def _reports(connection: sa.Connection) -> list[tuple[str, ReportedStats, float]]:
-    """Return name, report and time of the query of each pod manager that reported, by name."""
     of = tables.podms.c
     query = sa.select(of.name, of.stats, now()).where(~of.gone, of.stats.is_not(None))
     rows = connection.execute(query.order_by(of.name))

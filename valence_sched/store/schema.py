@@ -177,7 +177,6 @@ def revisions(migrations: Path = MIGRATIONS) -> list[str]:
 
 
 def _refuse_running(connection: sa.Connection, database: Database) -> None:
-    """Raise StoreError while a process says that it works on the store."""
     leases = tables.leases
     if not sa.inspect(connection).has_table(leases.name):
         return

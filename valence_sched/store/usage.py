@@ -210,7 +210,6 @@ def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tup
 
 
 def _composed_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tuple[str, Node]]:
-    """Yield the nodes that were composed and not deleted, where they are counted."""
     nodes, claims = tables.nodes, tables.claims.c
     query = (
         sa.select(nodes.c.id, nodes.c.podm_key, nodes.c.document)

@@ -224,7 +224,6 @@ def _find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Zon
 
 
 def _find_one(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> ZoneClaim | None:
-    """Return the claim of a unique key, None for none; Undecodable where it cannot be decoded."""
     row = connection.execute(_SELECT.where(*where)).first()
     if row is None:
         return None

@@ -119,7 +119,6 @@ class ZoneBatch:
         return trial.score <= (0, missing)
 
     def _trial(self, order: Order) -> ZoneTrial:
-        """Select for the requests in an order, as many nodes of each as fit."""
         select, others, found = self.new_trial(), list[OtherOffer](), dict[int, Selected]()
         short = missing = 0
         for number in order:
@@ -354,7 +353,6 @@ class ZoneDecider(Scheduler):
     def _with_changes(
         self, sealed: SealedRequest, selected: Selected, report: Report | None
     ) -> Report | None:
-        """Return a report whose explanation says what changes the choice of all zones."""
         if report is None or report.explanation is None:
             return report
         request = as_asked_below(selected.request or sealed.request)

@@ -372,7 +372,6 @@ class ZoneNodes:
         return outcome.result(), outcome.failed_zones
 
     def _check_ready(self, row: ZoneClaim) -> None:
-        """Raise an error where a zone does not answer, or a pod manager was disabled since."""
         if row.state != "HELD":
             return
         podms: list[str] = []

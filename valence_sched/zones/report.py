@@ -92,7 +92,6 @@ def zone_info(
 
 
 def _free(amounts: PodmSummary) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield what is free of each amount that a pod manager has, with its service."""
     every = {name: (service, *getattr(amounts, name)) for name, service in SERVICES.items()}
     every |= {name: ("storage", *pair) for name, pair in amounts.stocks.items()}
     for name, (service, free, total) in every.items():

@@ -199,7 +199,6 @@ def _is(chosen: Candidate, one: Contender) -> bool:
 
 
 def _runner_up(candidates: Sequence[Contender]) -> RunnerUp | None:
-    """Return the second of some candidates with what the first has before it, if both are known."""
     if len(candidates) < 2 or candidates[0].outcome != "chosen":
         return None
     best, second = candidates[:2]

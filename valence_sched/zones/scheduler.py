@@ -331,7 +331,6 @@ class ZoneScheduler(Scheduler):
         return self._below.part(zone).refresh(plan)
 
     def _check_group(self, request: Request) -> None:
-        """Refuse hard rules over several zones: the zone of a plan knows its own members alone."""
         group = request.group
         if self._below.children and group is not None and group.hard and crosses_zones(request):
             rules = f"the rules of group {group.name!r} are over all zones"

@@ -282,7 +282,6 @@ class ZoneSelection:
     def _placed(
         self, query: OfferQuery, choice: int, closed: tuple[DomainValues, ...]
     ) -> list[PlacedOffer]:
-        """Return the nodes of one alternative."""
         query = replace(query, closed=closed)
         by_lot = query.order == "lot" and query.request.count > 1
         in_rounds = by_lot or self._policy.pick.best_of > 1 or crosses_zones(query.request)
@@ -314,7 +313,6 @@ class ZoneSelection:
         return found
 
     def _take(self, offer: Offer) -> Token:
-        """Return the token of an offer that is taken."""
         self._zones[offer.token] = offer.zone
         return offer.token
 
@@ -322,7 +320,6 @@ class ZoneSelection:
         return pool_lot(offer.candidate.podm, offer.candidate.pool, self._request, turn)
 
     def _with_alternates(self, nodes: list[PlacedOffer]) -> list[PlacedOffer]:
-        """Return the nodes with the best of the pod managers that take none of them."""
         wanted = self._request.alternates
         if not wanted or not nodes:
             return nodes
@@ -343,7 +340,6 @@ class ZoneSelection:
         return found
 
     def _alternative(self, choice: int, count: int) -> Request:
-        """Return the request for so many nodes by one of its alternatives, numbered from 1."""
         return _by_alternative(self._request, self._request.alternatives[choice - 1], count)
 
     @functools.cached_property
@@ -388,7 +384,6 @@ class ZoneSelection:
         return answer
 
     def _check_taken(self, query: OfferQuery, silent: Sequence[SilentZone]) -> None:
-        """Raise _LostZone where a node was taken of a zone that gives no answer now."""
         tokens = (*query.taken, *(other.token for other in query.others))
         zones = {f"{self._zones[token]}/" for token in tokens}
         if any(zone.startswith(f"{one.zone}/") for one in silent for zone in zones):

@@ -233,7 +233,6 @@ class ZoneTree:
         return replace(query, request=paths.request_for("", query.request, self._names))
 
     def _unknown_to_all(self, parts: Sequence[Part], query: OfferQuery) -> tuple[str, ...]:
-        """Return the pod managers of a query that no zone has, as the query names them."""
         named = (*query.request.podms, *query.request.exclude_podms)
         unknown = [(part.child, set(part.answer.unknown_podms)) for part in parts]
         return tuple(
@@ -257,7 +256,6 @@ class ZoneTree:
         return replace(order.as_above(part, offer), token=token, zone=zone, place=place)
 
     def _generation(self, request: Request) -> int | None:
-        """Return the generation of the group of a request with hard rules."""
         group = request.group
         if self._members is None or group is None or not group.hard:
             return None

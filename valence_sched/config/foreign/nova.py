@@ -145,7 +145,6 @@ def _properties(
 
 
 def _bare_metal_class(named: Mapping[str, int]) -> str | None:
-    """Return the class that a node of bare metal is one of, None where the flavor is another's."""
     if named.get("VCPU") != 0 or named.get("MEMORY_MB") != 0 or named.get("PCPU"):
         return None
     classes = [
@@ -160,7 +159,6 @@ def _bare_metal_class(named: Mapping[str, int]) -> str | None:
 def _compile_bare_metal(
     flavor: Flavor, template: NovaFlavor, specs: _ExtraSpecs, bare_metal: str, known: FlavorLookup
 ) -> Flavor:
-    """Return the known flavor of a class of bare metal, or one of its own amounts."""
     cursor = specs.cursor.at(f"resources:{bare_metal}")
     amounts = {name: amount for name, amount in specs.amounts.items() if amount}
     del amounts[bare_metal]
@@ -191,7 +189,6 @@ def _compile_bare_metal(
 
 
 def _flavor_of_class(resource_class: str, known: Mapping[str, Flavor]) -> Flavor | None:
-    """Return the flavor whose name Ironic would turn into this class."""
     if resource_class in known:
         return known[resource_class]
     word = resource_class.removeprefix(resource_classes.CUSTOM)

@@ -229,5 +229,4 @@ def _module(spec: RsdMemoryModule, cursor: DocumentCursor) -> MemoryModuleSpec:
 
 
 def _merge_equal(specs: list[G]) -> tuple[G, ...]:
-    """Return equal specs as one with their count, in the order of their first."""
     return tuple(msgspec.structs.replace(spec, count=n) for spec, n in Counter(specs).items())

@@ -54,7 +54,6 @@ def _ask(
     method: str, url: str, body: bytes | None, timeout_s: float,
     headers: Mapping[str, str] | None,
 ) -> tuple[str, int, bytes]:  # fmt: skip
-    """Return the URL in words, and the status and the beginning of the answer."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         found = parts.scheme or url
@@ -91,6 +90,5 @@ def order_headers(order: Order, node: int | None = None) -> dict[str, str]:
 
 
 def _unsent(error: Exception) -> bool:
-    """Return whether there never was a connection to send on."""
     reason = getattr(error.args[0], "reason", None) if error.args else None
     return isinstance(error, requests.ConnectTimeout) or isinstance(reason, NewConnectionError)

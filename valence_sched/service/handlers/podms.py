@@ -66,7 +66,6 @@ def change_registration(call: Call) -> RegisteredPodm:
 
 
 def _refuse_stored(reference: object) -> None:
-    """Raise InputError for a password that would have to be typed."""
     if isinstance(reference, PasswordReference) and not is_source(reference):
         raise InputError("the body", "$.password", "no reference", "exactly one of env and file")
 

@@ -190,7 +190,6 @@ def nodes(call: Call) -> CallResult:
 
 
 def _over_zones(call: Call, ask: Callable[[Scheduler], Sequence[T]]) -> ZonedList[T] | None:
-    """Return what all zones list, None where the service has no zones below it."""
     if call.parts.zone is None:
         return None
     with call.parts.schedulers.changing() as scheduler:

@@ -46,7 +46,6 @@ def served_zone(call: Call) -> ServedZone:
 
 
 def _bounded(call: Call, zone: ServedZone) -> OfferQuery:
-    """Return the query within the limits of this service; RequestError where it asks for more."""
     query: OfferQuery = call.body
     call.check_limits(query.request)
     return replace(
