@@ -49,9 +49,7 @@ def contradicted_limits(podm: Podm[Any, Any], file: str, place: str) -> Iterator
                            f"{stock.max:g}: nothing of it is granted")  # fmt: skip
 
 
-def with_use_of_nodes(
-    podm: P, file: str, place: str, *, lean: bool
-) -> tuple[P, str | None]:  # fmt: skip
+def with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P, str | None]:
     """Return a podm in which the blocks that a node has are in use; a ``lean`` one stays so.
 
     With it comes a remark on the first such block that says Unused, None without one. Shareable

@@ -192,8 +192,8 @@ class Claimer:
                     self._pause(longest_s * random.random())  # noqa: S311 - so that others win
         times = format_count(self._most_attempts, "time")
         raise ClaimLost(
-            f"somebody was faster {times} in a row: at last {lost}",
-            lost.podm, lost.claim)  # fmt: skip
+            f"somebody was faster {times} in a row: at last {lost}", lost.podm, lost.claim
+        )
 
     def claim_candidates(
         self,

@@ -87,7 +87,8 @@ def check(connection: sa.Connection, claim: Claim) -> None:
     if not limits:
         return
     key = owner_key(claim.owner)
-    if connection.scalar(_lock(key)) is None:
+    lock = sa.select(_locks.c.owner_key).where(_locks.c.owner_key == key).with_for_update()
+    if connection.scalar(lock) is None:
         # where another process inserts it first, this runs again and finds that
         connection.execute(sa.insert(_locks).values(owner_key=key))
     used = _used(connection, claim.owner)
@@ -165,10 +166,6 @@ def _limit_rows(
 
     rows = [(f"{row[1] or '-'} {row[2]}", *row) for row in connection.execute(query)]
     return readable(connection, _quotas, rows, limit)
-
-
-def _lock(key: str) -> sa.Select[tuple[str]]:
-    return sa.select(_locks.c.owner_key).where(_locks.c.owner_key == key).with_for_update()
 
 
 def _used(connection: sa.Connection, owner: str) -> dict[str, float]:

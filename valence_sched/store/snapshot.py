@@ -197,7 +197,7 @@ def _report(connection: sa.Connection, row: _ChangedRow) -> ReportedSwitch | Non
 
 def _changed_rows(
     connection: sa.Connection, before: Mapping[int, int], behind: list[int]
-) -> list[_ChangedRow]:  # fmt: skip
+) -> list[_ChangedRow]:
     if not behind:
         return []
     newer = (sa.and_(_podms.shard == shard, _podms.moved > before[shard]) for shard in behind)

@@ -359,7 +359,7 @@ class ZoneClaims:
         claims = [
             merged_claim(row, {zone: parts_of(row, below) for zone, below in found.items()})
             for row in rows
-        ]  # fmt: skip
+        ]
         claims += [
             paths.claim_below(zone, claim)
             for zone, below in found.items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import UNSET, UnsetType
@@ -21,7 +21,6 @@ from valence_sched.model.request import (
     MAX_NODES,
     SCARCITY_PART,
     Mix,
-    MixSupplies,
     Request,
     added_supplies,
     is_supply,
@@ -172,11 +171,10 @@ def _added(found: Sequence[ZoneSupplies]) -> ZoneSupplies:
     if len(found) == 1:
         return found[0]
     weighers = dict.fromkeys(name for one in found for name in one.by_weigher)
-    by_weigher = {name: added_supplies(_of_weigher(found, name)) for name in weighers}
+    by_weigher = {
+        name: added_supplies(one.by_weigher[name] for one in found if name in one.by_weigher)
+        for name in weighers
+    }
     pools = sum(max(0, one.pools) for one in found)
     most = sum(max(0, one.most_nodes) for one in found)
     return ZoneSupplies(pools=pools, by_weigher=by_weigher, most_nodes=min(most, MAX_NODES))
-
-
-def _of_weigher(found: Sequence[ZoneSupplies], name: str) -> Iterator[MixSupplies]:
-    return (one.by_weigher[name] for one in found if name in one.by_weigher)

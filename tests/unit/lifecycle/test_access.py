@@ -72,8 +72,7 @@ class AccessCase(ScriptedCase):
         return access.tell(readings or {}, composer)
 
     def states(self, *arguments, podm=None):
-        return {one.node.id: one.state
-                for one in self.access(*arguments).nodes(podm, live=True)}  # fmt: skip
+        return {one.node.id: one.state for one in self.access(*arguments).nodes(podm, live=True)}
 
 
 class TestNodes(AccessCase):

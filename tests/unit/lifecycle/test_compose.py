@@ -19,7 +19,7 @@ from tests.unit.lifecycle.scripted import (
     Watched,
 )
 from tests.unit.lifecycle.site import Site, request, site
-from tests.unit.store.engines import StoreCase
+from tests.unit.store.engines import SERVERS, StoreCase, on_each_engine
 from tests.unit.store.site import expire
 from tests.unit.store.test_database_errors import ServerCase
 from tests.unit.trees import tree
@@ -85,15 +85,6 @@ class TestComposing(unittest.TestCase):
 class TestComposeFaults(unittest.TestCase):
     """Pod managers that refuse, lie, or die while composing."""
 
-    def refused(self, *rules: str) -> None:
-        with site(*rules) as here:
-            free = here.free_blocks()
-            done = here.provisioner.provision(request())
-            self.assertEqual((), done.nodes)
-            self.assertEqual((free, []), (here.free_blocks(), here.node_names()))
-            self.assertTrue(done.failures)
-            self.assertEqual([], here.store.claims.list())
-
     def test_one_pod_manager_that_refuses_is_passed_over_for_the_next(self):
         with site() as here:
             podm = here.claimer.claim(request()).claim.parts[0].podm
@@ -104,14 +95,15 @@ class TestComposeFaults(unittest.TestCase):
             self.assertNotEqual(podm, node.podm)
             self.assertRegex(done.notes[0], f"{podm}: HTTP 500.*: tried {node.podm} instead")
 
-    def test_created_and_nothing_composed_leaves_nothing_held(self):
-        self.refused("empty-create")
-
-    def test_success_with_an_error_inside_leaves_nothing_held(self):
-        self.refused("lie:POST:/redfish/v1/Systems")
-
-    def test_a_task_that_ends_in_an_exception_leaves_nothing_held(self):
-        self.refused("task-exception")
+    def test_a_create_that_composes_nothing_leaves_nothing_held(self):
+        for rule in ("empty-create", "lie:POST:/redfish/v1/Systems", "task-exception"):
+            with self.subTest(rule), site(rule) as here:
+                free = here.free_blocks()
+                done = here.provisioner.provision(request())
+                self.assertEqual((), done.nodes)
+                self.assertEqual((free, []), (here.free_blocks(), here.node_names()))
+                self.assertTrue(done.failures)
+                self.assertEqual([], here.store.claims.list())
 
     def test_a_lost_reply_is_a_node(self):
         with site("drop-reply:POST:/redfish/v1/Systems") as here:
@@ -286,7 +278,8 @@ PODM = "gpu-east"
 MOST_PAGES = 1 << 30
 
 
-class Restarted:
+@partial(on_each_engine, base=ServerCase, engines=SERVERS)
+class TestRestarted:
     """All connections are cut in mid-compose, and those that are made after that are well."""
 
     def test_the_node_is_composed_and_noted_once(self):
@@ -312,18 +305,6 @@ class Restarted:
                 self.cut()
 
         object.__setattr__(here.composer, "checkpoint", mark)
-
-
-class TestRestarted_postgresql(Restarted, ServerCase):  # noqa: N801
-    """On PostgreSQL."""
-
-    engine = "postgresql"
-
-
-class TestRestarted_mysql(Restarted, ServerCase):  # noqa: N801
-    """On MariaDB."""
-
-    engine = "mysql"
 
 
 class TestFull(StoreCase):

@@ -336,8 +336,7 @@ class TestPublicTree(unittest.TestCase):
 
 MEMORY = {"processor": {"total_cores": 16},
           "stocks": [{"resource": "cxl_memory_mib", "amount": 200000}]}  # fmt: skip
-VOLUME = {"processor": {"total_cores": 8},
-          "stocks": [{"resource": "storage_gib", "amount": 100}]}  # fmt: skip
+VOLUME = {"processor": {"total_cores": 8}, "stocks": [{"resource": "storage_gib", "amount": 100}]}
 BOTH = ("mem-1", MEMORY, 262144, "MemoryChunks"), ("store-1", VOLUME, 112, "AllocatedVolumes")
 
 

@@ -3,6 +3,7 @@
 
 import itertools
 import unittest
+from functools import partial
 
 import sqlalchemy as sa
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from tests.unit.lifecycle.scripted import (
     Watched,
 )
 from tests.unit.lifecycle.site import Site, request, site
-from tests.unit.store.engines import StoreCase
+from tests.unit.store.engines import SERVERS, StoreCase, on_each_engine
 from tests.unit.store.proxy import Proxy
 from tests.unit.store.site import part
 from tests.unit.trees import tree
@@ -66,7 +67,8 @@ class Away(StoreCase):
                     sleep=self.pause)  # fmt: skip
 
 
-class Waiting:
+@partial(on_each_engine, base=Away, engines=SERVERS)
+class TestWaiting:
     """What a pod manager has done is noted, however long that takes."""
 
     def test_what_was_composed_is_noted(self):
@@ -98,18 +100,6 @@ class Waiting:
                 here.composer.compose(claim)
             self.assertLess(self.pauses, PAUSES)
             self.assertEqual([], here.node_names())
-
-
-class TestWaiting_postgresql(Waiting, Away):  # noqa: N801
-    """On PostgreSQL."""
-
-    engine = "postgresql"
-
-
-class TestWaiting_mysql(Waiting, Away):  # noqa: N801
-    """On MariaDB."""
-
-    engine = "mysql"
 
 
 class TestLocked(StoreCase):

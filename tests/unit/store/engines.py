@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,15 @@ HOW = {
 }
 
 
-def on_each_engine(case: type) -> type:
+def on_each_engine(case: type, base: type | None = None, engines: Iterable[str] = ENGINES) -> type:
     """Make a test case of a class for each engine; the class itself has ``self.url``."""
     module = sys.modules[case.__module__]
     case.__test__ = False  # type: ignore[attr-defined]  # pytest takes any class named Test…
-    for engine in ENGINES:
+    for engine in engines:
         name = f"{case.__name__}_{engine}"
         words = {"engine": engine, "__module__": case.__module__, "__doc__": case.__doc__,
                  "__test__": True}  # fmt: skip
-        setattr(module, name, type(name, (case, StoreCase), words))
+        setattr(module, name, type(name, (case, base or StoreCase), words))
     return case
 
 

@@ -9,11 +9,12 @@ import subprocess
 import sys
 import threading
 import unittest
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
 
-from tests.unit.store.engines import StoreCase, on_each_engine
+from tests.unit.store.engines import SERVERS, StoreCase, on_each_engine
 from tests.unit.store.site import CORES, DECISION, claimer, decision, part, podm
 from tests.unit.store.test_claims import usage
 from tests.unit.store.test_holds import nodes_of
@@ -57,7 +58,8 @@ class ServerCase(StoreCase):
         self.assertTrue(found)
 
 
-class Restarted:
+@partial(on_each_engine, base=ServerCase, engines=SERVERS)
+class TestRestarted:
     """All connections cut between two statements, and within a transaction."""
 
     def test_what_was_idle_goes_on(self):
@@ -96,18 +98,6 @@ class Restarted:
         self.assertNotIn("\n", str(caught.exception))
         self.assertIn("claiming", str(caught.exception))
         self.assertEqual([], self.store().claims.list())
-
-
-class TestRestarted_postgresql(Restarted, ServerCase):  # noqa: N801
-    """On PostgreSQL."""
-
-    engine = "postgresql"
-
-
-class TestRestarted_mysql(Restarted, ServerCase):  # noqa: N801
-    """On MariaDB."""
-
-    engine = "mysql"
 
 
 class TestFull(StoreCase):

@@ -274,9 +274,9 @@ class TestFailures:
     def test_each_has_its_own(self):
         self.one.remember_all([podm("a"), podm("b"), podm("c")])
         reasons = {name: f"{name} is away" for name in "ab"}
-        self.one.record_failures({
-            name: (FullPodm(id=name), ReadFailure(reason=why)) for name, why in reasons.items()
-        })  # fmt: skip
+        self.one.record_failures(
+            {name: (FullPodm(id=name), ReadFailure(reason=why)) for name, why in reasons.items()}
+        )
         found = self.other.failures()
         self.assertEqual(reasons, {name: one.reason for name, one in found.items()})
         self.assertEqual(["a", "b"], [*found])

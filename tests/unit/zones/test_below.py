@@ -129,9 +129,7 @@ class TestPodms(unittest.TestCase):
         zone_requests = requests(Verbs("a", "b"), east=Verbs("b", "c"), west=Verbs("d"))
         named = ("a", "b", "c", "east/c", "west/d")
         found = zone_requests(Request(podms=named, exclude_podms=named))
-        for name, expected in (
-            ("", ("a", "b")), ("east", ("b", "c", "c")), ("west", ("d",)),
-        ):  # fmt: skip
+        for name, expected in (("", ("a", "b")), ("east", ("b", "c", "c")), ("west", ("d",))):
             asked = found(name)
             self.assertEqual(expected, asked.exclude_podms)
             self.assertEqual(expected, asked.podms)

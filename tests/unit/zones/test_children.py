@@ -68,9 +68,7 @@ class TestChildren(unittest.TestCase):
     """The children that may be asked."""
 
     def row(self, *, heard_age_s=1.0, report=HEARD, registration=EAST):
-        zone = ZoneOverview(
-            id=1, registration=registration, report=report, heard_age_s=heard_age_s
-        )  # fmt: skip
+        zone = ZoneOverview(id=1, registration=registration, report=report, heard_age_s=heard_age_s)
         (row,) = Children(lambda: Listed(zone), 30.0).rows()
         return row
 

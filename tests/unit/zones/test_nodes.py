@@ -297,8 +297,7 @@ class TestBounded(NodeCase):
     def test_a_claim_has_no_more_nodes_than_it_holds(self):
         claim = self.top.claim(self.apart()).claim
         claims_of = self.west.claims_here.claims
-        many = [replace(one, id=f"c{number}") for number in range(3)
-                for one in claims_of()]  # fmt: skip
+        many = [replace(one, id=f"c{number}") for number in range(3) for one in claims_of()]
         with mock.patch.dict(self.west.__dict__, {"claims": lambda **_words: many}):
             record = self.top.claim_record(claim.id).claim
         self.assertEqual(("zone west: it answers with 3 nodes, and was asked for 1", 3),

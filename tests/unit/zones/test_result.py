@@ -75,9 +75,9 @@ class TestOne(unittest.TestCase):
         self.assertEqual((1, 1, "a", ["b", "c"]), (
             first.node, first.choice, first.chosen.podm, [one.podm for one in first.alternates],
         ))  # fmt: skip
-        self.assertEqual((2, 2, "d", ()), (
-            second.node, second.choice, second.chosen.podm, second.alternates,
-        ))  # fmt: skip
+        self.assertEqual(
+            (2, 2, "d", ()), (second.node, second.choice, second.chosen.podm, second.alternates)
+        )
         self.assertEqual(
             (PlacementZone(node=1, zone="east", alternates=("east", "east")),
              PlacementZone(node=2, zone="")),

@@ -51,9 +51,8 @@ def get(url: str, timeout_s: float, headers: Mapping[str, str] | None = None) ->
 
 
 def _ask(
-    method: str, url: str, body: bytes | None, timeout_s: float,
-    headers: Mapping[str, str] | None,
-) -> tuple[str, int, bytes]:  # fmt: skip
+    method: str, url: str, body: bytes | None, timeout_s: float, headers: Mapping[str, str] | None
+) -> tuple[str, int, bytes]:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         found = parts.scheme or url
