@@ -151,7 +151,7 @@ class PodmCommand:
     def _run(self, parsed_args: argparse.Namespace) -> int:
         check_file_names(parsed_args)
         if known := self.column_names(parsed_args):
-            _name_columns(parsed_args, known)
+            name_columns(parsed_args, known)
         status: int = super().run(parsed_args)  # type: ignore[misc]
         if self.untold is not None:
             raise self.untold
@@ -168,7 +168,7 @@ class PodmCommand:
         Where only another outcome of the command has the named columns, there are no rows.
         """
         known = self.column_names(parsed_args) or column_names
-        _name_columns(parsed_args, known)
+        name_columns(parsed_args, known)
         if not has_any_column(parsed_args.columns, column_names):
             column_names, data = known, ()
         colour = supports_colour(self.app.stdout)
@@ -443,7 +443,7 @@ class ShowOne(PodmCommand, show.ShowOne):
     """A command that prints one object."""
 
 
-def _name_columns(parsed_args: argparse.Namespace, known: Sequence[str]) -> None:
+def name_columns(parsed_args: argparse.Namespace, known: Sequence[str]) -> None:
     """Put the titles of columns in place of the short ones; UsageError where one is unknown."""
     parsed_args.columns = full_titles(parsed_args.columns, known)
     check_columns(parsed_args.columns, known)

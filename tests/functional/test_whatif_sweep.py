@@ -170,6 +170,14 @@ class TestCompare(Sweeps):
         words = (*DRAWN, *POLICIES, "--seeds", "1..3", "--jobs", "1", "--compare")
         self.assertRegex(self.sweep(0, *words).out, r"\| placed .*\| no clear difference \|")
 
+    def test_an_unknown_column_is_refused_before_anything_is_written(self):
+        file = self.folder / "unwritten.csv"
+        words = (*DRAWN, *POLICIES, "--compare", "-o", str(file))
+        done = self.sweep(2, *words, "-c", "base/spread")
+        self.assertIn("base/pack", done.err)
+        self.assertFalse(file.exists())
+        self.sweep(0, *words, "-c", "base/pack", "--jobs", "1")
+
     def test_one_seed_tells_nothing(self):
         done = self.sweep(0, *DRAWN, *POLICIES, "--jobs", "1", "--compare")
         self.assertIn("one seed does not tell which variation is better: --seeds 1..10\n", done.err)

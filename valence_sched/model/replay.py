@@ -296,6 +296,11 @@ class SweepKey(NamedTuple):
     seed: int
 
     @property
+    def variation(self) -> str:
+        """What is compared over seeds: the scenario and the policy."""
+        return self.scenario if self.policy is None else f"{self.scenario}/{self.policy}"
+
+    @property
     def order(self) -> tuple[str, str, int]:
         return (self.scenario, self.policy or "", self.seed)
 
@@ -322,8 +327,7 @@ class SweepRun(Struct, frozen=True, kw_only=True):
 
     @property
     def variation(self) -> str:
-        """What is compared over seeds: the scenario and the policy."""
-        return self.scenario if self.policy is None else f"{self.scenario}/{self.policy}"
+        return self.key.variation
 
     def cells(self) -> dict[str, str | int | float | None]:
         return {

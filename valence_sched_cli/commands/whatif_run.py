@@ -262,6 +262,9 @@ class SweepWhatif(base.Lister):
             sites = edited_sites(self, parsed_args)
             sweep = app.sweep(sites, parsed_args.policies, parsed_args.seeds, workload,
                               strict=parsed_args.strict)  # fmt: skip
+            if parsed_args.compare:
+                variations = dict.fromkeys(key.variation for key in sweep.keys)
+                base.name_columns(parsed_args, ("Measure", *variations, "Best"))
             runs = self._runs(sweep, parsed_args)
             if parsed_args.output:
                 with self.effects.change("sweep", parsed_args.output, "may be written",
