@@ -31,7 +31,9 @@ class ApplicationCase(unittest.TestCase):
     settings = MappingProxyType({"inventories": (EXAMPLE,)})
 
     def setUp(self):
-        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        # a reading that goes on when its process has stopped may write what it remembers
+        folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self.folder = Path(self.enterContext(folder))
         self.state = f"sqlite:///{self.folder}/state.sqlite"
         homes = ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME")
         self.environ = dict.fromkeys(homes, str(self.folder))
