@@ -63,6 +63,8 @@ bench: .venv/installed-test
 
 # Not in CI: a room takes minutes. It goes on where it was ended.
 mutants: .venv/installed-mutants
+	@test -d valence_sched/$(ROOM) -a -d tests/unit/$(ROOM) || \
+		{ echo 'no room $(ROOM): name a folder of both valence_sched and tests/unit' >&2; exit 2; }
 	@mkdir -p $(MUTANTS)
 	@ln -sfn $(foreach name,valence_sched valence_sched_cli tests examples doc,$(CURDIR)/$(name)) $(MUTANTS)
 	@cp tests/mutants/conftest.py tests/mutants/reached.py $(MUTANTS)
