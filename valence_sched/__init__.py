@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         Processor as Processor, Status as Status, Stock as Stock, to_json as to_json
     )
     from valence_sched.model.reading import Sign as Sign
-    from valence_sched.model.proximity import Place as Place
+    from valence_sched.model.request_spec import Place as Place
     from valence_sched.model.reading import Selection as Selection
     from valence_sched.model.request import Request as Request, sealed as sealed
     from valence_sched.model.scheduler import Scheduler as Scheduler
@@ -93,7 +93,7 @@ _MODULES = {
             Accelerator Block Devices Drive FullBlock FullPodm Inventory Limit Memory
             Nic Node Podm Pool Processor Status Stock to_json
         """,
-        "model.proximity": "Place",
+        "model.request_spec": "Place",
         "model.reading": "Selection Sign",
         "model.request": "Request sealed",
         "model.scheduler": "Scheduler",

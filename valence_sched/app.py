@@ -45,9 +45,8 @@ if TYPE_CHECKING:
     from valence_sched.model.baremetal import Baremetal, CloudLogin, IronicSettings
     from valence_sched.model.check import Check
     from valence_sched.model.decision import Report, Reports
-    from valence_sched.model.dispatch import Dispatch, DispatchSettings, Receipt
+    from valence_sched.model.dispatch import Dispatch, DispatchSettings, MessagingSettings, Receipt
     from valence_sched.model.effect import EffectLog
-    from valence_sched.model.messaging import MessagingSettings
     from valence_sched.model.page import Page
     from valence_sched.model.plan import Plan
     from valence_sched.model.reading import ReadPace

@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from valence_sched.model.diagnostic import Diagnostic
     from valence_sched.model.dispatch import Receipt
     from valence_sched.model.flavor import Flavor
-    from valence_sched.model.group import GroupState
     from valence_sched.model.hardware import (
         BlockFilter,
         BlockOverview,
@@ -89,7 +88,7 @@ if TYPE_CHECKING:
         Registration,
         RegistrationChange,
     )
-    from valence_sched.model.request import MixSupplies, Request
+    from valence_sched.model.request import GroupState, MixSupplies, Request
     from valence_sched.model.zone import (
         OfferQuery,
         OtherCandidate,

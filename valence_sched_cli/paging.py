@@ -45,7 +45,7 @@ class PagedLister(base.Lister):
 
     def tell_missing_of(self, found: object, noun: str, *, strict: bool) -> None:
         """Tell which zones a list lacks, as of a report."""
-        from valence_sched.model.zoned_list import silent_zones
+        from valence_sched.model.zone import silent_zones
 
         self.tell_missing(silent_zones(found), noun, strict=strict)
 

@@ -18,10 +18,9 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.core.policy import bind
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.group import Group
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import WeigherUse
-from valence_sched.model.request import Request, sealed
+from valence_sched.model.request import Group, Request, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.testing.random_podms import podms
 from valence_sched.view.builder import ViewBuilder

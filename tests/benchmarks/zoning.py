@@ -20,9 +20,8 @@ import msgspec
 from tests.benchmarks.measure import TINY, Measurement, against, in_turns, median_ms, sized
 from valence_sched.app import App
 from valence_sched.engine import Engine
-from valence_sched.model.group import Group, Spread
 from valence_sched.model.reading import Selection
-from valence_sched.model.request import Request
+from valence_sched.model.request import Group, Request, Spread
 from valence_sched.model.zone import OfferQuery
 from valence_sched.model.zone_registry import RecordedZone
 from valence_sched.testing.random_podms import header, podms

@@ -19,8 +19,8 @@ from tests.unit.messaging.broker import BrokerCase
 from tests.unit.store.engines import raw_engine
 from valence_sched.app import App
 from valence_sched.inventory.background_reader import LEASE
+from valence_sched.model.dispatch import MessagingSettings, UrlReference
 from valence_sched.model.hardware import BlockFilter
-from valence_sched.model.messaging import MessagingSettings, UrlReference
 from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables

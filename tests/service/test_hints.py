@@ -12,7 +12,7 @@ from tests.service.serving import await_reading, wait_for
 from tests.unit.messaging.broker import BrokerCase
 from valence_sched.app import App
 from valence_sched.errors import InputError, ServiceError
-from valence_sched.model.messaging import MessagingSettings, UrlReference
+from valence_sched.model.dispatch import MessagingSettings, UrlReference
 from valence_sched.model.registration import Registration
 from valence_sched.server import wiring
 from valence_sched.service.settings import ServiceSettings, check_settings

@@ -7,7 +7,7 @@ import unittest
 from collections.abc import Iterator
 from pathlib import Path
 
-from valence_sched.model.explanation import Sensitivity, Shortfall
+from valence_sched.model.decision import Sensitivity, Shortfall
 from valence_sched.model.need import Need
 from valence_sched.model.quantity import agree, format_count
 from valence_sched.words.decision import sensitivity_line, shortfall_phrase

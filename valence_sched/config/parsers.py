@@ -12,7 +12,7 @@ from valence_sched.errors import InputError, RequestError
 from valence_sched.model import expression, extra_specs, request
 from valence_sched.model.codec import ShippedJson, check_schema, convert, load_yaml
 from valence_sched.model.custom_resource import CustomResource
-from valence_sched.model.file_kind import refuse_other_kind
+from valence_sched.model.decode_error import refuse_other_kind
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.policy import Policy, PolicyText

@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from valence_sched.errors import InputError
 from valence_sched.model.base import Fact
 from valence_sched.model.codec import convert
-from valence_sched.model.file_kind import refuse_other_kind
+from valence_sched.model.decode_error import refuse_other_kind
 from valence_sched.model.inventory import BlockType, Name, Positive, parse_capabilities
 from valence_sched.model.podm_address import strip_service_root, url_problem
 from valence_sched.model.quantity import format_count

@@ -13,7 +13,7 @@ from valence_sched.errors import InputError, suggest
 from valence_sched.model import check, scenario
 from valence_sched.model.check import EXPECTATIONS, Check, CheckFile, place_target
 from valence_sched.model.codec import check_schema, convert, item_lines, load_yaml
-from valence_sched.model.file_kind import refuse_other_kind
+from valence_sched.model.decode_error import refuse_other_kind
 from valence_sched.model.scenario import (
     EDITS,
     Edit,

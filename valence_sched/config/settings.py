@@ -22,20 +22,22 @@ from valence_sched.model.codec import MAX_HUMAN_BYTES, ShippedJson
 from valence_sched.model.custom_resource import CustomResource, unique_by_name
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.policy import Policy
-from valence_sched.model.proximity import (
+from valence_sched.model.quantity import format_count
+from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
+from valence_sched.model.request_spec import (
     ExternalResource,
+    RequestSpec,
     Resolver,
+    compile_request,
     external_resources,
+    inline_flavor,
     is_known,
     resolve_resource,
 )
-from valence_sched.model.quantity import format_count
-from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
-from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 
 if TYPE_CHECKING:
     from valence_sched.model.baremetal import Baremetals, IronicSettings
-    from valence_sched.model.messaging import MessagingSettings, UrlReference
+    from valence_sched.model.dispatch import MessagingSettings, UrlReference
     from valence_sched.model.zone import ZoneSettings
     from valence_sched.model.zone_registry import ZoneRegistration
 
@@ -273,7 +275,7 @@ class Configuration:
 
     def messaging(self, path: str) -> MessagingSettings:
         """Return the message broker that a file names; InputError as for a file."""
-        from valence_sched.model.messaging import MessagingSettings, check_messaging
+        from valence_sched.model.dispatch import MessagingSettings, check_messaging
 
         return parsers.parse_settings(self.read(path), path, MessagingSettings, check_messaging)
 

@@ -30,10 +30,16 @@ from valence_sched.core.policy import (
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import DecisionUndecided, RequestError, UnknownName
 from valence_sched.model.decision import Candidate, PoolRef, Ranking
-from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import Policy
-from valence_sched.model.request import Mix, MixSupplies, Request, sealed, with_inherited
+from valence_sched.model.request import (
+    GroupState,
+    Mix,
+    MixSupplies,
+    Request,
+    sealed,
+    with_inherited,
+)
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.builder import UriKey, ViewBuilder, splice
 from valence_sched.view.expression import check_amounts

@@ -12,9 +12,8 @@ from typing import TypeVar
 import msgspec
 
 from valence_sched.core.policy import BoundPolicy
-from valence_sched.model.group import Group, GroupState, check_domain
 from valence_sched.model.inventory import LeanPodm
-from valence_sched.model.request import Request
+from valence_sched.model.request import Group, GroupState, Request, check_domain
 from valence_sched.view.domains import domain_values
 from valence_sched.view.view import Mask, View
 

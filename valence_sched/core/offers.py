@@ -21,8 +21,7 @@ from valence_sched.core.policy import COST_SCALE
 from valence_sched.core.ranking import FitFinder, random_order, rank_rows
 from valence_sched.errors import StaleOffer, one_line
 from valence_sched.model.decision import Candidate, PoolRef
-from valence_sched.model.group import GroupState
-from valence_sched.model.request import MAX_NODES, Request
+from valence_sched.model.request import MAX_NODES, GroupState, Request
 from valence_sched.model.zone import DomainValues, Offer, OfferQuery, Overtaking, Rival, ZoneAnswer
 from valence_sched.view.domains import domain_values
 from valence_sched.view.overlay import Overlay

@@ -1,14 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims: the blocks and amounts that pod managers hold for one consumer."""
+"""Claims: the blocks and amounts that are held for one consumer, and pod managers without them."""
+
+from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
-from msgspec import Meta
+import msgspec
+from msgspec import Meta, Raw
 
 from valence_sched.errors import ClaimState, one_line
 from valence_sched.model.base import Noun
-from valence_sched.model.inventory import Amount, Count, Name
+from valence_sched.model.inventory import (
+    Amount,
+    Count,
+    FullPodm,
+    LeanBlock,
+    LeanPodm,
+    Name,
+    Node,
+    Status,
+    Stock,
+    parse_status,
+    to_json,
+)
 from valence_sched.model.request import NodeRequest
 
 #: PREPARED holds parts on several pod managers, not yet one claim; the last three are final.
@@ -111,3 +127,138 @@ def disabled_error(claim_id: str, podm: str, zone: str = "") -> ClaimState:
     enable, release = f"podm set {podm} --enable", f"podm claim release {claim_id}"
     text = f"claim {claim_id}: pod manager {podm!r}{where} is disabled"
     return ClaimState(one_line(f"{text}: enable it ({enable}) or release the claim ({release})"))
+
+
+IN_USE_STATES = ("Composing", "Composed", "ComposedAndAvailable")
+
+
+class Usage(Noun, frozen=True, kw_only=True):
+    """What claims hold of one podm: nodes per block URI, amounts per stock URI.
+
+    ``nodes`` are those that are claimed or composed and have an owner or a group.
+    """
+
+    blocks: dict[str, int] = {}
+    amounts: dict[str, float] = {}
+    nodes: tuple[Node, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.blocks or self.amounts or self.nodes)
+
+    def plus(self, other: Usage) -> Usage:
+        blocks, amounts = dict(self.blocks), dict(self.amounts)
+        for uri, nodes in other.blocks.items():
+            blocks[uri] = blocks.get(uri, 0) + nodes
+        for uri, amount in other.amounts.items():
+            amounts[uri] = amounts.get(uri, 0.0) + amount
+        return Usage(blocks=blocks, amounts=amounts, nodes=(*self.nodes, *other.nodes))
+
+
+NO_USAGE = Usage()
+
+
+def subtract_usage(podm: LeanPodm, usage: Usage) -> LeanPodm:
+    """Return the podm after the usage: blocks and amounts are in use, its nodes are listed."""
+    return _after(podm, _blocks(podm.blocks, usage.blocks), usage) if usage else podm
+
+
+def _after(podm: LeanPodm, blocks: Iterable[LeanBlock], usage: Usage) -> LeanPodm:
+    return msgspec.structs.replace(
+        podm,
+        blocks=tuple(blocks),
+        stocks=tuple(_stock(stock, usage.amounts) for stock in podm.stocks),
+        nodes=all_nodes(podm.nodes, usage),
+    )
+
+
+class PodmRemainder:
+    """A podm from which claims are subtracted one by one; ``podm`` is its present state."""
+
+    def __init__(self, podm: LeanPodm, usage: Usage) -> None:
+        self.podm = subtract_usage(podm, usage)
+        #: By URI, once claims are subtracted one by one.
+        self._block_indexes: dict[str, int] | None = None
+        self._encoded_statuses: dict[tuple[bytes, int], Raw] = {}
+
+    def subtract(self, usage: Usage) -> None:
+        """Subtract another usage; only its own blocks are changed."""
+        if self._block_indexes is None:
+            self._block_indexes = {block.uri: index for index, block in enumerate(self.podm.blocks)}
+        blocks = list(self.podm.blocks)
+        for uri, nodes in usage.blocks.items():
+            if uri in self._block_indexes:  # else the pod manager does not have the block any more
+                index = self._block_indexes[uri]
+                blocks[index] = _block_after_use(blocks[index], nodes, self._encoded_statuses)
+        self.podm = _after(self.podm, blocks, usage)
+
+
+def status_after_use(status: Status, nodes: int) -> Status:
+    """Return the status of a block after ``nodes`` more nodes use it."""
+    if not status.shareable or status.max_compositions is None:
+        return msgspec.structs.replace(status, reserved=True)
+    return msgspec.structs.replace(
+        status,
+        state="ComposedAndAvailable" if status.state == "Unused" else status.state,
+        compositions=status.compositions + nodes,
+    )
+
+
+def foreign_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
+    """Return the URIs of blocks in use that are not ``ours``: another program composed them."""
+    own = frozenset(ours)
+    return tuple(
+        block.uri
+        for block in podm.blocks
+        if block.uri not in own
+        and block.status is not None
+        and (
+            block.status.state in IN_USE_STATES
+            or block.status.reserved
+            or block.status.compositions > 0
+        )
+    )
+
+
+def _blocks(blocks: tuple[LeanBlock, ...], held: Mapping[str, int]) -> tuple[LeanBlock, ...]:
+    """Return the blocks with the held ones in use; equal statuses are encoded once."""
+    encoded: dict[tuple[bytes, int], Raw] = {}
+    counts = ((block, held.get(block.uri)) for block in blocks)
+    return tuple(block if n is None else _block_after_use(block, n, encoded) for block, n in counts)
+
+
+def _block_after_use(
+    block: LeanBlock, nodes: int, encoded: dict[tuple[bytes, int], Raw]
+) -> LeanBlock:
+    key = bytes(block.status or b""), nodes
+    if key not in encoded:
+        encoded[key] = Raw(to_json(status_after_use(parse_status(key[0]), nodes)))
+    return msgspec.structs.replace(block, status=encoded[key])
+
+
+def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
+    """Return the nodes that were read and those of the usage, each once.
+
+    Pod managers tell neither owner nor group. Of a node that is composed and was not read, only the
+    blocks that are held yet are its own for sure.
+    """
+    known = {node.uri: node for node in usage.nodes}
+    nodes = [_with_owner(node, known.pop(node.uri, None)) for node in read]
+    for node in known.values():
+        held = tuple(uri for uri in node.blocks if uri in usage.blocks)
+        nodes.append(msgspec.structs.replace(node, blocks=held))
+    return tuple(nodes)
+
+
+def _with_owner(node: Node, composed: Node | None) -> Node:
+    if composed is None:
+        return node
+    return msgspec.structs.replace(
+        node, owner=composed.owner or node.owner, group=composed.group or node.group
+    )
+
+
+def _stock(stock: Stock, held: Mapping[str, float]) -> Stock:
+    amount = held.get(stock.uri)
+    if not amount:
+        return stock
+    return msgspec.structs.replace(stock, used=round(stock.used + amount, 9))

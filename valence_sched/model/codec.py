@@ -15,14 +15,15 @@ from msgspec import inspect
 
 from valence_sched.errors import InputError, NewerSchema, escape
 from valence_sched.model import quantity
-from valence_sched.model.decode_error import input_error, types_at
-from valence_sched.model.file_kind import (
+from valence_sched.model.decode_error import (
     HEAD_BYTES,
     NOT_TEXT,
     SCHEMA,
     WRONG_FILE,
+    input_error,
     refuse_other_kind,
     text_kind,
+    types_at,
 )
 from valence_sched.model.quantity import format_count
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders and receipts: what a dispatcher sends to an external composer, and what it answers.
+"""What a service tells others: orders to an external composer, and hints over a message broker.
 
 A dispatch is a decision of a service that waits to be sent, or was.
 """
@@ -10,12 +10,13 @@ from typing import Annotated, NamedTuple, Protocol
 
 from msgspec import Meta, Struct
 
-from valence_sched.errors import one_line
+from valence_sched.errors import InputError, one_line
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import Placement, Recording, Report
+from valence_sched.model.inventory import Name
 from valence_sched.model.need import Alternative
 from valence_sched.model.quantity import format_count
-from valence_sched.model.registration import PasswordReference
+from valence_sched.model.registration import VARIABLE, PasswordReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,3 +121,37 @@ class Dispatcher(Protocol):
             DispatchFailed: the other side refuses or does not answer; the message says what it
                 may have taken nonetheless.
         """
+
+
+Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
+
+
+class UrlReference(Noun, frozen=True, kw_only=True):
+    """The source of a URL with a password: exactly one of a variable and a file."""
+
+    env: Annotated[str, Meta(pattern=VARIABLE)] | None = None
+    file: Name | None = None
+
+
+class MessagingSettings(Noun, frozen=True, kw_only=True):
+    """The broker of a site, and where on it hints go.
+
+    The URL is ``rabbit://user:password@host:5672/vhost``. With ``tls`` the broker is verified by
+    the authorities of ``cacert``, or the usual ones of the system. With ``reports`` a service
+    stores what is reported of pod managers over it: all that may send there may report.
+    """
+
+    url: UrlReference
+    exchange: Word = "valence-sched"
+    topic: Word = "valence-sched-hints"
+    tls: bool = False
+    cacert: Name | None = None
+    reports: bool = False
+
+
+def check_messaging(settings: MessagingSettings, file: str) -> None:
+    """Raise InputError where the URL has no source, or two."""
+    url = settings.url
+    if (url.env is None) == (url.file is None):
+        found = "no source of the URL" if url.env is None else "two sources of the URL"
+        raise InputError(file, "$.url", found, "url: {env: VARIABLE} or url: {file: PATH}")

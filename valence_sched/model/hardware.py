@@ -8,11 +8,10 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from valence_sched.model.base import Noun
-from valence_sched.model.claim import Claim
+from valence_sched.model.claim import Claim, foreign_blocks
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.inventory import COUNTED_CONDITIONS, Devices, FullPodm, LeanPodm
 from valence_sched.model.need import has_words
-from valence_sched.model.usage import foreign_blocks
 
 Amounts = tuple[int | None, int | None]
 

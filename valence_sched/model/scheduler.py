@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     )
     from valence_sched.model.effect import AuditLine, AuditQuery
     from valence_sched.model.flavor import Flavor
-    from valence_sched.model.group import GroupState
     from valence_sched.model.hardware import (
         BlockFilter,
         BlockOverview,
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
     from valence_sched.model.quota import Quota
     from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
-    from valence_sched.model.request import MixSupplies, Request
+    from valence_sched.model.request import GroupState, MixSupplies, Request
     from valence_sched.model.request_spec import RequestSpec
     from valence_sched.model.zone import (
         OfferQuery,

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from valence_sched.errors import InputError, one_line
 from valence_sched.model.base import FieldChanges, Noun
 from valence_sched.model.codec import check_schema, convert, load_yaml
-from valence_sched.model.file_kind import refuse_other_kind
+from valence_sched.model.decode_error import refuse_other_kind
 from valence_sched.model.http_headers import MOST_HOPS
 from valence_sched.model.inventory import Name, parse_capabilities
 from valence_sched.model.registration import PasswordReference

@@ -6,8 +6,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from valence_sched.model.decision import Candidate, PodmVerdict, Report, Reports, with_podm_paths
-from valence_sched.model.explanation import Explanation
+from valence_sched.model.decision import (
+    Candidate,
+    Explanation,
+    PodmVerdict,
+    Report,
+    Reports,
+    with_podm_paths,
+)
 from valence_sched.model.page import (
     FunnelChart,
     Lines,

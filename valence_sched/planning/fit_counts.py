@@ -25,8 +25,8 @@ from valence_sched.core.ranking import draw_lots, rank_rows
 from valence_sched.errors import RequestError
 from valence_sched.model.decision import FitCounts, PoolRef
 from valence_sched.model.request import Request
-from valence_sched.view.block_columns import BlockArrays, block_arrays
-from valence_sched.view.block_counts import BlockCounts
+from valence_sched.view.block_kinds import BlockCounts
+from valence_sched.view.columns import BlockArrays, block_arrays
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import Ints, View, was_derived
 

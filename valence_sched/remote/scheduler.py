@@ -33,8 +33,8 @@ from valence_sched.model.request import Request, with_content_id
 from valence_sched.model.scheduler import TREE_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.model.verbs import VERBS, Generation, Operation, Route
+from valence_sched.model.zone import SILENT_HEADER, ZonedList, parse_silent_header
 from valence_sched.model.zone_registry import ZoneNode
-from valence_sched.model.zoned_list import SILENT_HEADER, ZonedList, parse_silent_header
 from valence_sched.remote.connection import ServiceConnection, path_of
 
 P = ParamSpec("P")

@@ -22,8 +22,13 @@ from valence_sched.model.request import SCHEMA, VERSION, Request, with_own_id
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.verbs import Health
-from valence_sched.model.zone import OfferingZone, ZoneClaimBody
-from valence_sched.model.zoned_list import SILENT_HEADER, silent_header, silent_zones
+from valence_sched.model.zone import (
+    SILENT_HEADER,
+    OfferingZone,
+    ZoneClaimBody,
+    silent_header,
+    silent_zones,
+)
 from valence_sched.service.fairness import RateLimiter, TenantGate
 from valence_sched.service.operations import Operations
 from valence_sched.service.records import EventSink, RecordStore, record_change

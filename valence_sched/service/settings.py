@@ -15,9 +15,8 @@ from valence_sched.model.baremetal import IronicSettings, check_ironic
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import LONGEST_TTL_S, TtlSeconds
 from valence_sched.model.codec import convert, load_yaml
-from valence_sched.model.dispatch import DispatchSettings
+from valence_sched.model.dispatch import DispatchSettings, MessagingSettings, check_messaging
 from valence_sched.model.effect import AUDIT_LINES
-from valence_sched.model.messaging import MessagingSettings, check_messaging
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.zone import DEFAULT_ZONE_SETTINGS, ZoneSettings, check_zone_settings
 

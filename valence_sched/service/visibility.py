@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched.errors import SchedulerError, Undecodable, UnknownName
-from valence_sched.model.explanation import NodeRemoval
+from valence_sched.model.decision import NodeRemoval
 from valence_sched.model.inventory import OTHERS, Podm, hidden_uri, visible_podm
 from valence_sched.model.problem import Problem, without_foreign_texts
 from valence_sched.model.scheduler import Scheduler

@@ -12,9 +12,9 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
+from valence_sched.model.claim import NO_USAGE, Usage
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.reading import ReadFailure
-from valence_sched.model.usage import NO_USAGE, Usage
 from valence_sched.store import tables
 from valence_sched.store.database import Database, WorkCounts
 from valence_sched.store.document import readable

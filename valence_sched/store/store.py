@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Self
 from sqlalchemy import Connection
 
 from valence_sched.errors import IdentityConflict, InputError, StoreError, one_line
+from valence_sched.model.claim import Usage
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.lifecycle import Event
 from valence_sched.model.reading import PreviousReading, ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import Stats, podm_id
-from valence_sched.model.usage import Usage
 from valence_sched.store import expiry, identities, podms, registry, schema
 from valence_sched.store.claim_rows import events
 from valence_sched.store.claims import Claims

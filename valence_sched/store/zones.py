@@ -19,10 +19,9 @@ import sqlalchemy as sa
 
 from valence_sched.errors import InUse, NameTaken, StoreError, UnknownName, one_line
 from valence_sched.model.decision import Report
-from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
-from valence_sched.model.request import Request
+from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import (
     ENDED_STATES,
     LIVE_STATES,

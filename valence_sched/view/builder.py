@@ -17,8 +17,7 @@ from valence_sched.model import inventory
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import LeanBlock, LeanPodm, Pool, Status, Stock
 from valence_sched.view import stocks
-from valence_sched.view.block_counts import count_blocks, splice_array
-from valence_sched.view.block_kinds import BlockKinds
+from valence_sched.view.block_kinds import BlockKinds, count_blocks, splice_array
 from valence_sched.view.blocks import BlockTable, Positions, Topology
 from valence_sched.view.view import Ints, Labels, View, lot_of
 

@@ -8,8 +8,8 @@ import numpy as np
 from msgspec import Struct
 
 from valence_sched.model.base import as_text
-from valence_sched.model.group import FACT_PREFIX, check_domain
 from valence_sched.model.inventory import LeanPodm
+from valence_sched.model.request import FACT_PREFIX, check_domain
 from valence_sched.view.view import Floats, Ints, View, read_only
 
 

@@ -11,12 +11,10 @@ from msgspec import structs
 
 from valence_sched.model.inventory import free_amount, largest_grant
 from valence_sched.view import stocks
-from valence_sched.view.block_counts import Array, BlockCounts, Counts
-from valence_sched.view.block_kinds import BoundedMemo
+from valence_sched.view.block_kinds import Array, BlockCounts, BoundedMemo, Counts
 from valence_sched.view.blocks import BlockTable
-from valence_sched.view.row_tables import RowTables
 from valence_sched.view.stocks import StockColumn
-from valence_sched.view.view import FIXED, Ints, View, empty_memo
+from valence_sched.view.view import FIXED, Ints, RowTables, View, empty_memo
 
 FEW_CHANGES = 24  # of counts, which are sooner made one by one
 

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from msgspec import Struct
 
 from valence_sched.model.expression import AttributePath
-from valence_sched.model.group import DOMAINS, FACT_PREFIX
-from valence_sched.model.request import Proximity, Request
-from valence_sched.view.fact_rules import FactRule
+from valence_sched.model.request import DOMAINS, FACT_PREFIX, Proximity, Request
+from valence_sched.view.terms import FactRule
 
 if TYPE_CHECKING:
     from valence_sched.model.request import Mix, MixSupplies

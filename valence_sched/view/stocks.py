@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from valence_sched.model.inventory import Stock, free_amount, largest_grant, to_a_billionth
-from valence_sched.view.block_counts import Floats, Ints, splice_array
+from valence_sched.view.block_kinds import Floats, Ints, splice_array
 
 NO_STOCK = (0.0, 0.0, 0.0, 0.0)
 EPSILON = 1e-9  # the rounding error of a quotient

@@ -6,11 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from valence_sched.model.base import format_value, is_number
-from valence_sched.model.decision import PodmVerdict, Report
-from valence_sched.model.explanation import (
+from valence_sched.model.decision import (
     Contender,
     Explanation,
     NearMiss,
+    PodmVerdict,
+    Report,
     RunnerUp,
     ScorePart,
     Sensitivity,

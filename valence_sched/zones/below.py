@@ -23,8 +23,14 @@ from valence_sched.model.decision import Detail, Report, SilentZone
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request, with_inherited
 from valence_sched.model.scheduler import OwnScheduler, Scheduler
-from valence_sched.model.zone import ENDED_STATES, ZoneClaim, ZoneClaimBody, ZoneClaimPart
-from valence_sched.model.zoned_list import ZonedList, silent_zones
+from valence_sched.model.zone import (
+    ENDED_STATES,
+    ZoneClaim,
+    ZoneClaimBody,
+    ZoneClaimPart,
+    ZonedList,
+    silent_zones,
+)
 from valence_sched.zones import paths
 from valence_sched.zones.calls import call_all, call_below
 

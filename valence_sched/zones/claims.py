@@ -36,10 +36,9 @@ from valence_sched.errors import (
 from valence_sched.model.claim import TTL_S, Claim, NodeAllocation
 from valence_sched.model.decision import Candidate, Report, SilentZone
 from valence_sched.model.effect import EffectLog, held_state, unsure_state
-from valence_sched.model.group import GroupState
 from valence_sched.model.lifecycle import ClaimRecord
 from valence_sched.model.quantity import format_count
-from valence_sched.model.request import Request, asked_content
+from valence_sched.model.request import GroupState, Request, asked_content
 from valence_sched.model.zone import (
     ENDED_STATES,
     LIVE_STATES,
@@ -49,8 +48,8 @@ from valence_sched.model.zone import (
     ZoneClaimBody,
     ZoneClaimPart,
     ZoneClaimState,
+    ZonedList,
 )
-from valence_sched.model.zoned_list import ZonedList
 from valence_sched.zones import paths
 from valence_sched.zones.below import ZonesBelow, check_nodes, in_zone, parts_of, zone_claim_id
 from valence_sched.zones.calls import DEADLINE_SHARE, call_all

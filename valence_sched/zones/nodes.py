@@ -33,8 +33,7 @@ from valence_sched.model.lifecycle import (
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import WAIT_S
-from valence_sched.model.zone import ZoneClaim, ZoneClaimPart, ZoneClaimState
-from valence_sched.model.zoned_list import ZonedList
+from valence_sched.model.zone import ZoneClaim, ZoneClaimPart, ZoneClaimState, ZonedList
 from valence_sched.zones import paths
 from valence_sched.zones.below import (
     ZoneAnswers,

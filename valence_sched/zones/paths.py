@@ -11,10 +11,9 @@ from msgspec.structs import replace
 from valence_sched.model.capacity import StrandedAmount
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
-from valence_sched.model.group import GroupState
 from valence_sched.model.hardware import BlockOverview, PodmOverview, PoolOverview
 from valence_sched.model.lifecycle import ClaimRecord, Event, NodeRecord, NodeStatus, UnverifiedNode
-from valence_sched.model.request import Request
+from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import DomainValues, Generations
 
 V = TypeVar("V")

@@ -16,9 +16,11 @@ from valence_sched.errors import InventoryIncomplete, NoPodm, SchedulerError, Un
 from valence_sched.model.capacity import Capacity, ProvenMost, exhausted
 from valence_sched.model.decision import (
     Candidate,
+    Contender,
     DecisionResult,
     DecisionResults,
     DecisionZones,
+    Explanation,
     FitCounts,
     FunnelStep,
     InventorySummary,
@@ -28,9 +30,10 @@ from valence_sched.model.decision import (
     PodmVerdict,
     Report,
     Reports,
+    RunnerUp,
+    ScoreDifference,
     SilentZone,
 )
-from valence_sched.model.explanation import Contender, Explanation, RunnerUp, ScoreDifference
 from valence_sched.model.inventory import to_json
 from valence_sched.model.request import Request
 from valence_sched.model.zone import OtherNode, SealedRequest

@@ -55,8 +55,7 @@ from valence_sched.model.plan import Plan, plan_in
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import KEEP_S, WAIT_S, Scheduler
 from valence_sched.model.stats import podm_id
-from valence_sched.model.zone import SealedRequest
-from valence_sched.model.zoned_list import ZonedList, listed
+from valence_sched.model.zone import SealedRequest, ZonedList, listed
 from valence_sched.zones import paths
 from valence_sched.zones.below import ZoneAnswers, zone_claim_id
 from valence_sched.zones.claims import OWN

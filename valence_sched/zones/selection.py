@@ -18,11 +18,10 @@ from msgspec.structs import replace
 from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import UnknownName
 from valence_sched.model.decision import PoolRef, SilentZone
-from valence_sched.model.group import GroupState
 from valence_sched.model.http_headers import MOST_HOPS
 from valence_sched.model.need import Alternative
 from valence_sched.model.policy import Policy
-from valence_sched.model.request import MAX_NODES, Request
+from valence_sched.model.request import MAX_NODES, GroupState, Request
 from valence_sched.model.zone import (
     MOST_LEFT_OUT,
     DomainValues,

@@ -17,8 +17,7 @@ from valence_sched.core.explain.sensitivity import (
 from valence_sched.core.policy import COST_SCALE
 from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import one_line
-from valence_sched.model.decision import PoolRef
-from valence_sched.model.explanation import Explanation, Sensitivity
+from valence_sched.model.decision import Explanation, PoolRef, Sensitivity
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request

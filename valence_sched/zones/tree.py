@@ -22,9 +22,8 @@ from msgspec.structs import replace
 
 from valence_sched.errors import SchedulerError, StaleOffer, one_line
 from valence_sched.model.decision import Candidate, SilentZone
-from valence_sched.model.group import GroupState
 from valence_sched.model.inventory import parse_capabilities
-from valence_sched.model.request import Request, with_inherited
+from valence_sched.model.request import GroupState, Request, with_inherited
 from valence_sched.model.scheduler import OwnPodms
 from valence_sched.model.zone import (
     GroupAnswer,

@@ -93,7 +93,7 @@ class FitPodm(base.Lister):
             whatif.capacity(site, strict=strict) if site else self.report_scheduler(parsed_args)
         )
         if parsed_args.stranded:
-            from valence_sched.model.zoned_list import silent_zones
+            from valence_sched.model.zone import silent_zones
 
             found = counter.stranded([request for _, request in requests])
             self.tell_missing(silent_zones(found), "resources", strict=strict)

@@ -13,8 +13,7 @@ from valence_sched.errors import InputError, RequestError, UsageError
 from valence_sched_cli.options.parser import add_options, by_name, parsed, positive
 
 if TYPE_CHECKING:
-    from valence_sched.model.group import Group
-    from valence_sched.model.request import NameRequirements, Request
+    from valence_sched.model.request import Group, NameRequirements, Request
 
 RESOURCE_DESTS = ("cores", "memory", "gpu", "drive", "resource")
 #: Where argparse stores all these options.
@@ -90,8 +89,7 @@ def with_resources(request: Request, args: argparse.Namespace) -> Request:
     """Return the request with the resources of the shell in each way to make the node."""
     import msgspec
 
-    from valence_sched.model import resource_classes
-    from valence_sched.model.flavor import Flavor, Properties
+    from valence_sched.model.flavor import Flavor, Properties, add_needs, compile_amounts
 
     if not says_resources(args):
         return request
@@ -103,10 +101,10 @@ def with_resources(request: Request, args: argparse.Namespace) -> Request:
         properties["memory"] = {"capacity_mib": args.memory}
     more = (
         *Flavor(name="shell", properties=msgspec.convert(properties, Properties)).needs,
-        *(Flavor(name="shell", properties=resource_classes.compile_amounts(amounts)).needs
+        *(Flavor(name="shell", properties=compile_amounts(amounts)).needs
           if amounts else ()),
     )  # fmt: skip
-    first, *others = (resource_classes.add_needs(ask, more) for ask in request.alternatives)
+    first, *others = (add_needs(ask, more) for ask in request.alternatives)
     fields = {"needs": first.needs, "bonds": first.bonds, "fallbacks": tuple(others)}
     return msgspec.structs.replace(request, **fields)
 
@@ -157,8 +155,8 @@ MOST_OF_A_CLASS = 10**15  # what a flavor may ask for at most
 
 def parse_resource(text: str) -> tuple[str, float]:
     """Parse ``CLASS=N``; an amount of a class whose name ends in a unit may have another unit."""
+    from valence_sched.model.flavor import resource_class_problem
     from valence_sched.model.quantity import is_quantity, quantity_in, unit_of
-    from valence_sched.model.resource_classes import resource_class_problem
 
     name, equals, amount = text.partition("=")
     if not equals:
@@ -253,7 +251,7 @@ def add_group_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _group(args: argparse.Namespace, flavor: str) -> Group | None:
-    from valence_sched.model.group import Group, Spread
+    from valence_sched.model.request import Group, Spread
 
     hint = "say the skew in one of them"
     spread = by_name("--spread", args.spread, hint)
@@ -281,7 +279,7 @@ def _group_name(text: str) -> str:
 
 
 def _domain(text: str) -> str:
-    from valence_sched.model.group import check_domain
+    from valence_sched.model.request import check_domain
 
     try:
         check_domain(text)

@@ -27,13 +27,13 @@ from valence_sched_cli.output.table import prepare_formatter, without_redundant
 if TYPE_CHECKING:
     from valence_sched.model.decision import (
         DecisionResult,
+        Explanation,
         FunnelStep,
         PodmVerdict,
         Reason,
         Report,
         Reports,
     )
-    from valence_sched.model.explanation import Explanation
     from valence_sched.model.request import Request
     from valence_sched.words.phrases import ReasonPhrases
 

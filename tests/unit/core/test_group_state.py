@@ -22,10 +22,9 @@ from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import RequestError
 from valence_sched.filters.capacity import capacity
 from valence_sched.filters.spread import spread
-from valence_sched.model.group import Group, GroupState, Spread
 from valence_sched.model.inventory import to_json
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
-from valence_sched.model.request import Request
+from valence_sched.model.request import Group, GroupState, Request, Spread
 from valence_sched.planning.batches import decide_all
 from valence_sched.planning.fit_counts import count_fits
 from valence_sched.testing import request, view

@@ -15,9 +15,8 @@ from valence_sched.core.evaluation import context_of
 from valence_sched.core.group_state import with_members, without_members
 from valence_sched.core.policy import bind
 from valence_sched.errors import PluginError
-from valence_sched.model.group import Group, GroupState
 from valence_sched.model.policy import FilterUse, Policy
-from valence_sched.model.request import Request
+from valence_sched.model.request import Group, GroupState, Request
 from valence_sched.testing import request, view
 from valence_sched.view.reads import reads
 

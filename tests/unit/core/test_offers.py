@@ -12,7 +12,7 @@ from tests.unit.core.fit.covers import FAMILIES, podm, properties
 from tests.unit.core.test_decision import WithoutOptimiser, asked, decider
 from valence_sched.errors import RequestError, StaleOffer
 from valence_sched.model.decision import BlockRef, PoolRef
-from valence_sched.model.group import GroupState
+from valence_sched.model.request import GroupState
 from valence_sched.model.zone import OfferQuery
 from valence_sched.planning.succession import verify
 from valence_sched.testing import request

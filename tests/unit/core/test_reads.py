@@ -27,9 +27,8 @@ from valence_sched.core.policy import (
 )
 from valence_sched.errors import InputError, PluginError, RequestError
 from valence_sched.model.custom_resource import CustomResource
-from valence_sched.model.group import Group
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
-from valence_sched.model.request import Request, sealed
+from valence_sched.model.request import Group, Request, sealed
 from valence_sched.model.stats import select_stats
 from valence_sched.testing import request, scenes, view
 from valence_sched.view.reads import ALL_FIELDS, declarations, penalises_unknown, podm_fields, reads

@@ -5,7 +5,7 @@ import unittest
 
 from valence_sched.errors import InputError
 from valence_sched.integrations.resolvers.map import parse_map, things
-from valence_sched.model.proximity import Place
+from valence_sched.model.request_spec import Place
 
 MAP = b"""
 volume:

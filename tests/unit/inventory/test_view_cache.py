@@ -22,7 +22,7 @@ from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.testing.random_podms import header, podms
 from valence_sched.testing.served import served
-from valence_sched.view.block_columns import StoredTables
+from valence_sched.view.columns import StoredTables
 from valence_sched.view.digest import inventory_digest
 from valence_sched.view.view import View
 

@@ -13,8 +13,8 @@ from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import ClaimLost
 from valence_sched.lifecycle.plan import PlanClaimer
 from valence_sched.model.composition import ComposedNode
-from valence_sched.model.group import Group
 from valence_sched.model.plan import make_plan
+from valence_sched.model.request import Group
 from valence_sched.store import claim_rows
 from valence_sched.store.store import Store
 from valence_sched.testing import request

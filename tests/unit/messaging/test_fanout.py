@@ -7,7 +7,7 @@ import time
 
 from tests.unit.messaging.broker import BrokerCase
 from valence_sched.errors import UsageError
-from valence_sched.model.messaging import MessagingSettings, UrlReference
+from valence_sched.model.dispatch import MessagingSettings, UrlReference
 
 PATIENCE_S = 60
 

@@ -19,7 +19,7 @@ from valence_sched.config.scenario_file import parse_checks, parse_scenarios
 from valence_sched.errors import InputError
 from valence_sched.model.codec import decode, load_yaml
 from valence_sched.model.decision import parse_report
-from valence_sched.model.file_kind import KINDS
+from valence_sched.model.decode_error import KINDS
 from valence_sched.model.plan import parse_plan
 from valence_sched.model.replay import parse_replay
 from valence_sched.model.zone_registry import parse_zone_file

@@ -7,15 +7,18 @@ import msgspec
 
 from valence_sched.errors import InputError
 from valence_sched.model.codec import convert
-from valence_sched.model.flavor import GIB, Flavor, ProcessorSpec, Properties
-from valence_sched.model.need import Alternative, Need, Test, TopologyConstraint
-from valence_sched.model.resource_classes import (
+from valence_sched.model.flavor import (
+    GIB,
     REFUSED,
     STANDARD,
+    Flavor,
+    ProcessorSpec,
+    Properties,
     add_needs,
     compile_amounts,
     resource_class_problem,
 )
+from valence_sched.model.need import Alternative, Need, Test, TopologyConstraint
 
 
 def needs(properties: dict) -> list[tuple]:

@@ -12,6 +12,7 @@ from tests.unit.core.deciders import cpu, engine_of, lean
 from tests.unit.core.fit import brute
 from tests.unit.core.sites import quietly
 from tests.unit.store.site import podm
+from valence_sched.model.claim import PodmRemainder, Usage, foreign_blocks, subtract_usage
 from valence_sched.model.composition import sum_devices
 from valence_sched.model.inventory import (
     Accelerator,
@@ -31,7 +32,6 @@ from valence_sched.model.inventory import (
     to_json,
 )
 from valence_sched.model.registration import Registration, alters_reading, reregistered
-from valence_sched.model.usage import PodmRemainder, Usage, foreign_blocks, subtract_usage
 from valence_sched.testing import request
 
 STATES = CompositionState.__args__

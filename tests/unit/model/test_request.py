@@ -11,25 +11,28 @@ from valence_sched.config.parsers import parse_requests
 from valence_sched.errors import RequestError, SchedulerError, UnknownName
 from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.group import Group, GroupState, Spread
 from valence_sched.model.inventory import to_json
 from valence_sched.model.need import Alternative
-from valence_sched.model.proximity import (
-    ExternalResource,
-    Place,
-    external_resources,
-    resolve_resource,
-)
 from valence_sched.model.request import (
     MAX_DEVICE_GROUPS,
     FlavorShare,
+    Group,
+    GroupState,
     Mix,
     NameRequirements,
     Proximity,
     Request,
+    Spread,
     sealed,
 )
-from valence_sched.model.request_spec import RequestSpec, compile_request
+from valence_sched.model.request_spec import (
+    ExternalResource,
+    Place,
+    RequestSpec,
+    compile_request,
+    external_resources,
+    resolve_resource,
+)
 from valence_sched.model.workload import (
     parse_duration,
     parse_moment,

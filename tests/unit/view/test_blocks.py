@@ -15,9 +15,8 @@ from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, N
 from valence_sched.model.need import Need, Test
 from valence_sched.planning.fit_counts import BlockSlots
 from valence_sched.testing import view
-from valence_sched.view.block_columns import block_arrays
 from valence_sched.view.block_kinds import BlockKinds, device_amount, passes, price
-from valence_sched.view.columns import decode_view, encode_view
+from valence_sched.view.columns import block_arrays, decode_view, encode_view
 from valence_sched.view.digest import inventory_digest
 
 BLOCKS = st.fixed_dictionaries({

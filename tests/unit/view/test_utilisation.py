@@ -22,7 +22,7 @@ from valence_sched.view.availability import (
     weighted_sum,
 )
 from valence_sched.view.overlay import Overlay
-from valence_sched.view.row_tables import RowTables
+from valence_sched.view.view import RowTables
 
 
 def stock(podm: str, total: float, used: float = 0.0) -> dict:

@@ -13,7 +13,7 @@ from valence_sched.errors import InputError
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.testing import request, view
-from valence_sched.view.fact_rules import CostRule, FactRule, PreferenceRule, matches
+from valence_sched.view.terms import CostRule, FactRule, PreferenceRule, matches
 from valence_sched.weighers.cost import cost
 from valence_sched.weighers.curve import Point, curve
 from valence_sched.weighers.failures import failures

@@ -5,8 +5,7 @@ import unittest
 
 import msgspec
 
-from valence_sched.model.group import Group, GroupState, Spread
-from valence_sched.model.request import Proximity, Request
+from valence_sched.model.request import Group, GroupState, Proximity, Request, Spread
 from valence_sched.testing import request, view
 from valence_sched.view.reads import podm_fields
 from valence_sched.weighers.affinity import affinity

@@ -17,8 +17,7 @@ from tests.unit.zones.test_tree_as_flat import CARD, CORES, decider, podm, tree
 from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import InventoryIncomplete, NoPodm, ServiceError, StaleOffer, UnknownName
 from valence_sched.model.decision import DecisionResult, PoolRef, SilentZone
-from valence_sched.model.group import GroupState
-from valence_sched.model.request import Request
+from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import GroupAnswer, SealedRequest, ZoneAnswer
 from valence_sched.planning.batches import BatchPlan
 from valence_sched.planning.succession import Succession

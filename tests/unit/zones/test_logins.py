@@ -11,8 +11,7 @@ from tests.loopback import LoopbackServer
 from tests.unit.zones.http_zone import http_zone
 from valence_sched.errors import IdentityUnavailable, ServiceError, Unauthenticated, UsageError
 from valence_sched.model.claim import Claim
-from valence_sched.model.group import GroupState
-from valence_sched.model.request import Request
+from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneRegistration
 from valence_sched.zones.children import ChildRow

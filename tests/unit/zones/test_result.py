@@ -18,12 +18,11 @@ from valence_sched.model.decision import (
     PoolRef,
     SilentZone,
 )
-from valence_sched.model.group import Group
 from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.lifecycle import Event, UnverifiedNode
 from valence_sched.model.policy import Policy
-from valence_sched.model.request import Request
+from valence_sched.model.request import Group, Request
 from valence_sched.model.zone import OtherNode, SealedRequest, ZoneSettings
 from valence_sched.model.zone_registry import ZoneAmounts, ZoneInfo, info_properties
 from valence_sched.testing import request

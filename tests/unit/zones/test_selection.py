@@ -10,8 +10,7 @@ from tests.unit.zones.test_tree_as_flat import CORES, decider
 from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import SchedulerError, UnknownName
 from valence_sched.model.decision import Candidate, PoolRef, SilentZone
-from valence_sched.model.group import Group, GroupState
-from valence_sched.model.request import Request
+from valence_sched.model.request import Group, GroupState, Request
 from valence_sched.model.zone import GroupAnswer, Offer, OfferQuery, OtherNode, ZoneAnswer
 from valence_sched.testing import request
 from valence_sched.zones.merge import OfferOrder, Part, Weighting, merge_nodes, merge_ranking

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from tests.unit.zones.test_selection import QUERY, answer
 from valence_sched.errors import SchedulerError, StaleOffer, one_line
 from valence_sched.model.decision import PoolRef, SilentZone
-from valence_sched.model.group import GroupState
+from valence_sched.model.request import GroupState
 from valence_sched.model.zone import (
     GroupAnswer,
     OtherCandidate,

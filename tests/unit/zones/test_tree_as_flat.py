@@ -16,11 +16,10 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.explain.report import decision_report
 from valence_sched.core.explain.sensitivity import NOTES
 from valence_sched.errors import RequestError
-from valence_sched.model.explanation import Explanation
-from valence_sched.model.group import Group, Spread
+from valence_sched.model.decision import Explanation
 from valence_sched.model.need import Alternative, Need, Test
 from valence_sched.model.policy import Pick
-from valence_sched.model.request import Request
+from valence_sched.model.request import Group, Request, Spread
 from valence_sched.model.zone import OfferQuery
 from valence_sched.model.zone_registry import RecordedZone
 from valence_sched.testing import request as node_request

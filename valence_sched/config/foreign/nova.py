@@ -26,9 +26,16 @@ from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, Fore
 from valence_sched.config.foreign.nova_hardware import IGNORE_HINT, NOT_LOOKED_AT, HardwareSpecs
 from valence_sched.errors import suggest
 from valence_sched.model import extra_specs as operators
-from valence_sched.model import resource_classes
 from valence_sched.model.base import Noun
-from valence_sched.model.flavor import DriveSpec, Flavor, Properties
+from valence_sched.model.flavor import (
+    CUSTOM,
+    DRIVE,
+    DriveSpec,
+    Flavor,
+    Properties,
+    compile_amounts,
+    resource_class_problem,
+)
 from valence_sched.model.request import NameRequirements
 
 Amount = Annotated[int, Meta(ge=0, le=10**15)]
@@ -137,8 +144,8 @@ def _properties(
     amounts = {"MEMORY_MB": template.ram, **hardware.amounts, **named}
     amounts |= hardware.core_amounts(template.vcpus, named)
     above_zero = {name: amount for name, amount in amounts.items() if amount}
-    properties = resource_classes.compile_amounts(above_zero)
-    if resource_classes.DRIVE in named:
+    properties = compile_amounts(above_zero)
+    if DRIVE in named:
         return properties
     drives = [DriveSpec(capacity_gib=size) for size in (template.disk, template.ephemeral) if size]
     return replace(properties, drives=tuple(drives))
@@ -147,11 +154,7 @@ def _properties(
 def _bare_metal_class(named: Mapping[str, int]) -> str | None:
     if named.get("VCPU") != 0 or named.get("MEMORY_MB") != 0 or named.get("PCPU"):
         return None
-    classes = [
-        name
-        for name, amount in named.items()
-        if amount == 1 and name.startswith(resource_classes.CUSTOM)
-    ]
+    classes = [name for name, amount in named.items() if amount == 1 and name.startswith(CUSTOM)]
     bare = [name for name in classes if name.startswith(BARE_METAL)] or classes
     return bare[0] if len(bare) == 1 else None
 
@@ -191,13 +194,13 @@ def _compile_bare_metal(
 def _flavor_of_class(resource_class: str, known: Mapping[str, Flavor]) -> Flavor | None:
     if resource_class in known:
         return known[resource_class]
-    word = resource_class.removeprefix(resource_classes.CUSTOM)
+    word = resource_class.removeprefix(CUSTOM)
     matches = [name for name in sorted(known) if nova_hardware.class_word(name) == word]
     return known[matches[0]] if matches else None
 
 
 def _our_name(resource_class: str) -> str:
-    return resource_class.removeprefix(resource_classes.CUSTOM).lower().replace("_", "-")
+    return resource_class.removeprefix(CUSTOM).lower().replace("_", "-")
 
 
 class _ExtraSpecs:
@@ -220,7 +223,7 @@ class _ExtraSpecs:
         elif not colon or not name:
             raise _unscoped(key, cursor)
         elif scope == "resources":
-            if problem := resource_classes.resource_class_problem(name):
+            if problem := resource_class_problem(name):
                 raise cursor.error(problem)
             if not re.fullmatch(r"[0-9]{1,15}", text):
                 raise cursor.error(repr(text), "a whole number from 0 on")

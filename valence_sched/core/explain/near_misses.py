@@ -18,7 +18,7 @@ from valence_sched.core.evaluation import reevaluate
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import INFINITE_COST
-from valence_sched.model.explanation import NearMiss, NodeRemoval, Shortfall
+from valence_sched.model.decision import NearMiss, NodeRemoval, Shortfall
 from valence_sched.model.inventory import Node
 from valence_sched.model.quantity import format_count
 from valence_sched.view.overlay import Overlay

@@ -16,10 +16,12 @@ from valence_sched.core.explain.unknown import undecided_text, unknown_terms
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import WEIGHT_UNITS
 from valence_sched.core.ranking import rank_rows
-from valence_sched.model.decision import FunnelStep, InventorySummary, Report
-from valence_sched.model.explanation import (
+from valence_sched.model.decision import (
     Contender,
     Explanation,
+    FunnelStep,
+    InventorySummary,
+    Report,
     RunnerUp,
     ScoreDifference,
     ScorePart,

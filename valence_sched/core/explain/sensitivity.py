@@ -22,8 +22,7 @@ from valence_sched.core.evaluation import EvaluationContext, context_of, write_c
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import COST_SCALE, INFINITE_COST, WEIGHT_UNITS
 from valence_sched.core.ranking import batch_lots
-from valence_sched.model.decision import PoolRef
-from valence_sched.model.explanation import Sensitivity
+from valence_sched.model.decision import PoolRef, Sensitivity
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request

@@ -40,8 +40,7 @@ from valence_sched.core.fit.spending import (
 from valence_sched.model.inventory import BlockType, Limit, Pool
 from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
-from valence_sched.view.block_counts import Counts
-from valence_sched.view.block_kinds import BlockKinds, device_amount
+from valence_sched.view.block_kinds import BlockKinds, Counts, device_amount
 from valence_sched.view.view import View
 
 if TYPE_CHECKING:

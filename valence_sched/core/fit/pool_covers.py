@@ -20,7 +20,7 @@ from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.fit.set_cover import Item, cheapest_cover
 from valence_sched.core.fit.spending import Spending
 from valence_sched.model.inventory import Limit, Pool
-from valence_sched.view.block_counts import Counts
+from valence_sched.view.block_kinds import Counts
 from valence_sched.view.view import Ints, Mask, View
 
 MIN_POOLS = 8  # pools of equal limits from which on they share their covers

@@ -10,7 +10,7 @@ from typing import Any
 
 from valence_sched.errors import InputError
 from valence_sched.model.codec import MAX_HUMAN_BYTES, convert, load_yaml
-from valence_sched.model.proximity import Place
+from valence_sched.model.request_spec import Place
 
 Map = dict[str, dict[str, Place]]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from valence_sched.errors import CloudError, UsageError, one_line
-from valence_sched.model.proximity import Place
+from valence_sched.model.request_spec import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.cover_parts import CoverPart
 from valence_sched.planning.optimise.model import GrantColumn, GroupModel, NodeColumn
 from valence_sched.planning.optimise.node_types import PoolGroup, Variant
-from valence_sched.view import block_counts
+from valence_sched.view import block_kinds
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.overlay import Overlay, Undo
 from valence_sched.view.view import View
@@ -159,7 +159,7 @@ def _restricted(
     free = np.array([*counts.values()], dtype=np.float32)
     start = np.array([0, len(kinds)])
     return replace(
-        row, block_tables=[only], block_counts=block_counts.read_only(start, kinds, free, free)
+        row, block_tables=[only], block_counts=block_kinds.read_only(start, kinds, free, free)
     )
 
 

@@ -21,7 +21,7 @@ from valence_sched.model.lifecycle import ClaimRecord, ClaimResult, NodeRecord, 
 from valence_sched.model.plan import Plan
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.verbs import NodesBody, Operation, WaitQuery
-from valence_sched.model.zoned_list import silent_zones
+from valence_sched.model.zone import silent_zones
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.operations import new_operation
 from valence_sched.service.visibility import visible_error

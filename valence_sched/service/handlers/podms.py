@@ -12,7 +12,7 @@ from valence_sched.model.hardware import BlockFilter, BlockOverview, BlockUsage,
 from valence_sched.model.inventory import OTHERS
 from valence_sched.model.registration import PasswordReference, RegisteredPodm
 from valence_sched.model.verbs import Generation
-from valence_sched.model.zoned_list import ZonedList, listed, silent_zones
+from valence_sched.model.zone import ZonedList, listed, silent_zones
 from valence_sched.service.call import Call, CallResult, listed_result
 from valence_sched.service.settings import is_source
 

@@ -18,7 +18,7 @@ from valence_sched.model.lifecycle import NodeStatus
 from valence_sched.model.page import Frame, Lines, Page, SearchField
 from valence_sched.model.problem import Problem
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.zoned_list import ZonedList, silent_zones
+from valence_sched.model.zone import ZonedList, silent_zones
 from valence_sched.pages.decision import decision_page
 from valence_sched.pages.hardware import HardwareListing, hardware_listing
 from valence_sched.pages.site import (

@@ -16,7 +16,7 @@ from valence_sched.core.decision import Decision
 from valence_sched.core.explain import sensitivity
 from valence_sched.core.explain.report import explain_decision as explain
 from valence_sched.core.explain.sensitivity import AmountSearch, FlatChoices, overtakings
-from valence_sched.model.explanation import Sensitivity
+from valence_sched.model.decision import Sensitivity
 from valence_sched.model.need import Need
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Request, sealed

@@ -16,7 +16,7 @@ from valence_sched.core.explain.report import explain_decision as explain
 from valence_sched.core.fit.fit import Fitter
 from valence_sched.filters.capacity import capacity
 from valence_sched.filters.devices import devices
-from valence_sched.model.explanation import NearMiss
+from valence_sched.model.decision import NearMiss
 from valence_sched.testing import request, view
 from valence_sched.words.decision import near_miss_line
 
