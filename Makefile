@@ -4,7 +4,7 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
-PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt $(PIP_ARGS)
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 # A change in one of these is a reason to install again.
 PACKAGING := setup.cfg setup.py pyproject.toml constraints.txt tools/build_with_pbr.py
 TESTS ?=
@@ -16,7 +16,6 @@ STESTR := $(BIN)/stestr run --concurrency $(WORKERS)
 PROOFS := tests\.(proofs|functional\.test_through)\.
 # How often each client of a load asks, in full size; with none, the proofs have the size of CI.
 SOAK ?= 300
-PIP_ARGS ?=
 ROOM ?= weighers
 MUTANTS = .mutants/$(subst /,-,$(ROOM))
 

@@ -20,9 +20,9 @@ gc.set_threshold(50_000)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# The state and the caches of the person who runs the tests are neither read nor written. Only pip,
-# which installs what was built, is configured as that person wants it.
-os.environ.setdefault("PIP_CONFIG_FILE", os.path.expanduser("~/.config/pip/pip.conf"))
+# The state and the caches of the person who runs the tests are neither read nor written. Only uv,
+# which installs what was built, takes from its cache what that person has installed before.
+os.environ.setdefault("UV_CACHE_DIR", os.path.expanduser("~/.cache/uv"))
 home = tempfile.TemporaryDirectory(prefix="home-")
 atexit.register(home.cleanup)
 os.environ["HOME"] = home.name

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import venv
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,8 +47,12 @@ def copy_source(source: Path, copy: Path) -> Path:
 def build(copy: Path, *options: str) -> Path:
     """Build the packages of a copied source and return the folder that holds them."""
     built = copy.with_name(f"{copy.name}-built")
-    ran(sys.executable, "-m", "build", *options, "--outdir", built, cwd=copy)
+    ran(sys.executable, "-m", "build", "--installer=uv", *options, "--outdir", built, cwd=copy)
     return built
+
+
+#: Of the environment that the tests run in.
+UV = Path(sys.executable).with_name("uv")
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,9 @@ class Installed:
         return ran(self.bin / "python", *words, cwd=self.elsewhere)
 
     def pip(self, verb: str, *words: str | Path) -> str:
-        """Run pip in the environment; it must succeed."""
-        return self.python("-m", "pip", "--disable-pip-version-check", verb, *words)
+        """Change the environment as pip does, in a tenth of its time; it must succeed."""
+        python = ("--python", self.bin / "python")
+        return ran(UV, "pip", verb, *python, *words, cwd=self.elsewhere)
 
 
 @functools.cache
@@ -87,10 +91,10 @@ def installed() -> Installed:
     built = build(copy_source(ROOT, top / "copy"))
     (wheel,) = built.glob("*.whl")
     (sdist,) = built.glob("*.tar.gz")
-    venv.create(top / "installed", with_pip=True)
     elsewhere = top / "elsewhere"
     elsewhere.mkdir()
+    ran(UV, "venv", "--quiet", "--python", sys.executable, top / "installed", cwd=elsewhere)
     found = Installed(wheel, sdist, top / "installed" / "bin", elsewhere)
-    found.pip("install", "--quiet", "--no-compile", "--constraint", ROOT / "constraints.txt", wheel)
+    found.pip("install", "--quiet", "--constraint", ROOT / "constraints.txt", wheel)
     shutil.copy(ROOT / "examples" / "site.json", elsewhere)
     return found

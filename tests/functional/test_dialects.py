@@ -24,7 +24,7 @@ class TestDialect(unittest.TestCase):
         self.installed = installed()
         (wheel,) = build(copy_source(RECIPE, self.folder / "copy"), "--wheel").glob("*.whl")
         self.installed.pip("install", "--quiet", "--no-deps", wheel)
-        self.addCleanup(self.installed.pip, "uninstall", "--yes", "--quiet", "sled-lease")
+        self.addCleanup(self.installed.pip, "uninstall", "--quiet", "sled-lease")
         self.state = f"sqlite:///{self.folder}/state.sqlite"
 
     def podm(self, *words):

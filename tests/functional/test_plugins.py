@@ -142,7 +142,7 @@ class Case(unittest.TestCase):
         """Build a wheel and install it; what it depends on has to be there already."""
         (wheel,) = build(copy, "--wheel").glob("*.whl")
         name = wheel.name.partition("-")[0]
-        cls.addClassCleanup(cls.installed.pip, "uninstall", "--quiet", "--yes", name)
+        cls.addClassCleanup(cls.installed.pip, "uninstall", "--quiet", name)
         cls.installed.pip("install", "--quiet", "--no-index", wheel)
 
     def schedule(self, policy: str, *words: str, file: Path | None = None):
