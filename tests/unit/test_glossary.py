@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The glossary: each term is carried by a class or module, and no name has a word it rules out."""
+"""The glossary: each term is carried by a class or module, and no name has a word of no meaning."""
 
 import re
 import unittest
@@ -8,21 +8,21 @@ from collections.abc import Iterator
 from tests.unit.structure import ROOT, every_module, public_classes
 
 PAGE = (ROOT / "doc" / "source" / "concepts" / "glossary.rst").read_text(encoding="utf-8")
+MOST_TERMS = 40
 TERM = re.compile(r"^   (\w[^\n]*)\n      ((?:.*\n      )*.*)", re.MULTILINE)
 SOURCE = re.compile(r":source:`([^`]+)`")
-NOT = re.compile(r"^   \* - (.+)$", re.MULTILINE)
+ROW = re.compile(r"^   \* - (.+)$", re.MULTILINE)
+#: Words that say nothing of what they name.
+RULED_OUT = """
+alike ask asked asks becoming bond bonds census claimant common company deed draft ending
+enough flip flips forms founding furnish granting greedy handler hands held helper
+holdings impl joined judge judged judgement kept knows lacking looked losing low making
+marks misc moves offered opinion pins possible pour question reached reaper said seats
+shapes sheet shelf spot spots standin standing stood thing things told unmade untold utils
+visit wanted ware watched ways wire world worlds
+"""
 WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
-
-
-def terms() -> dict[str, str]:
-    """Return the terms of the page with their texts."""
-    return dict(TERM.findall(PAGE.partition("Words that name nothing")[0]))
-
-
-def ruled_out() -> set[str]:
-    """Return the words of the first column of the last table."""
-    _, *cells = NOT.findall(PAGE.partition("Words that name nothing")[2])
-    return {word for cell in cells for word in cell.split(", ")}
+TERMS, EQUIVALENTS = PAGE.split("\nEquivalents\n===")
 
 
 def names() -> Iterator[tuple[str, str]]:
@@ -36,30 +36,27 @@ def names() -> Iterator[tuple[str, str]]:
 class TestGlossary(unittest.TestCase):
     maxDiff = None
 
-    def test_each_term_stands_once_with_what_carries_it(self):
-        found = [term for term, _ in TERM.findall(PAGE.partition("Words that name nothing")[0])]
-        self.assertGreater(len(found), 60)
-        self.assertEqual(sorted(set(found)), sorted(found))
-        self.assertEqual([], [term for term, text in terms().items() if not SOURCE.search(text)])
-
-    def test_what_carries_a_term_exists(self):
+    def test_a_term_stands_once_and_what_carries_it_exists(self):
         classes = {name for name, _, _ in public_classes()}
-        rooms = {module.room for module in every_module()}
-        addresses = {module.address for module in every_module()}
-        for term, text in terms().items():
-            for name in SOURCE.findall(text):
-                with self.subTest(term):
-                    self.assertTrue(name in classes | rooms | addresses, name)
+        known = classes.union(*((module.room, module.address) for module in every_module()))
+        found = TERM.findall(TERMS)
+        self.assertLessEqual(len(found), MOST_TERMS)
+        self.assertEqual(len(found), len(dict(found)))
+        for term, text in found:
+            with self.subTest(term):
+                self.assertTrue(SOURCE.findall(text))
+                self.assertEqual(set(), set(SOURCE.findall(text)) - known)
 
-    def test_a_word_is_either_a_term_or_ruled_out(self):
-        self.assertGreater(len(ruled_out()), 60)
-        self.assertEqual(set(), ruled_out() & set(terms()))
+    def test_each_equivalent_is_of_a_term(self):
+        _, *rows = ROW.findall(EQUIVALENTS)
+        self.assertTrue(rows)
+        self.assertEqual([], [row for row in rows if row not in dict(TERM.findall(TERMS))])
 
     def test_no_module_and_no_public_class_has_a_word_that_is_ruled_out(self):
         wrong = [
             f"{place}: {name} has the word {word}"
             for place, name in names()
             for word in map(str.lower, WORD.findall(name))
-            if word in ruled_out()
+            if word in RULED_OUT.split()
         ]
         self.assertEqual("", "\n".join(wrong))
