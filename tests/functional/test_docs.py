@@ -7,6 +7,7 @@ After a wanted change: ``python -m tests.functional.renew_golden``, and look at 
 import ast
 import contextlib
 import io
+import itertools
 import json
 import re
 import shlex
@@ -31,6 +32,11 @@ from valence_sched.model.scenario import EDITS
 
 DOC = ROOT / "doc" / "source"
 PAGES = sorted(DOC.rglob("*.rst"))
+COMMANDS = entry_points(group="openstack.podm.v1")
+#: A command in a block of a page.
+COMMAND_LINE = re.compile(
+    r"^ {2,}(?:[$#] )?(?:\w+=\S+ )*(?:valence-sched|openstack) ((?:podm|scheduler) [a-z].*)", re.M
+)
 INCLUDED = re.compile(r"literalinclude:: /(examples/\S+)")
 DATA = ROOT / "valence_sched" / "data"
 NEAR = ("--near-map", str(EXAMPLES / "near.yaml"))
@@ -71,19 +77,33 @@ class TestExamples(unittest.TestCase):
 
     def test_every_command_has_an_example_that_its_parser_takes(self):
         lines = (DOC / "reference" / "commands.txt").read_text().splitlines()
-        points = {point.name: point for point in entry_points(group="openstack.podm.v1")}
-        shown = set()
-        for line in lines:
-            words = shlex.split(line.removeprefix("$ valence-sched "))
-            name = next(name for n in (3, 2) if (name := "_".join(words[:n])) in points)
-            shown.add(name)
-            with self.subTest(line=line), contextlib.redirect_stderr(io.StringIO()) as err:
-                parser = points[name].load()(None, None).get_parser(name)
-                try:
-                    parser.parse_args(words[name.count("_") + 1 :])
-                except SystemExit:
-                    self.fail(err.getvalue())
-        self.assertEqual(set(points), shown)
+        shown = {self.parse(line.removeprefix("$ valence-sched ")) for line in lines}
+        self.assertEqual({point.name for point in COMMANDS}, shown)
+
+    def test_every_command_on_a_page_is_one_that_its_parser_takes(self):
+        lines = [
+            (page.name, line)
+            for page in (README, *PAGES)
+            for line in COMMAND_LINE.findall(re.sub(r"\\\n +", " ", page.read_text()))
+        ]
+        self.assertGreater(len(lines), 50)
+        for page, line in lines:
+            with self.subTest(page=page, line=line):
+                self.parse(line)
+
+    def parse(self, line: str) -> str:
+        """Return the name of the command of a line of a shell, which its parser must take."""
+        words = shlex.shlex(line, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        command = list(itertools.takewhile(lambda word: set(word) - set("|&;()<>"), words))
+        name = next(name for n in (3, 2) if (name := "_".join(command[:n])) in COMMANDS.names)
+        parser = COMMANDS[name].load()(None, None).get_parser(name)
+        with contextlib.redirect_stderr(io.StringIO()) as err:
+            try:
+                parser.parse_args(command[name.count("_") + 1 :])
+            except SystemExit:
+                self.fail(err.getvalue())
+        return name
 
     def test_every_picture_says_what_it_shows_and_has_colours_for_the_dark(self):
         pictures = sorted((DOC / "pictures").glob("*.svg"))
