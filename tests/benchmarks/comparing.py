@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from tests.benchmarks.measure import Measurement, sized
-from tests.benchmarks.placing import NODES, PLAIN, named_lists
+from tests.benchmarks.placing import PLAIN, named_lists
 from tests.benchmarks.sites import lost, policies, sites
-from tests.benchmarks.trace import MISSING, THERE, Trace, allocated, lists
+from tests.benchmarks.trace import MISSING, NODES, THERE, Trace, allocated, lists
 
 BEST, OURS = "fragmentation", ("default", "pack", "balanced")
 MORE = 3.0  # points that ours may lose more than the best

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from tests.benchmarks.measure import Measurement, against, sized
-from tests.benchmarks.trace import MISSING, THERE, Trace, allocated, lists
+from tests.benchmarks.trace import MISSING, NODES, THERE, Trace, allocated, lists
 
 PLAIN = ("random", "firstfit", "bestfit", "fgd")
 SHARES = (0.2, 0.25, 0.33, 0.5)[: sized(4, 1)]
@@ -34,7 +34,6 @@ DRAWS = ("cards", "nodes", "models")[: sized(3, 1)]
 SEVERAL = (2, 4, 8)  # whole cards
 SEEDS = (42, 7, 1000, 43, 44, 5)[: sized(6, 1)]  # of the orders
 MOST_LISTS = sized(100, 2)
-NODES = sized(0, 60)  # of the trace; 0: all
 LOAD = 0.95  # of the cards, with departures
 MOST_CPU, MOST_MEMORY = (64_000, 96_000), 380_000  # of a node: CPU of one below 8 cards, of 8
 LEAST_LOST = 0.1  # percent: losses below are equal

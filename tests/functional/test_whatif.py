@@ -17,6 +17,7 @@ WORKLOAD = str(ROOT / "examples" / "workload.csv")
 RUN = ("scheduler", "whatif", "run", "--inventory", SITE)
 DRAWN = ("--rate", "10/h", "--mix", "gpu-large=1,small=3", "--lifetime", "2d", "--horizon", "2d")
 TRACE = SHARED / "data" / "openb" / "openb_pod_list_default.csv"
+REQUESTS = 800  # of the trace
 ESCAPE = "\x1b["
 MISSING = f"the trace is not at {TRACE}: name its folder in VALENCE_SCHED_TRACE"
 COLUMNS = """columns:
@@ -223,15 +224,13 @@ class TestTrace(Replays):
 
     def test_a_trace_is_replayed_by_a_map_of_its_columns(self):
         columns = self.write("columns.yaml", COLUMNS)
-        words = ("--workload", str(TRACE), "--map-file", columns)
-        _, _, result = self.result(*words)
+        lines = TRACE.read_text().splitlines(keepends=True)[: 1 + REQUESTS]
+        trace = self.write("trace.csv", "".join(lines))
+        _, _, result = self.result("--workload", trace, "--map-file", columns)
         (found,) = result["runs"]
-        rows = TRACE.read_text().count("\n") - 1
-        self.assertEqual(rows, found["requests"])
-        self.assertEqual(rows, found["placed"] + found["refused"])
-        self.assertGreater(found["departed"], 1000)
-        _, _, again = self.result(*words)
-        self.assertEqual(result, again)
+        self.assertEqual(REQUESTS, found["requests"])
+        self.assertEqual(REQUESTS, found["placed"] + found["refused"])
+        self.assertGreater(found["departed"], REQUESTS // 10)
 
 
 WORDS = ("scheduler", "whatif")
