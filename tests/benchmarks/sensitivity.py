@@ -48,7 +48,7 @@ LISTS = (
     "as recorded", "as many several cards", "half several cards, a third by cards",
     *(f"{share} by {draw}" for share in ("a fifth", "half") for draw in placing.DRAWS),
 )[: sized(9, 1)]  # fmt: skip
-NODES = sized(60, 30)  # of the trace
+NODES = sized(60, 15)  # of the trace
 SITES = sized(3, 1)
 SEED = 42
 MORE = 1.0  # point that another value may lose more
@@ -73,7 +73,7 @@ def sensitivity() -> Iterator[Measurement]:
     on_lists, on_sites = _on_lists(), [*map(_on_site, sites()[:SITES])]
     shipped: dict[str, tuple[Losses, Losses]] = {}
     every = [one for number, one in enumerate(variants())
-             if one.name == AS_SHIPPED or number % sized(1, 14) == 0]  # fmt: skip
+             if one.name == AS_SHIPPED or number % sized(1, 28) == 0]  # fmt: skip
     for one in every:
         with changed(one.constant):
             found = (
