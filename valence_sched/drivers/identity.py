@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -34,7 +35,6 @@ class ServiceIdentity(Resource):
 
     @property
     def told(self) -> str | None:
-        """Return the identity that the root itself tells."""
         return uuid_identity(self.uuid) or uuid_identity(self.rsd_uuid)
 
 
@@ -102,21 +102,18 @@ def address_identity(url: str) -> str:
 
 def addresses(url: str) -> frozenset[str]:
     """Return the addresses with ports that a URL resolves to; a host that does not is its own."""
-    import socket  # only for a service without a UUID, and to compare new ones
-
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
     try:
         found = {info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     except (OSError, UnicodeError):
         return frozenset([f"{host.casefold()}:{port}"])
-    return frozenset(f"{_canonical(str(address))}:{port}" for address in found)
-
-
-def _canonical(address: str) -> str:
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        found = found.ipv4_mapped or found
-    if found == ipaddress.IPv6Address("::1"):
-        found = ipaddress.IPv4Address("127.0.0.1")
-    return str(found) if found.version == 4 else f"[{found}]"
+    plain: set[str] = set()
+    for one in found:
+        address = ipaddress.ip_address(str(one).partition("%")[0])
+        if isinstance(address, ipaddress.IPv6Address):
+            address = address.ipv4_mapped or address
+        if address == ipaddress.IPv6Address("::1"):
+            address = ipaddress.IPv4Address("127.0.0.1")
+        plain.add(str(address) if address.version == 4 else f"[{address}]")
+    return frozenset(f"{address}:{port}" for address in plain)

@@ -18,9 +18,14 @@ from tests.unit.drivers.http.served_bytes import ServedBytes, answer
 from tests.unit.drivers.live import LOGIN, TREE, hang, on, status
 from tests.unit.drivers.served import PASSWORD, SESSIONS, USER, Server
 from valence_sched.drivers.http.connection import Connection, base_url
-from valence_sched.drivers.http.exchange import Deadline, PodmRequest, Unreachable, retry_after_s
+from valence_sched.drivers.http.exchange import (
+    Deadline,
+    PodmRequest,
+    TlsContexts,
+    Unreachable,
+    retry_after_s,
+)
 from valence_sched.drivers.http.sushy_transport import SushyTransport
-from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.errors import PodmError
 from valence_sched.model.registration import Registration
 
@@ -196,7 +201,7 @@ class TestRequests(unittest.TestCase):
     def setUp(self):
         self.server = Server({"/a": b"{}"})
         self.addCleanup(self.server.close)
-        self.transport = SushyTransport(self.server.url, True, {}, 1, TlsContexts())
+        self.transport = SushyTransport(self.server.url, True, TlsContexts(), None, {}, 1)
         self.addCleanup(self.transport.close)
 
     def test_each_request_carries_its_own_headers_and_no_others(self):
@@ -247,7 +252,7 @@ class TestMalformed(ServedBytes):
         ):
             self.serve([data])
             url = f"http://127.0.0.1:{self.port}"
-            transport = SushyTransport(url, True, {}, 1, TlsContexts())
+            transport = SushyTransport(url, True, TlsContexts(), None, {}, 1)
             with self.subTest(text), self.assertRaisesRegex(Unreachable, text):
                 transport.ask(PodmRequest("GET", "/a", {}, 5, 1000))
             transport.close()
