@@ -16,25 +16,15 @@ _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, 
 _BINARY = {f"{prefix}i": 1 << 10 * power for power, prefix in enumerate("KMGTP", 1)}
 
 #: Unit to its dimension and its size in bytes, bits a second, or hertz.
-UNITS = (
-    {f"{prefix}B": ("bytes", size) for prefix, size in (_DECIMAL | _BINARY).items()}
-    | {prefix: ("bytes", size) for prefix, size in _BINARY.items()}
-    | {f"{prefix}{unit}": ("bits a second", size)
-       for prefix, size in _DECIMAL.items() for unit in _BITS_PER_SECOND}
-    | {f"{prefix}Hz": ("hertz", size) for prefix, size in _DECIMAL.items()}
-)  # fmt: skip
+UNITS = {f"{prefix}B": ("bytes", size) for prefix, size in (_DECIMAL | _BINARY).items()}
+UNITS |= {prefix: ("bytes", size) for prefix, size in _BINARY.items()}
+UNITS |= {f"{prefix}Hz": ("hertz", size) for prefix, size in _DECIMAL.items()}
+for _unit in _BITS_PER_SECOND:
+    UNITS |= {f"{prefix}{_unit}": ("bits a second", size) for prefix, size in _DECIMAL.items()}
 
 #: The end of a name, in small letters, to the unit of its numbers.
-_SUFFIXES = {
-    "bytes": "B",
-    "mib": "MiB",
-    "mb": "MiB",
-    "gib": "GiB",
-    "gb": "GiB",
-    "mbps": "Mbps",
-    "kilobit_per_sec": "kbps",
-    "mhz": "MHz",
-}
+_SUFFIXES = {"bytes": "B", "mib": "MiB", "mb": "MiB", "gib": "GiB", "gb": "GiB", "mhz": "MHz"}
+_SUFFIXES |= {"mbps": "Mbps", "kilobit_per_sec": "kbps"}
 _SUFFIX = re.compile(rf"(?:.*_)?({'|'.join(_SUFFIXES)})", re.IGNORECASE)
 PATTERN = r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z][A-Za-z/]{0,5})"
 _QUANTITY = re.compile(PATTERN)
@@ -62,15 +52,17 @@ def is_quantity(text: str) -> bool:
 def quantity_in(text: str, unit: str) -> float:
     """Return an amount with a unit as a number of ``unit``, an int where it is a whole one.
 
-    Raises:
-        ValueError: no such unit, a unit of another dimension, or not a number with a unit.
+    ValueError for no such unit, one of another dimension, or what is no number with a unit.
     """
     dimension, size = UNITS[unit]
     expected = f"such as {_EXAMPLES[dimension]}"
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a number with a unit, {expected}")
-    found = _find_unit(match[2])
+    found, word = UNITS.get(match[2]), match[2]
+    if found is None and (word.islower() or word.isupper()):
+        alike = {UNITS[one] for one in UNITS if one.lower() == word.lower()}
+        found = alike.pop() if len(alike) == 1 else None
     if found is None:
         raise ValueError(f"{text[:40]!r} has no unit that is known, {expected}")
     if found[0] != dimension:
@@ -79,15 +71,6 @@ def quantity_in(text: str, unit: str) -> float:
 
     amount = Fraction(match[1]) * found[1] / size
     return int(amount) if amount.denominator == 1 else float(amount)
-
-
-def _find_unit(word: str) -> tuple[str, int] | None:
-    """Find a unit as it is written, else one that is all in small letters or all in capitals."""
-    exact = UNITS.get(word)
-    if exact or not (word.islower() or word.isupper()):
-        return exact
-    alike = {UNITS[unit] for unit in UNITS if unit.lower() == word.lower()}
-    return alike.pop() if len(alike) == 1 else None
 
 
 def format_bytes(number: float) -> str:
@@ -173,25 +156,25 @@ def check_time(text: str | None, file: str, place: str) -> None:
 def format_utc(text: str) -> str:
     """Return a timestamp in UTC with a Z; one that is invalid as it is."""
     try:
-        then = datetime.datetime.fromisoformat(text)
-    except ValueError:
+        return _in_utc(text).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError):
         return text
-    aware = then if then.tzinfo is not None else then.replace(tzinfo=datetime.UTC)
-    return aware.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
+
+
+def _in_utc(text: str) -> datetime.datetime:
+    """Return a timestamp of ISO 8601 in UTC, which it is without a zone; else ValueError."""
+    then = datetime.datetime.fromisoformat(text)
+    return (then if then.tzinfo else then.replace(tzinfo=datetime.UTC)).astimezone(datetime.UTC)
 
 
 def age_s(read_at: str | None, now: datetime.datetime) -> float | None:
     """Return how many seconds ago a timestamp was; None if it is missing or invalid.
 
-    Without a zone it is UTC. One that is ahead of ``now`` by more than clocks differ is invalid.
+    One that is ahead of ``now`` by more than clocks differ is invalid.
     """
-    if read_at is None:
-        return None
     try:
-        then = datetime.datetime.fromisoformat(read_at)
-    except ValueError:
+        then = _in_utc(read_at or "")
+    except (ValueError, OverflowError):
         return None
-    if then.tzinfo is None:
-        then = then.replace(tzinfo=datetime.UTC)
     seconds = (now - then).total_seconds()
     return max(0.0, seconds) if seconds > -MAX_CLOCK_SKEW_S else None

@@ -254,8 +254,6 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         if self.mix.shares:
             scarcity = msgspec.json.encode(self.mix.scarcity) if self.mix.scarcity else b""
             mix = self.mix.digest.encode() + scarcity
-        if _is_plain(self):
-            return self.identity + mix
         values = _evaluated_values(type(self))(self)
         return msgspec.json.encode(values, order="deterministic") + mix
 
@@ -268,7 +266,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         places = (self.podms, self.exclude_podms, self.zone, self.aggregates.required)
         always = (self.needs, *places, self.capabilities, self.traits)
         # last and only where set: a request without keeps its identity and its lots
-        names = () if _is_plain(self) else _optional_names(type(self))
+        names = _optional_names(type(self))
         optional = {name: value for name in names if (value := getattr(self, name))}
         if self.aggregates.forbidden or self.aggregates.any_of:
             optional["aggregates"] = self.aggregates
@@ -288,8 +286,8 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     @property
     def stock_resources(self) -> frozenset[str]:
         """Return the resources of which every alternative needs an amount."""
-        sets = [{need.resource for need in alternative.needs if need.kind == "stock"}
-                for alternative in self.alternatives]  # fmt: skip
+        every = [alternative.needs for alternative in self.alternatives]
+        sets = [{need.resource for need in needs if need.kind == "stock"} for needs in every]
         return frozenset(set.intersection(*sets))
 
     @property
@@ -306,12 +304,10 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
 
 #: Fields on which no verdict and no score depends. Two requests that differ in any other one are
 #: evaluated each by itself, so that a field which is forgotten here costs time and nothing else.
-_NOT_EVALUATED = frozenset((
-    "id", "schema", "version", "flavor", "count", "min_count", "alternates", "seed", "policy",
-))  # fmt: skip
-_ALWAYS_IN_IDENTITY = frozenset((
-    "needs", "podms", "exclude_podms", "zone", "aggregates", "capabilities", "traits",
-))  # fmt: skip
+_NOT_EVALUATED = frozenset({"id", "schema", "version", "flavor", "seed", "policy"})
+_NOT_EVALUATED |= {"count", "min_count", "alternates"}
+_ALWAYS_IN_IDENTITY = frozenset({"needs", "podms", "exclude_podms", "zone", "aggregates"})
+_ALWAYS_IN_IDENTITY |= {"capabilities", "traits"}
 
 
 @functools.cache
@@ -328,15 +324,6 @@ def _optional_names(kind: type[Request]) -> tuple[str, ...]:
     return tuple(name for name in kind.__struct_fields__ if name not in excluded)
 
 
-def _is_plain(request: Request) -> bool:
-    """Return whether the identity has all that may be evaluated: no other field is set."""
-    return type(request) is Request and _further_values(request) == _FURTHER_DEFAULTS
-
-
-_further_values = operator.attrgetter("fallbacks", "inherited", *_optional_names(Request))
-_FURTHER_DEFAULTS = _further_values(Request())
-
-
 def sealed(request: Request) -> Request:
     """Check a request and give it an id: its own, or else a digest of its identity.
 
@@ -350,18 +337,14 @@ def sealed(request: Request) -> Request:
     """
     known = request.__dict__
     if "sealed" not in known:
-        found = _sealed(request)
+        _check_sizes(request)
+        for alternative in request.alternatives:
+            _check_alternative(alternative)
+        _check_requirements(request)
+        found = with_content_id(request)
         known["sealed"] = None if found is request else found  # else it would hold itself
         found.__dict__["sealed"] = None
     return known["sealed"] or request
-
-
-def _sealed(request: Request) -> Request:
-    _check_sizes(request)
-    for alternative in request.alternatives:
-        _check_alternative(alternative)
-    _check_requirements(request)
-    return with_content_id(request)
 
 
 def with_content_id(request: Request) -> Request:
@@ -455,8 +438,6 @@ def _check_alternative(alternative: Alternative) -> None:
         if not split_words(str(test.value)):
             problem = "without a letter or a number any would do: name one, or leave it out"
             raise RequestError(one_line(f"{test.attribute} {test.value!r}: {problem}"))
-    if len(alternative.needs) <= MAX_DEVICE_GROUPS:
-        return
     counts = Counter([need.kind for need in alternative.needs if need.measure == "devices"])
     for kind, number in counts.items():
         if number > MAX_DEVICE_GROUPS:
@@ -533,14 +514,8 @@ def added_supplies(supplies: Iterable[MixSupplies]) -> MixSupplies:
 
 def is_supply(supplies: MixSupplies, shares: int) -> bool:
     """Return whether supplies are amounts of 0 or more, two for each of so many shares."""
-    return len(supplies) == 2 * shares and all(map(_is_amount, supplies))
-
-
-def _is_amount(parts: Sequence[float]) -> bool:
-    if len(parts) == 1:  # as most are
-        return 0.0 <= parts[0] <= MAX_SUPPLY
-    return (
-        len(parts) <= MAX_SUPPLY_PARTS
-        and all(abs(part) <= MAX_SUPPLY for part in parts)
-        and 0.0 <= math.fsum(parts) <= MAX_SUPPLY
-    )
+    small = all(len(parts) <= MAX_SUPPLY_PARTS for parts in supplies)
+    parts = itertools.chain.from_iterable(supplies)
+    if len(supplies) != 2 * shares or not small or not all(abs(it) <= MAX_SUPPLY for it in parts):
+        return False
+    return all(0.0 <= math.fsum(parts) <= MAX_SUPPLY for parts in supplies)

@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from valence_sched.model.need import MEASURES, Need
-from valence_sched.model.request import FlavorShare, Mix, MixSupplies, NameRequirements
+from valence_sched.model.request import FlavorShare, Mix, MixSupplies, NameRequirements, exact_sum
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.stocks import StockGrants
@@ -181,16 +181,6 @@ class MixSupply(NamedTuple):
         return MixSupply(*(amounts[..., rows] for amounts in self))
 
 
-class MixUse(NamedTuple):
-    """What nodes of the mix can use of a supply, whatever that use counts.
-
-    ``usable`` has the shape ``(needs, rows)``, ``free`` is the whole free amount per row.
-    """
-
-    usable: Floats
-    free: Floats
-
-
 class FlavorMix:
     """The shares of a mix that need one scarce resource, with the demands of each on a row.
 
@@ -307,8 +297,8 @@ class FlavorMix:
     def _accepts(self, traits: Labels) -> Mask:
         values, accepted = self._accepted
         if values is not traits.values:
-            table = [[_traits_match(one.traits, has) for has in traits.values]
-                     for one in self._shares]  # fmt: skip
+            names = [share.traits for share in self._shares]
+            table = [[_traits_match(one, has) for has in traits.values] for one in names]
             accepted = np.array(table, dtype=bool)
             self._accepted = traits.values, accepted
         return accepted
@@ -318,7 +308,7 @@ class FlavorMix:
         have = np.empty((len(self._amounts) + len(self._blocks), len(leftover)))
         fractions = np.full_like(have, np.inf)
         useful, free = np.zeros((len(self._scarce), have.shape[1])), np.zeros(have.shape[1])
-        kinds, blocks = leftover.kinds, leftover.all_blocks()
+        kinds, blocks = leftover.kinds, leftover.blocks
         if self._blocks:
             have[len(self._amounts) :] = kinds.amount_matrix(self._blocks) @ blocks
         if self.scarce_resource == ACCELERATORS:
@@ -329,10 +319,7 @@ class FlavorMix:
     def supply_after(
         self, before: MixSupply, rest: Leftover, needs: Sequence[Need], feasible: Mask | None = None
     ) -> MixSupply:
-        """Return the supply after every row has given the resources of one node.
-
-        Rows that are not ``feasible``, where it is given, may have any.
-        """
+        """Return the supply after every row has given one node; rows not ``feasible`` have any."""
         have, stocks = before.have.copy(), len(self._amounts)
         fractions = np.empty_like(have)  # those of blocks follow from what there is of them
         fractions[:stocks] = before.fractions[:stocks]
@@ -362,8 +349,6 @@ class FlavorMix:
         sum it is, so that those of several Views add up to that of all their rows in any order. A
         share that needs nothing of the resource has none.
         """
-        from valence_sched.model.request import exact_sum  # only where something may be scarce
-
         found: list[tuple[float, ...]] = [()] * (2 * self._share_count)
         if not self._shares:
             return tuple(found)
@@ -393,27 +378,20 @@ class FlavorMix:
         return view.block_counts.sums(useful, free=False), np.arange(len(self._scarce))
 
     def scarcity(self, supplies: MixSupplies, *, protect: bool = False) -> tuple[float, ...]:
-        """Return how many times the use of each share counts, empty if no share more than once.
+        """Return the :func:`scarcity` of each share, empty if none counts more than once.
 
-        ``supplies`` are those of all pools together, as :meth:`supplies` returns them. The formula
-        is that of :func:`valence_sched.view.fragmentation.scarcity`.
+        ``supplies`` are those of all pools together, as :meth:`supplies` returns them.
         """
         amounts = [math.fsum(parts) for parts in supplies]
+        free = [amounts[index] for index in self._indices]
+        total = [amounts[self._share_count + index] for index in self._indices]
         weights = self._weights.tolist()
-        shares = zip(self._indices, weights, self._node_amounts, self._hardware, strict=True)
-        counted = scarcity(
-            [
-                ShareSupply(weight, amount, amounts[index], amounts[self._share_count + index],
-                            hardware)
-                for index, weight, amount, hardware in shares
-            ],
-            self.largest_request,
-            protect=protect,
-        )  # fmt: skip
-        found = [1.0] * self._share_count
+        found = map(ShareSupply, weights, self._node_amounts, free, total, self._hardware)
+        counted = scarcity(list(found), self.largest_request, protect=protect)
+        every = [1.0] * self._share_count
         for index, number in zip(self._indices, counted, strict=True):
-            found[index] = number
-        return tuple(found) if max(found, default=1.0) > 1.0 else ()
+            every[index] = number
+        return tuple(every) if max(every, default=1.0) > 1.0 else ()
 
     def fragmentation(self, supply: MixSupply, weights: Floats) -> Floats:
         """Return per row the free amount that the mix is expected to have no use for.
@@ -423,11 +401,11 @@ class FlavorMix:
         ``LIGHTER_NODES_FACTOR`` times that of the nodes for which the other resources suffice.
         Where ``weights`` count scarcity it may be below 0; then only its growth has a meaning.
         """
-        return self.useless(MixUse(self._usable(supply), supply.free), weights)
+        return self.useless(self._usable(supply), supply.free, weights)
 
-    def useless(self, use: MixUse, weights: Floats) -> Floats:
-        """Return the fragmentation of a supply of which the mix has this use."""
-        used = use.usable * weights
+    def useless(self, usable: Floats, free: Floats, weights: Floats) -> Floats:
+        """Return the fragmentation where so much, ``(needs, rows)``, of what is free is usable."""
+        used = usable * weights
         # Added one after another, so that one row gets the same sum as many.
         if used.shape[1] < MANY_ROWS:
             total: Floats = np.add.accumulate(used, axis=0)[-1]
@@ -435,21 +413,14 @@ class FlavorMix:
             total = used[0]
             for line in used[1:]:
                 total += line
-        expected: Floats = use.free - total
+        expected: Floats = free - total
         return expected
 
     def use_table(self, supply: MixSupply) -> Floats:
-        """Return the use of a supply as a table, which :meth:`read_use` reads.
-
-        Its lines are what is usable for each of the needs of the mix, and what is free.
-        """
+        """Return what of a supply is usable for each of the needs of the mix, then what is free."""
         table = np.empty((len(self._scarce) + 1, len(supply.free)))
         table[:-1], table[-1] = self._usable(supply), supply.free
         return table
-
-    def read_use(self, table: Floats) -> MixUse:
-        """Return the use that a table of :meth:`use_table` has."""
-        return MixUse(table[:-1], table[-1])
 
     def _usable(self, supply: MixSupply) -> Floats:
         usable, fits = supply.useful, np.True_

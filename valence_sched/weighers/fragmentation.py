@@ -180,7 +180,7 @@ def _growth_by_tables(site: _Site, request: Request, candidates: Mask) -> tuple[
     weights = view.memoise_latest(
         ("mix weights", mix), site.key, lambda: site.weighted(view.traits)
     )
-    growth = workload.useless(workload.read_use(table), weights) - lost
+    growth = workload.useless(table[:-1], table[-1], weights) - lost
     rows = (candidates & (free > 0.0)).nonzero()[0]
     return rows, growth[rows]
 
@@ -224,7 +224,7 @@ def _scarce_rows(site: _Site, rows: Ints | None) -> _ScarceRows:
     scarce = (supply.free > 0.0).nonzero()[0]
     rows = scarce if rows is None else rows[scarce]
     if len(scarce) < len(supply.free):
-        free, supply, traits = free.selected(scarce), supply.columns(scarce), traits.select(scarce)
+        free, supply, traits = free.take(scarce), supply.columns(scarce), traits.select(scarce)
     weights = site.weighted(traits)
     lost = site.workload.fragmentation(supply, weights)
     return _ScarceRows(rows, free, supply, lost, weights, BoundedMemo(MOST_GROWTHS))
