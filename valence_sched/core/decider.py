@@ -79,10 +79,6 @@ class Decider:
 
     def snapshot(self) -> View:
         """Return the current snapshot; it never changes, a newer one replaces it."""
-        return self._view
-
-    @property
-    def _view(self) -> View:
         return self._snapshot.view
 
     def note_skipped(self, lines: Sequence[str]) -> None:
@@ -147,11 +143,11 @@ class Decider:
         """Return a decider on what nodes of other requests leave; StaleOffer as of offers."""
         from valence_sched.core.offers import fit_of
 
-        ledger, counts = Ledger(self._view), NodeCounts()
+        ledger, counts = Ledger(self._snapshot.view), NodeCounts()
         for one in others:
             fit = fit_of(ledger.view, one.candidate)
             ledger.take(fit)
-            counts.add(one.group, one.owner, int(self._view.podm_of[fit.row]))
+            counts.add(one.group, one.owner, int(self._snapshot.view.podm_of[fit.row]))
         decider = Decider(ledger.view, (), strict=self.strict)
         decider.preparation, decider._counts = self.preparation, counts
         decider.elsewhere = self.elsewhere
@@ -163,20 +159,19 @@ class Decider:
         """Return what these pods offer to a tree of zones, without tokens.
 
         The alternatives of the request, and the anchors of its group, are tried by who asks.
-        ``earlier`` and ``others`` are candidates of these pods. Errors as for a decision, and:
-
-        Raises:
-            StaleOffer: one of these candidates is no longer there.
+        ``earlier`` and ``others`` are candidates of these pods. Errors as for a decision, and
+        StaleOffer: one of these candidates is no longer there.
         """
         if others:
             return self._after(others).offers(query, earlier)
-        from valence_sched.core.offers import offers, without_candidates  # only in a tree of zones
+        from valence_sched.core.offers import offers, with_candidates  # only in a tree of zones
 
         request, bound = self._prepared_elsewhere(query.request)
         if query.company is None:
             request = self._with_group_state(request, bound)
         else:
-            request = without_candidates(self._view, request, query.company, earlier)
+            counted = msgspec.structs.replace(request, company=query.company)
+            request = with_candidates(self._snapshot.view, counted, earlier, -1)
         found = offers(self._evaluate(request, bound), query, earlier)
         self.check_decided(found.undecided, bound.policy)
         if query.others or query.taken or not request.mix.scarcity:
@@ -186,24 +181,21 @@ class Decider:
     def group_state(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> GroupState:
-        """Return the group state of a request on these pods, which counts those candidates, too.
-
-        Errors as of ``offers``.
-        """
+        """Return the group state of a request with those candidates; errors as of ``offers``."""
         if others:
             return self._after(others).group_state(query, earlier)
         from valence_sched.core.offers import with_candidates  # only in a tree of zones
 
         request = self._with_group_state(*self._prepared_elsewhere(query.request))
-        return with_candidates(self._view, request, earlier).company
+        return with_candidates(self._snapshot.view, request, earlier).company
 
     def _prepared_elsewhere(self, request: Request) -> tuple[Request, BoundPolicy]:
         request = msgspec.structs.replace(request, fallbacks=(), min_count=0)
-        return self.preparation.prepare(request, self._view, elsewhere=True)
+        return self.preparation.prepare(request, self._snapshot.view, elsewhere=True)
 
     def seal(self, request: Request) -> Request:
         """Return a request as it is asked of every zone; errors as for a decision."""
-        return self.preparation.prepare(request, self._view, elsewhere=True)[0]
+        return self.preparation.prepare(request, self._snapshot.view, elsewhere=True)[0]
 
     def needs_supplies(self, sealed: Request) -> bool:
         """Return whether the mix of a sealed request is yet to be completed."""
@@ -230,15 +222,15 @@ class Decider:
             return found
         from valence_sched.core.offers import most_nodes_alone
 
-        most = most_nodes_alone(self._view, query.request, self.eligible(request, bound))
-        return ZoneSupplies(pools=len(self._view), most_nodes=most)
+        most = most_nodes_alone(self._snapshot.view, query.request, self.eligible(request, bound))
+        return ZoneSupplies(pools=len(self._snapshot.view), most_nodes=most)
 
     def _supplies(self, request: Request, bound: BoundPolicy) -> ZoneSupplies:
         from valence_sched.model.zone import ZoneSupplies
 
         active = self.preparation.active(request, bound)
         supplies = self._cache.mix_supplies(request.mix, active)
-        return ZoneSupplies(pools=len(self._view), by_weigher=supplies)
+        return ZoneSupplies(pools=len(self._snapshot.view), by_weigher=supplies)
 
     def complete_mix(self, sealed: Request, supplies: Mapping[str, MixSupplies]) -> Request:
         """Return a sealed request with its mix completed by what all pools supply to it."""
@@ -251,7 +243,7 @@ class Decider:
         builder = self._builder.empty_copy()
         builder.add(podm, file, key=key)
         number = self._numbers.setdefault(podm.id, len(self._numbers))
-        self._snapshot.replace(*splice(self._view, number, builder.view()))
+        self._snapshot.replace(*splice(self._snapshot.view, number, builder.view()))
 
     def check_decided(self, pools: Sequence[PoolRef], policy: Policy) -> None:
         """Raise DecisionUndecided if a strict decider has to leave pools open."""
@@ -260,13 +252,15 @@ class Decider:
 
     def context(self, request: Request) -> EvaluationContext:
         """Return what a decision on a request is made from; errors as for a decision."""
-        alone, bound = self.preparation.prepare(request, self._view)
+        alone, bound = self.preparation.prepare(request, self._snapshot.view)
         # identity and open values do not depend on the group state
         return self._evaluate(self._with_group_state(alone, bound), bound)
 
     def _with_group_state(self, request: Request, bound: BoundPolicy) -> Request:
         eligible = functools.partial(self.eligible, request, bound)
-        return with_group_state(self._view, request, eligible, self._counts, self.elsewhere)
+        return with_group_state(
+            self._snapshot.view, request, eligible, self._counts, self.elsewhere
+        )
 
     def _evaluate(self, request: Request, bound: BoundPolicy) -> EvaluationContext:
         active = self.preparation.active(request, bound)
@@ -323,8 +317,8 @@ class Preparation:
         bound = self.policy(request.policy)
         for reader in missing_readers(request, bound):
             lack = f"policy {request.policy!r} has no {reader.kind} {reader.name!r}"
-            raise RequestError(f"{lack}, so what the request says about it would be ignored: "
-                               f"add the {reader.kind} or choose another policy")  # fmt: skip
+            lack = f"{lack}, so what the request says about it would be ignored"
+            raise RequestError(f"{lack}: add the {reader.kind} or choose another policy")
         if not elsewhere and (request.podms or request.exclude_podms):
             known = {name for podm in view.podms for name in (podm.id, podm.name) if name}
             for name in (*request.podms, *request.exclude_podms):
@@ -349,10 +343,7 @@ class Preparation:
 
 
 def eligible_rows(context: EvaluationContext) -> Mask:
-    """Return the rows that pass all filters which read neither free capacity nor the group.
-
-    The request of the context has no group.
-    """
+    """Return the rows that pass all filters which read neither free capacity nor the group."""
     readers = context.evaluation.availability_readers
     fixed = [filter_.name not in readers for filter_ in context.bound.filters]
     passing: Mask = np.logical_and.reduce(context.evaluation.verdicts[fixed])

@@ -40,11 +40,7 @@ class NodeCounts(msgspec.Struct):
             _add_count(self.by_owner, owner, podm, number)
 
     def members(self, group: str, owner: str | None) -> Iterator[CountByPodm]:
-        """Yield the counts of the nodes that an owner has in a group.
-
-        Owners may use one name for groups of their own: an owner has the nodes of nobody as well,
-        and who asks without an owner has all.
-        """
+        """Yield the counts of an owner's nodes in a group, and nobody's; without an owner, all."""
         for of, counts in self.by_group.get(group, {}).items():
             if owner is None or of is None or of == owner:
                 yield counts
@@ -103,42 +99,24 @@ def with_group_state(
     return msgspec.structs.replace(request, company=state)
 
 
-def with_members(view: View, request: Request, rows: Sequence[int]) -> Request:
-    """Return the request with one more node of it on the podm of each of ``rows``."""
+def with_members(view: View, request: Request, rows: Sequence[int], number: int = 1) -> Request:
+    """Return the request with one more node of it on the podm of each row, or ``number`` -1."""
     podms, state = [view.podm(row) for row in rows], request.company
-    members, owner_counts = state.members, state.owned
-    if request.group is not None:
-        members = members.copy()
-        for domain in request.group.domains:
-            values = (value for podm in podms for value in domain_values(podm, domain))
-            members[domain] = _add_counts(members.get(domain, {}), values)
+    members, owned = state.members.copy(), state.owned
+    for domain in request.group.domains if request.group else ():
+        values = (value for podm in podms for value in domain_values(podm, domain))
+        members[domain] = _counted(members.get(domain, {}), values, number)
     if request.owner is not None:
-        owner_counts = _add_counts(owner_counts, (podm.id for podm in podms))
-    after = GroupState(members=members, owned=owner_counts, open=state.open)
+        owned = _counted(owned, (podm.id for podm in podms), number)
+    after = GroupState(members=members, owned=owned, open=state.open)
     return msgspec.structs.replace(request, company=after)
 
 
-def without_members(view: View, request: Request, rows: Sequence[int]) -> Request:
-    """Return the request without one node of it on the podm of each of ``rows``."""
-    podms, state = [view.podm(row) for row in rows], request.company
-    members = state.members.copy()
-    for domain in request.group.domains if request.group else ():
-        counts = Counter(members.get(domain, {}))
-        for podm in podms:
-            counts.subtract(domain_values(podm, domain))
-        members[domain] = dict(+counts)
-    owned = Counter(state.owned)
-    if request.owner is not None:
-        owned.subtract(podm.id for podm in podms)
-    before = GroupState(members=members, owned=dict(+owned), open=state.open)
-    return msgspec.structs.replace(request, company=before)
-
-
-def _add_counts(counts: dict[str, int], more: Iterable[str]) -> dict[str, int]:
+def _counted(counts: dict[str, int], values: Iterable[str], number: int) -> dict[str, int]:
     counts = counts.copy()
-    for value in more:
-        counts[value] = counts.get(value, 0) + 1
-    return counts
+    for value in values:
+        counts[value] = counts.get(value, 0) + number
+    return counts if number > 0 else {value: count for value, count in counts.items() if count > 0}
 
 
 def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collection[str]) -> bool:

@@ -41,7 +41,6 @@ from valence_sched.model.scenario import (
     Remove,
     SetAttributes,
     Target,
-    Template,
     edit_text,
     parse_target,
 )
@@ -59,6 +58,7 @@ MAX_NEW_BLOCKS = 1_000_000  # of one edit on a whole site
 BLOCKS_URI = "/redfish/v1/CompositionService/ResourceBlocks/"
 
 StatusChange = Callable[[Status], Status]
+Counts = dict[str, int]  # of what an edit touched
 BlockOrStock = TypeVar("BlockOrStock", LeanBlock, Stock)
 
 
@@ -102,18 +102,18 @@ def _fail(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
     A stock that failed has nothing left. A pod manager that failed is Offline as well.
     """
     nodes, released = _lost_nodes(podm, scope)
-    blocks = tuple(
-        statuses.apply(block, failed) if number in scope.blocks
-        else _release(scope.outside(block), released, statuses)
-        for number, block in enumerate(podm.blocks)
-    )  # fmt: skip
-    stocks = tuple(
-        replace(stock, total=0.0, used=0.0) if stock.uri in scope.stocks
-        else scope.outside(stock)
-        for stock in podm.stocks
-    )  # fmt: skip
+    blocks = []
+    for number, block in enumerate(podm.blocks):
+        if number in scope.blocks:
+            blocks.append(statuses.apply(block, failed))
+        else:
+            blocks.append(_release(scope.outside(block), released, statuses))
+    stocks = [
+        replace(one, total=0.0, used=0.0) if one.uri in scope.stocks else scope.outside(one)
+        for one in podm.stocks
+    ]
     status = "Offline" if scope.whole else podm.status
-    return replace(podm, status=status, blocks=blocks, stocks=stocks, nodes=nodes)
+    return replace(podm, status=status, blocks=tuple(blocks), stocks=tuple(stocks), nodes=nodes)
 
 
 def _drain(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
@@ -125,13 +125,14 @@ def _drain(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
         statuses.apply(block, drained) if number in scope.blocks else scope.outside(block)
         for number, block in enumerate(podm.blocks)
     )
-    stocks = tuple(
-        replace(stock, total=stock.total and min(stock.total, stock.used))
-        if stock.uri in scope.stocks else scope.outside(stock)
-        for stock in podm.stocks
-    )  # fmt: skip
+    stocks = []
+    for stock in podm.stocks:
+        if stock.uri in scope.stocks:
+            stocks.append(replace(stock, total=stock.total and min(stock.total, stock.used)))
+        else:
+            stocks.append(scope.outside(stock))
     enabled = podm.enabled and not scope.whole
-    return replace(podm, enabled=enabled, blocks=blocks, stocks=stocks)
+    return replace(podm, enabled=enabled, blocks=blocks, stocks=tuple(stocks))
 
 
 def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm | None:
@@ -139,18 +140,14 @@ def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm |
     if scope.whole:
         return None
     nodes, released = _lost_nodes(podm, scope)
+    kept = (one for number, one in enumerate(podm.blocks) if number not in scope.blocks)
     return replace(
         podm,
         pools=tuple(pool for pool in podm.pools if pool.id not in scope.pools),
-        blocks=tuple(
-            _release(scope.outside(block), released, statuses)
-            for number, block in enumerate(podm.blocks)
-            if number not in scope.blocks
-        ),
-        stocks=tuple(scope.outside(stock) for stock in podm.stocks
-                     if stock.uri not in scope.stocks),
+        blocks=tuple(_release(scope.outside(block), released, statuses) for block in kept),
+        stocks=tuple(scope.outside(one) for one in podm.stocks if one.uri not in scope.stocks),
         nodes=nodes,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +202,7 @@ def _release(block: LeanBlock, released: Counter[str], statuses: StatusChanges) 
     nodes = released.get(block.uri)
     if nodes is None:
         return block
-
-    def release(status: Status) -> Status:
-        return status.released(nodes)
-
-    return statuses.apply(block, release, ("released", nodes))
+    return statuses.apply(block, lambda status: status.released(nodes), ("released", nodes))
 
 
 _DISRUPTIONS: dict[type[Edit], DisruptionRule] = {Fail: _fail, Drain: _drain, Remove: _remove}
@@ -218,10 +211,8 @@ _DISRUPTIONS: dict[type[Edit], DisruptionRule] = {Fail: _fail, Drain: _drain, Re
 def edited(site: Site, edits: Iterable[Edit]) -> Site:
     """Return a site after edits, each applied to what those before it made.
 
-    Raises:
-        NothingMatches: the target of an edit is nothing that is there; the message begins with the
-            edit and has the nearest name.
-        UsageError: blocks of several kinds have the name that new ones are to be like.
+    NothingMatches: the target of an edit is nothing that is there; the message begins with the
+    edit and has the nearest name. UsageError: blocks of several kinds have the name of new ones.
     """
     return functools.reduce(apply_edit, edits, site)
 
@@ -236,21 +227,21 @@ def apply_edit(site: Site, edit: Edit, place: str = "") -> Site:
         matches = find_targets(site.podms, edit.target, site.kinds)
         match edit:
             case Clone():
-                podms, effect = _clone(site, edit, matches)
+                podms, counts = _clone(site, edit, matches)
             case AddBlocks():
-                podms, effect = _add(site, edit, matches)
+                podms, counts = _add(site, edit, matches)
             case SetAttributes():
-                podms, effect = _set(site, edit, matches)
+                podms, counts = _set(site, edit, matches)
             case _:
-                podms, effect = _disrupt(site, _DISRUPTIONS[type(edit)], matches)
+                podms, counts = _disrupt(site, _DISRUPTIONS[type(edit)], matches)
     except SchedulerError as error:
         raise error.at(place or text) from None
-    return site.with_podms(podms, replace(effect, edit=text))
+    return site.with_podms(podms, EditEffect(edit=text, **counts))
 
 
 def _disrupt(
     site: Site, rule: DisruptionRule, matches: Sequence[TargetMatch]
-) -> tuple[list[LeanPodm], EditEffect]:
+) -> tuple[list[LeanPodm], Counts]:
     statuses = StatusChanges()
     scopes = {match.podm: Scope.of(site.podms[match.podm], match) for match in matches}
     podms: list[LeanPodm] = []
@@ -259,19 +250,15 @@ def _disrupt(
         after = rule(podm, scopes[number], statuses) if number in scopes else podm
         nodes += len(podm.nodes) - (len(after.nodes) if after else 0)
         podms += [after] if after else []
-    return podms, EditEffect(
-        edit="",
-        podms=len(scopes),
-        pools=sum(len(one.pools) for one in scopes.values()),
-        blocks=sum(len(one.blocks) for one in scopes.values()),
-        stocks=sum(len(one.stocks) for one in scopes.values()),
-        nodes=nodes,
-    )
+    parts = list(scopes.values())
+    counts = {"podms": len(parts), "pools": sum(len(one.pools) for one in parts), "nodes": nodes}
+    counts["blocks"] = sum(len(one.blocks) for one in parts)
+    return podms, {**counts, "stocks": sum(len(one.stocks) for one in parts)}
 
 
 def _clone(
     site: Site, edit: Clone, matches: Sequence[TargetMatch]
-) -> tuple[list[LeanPodm], EditEffect]:
+) -> tuple[list[LeanPodm], Counts]:
     taken, statuses = {podm.id for podm in site.podms}, StatusChanges()
     numbers = {match.podm for match in matches}
     podms: list[LeanPodm] = []
@@ -284,18 +271,14 @@ def _clone(
             taken.update(copy.id for copy in copies)
             podms += copies
             new += copies
-    return podms, EditEffect(
-        edit="",
-        podms=len(new),
-        pools=sum(len(pools_of(podm)) for podm in new),
-        blocks=sum(len(podm.blocks) for podm in new),
-        stocks=sum(len(podm.stocks) for podm in new),
-    )
+    counts = {"podms": len(new), "pools": sum(len(pools_of(podm)) for podm in new)}
+    counts["blocks"] = sum(len(podm.blocks) for podm in new)
+    return podms, {**counts, "stocks": sum(len(podm.stocks) for podm in new)}
 
 
 def _add(
     site: Site, edit: AddBlocks, matches: Sequence[TargetMatch]
-) -> tuple[list[LeanPodm], EditEffect]:
+) -> tuple[list[LeanPodm], Counts]:
     new = NewBlocks(edit, site)
     podms = list(site.podms)
     pools = sum(len(match.pools) for match in matches)
@@ -304,12 +287,12 @@ def _add(
     for match in matches:
         podms[match.podm] = new.added(match)
         blocks += len(podms[match.podm].blocks) - len(site.podms[match.podm].blocks)
-    return podms, EditEffect(edit="", podms=len(matches), pools=pools, blocks=blocks)
+    return podms, {"podms": len(matches), "pools": pools, "blocks": blocks}
 
 
 def _set(
     site: Site, edit: SetAttributes, matches: Sequence[TargetMatch]
-) -> tuple[list[LeanPodm], EditEffect]:
+) -> tuple[list[LeanPodm], Counts]:
     podms, changes, statuses = list(site.podms), edit.changes, StatusChanges()
 
     def change(status: Status) -> Status:
@@ -323,17 +306,15 @@ def _set(
                 blocks[number] = statuses.apply(blocks[number], change)
             podms[match.podm] = replace(podm, blocks=tuple(blocks))
         elif match.pools and podm.pools:
-            pools = (replace(pool, **changes) if pool.id in match.pools else pool
-                     for pool in podm.pools)  # fmt: skip
+            pools = list(podm.pools)
+            for number, pool in enumerate(pools):
+                if pool.id in match.pools:
+                    pools[number] = replace(pool, **changes)
             podms[match.podm] = replace(podm, pools=tuple(pools))
         else:  # also the traits of the pool of a pod manager that lists none
             podms[match.podm] = replace(podm, **_podm_changes(podm, changes))
-    return podms, EditEffect(
-        edit="",
-        podms=len(matches),
-        pools=sum(len(match.pools) for match in matches),
-        blocks=sum(len(match.blocks) for match in matches),
-    )
+    counts = {"podms": len(matches), "pools": sum(len(match.pools) for match in matches)}
+    return podms, {**counts, "blocks": sum(len(match.blocks) for match in matches)}
 
 
 def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:
@@ -342,8 +323,8 @@ def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:
         facts = podm.facts | new["facts"]
         new["facts"] = {key: value for key, value in facts.items() if value is not None}
     if "capabilities" in new:
-        given = {key: (value,) if isinstance(value, str) else value
-                 for key, value in new["capabilities"].items()}  # fmt: skip
+        given = new["capabilities"].items()
+        given = {key: (value,) if isinstance(value, str) else value for key, value in given}
         capabilities = podm.capabilities | given
         new["capabilities"] = {key: values for key, values in capabilities.items() if values}
     return new
@@ -375,8 +356,9 @@ def _clones(
 
 def _check_size(blocks: int) -> None:
     if blocks > MAX_NEW_BLOCKS:
-        raise UsageError(f"{blocks:,} new blocks, and at most {MAX_NEW_BLOCKS:,} may be added by "
-                         "one edit: lower the number or select fewer pod managers")  # fmt: skip
+        most = f"at most {MAX_NEW_BLOCKS:,} may be added by one edit"
+        hint = "lower the number or select fewer pod managers"
+        raise UsageError(f"{blocks:,} new blocks, and {most}: {hint}")
 
 
 class NewBlocks:
@@ -386,7 +368,18 @@ class NewBlocks:
         self._edit, self._podms, self._kinds = edit, site.podms, site.kinds
         self._templates, self._statuses = site.templates, StatusChanges()
         template = site.templates.get(edit.add)
-        self._block = None if template is None else _template_block(template)
+        self._block: LeanBlock | None = None
+        if template is not None:
+            most = template.max_compositions
+            status = Status(shareable=template.shareable, max_compositions=most)
+            devices = template.devices
+            self._block = LeanBlock(
+                uri=re.sub(r"[^\w.-]+", "-", template.name),
+                type=template.type,
+                places=template.places,
+                status=None if status == FREE_STATUS else Raw(to_json(status)),  # type: ignore[arg-type]
+                devices=None if devices == NO_DEVICES else Raw(to_json(devices)),  # type: ignore[arg-type]
+            )
         self._podm: LeanPodm | None = None  # of the block that new ones are like
         if template is None and "@" in edit.add:
             self._podm, self._block = self._block_at(parse_target(edit.add))
@@ -394,8 +387,7 @@ class NewBlocks:
     def added(self, match: TargetMatch) -> LeanPodm:
         """Return a pod manager with the new blocks: so many in each pool that is matched, else all.
 
-        Raises:
-            NothingMatches, UsageError: the block that they are like is unknown, or ambiguous.
+        NothingMatches, UsageError: the block that they are like is unknown, or ambiguous.
         """
         podm = self._podms[match.podm]
         alike, block = self._block_for(podm)
@@ -434,12 +426,11 @@ class NewBlocks:
 
     def _block_at(self, target: Target) -> tuple[LeanPodm, LeanBlock]:
         if not target.selects_blocks:
-            raise UsageError(one_line(f"{self._edit.add!r} is no block: expected a template, a "
-                                      "block of the pod manager or BLOCK@PODM"))  # fmt: skip
+            expected = "expected a template, a block of the pod manager or BLOCK@PODM"
+            raise UsageError(one_line(f"{self._edit.add!r} is no block: {expected}"))
         matches = find_targets(self._podms, target, self._kinds)
-        podm = self._podms[matches[0].podm]
-        found = [self._podms[match.podm].blocks[number]
-                 for match in matches for number in match.blocks]  # fmt: skip
+        podm, pairs = self._podms[matches[0].podm], ((one.podm, one.blocks) for one in matches)
+        found = [self._podms[at].blocks[number] for at, blocks in pairs for number in blocks]
         return podm, self._only(found, podm)
 
     def _only(self, blocks: Sequence[LeanBlock], podm: LeanPodm) -> LeanBlock:
@@ -451,17 +442,6 @@ class NewBlocks:
             which = f"{format_count(len(distinct), 'kind')} are named {self._edit.add!r} ({names})"
             raise UsageError(one_line(f"blocks of {which}: name one of them"))
         return _fresh(blocks[0], self._statuses)
-
-
-def _template_block(template: Template) -> LeanBlock:
-    status = Status(shareable=template.shareable, max_compositions=template.max_compositions)
-    return LeanBlock(
-        uri=re.sub(r"[^\w.-]+", "-", template.name),
-        type=template.type,
-        places=template.places,
-        status=None if status == FREE_STATUS else Raw(to_json(status)),  # type: ignore[arg-type]
-        devices=None if template.devices == NO_DEVICES else Raw(to_json(template.devices)),  # type: ignore[arg-type]
-    )
 
 
 def _fresh(block: LeanBlock, statuses: StatusChanges) -> LeanBlock:

@@ -146,9 +146,11 @@ def count_fits(
         apart = (*group.anti_affinity, *group.at_most)
         firm = any(not rule.soft for rule in group.spread)
         if group.affinity or firm or any(domain != "podm" for domain in apart):
-            raise RequestError(f"group {group.name!r}: each pod manager is counted by itself, so "
-                               "only anti-affinity and at most per podm can be counted: leave the "
-                               "other rules out")  # fmt: skip
+            reason = (
+                "each pod manager is counted by itself, so only anti-affinity and at most per podm"
+            )
+            text = f"{reason} can be counted: leave the other rules out"
+            raise RequestError(f"group {group.name!r}: {text}")
     context = decider.context(request)
     view, counts, open_pools = context.view, [], []
     warnings = [*context.evaluation.notes, *unknown_terms(view, context.request)]
@@ -169,10 +171,9 @@ def count_fits(
 def counts_by_podm(
     context: EvaluationContext, most: int, listener: AttemptListener | None = None
 ) -> Iterator[FitCount]:
-    """Yield ``(podm number, nodes, row)`` for each podm, at most ``most`` nodes.
+    """Yield ``(podm number, nodes, pool that may make more)``, at most ``most`` nodes each.
 
-    The row is a pool that may make more, where that is undecided. A ``listener`` gets the number
-    of each podm with the attempts on it, for which the podms are counted one at a time.
+    For a ``listener`` the podms are counted one at a time; it gets the attempts on each.
     """
     counts = None
     can_share = not context.request.fallbacks and not context.evaluation.group_state_readers

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import bound, cpus, engine_of, gpu
-from tests.unit.core.sites import quietly
+from tests.unit.core.sites import quietly, sized
 from valence_sched.core.batch import MOST_ANCHORS
 from valence_sched.core.decision import substitute_rows
 from valence_sched.core.evaluation import context_of
-from valence_sched.core.group_state import with_members, without_members
+from valence_sched.core.group_state import with_members
 from valence_sched.core.policy import bind
 from valence_sched.errors import PluginError
 from valence_sched.model.policy import FilterUse, Policy
@@ -42,7 +42,7 @@ class TestFounding(unittest.TestCase):
         four = engine_of(*podms).select_destinations(request(CORES, group=ZONE, count=4))
         self.assertEqual({"p2", "p3"}, {p.chosen.podm for p in four.placements})
 
-    @quietly(60)
+    @quietly(sized(180))
     @given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.integers(1, 7))
     def test_it_is_placed_whole_just_when_one_zone_holds_it(self, sizes, count):
         asked = request(CORES, group=ZONE, count=count)
@@ -131,13 +131,13 @@ class TestMembers(unittest.TestCase):
         for rows in ([A], [A, B, A], [C, C], [D, A], []):
             with self.subTest(rows):
                 after = with_members(SITE, before, rows)
-                self.assertEqual(before, without_members(SITE, after, rows))
-        alone = without_members(SITE, before, [C]).company
+                self.assertEqual(before, with_members(SITE, after, rows, -1))
+        alone = with_members(SITE, before, [C], -1).company
         self.assertEqual(state({name: {} for name in members}, {}), alone)
 
     def test_what_is_taken_away_twice_is_never_below_nothing(self):
         before = asked("me", members={"podm": {"a": 1, "c": 2}}, owned={"a": 1, "c": 2})
-        after = without_members(SITE, before, [A, A, C]).company
+        after = with_members(SITE, before, [A, A, C], -1).company
         self.assertEqual({"podm": {"c": 1}, "zone": {}, "aggregate": {}}, after.members)
         self.assertEqual({"c": 1}, after.owned)
 
@@ -151,7 +151,7 @@ class TestMembers(unittest.TestCase):
                 after = with_members(SITE, asked(owner, group), [A])
                 self.assertEqual(state(members, owned), after.company)
                 left = state({name: {} for name in members}, {})
-                self.assertEqual(left, without_members(SITE, after, [A]).company)
+                self.assertEqual(left, with_members(SITE, after, [A], -1).company)
 
 
 class TestSubstitutes(unittest.TestCase):

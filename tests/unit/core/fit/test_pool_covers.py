@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.unit.core.fit.covers import FAMILIES, podm, properties
 from tests.unit.core.fit.test_set_cover import ASKED, CAPS, ITEMS
-from tests.unit.core.sites import near_site, quietly
+from tests.unit.core.sites import near_site, quietly, sized
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.pool_covers import CoverTree, connected_components, cover_components
 from valence_sched.core.fit.set_cover import Item, cheapest_cover
@@ -35,7 +35,7 @@ def found(trees: list[CoverTree], free: dict[int, int], before=None):
 class TestCoverTree(unittest.TestCase):
     """Offers that become smaller and smaller."""
 
-    @quietly(400)
+    @quietly(sized(400))
     @given(ITEMS, ASKED, CAPS, st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5)))
     def test_it_has_the_cover_that_a_search_of_the_offer_has(self, items, asked, caps, offers):
         kinds = [10 + number for number in range(len(items))]
@@ -43,7 +43,7 @@ class TestCoverTree(unittest.TestCase):
         trees = [CoverTree(part, STATES) for part in connected_components(kinds, most, asked, caps)]
         for offer in offers:
             left = [replace(item, available=n) for item, n in zip(items, offer, strict=False)]
-            expected = cheapest_cover(left, asked, caps, states=STATES).counts
+            expected = cheapest_cover(left, asked, caps, states=STATES).found
             _, cover = found(trees, dict(zip(kinds, offer, strict=False)))
             if expected is not None:
                 pairs = zip(kinds, expected, strict=True)

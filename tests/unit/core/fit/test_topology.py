@@ -14,7 +14,7 @@ from tests.unit.core.deciders import built_in, engine
 from tests.unit.core.fit import brute
 from tests.unit.core.fit.covers import leave_open
 from tests.unit.core.fit.topologies import TOPOLOGIES, site
-from tests.unit.core.sites import A100, GPU, X86, need, quietly
+from tests.unit.core.sites import A100, GPU, X86, need, quietly, sized
 from valence_sched.core.explain.report import BUDGET_SHARE, decision_report
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.optimiser import PropagationSearch
@@ -80,7 +80,7 @@ def bound_site(random: Random) -> tuple[dict, tuple[Need, ...], tuple[TopologyCo
 class TestBrute(unittest.TestCase):
     seen: Counter
 
-    @quietly(1500)
+    @quietly(sized(1500))
     @given(st.integers(0, 10**9))
     def test_a_node_is_found_just_when_there_is_one_and_at_the_least_price(self, seed):
         self.agrees(*bound_site(Random(seed)))

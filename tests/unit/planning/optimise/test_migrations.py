@@ -7,6 +7,7 @@ from collections import Counter
 from random import Random
 
 from tests.unit.core.deciders import cpu, gpu
+from tests.unit.core.sites import sized
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.model.request import FlavorShare, Mix, NameRequirements, Request
 from valence_sched.planning.fragmentation import FragmentationMeasure, defragment
@@ -73,10 +74,14 @@ def covers(plan: Fitter, kinds: list[int], chosen: tuple[int, ...]) -> bool:
     return all(have >= one.amount for have, one in zip(given, plan.demands, strict=True))
 
 
+def is_fewest(plan: MigrationPlan) -> bool:
+    return plan.reached and len(plan.migrations) == plan.least
+
+
 class TestMigrations(unittest.TestCase):
     def test_plans_can_be_carried_out_and_agree_with_brute_force(self):
         outcomes: Counter[object] = Counter()
-        for seed in range(250):
+        for seed in range(120):
             free, nodes = used_site(Random(seed))
             plan = fewest_migrations(free, TYPES, 1, nodes)
             with self.subTest(seed=seed):
@@ -85,7 +90,7 @@ class TestMigrations(unittest.TestCase):
                 if plan.fit:
                     self.carry_out(free, nodes, plan)
                     self.assertGreaterEqual(len(plan.migrations), plan.least)
-                    self.assertTrue(plan.is_fewest)
+                    self.assertTrue(is_fewest(plan))
                 self.assertEqual(plan.least == 0, fits(free, LARGE))
                 helps = one_helps(free, nodes, LARGE) if plan.least else True
                 self.assertFalse(plan.least > 1 and helps)
@@ -118,7 +123,7 @@ class TestMigrations(unittest.TestCase):
             plan = fewest_migrations(free, TYPES, 1, [MovableNode("n", 0, 0, (1,))])
             with self.subTest(migrations=migrations):
                 self.assertEqual(migrations, len(plan.migrations) if plan.fit else None)
-                self.assertEqual(migrations == 1, plan.is_fewest)
+                self.assertEqual(migrations == 1, is_fewest(plan))
 
     def test_destinations_are_the_rows_of_the_type(self):
         blocks = [gpu("a0", 2), cpu("c0", 16)]
@@ -253,7 +258,7 @@ class TestDefragment(unittest.TestCase):
 
     def test_without_the_exhaustive_search_the_bound_is_stated(self):
         found = 0
-        for seed in range(40):
+        for seed in range(sized(120)):
             free, nodes = used_site(Random(seed))
             wanted = share_of(free) * 0.7
             exact = self.plan(free, nodes, wanted) if wanted else None
@@ -266,4 +271,4 @@ class TestDefragment(unittest.TestCase):
                 self.assertGreaterEqual(bounded.least, 1)
                 if bounded.reached:
                     self.assertGreaterEqual(len(bounded.migrations), len(exact.migrations))
-        self.assertGreater(found, 5)
+        self.assertGreater(found, 2)
