@@ -14,7 +14,7 @@ from tests.unit.store.site import CORES, claimer, podm
 from valence_sched.inventory import sources
 from valence_sched.model.effect import AuditLine
 from valence_sched.model.zone_registry import ZoneInfo, ZoneRegistration, ZoneReport
-from valence_sched.store import clock
+from valence_sched.store import expiry
 from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone
 from valence_sched.testing import request
@@ -80,7 +80,7 @@ def clocks(ahead_s: float) -> Iterator[None]:
     try:
         with (
             mock.patch.object(sources, "_utc_now", now),
-            mock.patch.object(clock.ClockWatch, "jump_s", lambda *_: 0.0),  # time went by, unset
+            mock.patch.object(expiry.ClockWatch, "jump_s", lambda *_: 0.0),  # time went by, unset
         ):
             yield
     finally:

@@ -66,8 +66,8 @@ class SecureFile:
             passwords = {name: value for name, value in document.items() if isinstance(value, str)}
             if len(passwords) == len(document):
                 return passwords
-        raise CredentialError(f"{self.path} is not what podm create wrote: delete it, and type "
-                              "the passwords again")  # fmt: skip
+        hint = "delete it, and type the passwords again"
+        raise CredentialError(f"{self.path} is not what podm create wrote: {hint}")
 
 
 def make_secret(path: Path) -> None:
@@ -123,7 +123,14 @@ def _read_private(path: Path, max_bytes: int) -> bytes:
         # the checked file is the one that is read, and a pipe without a writer does not block
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         with os.fdopen(handle, "rb") as stream:
-            _check_private(path, os.fstat(handle))
+            status = os.fstat(handle)
+            if not stat.S_ISREG(status.st_mode):
+                raise CredentialError(f"{path}: no regular file, expected one with a password")
+            if status.st_uid not in (os.geteuid(), 0):
+                hint = f"chown it, and chmod 600 {path}"
+                raise CredentialError(f"{path} belongs to another user: {hint}")
+            if status.st_mode & OTHERS:
+                raise CredentialError(f"{path}: others can read or change it: chmod 600 {path}")
             data = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
@@ -131,15 +138,6 @@ def _read_private(path: Path, max_bytes: int) -> bytes:
     if len(data) > max_bytes:
         raise CredentialError(f"{path}: more than {max_bytes:,} bytes, and no password")
     return data
-
-
-def _check_private(path: Path, status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise CredentialError(f"{path}: no regular file, expected one with a password")
-    if status.st_uid not in (os.geteuid(), 0):
-        raise CredentialError(f"{path} belongs to another user: chown it, and chmod 600 {path}")
-    if status.st_mode & OTHERS:
-        raise CredentialError(f"{path}: others can read or change it: chmod 600 {path}")
 
 
 @contextlib.contextmanager

@@ -127,10 +127,9 @@ def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Requ
     """
     document = load_yaml(data, file)
     if isinstance(document, dict) and not {"schema", "needs"}.isdisjoint(document):
-        words = {"schema": request.SCHEMA, "version": request.VERSION} | document
-        check_schema(
-            str(words["schema"]), str(words["version"]), request.SCHEMA, request.VERSION, file
-        )
+        schema = str(document.get("schema", request.SCHEMA))
+        version = str(document.get("version", request.VERSION))
+        check_schema(schema, version, request.SCHEMA, request.VERSION, file)
         return [("$", convert(document, Request, file))]
     refuse_other_kind(document, "request", file)
     if not (isinstance(document, dict) and "requests" in document):

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from valence_sched.errors import InputError
 from valence_sched.model.base import Fact
@@ -132,35 +133,20 @@ def _registration(name: str, spec: PodmSpec, file: str) -> Registration:
     path = f"$.podms.{name}"
     if spec.location is not None and "location" in spec.facts:
         raise InputError(file, f"{path}.location", "the fact location, too", "one of them")
-    location: dict[str, Fact] = {} if spec.location is None else {"location": spec.location}
-    password, most = spec.password, spec.max_blocks
-    return Registration(
-        name=name,
-        url=strip_service_root(spec.url),
-        driver=spec.driver,
-        username=spec.username,
-        password=PasswordReference(env=password.env, file=password.file) if password else None,
-        auth=spec.auth,
-        cacert=spec.cacert,
-        cert=spec.cert,
-        key=spec.key,
-        insecure=spec.insecure,
-        enabled=spec.enabled,
-        zone=spec.zone,
-        aggregates=spec.aggregates,
-        capabilities=_capabilities(spec, file, path),
-        traits=spec.traits,
-        facts={**spec.facts, **location},
-        max_blocks=max_blocks_of(most) if isinstance(most, int) else most,
-        parallel_composes=spec.parallel_composes,
-    )
-
-
-def _capabilities(spec: PodmSpec, file: str, path: str) -> dict[str, tuple[str, ...]]:
+    fields = asdict(spec)
+    location, password, most = fields.pop("location"), spec.password, spec.max_blocks
+    if password is not None:
+        fields["password"] = PasswordReference(env=password.env, file=password.file)
+    if location is not None:
+        fields["facts"] = {**spec.facts, "location": location}
+    fields["url"] = strip_service_root(spec.url)
+    fields["max_blocks"] = max_blocks_of(most) if isinstance(most, int) else most
     if isinstance(spec.capabilities, str):
         try:
-            return parse_capabilities(spec.capabilities)
+            fields["capabilities"] = parse_capabilities(spec.capabilities)
         except ValueError as error:
             raise InputError(file, f"{path}.capabilities", str(error), "key=value") from None
-    items = spec.capabilities.items()
-    return {key: (values,) if isinstance(values, str) else values for key, values in items}
+    else:
+        named = spec.capabilities.items()
+        fields["capabilities"] = {key: (it,) if isinstance(it, str) else it for key, it in named}
+    return Registration(name=name, **fields)

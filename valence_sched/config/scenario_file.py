@@ -112,8 +112,8 @@ def parse_checks(data: bytes, file: str) -> tuple[list[Check], list[str]]:
         raise InputError(file, f"$.{KEY}", "no expectation", "at least one")
     content = convert(document, CheckFile, file)
     lines = item_lines(data, KEY)
-    checks = [_check(item, file, f"$.{KEY}[{number}]", lines[number])
-              for number, item in enumerate(content.expectations)]  # fmt: skip
+    items = enumerate(content.expectations)
+    checks = [_check(item, file, f"$.{KEY}[{n}]", lines[n]) for n, item in items]
     expectations = [(f"$.{KEY}[{n}]", one.expectation) for n, one in enumerate(checks)]
     check_unique_names([one for one in expectations if one[1].name is not None], file)
     return checks, warnings
@@ -121,22 +121,16 @@ def parse_checks(data: bytes, file: str) -> tuple[list[Check], list[str]]:
 
 def _check(item: dict[str, Any], file: str, path: str, line: int) -> Check:
     verb = _verb(item, EXPECTATIONS, "expectation", file, path)
-    _check_targets(item, verb, file, path)
+    target, place = item[verb], f"{path}.{verb}"
+    if verb != "fails":
+        target, place = target.get("in") if isinstance(target, dict) else None, f"{place}.in"
+    if isinstance(target, str):
+        try:
+            place_target(target)
+        except InputError as error:
+            raise error.at(f"{file}: {place}") from None
     expectation = convert(item, EXPECTATIONS[verb], file, path)
-    edits = tuple(parse_edit(edit, file, f"{path}.edits[{number}]")
-                  for number, edit in enumerate(expectation.edits))  # fmt: skip
-    place = f"{file}: {path}"
-    return Check(expectation=expectation, edits=edits, place=place, file=file, line=line)
-
-
-def _check_targets(item: dict[str, Any], verb: str, file: str, path: str) -> None:
-    words = item[verb]
-    texts = {f"{path}.{verb}": words if verb == "fails" else None}
-    if isinstance(words, dict) and verb != "fails":
-        texts[f"{path}.{verb}.in"] = words.get("in")
-    for place, text in texts.items():
-        if isinstance(text, str):
-            try:
-                place_target(text)
-            except InputError as error:
-                raise error.at(f"{file}: {place}") from None
+    items = enumerate(expectation.edits)
+    edits = tuple(parse_edit(edit, file, f"{path}.edits[{number}]") for number, edit in items)
+    where = f"{file}: {path}"
+    return Check(expectation=expectation, edits=edits, place=where, file=file, line=line)

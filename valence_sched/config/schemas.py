@@ -78,9 +78,9 @@ def _file_schema(name: str) -> dict[str, Any]:
     forms, defined = msgspec.json.schema_components(every, ref_template="#/$defs/{name}")
     found: list[dict[str, Any]] = list(forms[: len(nouns)])
     if name in LIST_KEYS:
-        many = {"type": "array", "items": found[0], "minItems": 1}
-        found += [many, {"type": "object", "properties": {LIST_KEYS[name]: many},
-                         "required": [LIST_KEYS[name]], "additionalProperties": False}]  # fmt: skip
+        key, many = LIST_KEYS[name], {"type": "array", "items": found[0], "minItems": 1}
+        under_key = {"type": "object", "properties": {key: many}, "required": [key]}
+        found += [many, {**under_key, "additionalProperties": False}]
     return {**({"anyOf": found} if len(found) > 1 else found[0]), "$defs": defined}
 
 
@@ -99,22 +99,14 @@ def _accept_units(properties: dict[str, Any]) -> None:
             properties[name] = {"anyOf": [*forms, text], **default}
 
 
-def _clean_descriptions(schema: Any) -> Any:
+def _clean_descriptions(schema: Any, key: str = "") -> Any:
     if isinstance(schema, dict):
-        return {
-            key: inspect.cleandoc(value)
-            if key == "description" and isinstance(value, str)
-            else _clean_descriptions(value)
-            for key, value in schema.items()
-        }
+        return {key: _clean_descriptions(value, key) for key, value in schema.items()}
+    if key == "description" and isinstance(schema, str):
+        return inspect.cleandoc(schema)
     return [_clean_descriptions(item) for item in schema] if isinstance(schema, list) else schema
 
 
-def write_schemas(folder: Path) -> None:
-    """Write every schema into a folder, as the package ships them."""
-    for name in NOUNS:
-        (folder / f"{name}.schema.json").write_bytes(json_schema(name))
-
-
 if __name__ == "__main__":
-    write_schemas(Path(sys.argv[1]))
+    for noun in NOUNS:
+        (Path(sys.argv[1]) / f"{noun}.schema.json").write_bytes(json_schema(noun))

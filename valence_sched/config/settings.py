@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,27 +45,6 @@ if TYPE_CHECKING:
 Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connection
 
 
-def compile_file(
-    data: bytes,
-    file: str,
-    flavors: Mapping[str, Flavor],
-    compile_one: Callable[[RequestSpec, Flavor | None], Request],
-) -> list[Request]:
-    """Return the requests of a file, each compiled with its flavor; InputError or UnknownName."""
-    compiled = []
-    for place, spec in parsers.parse_requests(data, file):
-        if isinstance(spec, Request):
-            compiled.append(spec)
-            continue
-        if spec.flavor is not None and spec.flavor not in flavors:
-            raise UnknownName("flavor", spec.flavor, flavors, f"{file}: {place}.flavor")
-        try:
-            compiled.append(compile_one(spec, flavors.get(spec.flavor or "")))
-        except (RequestError, UnknownName) as error:
-            raise error.at(f"{file}: {place}") from None
-    return compiled
-
-
 def compile_spec(
     spec: RequestSpec,
     flavor: Flavor | None,
@@ -74,49 +54,6 @@ def compile_spec(
     required = external_resources(spec.near)
     preferred = external_resources(spec.prefer_near, soft=True)
     return compile_request(spec, flavor or inline_flavor(spec), resolve((*required, *preferred)))
-
-
-def resolve_near(
-    resources: Iterable[ExternalResource],
-    sources: Sequence[str],
-    own_map: Path,
-    cloud: Cloud | None,
-) -> tuple[Proximity, ...]:
-    """Return the locations of external resources.
-
-    The maps and resolvers that ``sources`` name are searched first, then the user's own map. The
-    cloud is asked last, and only for a resource that no other resolver knows.
-
-    Raises:
-        UnknownName, RequestError: no resolver knows a resource, or one does without its location.
-        CloudError, InputError: the cloud does not answer; a map breaks its format.
-    """
-    wanted = tuple(resources)
-    resolvers = _open_resolvers(sources, own_map) if wanted or sources else []
-    cloud_resolver: list[Resolver] = []
-    located = []
-    for resource in wanted:
-        who = f"a resolver asked for {resource.text}"
-        with plugins.plugin_errors(who):
-            unknown = not is_known(resolvers, resource)
-        if unknown and cloud and not cloud_resolver:
-            make = plugins.load(plugins.RESOLVERS).get("openstack")
-            cloud_resolver.append(make(cloud()))
-        with plugins.plugin_errors(who):
-            located.append(resolve_resource(resource, [*resolvers, *cloud_resolver]))
-    return tuple(located)
-
-
-def _open_resolvers(sources: Sequence[str], own_map: Path) -> list[Resolver]:
-    named = [split_plugin_name(source) for source in sources]
-    named += [("", str(own_map))] if own_map.is_file() else []
-    installed = plugins.load(plugins.RESOLVERS)
-    resolvers = []
-    for name, path in named:
-        make = installed.get(name or "map")
-        with plugins.plugin_errors(f"resolver {name or 'map'!r}: {path}"):
-            resolvers.append(make(path))
-    return resolvers
 
 
 def split_plugin_name(source: str) -> tuple[str, str]:
@@ -146,7 +83,6 @@ class Homes:
 
     @property
     def config(self) -> Path:
-        """Return the folder of the files that the person writes."""
         return self._folder("config")
 
     @property
@@ -183,9 +119,11 @@ class Configuration:
     """
 
     def __init__(
-        self, environ: Mapping[str, str] | None = None,
-        stdin: BinaryIO | None = None, cloud: Cloud | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        environ: Mapping[str, str] | None = None,
+        stdin: BinaryIO | None = None,
+        cloud: Cloud | None = None,
+    ) -> None:
         self.environ = os.environ if environ is None else environ
         self._stdin, self._cloud = stdin, cloud
         self.remarks: list[str] = []
@@ -198,15 +136,11 @@ class Configuration:
     def policies(self, paths: Sequence[str] = ()) -> dict[str, Policy]:
         """Return policies by name: built in, then the user's, then ``paths``; the last wins."""
         policies = {one.name: one for one in (self.service_policies or tuple)()}
-        parsed = (
-            policy
-            for file, data in self._layered_files("policies.yaml", paths, self.service_policies)
-            for policy in parsers.parse_policies(data, file)
-        )
-        return policies | {policy.name: policy for policy in parsed}
+        for file, data in self._layered_files("policies.yaml", paths, self.service_policies):
+            policies |= {policy.name: policy for policy in parsers.parse_policies(data, file)}
+        return policies
 
     def policies_in(self, path: str) -> list[Policy]:
-        """Return the policies of one file."""
         return parsers.parse_policies(self.read(path), path)
 
     def flavors(self, paths: Sequence[str] = ()) -> dict[str, Flavor]:
@@ -259,19 +193,27 @@ class Configuration:
 
     def resources(self, paths: Sequence[str] = ()) -> list[CustomResource]:
         """Return declared resources: the user's, then those of ``paths``; the last wins."""
-        return unique_by_name(
-            resource
-            for file, data in self._layered_files("resources.yaml", paths)
-            for resource in parsers.parse_resources(data, file)
-        )
+        layers = self._layered_files("resources.yaml", paths)
+        parsed = (parsers.parse_resources(data, file) for file, data in layers)
+        return unique_by_name(itertools.chain.from_iterable(parsed))
 
     def read_requests(
         self, path: str, flavor_files: Sequence[str] = (), near_maps: Sequence[str] = ()
     ) -> list[Request]:
-        """Return the requests of a file, compiled; errors as for :func:`compile_file`."""
-        flavors = self.flavors(flavor_files)
-        compile_one = functools.partial(self.compile_request, near_maps=near_maps)
-        return compile_file(self.read(path), path, flavors, compile_one)
+        """Return the requests of a file, each compiled with its flavor; InputError, UnknownName."""
+        flavors, compiled = self.flavors(flavor_files), []
+        for place, spec in parsers.parse_requests(self.read(path), path):
+            if isinstance(spec, Request):
+                compiled.append(spec)
+                continue
+            if spec.flavor is not None and spec.flavor not in flavors:
+                raise UnknownName("flavor", spec.flavor, flavors, f"{path}: {place}.flavor")
+            try:
+                flavor = flavors.get(spec.flavor or "")
+                compiled.append(self.compile_request(spec, flavor, near_maps))
+            except (RequestError, UnknownName) as error:
+                raise error.at(f"{path}: {place}") from None
+        return compiled
 
     def messaging(self, path: str) -> MessagingSettings:
         """Return the message broker that a file names; InputError as for a file."""
@@ -334,11 +276,36 @@ class Configuration:
     def resolve_near(
         self, resources: Iterable[ExternalResource], sources: Sequence[str] = ()
     ) -> tuple[Proximity, ...]:
-        """Return the locations of external resources; errors as for the function of this name."""
+        """Return the locations of external resources.
+
+        The maps and resolvers that ``sources`` name are searched first, then the user's own map.
+        The cloud is asked last, and only for a resource that no other resolver knows.
+
+        Raises:
+            UnknownName, RequestError: no resolver knows a resource, or one does without location.
+            CloudError, InputError: the cloud does not answer; a map breaks its format.
+        """
         wanted = tuple(resources)
         if not wanted and not sources:  # most requests: they need not know where the map is
             return ()
-        return resolve_near(wanted, sources, self.user_file("near.yaml"), self._cloud)
+        installed, own_map = plugins.load(plugins.RESOLVERS), self.user_file("near.yaml")
+        resolvers: list[Resolver] = []
+        named = [split_plugin_name(source) for source in sources]
+        for name, path in [*named, ("", str(own_map))] if own_map.is_file() else named:
+            make = installed.get(name or "map")
+            with plugins.plugin_errors(f"resolver {name or 'map'!r}: {path}"):
+                resolvers.append(make(path))
+        cloud_resolver: list[Resolver] = []
+        located = []
+        for resource in wanted:
+            who = f"a resolver asked for {resource.text}"
+            with plugins.plugin_errors(who):
+                unknown = not is_known(resolvers, resource)
+            if unknown and self._cloud and not cloud_resolver:
+                cloud_resolver.append(installed.get("openstack")(self._cloud()))
+            with plugins.plugin_errors(who):
+                located.append(resolve_resource(resource, [*resolvers, *cloud_resolver]))
+        return tuple(located)
 
     def _layered_files(
         self, name: str, paths: Sequence[str], service: object = None
@@ -353,7 +320,6 @@ class Configuration:
             yield path, self.read(path)
 
     def user_file(self, name: str) -> Path:
-        """Return the path of the user's own file of this name."""
         return Homes(self.environ).config / name
 
     def read(self, path: str) -> bytes:

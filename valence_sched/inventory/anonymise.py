@@ -13,7 +13,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 from uuid import UUID
 
@@ -45,6 +45,7 @@ STANDARD_SEGMENTS = frozenset(
     FabricAdapters HostInterfaces VirtualMedia VLANs
     """.split()  # noqa: SIM905 - a word list reads better as text
 )
+N = TypeVar("N", FullBlock, Stock, Node)
 _SHORT = re.compile(r"\d{1,3}")
 _QUERY = re.compile(r"(\$?(?:skip|top)=\d{1,6}(?:&|$))+")
 _URL = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)://(?P<host>[^/?#]*)(?P<rest>.*)", re.DOTALL)
@@ -121,6 +122,7 @@ _HARMLESS = re.compile(
     r"|Model|Manufacturer|Vendor|@odata\.type|Reserved|BaseModuleType|RAIDTypes|"
     r"BootSourceOverrideEnabled|BootSourceOverrideTarget)"
 )
+_STANDARD = ("Id", "Name", "Description", "Links", "Oem")
 _POOLS = ("Free", "Active", "Unassigned")
 #: Properties that tell which service a pod manager is.
 _UUIDS = ("UUID", "ServiceEntryPointUUID")
@@ -175,43 +177,33 @@ def _word(aliases: Aliases, text: str) -> str:
     return aliases.uri(text) if "://" in text else aliases.path(text)
 
 
+def _named(aliases: Aliases, one: N) -> N:
+    return replace(one, uri=aliases.uri(one.uri), name=_name(aliases, one.name))
+
+
+def _pools(aliases: Aliases, one: FullBlock | Stock) -> tuple[str, ...]:
+    return tuple(map(aliases.text, one.pools))
+
+
 def _block(aliases: Aliases, block: FullBlock) -> FullBlock:
-    status = block.status
+    status, places = block.status, block.places
     if status is not None and status.client is not None:
         status = replace(status, client=aliases.segment(status.client))
-    places = block.places
     if places is not None:
         places = {kind: aliases.text(place) for kind, place in places.items()}
-    return replace(
-        block,
-        uri=aliases.uri(block.uri),
-        name=_name(aliases, block.name),
-        pools=tuple(aliases.text(pool) for pool in block.pools),
-        places=places,
-        status=status,
-    )
+    named, pools = _named(aliases, block), _pools(aliases, block)
+    return replace(named, pools=pools, places=places, status=status)
 
 
 def _stock(aliases: Aliases, stock: Stock) -> Stock:
-    return replace(
-        stock,
-        uri=aliases.uri(stock.uri),
-        name=_name(aliases, stock.name),
-        pools=tuple(aliases.text(pool) for pool in stock.pools),
-    )
+    return replace(_named(aliases, stock), pools=_pools(aliases, stock))
 
 
 def _node(aliases: Aliases, node: Node) -> Node:
-    return replace(
-        node,
-        uri=aliases.uri(node.uri),
-        name=_name(aliases, node.name),
-        owner=_name(aliases, node.owner),
-        group=_name(aliases, node.group),
-        blocks=tuple(map(aliases.uri, node.blocks)),
-        flavor=None,  # and the request: they may name zones, traits and things
-        request=None,
-    )
+    owner, group = _name(aliases, node.owner), _name(aliases, node.group)
+    blocks, named = tuple(map(aliases.uri, node.blocks)), _named(aliases, node)
+    # flavor and request may name zones, traits and things
+    return replace(named, owner=owner, group=group, blocks=blocks, flavor=None, request=None)
 
 
 def _json(aliases: Aliases, json: Any, key: str, depth: int) -> Any:
@@ -219,7 +211,8 @@ def _json(aliases: Aliases, json: Any, key: str, depth: int) -> Any:
         return None
     if isinstance(json, dict):
         items = ((name, _json(aliases, value, name, depth - 1)) for name, value in json.items())
-        return {_key(aliases, name): value for name, value in items}
+        named = {name: name if _PROPERTY.fullmatch(name) else aliases.of(name) for name in json}
+        return {named[name]: value for name, value in items}
     if isinstance(json, list):
         return [_json(aliases, item, key, depth - 1) for item in json]
     if isinstance(json, str):
@@ -241,24 +234,16 @@ def _text(aliases: Aliases, text: str, key: str) -> str:
     return aliases.segment(text)
 
 
-def _key(aliases: Aliases, key: str) -> str:
-    return key if _PROPERTY.fullmatch(key) else aliases.of(key)
-
-
 def _keys(aliases: Aliases, json: Any, originals: set[str]) -> Any:
     """Return JSON in which no property has the name of a text that got an alias."""
     if isinstance(json, list):
         return [_keys(aliases, item, originals) for item in json]
     if not isinstance(json, dict):
         return json
-    return {
-        aliases.of(key) if key.casefold() in originals and not _is_standard(key) else key: _keys(
-            aliases, value, originals
-        )
-        for key, value in json.items()
-    }
-
-
-def _is_standard(key: str) -> bool:
-    """Return whether the standard defines a property, although a text has its name."""
-    return bool(_HARMLESS.fullmatch(key)) or key in ("Id", "Name", "Description", "Links", "Oem")
+    found = {}
+    for key, value in json.items():
+        # the standard may define a property, although a text has its name
+        is_standard = _HARMLESS.fullmatch(key) or key in _STANDARD
+        replaced = key.casefold() in originals and not is_standard
+        found[aliases.of(key) if replaced else key] = _keys(aliases, value, originals)
+    return found

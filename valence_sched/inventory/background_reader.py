@@ -6,6 +6,7 @@ Of all processes that run one, that with the lease reads; when it dies, another 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import queue
@@ -156,7 +157,7 @@ class ReadOutcome(NamedTuple):
 
 
 def _start_thread(work: Callable[[], None]) -> None:
-    threading.Thread(target=work, daemon=True, name="background reader").start()
+    threading.Thread(target=work, daemon=True, name=LEASE).start()
 
 
 class BackgroundReader:
@@ -226,9 +227,9 @@ class BackgroundReader:
         """
         try:
             if not self._lead():
-                holder = self._store.leases.holder(LEASE)
-                raise InUse(one_line(f"pod managers are read by another process, {holder}: leave "
-                                     "it to that, or end it"))  # fmt: skip
+                by = f"another process, {self._store.leases.holder(LEASE)}"
+                hint = "leave it to that, or end it"
+                raise InUse(one_line(f"pod managers are read by {by}: {hint}"))
             self._failures = {}  # so that each is told
             self._update_members()
             while self._members.keys() - self._ended:
@@ -244,16 +245,26 @@ class BackgroundReader:
             self._renew_in_time()
             if self._leads:
                 self._update_members_in_time()
-                self._take_hints()
+                # of many events of one pod manager the first is told
+                for name, why in (self._hints.take() | self._events.take()).items():
+                    if name in self._members:
+                        self._hinted.setdefault(name, why)
+                        self._schedule.hint(name, self._clock.now())
                 self._start()
                 self._store_outcomes(self._gathered())
             else:
-                self._drop(self._gathered())
+                dropped = self._gathered()
+                self._running -= len(dropped)
+                for one in dropped:
+                    self._schedule.end(one.registration.name, self._clock.now(), failed=False)
             self._note_problem("")
         except SchedulerError as error:
             self._note_problem(str(error))
             return LONGEST_WAIT_S
-        return self._wait_s()
+        if self._running:
+            return 0.05
+        due = self._schedule.wait_s(self._clock.now()) if self._leads else None
+        return min(LONGEST_WAIT_S, LONGEST_WAIT_S if due is None else max(0.01, due))
 
     def close(self) -> None:
         """Give up the lease; what is still read is not stored."""
@@ -267,7 +278,7 @@ class BackgroundReader:
 
     def hint(self, names: Iterable[str], reason: str) -> None:
         """Let those of these that are registered be read soon; any thread may call this."""
-        self._hints.add_all((name for name in names if name in self._members), reason)
+        self._hints.add(*(name for name in names if name in self._members), reason=reason)
 
     @property
     def read_names(self) -> set[str]:
@@ -331,13 +342,6 @@ class BackgroundReader:
         if len(before) != len(self._members):
             self._tell(f"{format_count(len(self._members), 'pod manager')} to read")
 
-    def _take_hints(self) -> None:
-        """Let those be read soon that sent an event; of many events of one the first is told."""
-        for name, why in (self._hints.take() | self._events.take()).items():
-            if name in self._members:
-                self._hinted.setdefault(name, why)
-                self._schedule.hint(name, self._clock.now())
-
     def _start(self) -> None:
         free = self._threads - self._running
         for name in self._schedule.start_due(self._clock.now(), free):
@@ -359,25 +363,23 @@ class BackgroundReader:
 
     def _gathered(self, timeout_s: float = 0.0) -> list[ReadOutcome]:
         found: list[ReadOutcome] = []
-        try:
+        with contextlib.suppress(queue.Empty):
             while True:
                 wait = not found and timeout_s > 0.0
                 found.append(self._outcomes.get(wait, timeout_s if wait else None))
-        except queue.Empty:
-            return found
+        return found
 
     def _store_outcomes(self, outcomes: Sequence[ReadOutcome]) -> None:
         """Store readings and failures, each many in one transaction, and plan the next ones."""
         current = [one for one in outcomes if one.registration.name in self._members]
         failures: dict[str, tuple[FullPodm, ReadFailure]] = {}
         whole = [one for one in current if one.reading.failure is None]
-        stale = [one.registration.name for one in whole
-                 if any(node.stale for node in one.reading.podm.nodes)]  # fmt: skip
         try:
+            podms = [one.reading.podm for one in whole]
+            stale = [podm.id for podm in podms if any(node.stale for node in podm.nodes)]
             known = self._store.previous_readings(stale) if stale else {}
             stored = self._store.upsert_all([with_identity(one.reading.podm) for one in whole])
-            read = [result for result in stored if not isinstance(result, SchedulerError)]
-            self._note_contents(read)
+            self._note_contents([one for one in stored if not isinstance(one, SchedulerError)])
             self._previous |= known  # what was removed meanwhile is stale no more the next time
             for one, result in zip(whole, stored, strict=True):
                 if isinstance(result, SchedulerError):
@@ -398,8 +400,8 @@ class BackgroundReader:
                 self._outcomes.put(one)
             raise
         self._running -= len(outcomes)
-        for one in current:
-            self._note_end(one.registration.name, failures.get(one.registration.name))
+        for name in (one.registration.name for one in current):
+            self._note_end(name, failures[name][1] if name in failures else None)
 
     def _note_contents(self, podms: Sequence[FullPodm]) -> None:
         """Tell which pod managers are not as they were when this process read them last."""
@@ -414,30 +416,18 @@ class BackgroundReader:
         if changed:
             self._note_changed([one.id for one in changed])
 
-    def _drop(self, outcomes: Sequence[ReadOutcome]) -> None:
-        self._running -= len(outcomes)
-        for one in outcomes:
-            self._schedule.end(one.registration.name, self._clock.now(), failed=False)
-
-    def _note_end(self, name: str, failed: tuple[FullPodm, ReadFailure] | None) -> None:
+    def _note_end(self, name: str, failure: ReadFailure | None) -> None:
         known = self._failures.pop(name, None)
-        self._schedule.end(name, self._clock.now(), failed=failed is not None)
+        self._schedule.end(name, self._clock.now(), failed=failure is not None)
         self._ended.add(name)
-        if failed is None:
-            if known is not None:
-                self._tell(f"{name}: read again")
-            return
-        failure = self._failures[name] = failed[1]
-        if known is None or known.reason != failure.reason:
-            self._tell(f"{name}: not read: {failure.reason}")
+        if failure is not None:
+            self._failures[name] = failure
+            if known is None or known.reason != failure.reason:
+                self._tell(f"{name}: not read: {failure.reason}")
+        elif known is not None:
+            self._tell(f"{name}: read again")
 
     def _note_problem(self, text: str) -> None:
         if text and text != self._problem:
             self._tell(f"waiting: {text}")
         self._problem = text
-
-    def _wait_s(self) -> float:
-        if self._running:
-            return 0.05
-        due = self._schedule.wait_s(self._clock.now()) if self._leads else None
-        return min(LONGEST_WAIT_S, LONGEST_WAIT_S if due is None else max(0.01, due))

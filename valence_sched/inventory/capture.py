@@ -221,10 +221,9 @@ class Captures:
         key = self._sources.config.environ.get(variable, "")
         if len(key) < MIN_KEY_CHARS:
             value = format_count(len(key), "character") if key else "nothing"
-            raise CredentialError(one_line(
-                f"--anonymize-key-env: found {value} in {variable}, expected a key of at least "
-                f"{MIN_KEY_CHARS} (whoever guesses it can look up names)"
-            ))  # fmt: skip
+            wanted = f"a key of at least {MIN_KEY_CHARS} (whoever guesses it can look up names)"
+            text = f"found {value} in {variable}, expected {wanted}"
+            raise CredentialError(one_line(f"--anonymize-key-env: {text}"))
         return Aliases(key.encode("utf-8", "surrogateescape"))
 
     def _live_readings(self, reader: LiveReader) -> Iterator[Reading]:

@@ -28,15 +28,11 @@ class Hints:
         self._reasons: dict[str, str] = {}
         self._lock = threading.Lock()
 
-    def add(self, name: str, reason: str) -> None:
-        """Add a hint; one that is there already stays."""
+    def add(self, *names: str, reason: str) -> None:
+        """Add a hint for each of these; one that is there already stays."""
         with self._lock:
-            self._reasons.setdefault(name, reason)
-
-    def add_all(self, names: Iterable[str], reason: str) -> None:
-        """Add a hint for each of these."""
-        for name in names:
-            self.add(name, reason)
+            for name in names:
+                self._reasons.setdefault(name, reason)
 
     def take(self) -> dict[str, str]:
         """Return the hints since the last call."""
@@ -154,7 +150,7 @@ class EventListener:
             told, was_open = "", True
             self._tell(f"{name}: follows its events")
             if attempts > 1:  # some may have been lost meanwhile
-                self._hints.add(name, "an event stream that is open again")
+                self._hints.add(name, reason="an event stream that is open again")
 
         while not one.ended.is_set():
             began, attempts = self._clock(), attempts + 1
@@ -181,7 +177,7 @@ class EventListener:
             stream = one.stream = self._open_stream(one.registration)
             if one.ended.is_set():  # perhaps just before there was a stream to cut
                 stream.cut()
-            stream.follow(opened, lambda text: self._hints.add(name, f"an event: {text}"))
+            stream.follow(opened, lambda text: self._hints.add(name, reason=f"an event: {text}"))
         except NoEvents:
             return None
         except SchedulerError as error:

@@ -110,8 +110,9 @@ class LiveReader:
         passwords = []
         for member in self.members:
             with contextlib.suppress(CredentialError):  # raised when it is needed
-                passwords.append(self._registry.password(member.registration))
-        return [password for password in passwords if password]
+                if password := self._registry.password(member.registration):
+                    passwords.append(password)
+        return passwords
 
     def __iter__(self) -> Iterator[Reading]:
         """Yield a reading of each; a failed one has the last known state of its pod manager."""
@@ -123,21 +124,23 @@ class LiveReader:
             rest = zip(self.members, member_targets, strict=True)
             while batch := list(itertools.islice(rest, BATCH_SIZE)):
                 readings = []
-                for member, one in batch:
-                    reading = next(answers) if isinstance(one, ReadTarget) else one
+                for member, target in batch:
+                    reading = next(answers) if isinstance(target, ReadTarget) else target
                     readings.append((member, self._identified(reading)))
-                podms = [reading.podm for member, reading in readings
-                         if member.uses_state and reading.failure is None]  # fmt: skip
+                whole = [both for both in readings if both[1].failure is None]
+                podms = [reading.podm for member, reading in whole if member.uses_state]
                 stored = self._remember(podms, store)
                 for member, reading in readings:
-                    found = stored.get(reading.podm.id, reading.podm)
+                    one, found = member.registration, stored.get(reading.podm.id, reading.podm)
                     if isinstance(found, IdentityConflict):
-                        yield _refused(member.registration, str(found))
+                        yield _refused(one, str(found))
                     elif reading.failure is None or reading.podm.id in self._other_names:
                         yield dataclasses.replace(reading, podm=found)
                     else:
-                        its_store = store if member.uses_state else None
-                        podm = self._last_known(member.registration, reading.podm, its_store)
+                        known, limit_s = None, self._live.max_age_s
+                        if store is not None and member.uses_state:
+                            known = store.load_podms([one.name]).get(one.name)
+                        podm = last_known_podm(one, reading.podm, known, limit_s, self._now())
                         failure = with_age(reading.failure, podm.read_at, self._now())
                         yield dataclasses.replace(reading, podm=podm, failure=failure)
         if self.reporting_names:
@@ -171,11 +174,9 @@ class LiveReader:
 
         A service without a UUID is the same at another port if it has the very same blocks there.
         """
-        if reading.failure is not None:
-            return reading
         podm = with_identity(reading.podm)
         identity = podm.identity
-        if identity is None:
+        if reading.failure is not None or identity is None:
             return reading
         keys: list[Hashable] = [identity]
         if is_address(identity) and podm.blocks:
@@ -201,13 +202,8 @@ class LiveReader:
             return _refused(one, str(error))
 
     def _answers(self, targets: Sequence[ReadTarget]) -> Generator[Reading, None, None]:
-        settings = ReadSettings(
-            timeout_s=self._live.timeout_s,
-            parallel=self._live.parallel,
-            full=self._live.full,
-            cache=self._cache,
-            raw=self._raw,
-        )
+        live, cache = self._live, self._cache
+        settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=self._raw)
         if targets:
             yield from pool.read(targets, self._dialects.by_name, settings, self._progress)
 
@@ -226,14 +222,13 @@ class LiveReader:
             self._store_failed = True
             self.remarks.append(f"what was read is not remembered: {error}")
             return {}
-        self.remarks += [f"what was read is not remembered: {error}"
-                         for error in results if isinstance(error, StoreError)]  # fmt: skip
-        return {podm.id: result for podm, result in zip(podms, results, strict=True)
-                if not isinstance(result, StoreError)}  # fmt: skip
-
-    def _last_known(self, one: Registration, podm: FullPodm, store: Store | None) -> FullPodm:
-        known = store.load_podms([one.name]).get(one.name) if store else None
-        return last_known_podm(one, podm, known, self._live.max_age_s, self._now())
+        stored: dict[str, FullPodm | IdentityConflict] = {}
+        for podm, result in zip(podms, results, strict=True):
+            if isinstance(result, StoreError):
+                self.remarks.append(f"what was read is not remembered: {result}")
+            else:
+                stored[podm.id] = result
+        return stored
 
 
 def _refused(one: Registration, failure: str) -> Reading:

@@ -39,23 +39,18 @@ def read_podms(data: bytes, file: str) -> list[Registration]:
         InputError, UnknownName: the file breaks its format; a driver is unknown.
     """
     folder = Path(file).absolute().parent if file != "-" else Path.cwd()
-    registrations = parse_podms(load_yaml(data, file), file)
-    for one in registrations:
+    found = []
+    for one in parse_podms(load_yaml(data, file), file):
         _check_driver(one, f"{file}: $.podms.{one.name}.driver")
-    return [_with_absolute_paths(folder, one) for one in registrations]
-
-
-def _with_absolute_paths(folder: Path, registration: Registration) -> Registration:
-    changes: dict[str, object] = {
-        name: str(folder / os.path.expanduser(value))
-        for name in ("cacert", "cert", "key")
-        if (value := getattr(registration, name)) is not None
-    }
-    password = registration.password
-    if password is not None and password.file is not None:
-        file = str(folder / os.path.expanduser(password.file))
-        changes["password"] = PasswordReference(file=file)
-    return msgspec.structs.replace(registration, **changes)
+        changes: dict[str, object] = {}
+        for field in ("cacert", "cert", "key"):
+            if (path := getattr(one, field)) is not None:
+                changes[field] = str(folder / os.path.expanduser(path))
+        if one.password is not None and one.password.file is not None:
+            path = folder / os.path.expanduser(one.password.file)
+            changes["password"] = PasswordReference(file=str(path))
+        found.append(msgspec.structs.replace(one, **changes))
+    return found
 
 
 def validate_registration(registration: Registration) -> None:
@@ -84,9 +79,9 @@ def check_names(members: list[Member]) -> None:
     for member in members:
         name = member.registration.name
         if name in first_source:
+            found = f"{name!r} again, first in {first_source[name]}"
             hint = "give every pod manager a name of its own"
-            raise DuplicateId(member.source, "", f"{name!r} again, first in {first_source[name]}",
-                              "a name of its own", hint)  # fmt: skip
+            raise DuplicateId(member.source, "", found, "a name of its own", hint)
         first_source[name] = member.source
 
 
@@ -147,18 +142,10 @@ def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) 
 
 def podm_of_registration(one: Registration, kind: type[P]) -> P:
     """Return a podm with the fields of its registration, and nothing of its own."""
-    return kind(
-        id=one.name,
-        url=one.url,
-        driver=None if one.driver == AUTO else one.driver,
-        status="Unknown",
-        enabled=one.enabled,
-        zone=one.zone,
-        aggregates=one.aggregates,
-        capabilities=one.capabilities,
-        traits=one.traits,
-        facts=one.facts,
-    )
+    names = ("url", "enabled", "zone", "aggregates", "capabilities", "traits", "facts")
+    fields: dict[str, Any] = {name: getattr(one, name) for name in names}
+    driver = None if one.driver == AUTO else one.driver
+    return kind(id=one.name, driver=driver, status="Unknown", **fields)
 
 
 def last_known_podm(

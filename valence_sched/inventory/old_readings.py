@@ -65,8 +65,8 @@ def stale_error(
         known = "read nobody knows when"
     else:
         known = f"read at {read_at}, which is in the future (compare the clocks)"
-    return InventoryStale(one_line(f"pod manager {podm!r}: {known}, and at most "
-                                   f"{format_age(limit_s)} ago is allowed"))  # fmt: skip
+    limit = f"at most {format_age(limit_s)} ago is allowed"
+    return InventoryStale(one_line(f"pod manager {podm!r}: {known}, and {limit}"))
 
 
 class OldReadings:

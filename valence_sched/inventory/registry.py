@@ -75,18 +75,21 @@ class Registry:
         self, config: Configuration, state: str | None = None, quarantine: Quarantine | None = None
     ) -> None:
         if state is not None and _PASSWORD.search(state):
-            raise UsageError(f"--state: every user of this machine sees a password that stands on "
-                             f"a command line: put the URL into {STATE}")  # fmt: skip
+            text = "every user of this machine sees a password that stands on a command line"
+            raise UsageError(f"--state: {text}: put the URL into {STATE}")
         self._config, self._quarantine = config, quarantine
         self._home = Homes(config.environ).state
         url = state or config.environ.get(STATE)
         self.variable = STATE if url and not state else None
         with errors_at(self.variable):
-            self.url = _as_url(url) if url else _file_url(self._home / "state.sqlite")
+            if url and "://" not in url and (not url.strip() or "\0" in url):
+                raise StoreError(f"no state is called {url!r}: name a file, or a URL")
+            file = Path(os.path.expanduser(url)).absolute() if url else self._home / "state.sqlite"
+            self.url = url if url and "://" in url else _file_url(file)
             in_file = _SQLITE.match(self.url)
             if in_file and unquote(in_file[1] or "") in _IN_MEMORY:
-                raise UsageError(f"the state {self.url!r} ends with this command: name a file, or "
-                                 "the URL of a database")  # fmt: skip
+                hint = "name a file, or the URL of a database"
+                raise UsageError(f"the state {self.url!r} ends with this command: {hint}")
         alone = in_file is not None and in_file.end() == len(self.url)
         self.file = Path(os.path.expanduser(unquote(in_file[1]))) if in_file and alone else None
 
@@ -124,8 +127,8 @@ class Registry:
                 credentials.make_secret(path)
             references = (PasswordReference(file=str(path)),) if path.exists() else ()
         elif not references and make:
-            raise CredentialError("zones: secrets is empty, and every process of a zone must have "
-                                  "the same secret: name an env or a file")  # fmt: skip
+            why = "every process of a zone must have the same secret"
+            raise CredentialError(f"zones: secrets is empty, and {why}: name an env or a file")
         with errors_at(what):
             read, environ = credentials.read_password, self._config.environ
             return [read(one, what, environ, None) or "" for one in references]
@@ -139,8 +142,8 @@ class Registry:
 
         with errors_at(self.variable):
             if self.empty and self.file and self.file.is_relative_to(NO_HOME):
-                raise StoreError("no home folder for the state: set HOME or XDG_STATE_HOME, or "
-                                 "name a state with --state")  # fmt: skip
+                hint = "set HOME or XDG_STATE_HOME, or name a state with --state"
+                raise StoreError(f"no home folder for the state: {hint}")
             remark = self._config.remarks.append
             return Store(self.url, effects=effects, remark=remark, quarantine=self._quarantine)
 
@@ -193,8 +196,10 @@ class Registry:
         members.validate_registration(registration)
         _check_certificates(registration)
         if registration.name in [one.name for one in self.registrations()]:
-            raise NameTaken(f"a pod manager named {registration.name!r} is registered already: "
-                            "change it with podm set, or choose another name")  # fmt: skip
+            hint = "change it with podm set, or choose another name"
+            raise NameTaken(
+                f"a pod manager named {registration.name!r} is registered already: {hint}"
+            )
 
     def check(
         self, registration: Registration, password: str | None, timeout_s: float
@@ -216,8 +221,8 @@ class Registry:
         (reading,) = pool.read([target], plugins.installed(plugins.DIALECTS), settings)
         if reading.failure is not None:
             reason = reading.failure.removeprefix(f"{registration.name}: ")
-            raise PodmError(one_line(f"{registration.name} is not registered: {reason} "
-                                     "(--no-check registers it unread)"))  # fmt: skip
+            text = f"{registration.name} is not registered: {reason}"
+            raise PodmError(one_line(f"{text} (--no-check registers it unread)"))
         return reading.podm, reading.diagnostics
 
     def change(self, registration: Registration, password: str | None = None) -> None:
@@ -274,8 +279,8 @@ class Registry:
             names = {identity: name for name, identity in store.identities().items()}
             stored = store.load_podms().values() if None in identities else ()
         known = {endpoint_key(one.url): one.identity for one in stored if one.url}
-        found = [(one, identity or known.get(endpoint_key(one.url)))
-                 for one, identity in zip(catalogue, identities, strict=True)]  # fmt: skip
+        pairs = zip(catalogue, identities, strict=True)
+        found = [(one, identity or known.get(endpoint_key(one.url))) for one, identity in pairs]
         return tuple(members.named_by_service(found, names))
 
     def password(self, registration: Registration) -> str | None:
@@ -362,14 +367,6 @@ def _common(registration: Registration, other: Registration) -> str | None:
         return None
     common = addresses(registration.url) & addresses(other.url)
     return f"{ADDRESS_KIND}{min(common)}" if common else None
-
-
-def _as_url(state: str) -> str:
-    if "://" in state:
-        return state
-    if not state.strip() or "\0" in state:
-        raise StoreError(f"no state is called {state!r}: name a file, or a URL")
-    return _file_url(Path(os.path.expanduser(state)).absolute())
 
 
 def _file_url(file: Path) -> str:

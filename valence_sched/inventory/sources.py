@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
 import time
@@ -158,8 +159,8 @@ class SourceReader:
 
         dialects = plugins.installed(plugins.DIALECTS)
         cache = Homes(self.config.environ).cache
-        settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=False,
-                                memory=ReadingMemory())  # fmt: skip
+        settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=False)
+        settings = dataclasses.replace(settings, memory=ReadingMemory())
 
         def read(target: ReadTarget) -> Reading:
             (reading,) = pool.read([target], dialects, settings, clock=self.now)
@@ -170,10 +171,20 @@ class SourceReader:
         if pace.events:
             listener = self._event_listener(registry, live.timeout_s, tell, address)
             events = listener if address is None else ReceivedEvents(listener, store, clock)
-        return BackgroundReader(registry, live, store, read, holder=process_name(), tell=tell,
-                                pace=pace, threads=threads, events=events, changed=changed,
-                                lease_s=lease_s,
-                                clock=ReaderClock(clock, sleep=sleep))  # fmt: skip
+        return BackgroundReader(
+            registry,
+            live,
+            store,
+            read,
+            holder=process_name(),
+            tell=tell,
+            pace=pace,
+            threads=threads,
+            events=events,
+            changed=changed,
+            lease_s=lease_s,
+            clock=ReaderClock(clock, sleep=sleep),
+        )
 
     def _event_listener(
         self,
@@ -202,17 +213,18 @@ class SourceReader:
         """Return the text of the error that a command without any pod manager ends with."""
         if live.podm_files:
             return f"{', '.join(live.podm_files)}: no pod manager in it"
-        where = self.registry(live.state).where
-        return ("no inventory: name one with --inventory PATH, or - for stdin; or register a pod "
-                f"manager with podm create NAME URL (none is in {where})")  # fmt: skip
-
-    def _stored_reader(self, live: ReadOptions) -> StoredReader:
-        from valence_sched.inventory.stored import StoredReader
-
-        return StoredReader(self.registry(live.state), live, now=self.now)
+        create = f"podm create NAME URL (none is in {self.registry(live.state).where})"
+        named = "name one with --inventory PATH, or - for stdin"
+        return f"no inventory: {named}; or register a pod manager with {create}"
 
     def _live_records(self, live: ReadOptions, *, alone: bool) -> Iterator[recorded.Record]:
-        reader = self._stored_reader(live) if live.stored else self.live_reader(live)
+        reader: LiveReader | StoredReader
+        if live.stored:
+            from valence_sched.inventory.stored import StoredReader  # SQL, as of the live ones
+
+            reader = StoredReader(self.registry(live.state), live, now=self.now)
+        else:
+            reader = self.live_reader(live)
         if alone and not reader:
             raise NoPodm(self.no_podm_message(live))
         self.stored_names = reader.stored_names

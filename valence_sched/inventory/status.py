@@ -48,8 +48,7 @@ def with_status(
         status = statuses.get(podm.id, podm.status)
         same = status == podm.status
         with_its_status = podm if same else msgspec.structs.replace(podm, status=status)
-        known = composed.get(podm.id)
-        if known:
+        if known := composed.get(podm.id):
             nodes = tuple(_with_request(node, known.get(node.uri)) for node in podm.nodes)
             with_its_status = msgspec.structs.replace(with_its_status, nodes=nodes)
         yield subtract_usage(with_its_status, usages.get(podm.id, NO_USAGE))
@@ -83,8 +82,8 @@ def statuses(
         alive_by_id = decide(signs, argument, now)
     known = {sign.id for sign in signs}
     try:
-        return {id_: "Online" if alive else "Offline" for id_, alive in alive_by_id.items()
-                if id_ in known}  # fmt: skip
+        found = ((id_, alive) for id_, alive in alive_by_id.items() if id_ in known)
+        return {id_: "Online" if alive else "Offline" for id_, alive in found}
     except (AttributeError, TypeError, ValueError) as error:
         raise PluginError(one_line(f"liveness {name!r} returned no map: {error}")) from None
 
@@ -92,6 +91,5 @@ def statuses(
 def _with_request(node: Node, composed: ComposedNode | None) -> Node:
     if composed is None:
         return node
-    return msgspec.structs.replace(
-        node, flavor=composed.flavor or node.flavor, request=composed.request or node.request
-    )
+    flavor, request = composed.flavor or node.flavor, composed.request or node.request
+    return msgspec.structs.replace(node, flavor=flavor, request=request)

@@ -132,7 +132,6 @@ class StoredReader:
         for one, *_ in self.members:
             name, stats = one.name, reports.get(one.name)
             report = None if stats is None else ReportedSwitch(stats.get("enabled"))
-            podm, reason = stored_podm(one, known.get(name), failures.get(name), report, FullPodm,
-                                       limit_s, now)  # fmt: skip
-            yield Reading(podm, reason)
+            stored = known.get(name), failures.get(name), report
+            yield Reading(*stored_podm(one, *stored, FullPodm, limit_s, now))
         yield from (Reading(known[name]) for name in self.reporting_names if name in known)

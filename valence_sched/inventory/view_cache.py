@@ -128,21 +128,25 @@ class ViewCache:
             descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (OSError, ValueError):  # reading it says why
             return None
-        with open(descriptor, "rb", buffering=0) as file:
+        with open(descriptor, "rb", buffering=0):
             status = os.fstat(descriptor)
             changed_ns = max(status.st_mtime_ns, status.st_ctime_ns)
             if not stat.S_ISREG(status.st_mode) or status.st_size < self._min_bytes:
                 return None
             if changed_ns + SETTLED_NS > self._now_ns():
                 return None
+            digest, size = hashlib.blake2b(digest_size=16), status.st_size
+            last = max(0, size - SAMPLE_BYTES)
+            for number in range(SAMPLES):  # at even distances, beginning and end included
+                digest.update(os.pread(descriptor, SAMPLE_BYTES, last * number // (SAMPLES - 1)))
             return FileKey(
                 release=importlib.metadata.version("valence-sched"),
                 path=os.path.realpath(source),
-                size=status.st_size,
+                size=size,
                 mtime_ns=status.st_mtime_ns,
                 ctime_ns=status.st_ctime_ns,
                 inode=status.st_ino,
-                sample=_sample(file.fileno(), status.st_size),
+                sample=digest.hexdigest(),
             )
 
     def _path(self, key: FileKey) -> Path:
@@ -151,18 +155,9 @@ class ViewCache:
 
     def _unusable(self, key: FileKey, error: Exception) -> CachedView:
         reason = getattr(error, "strerror", None) or str(error)
-        self._problem(one_line(f"{self._path(key)}: could not be used: {reason} (the inventory was "
-                               "read)"))  # fmt: skip
+        text = f"could not be used: {reason} (the inventory was read)"
+        self._problem(one_line(f"{self._path(key)}: {text}"))
         return CachedView(key, None)
-
-
-def _sample(descriptor: int, size: int) -> str:
-    """Return a digest of pieces of a file at even distances, its beginning and its end included."""
-    digest = hashlib.blake2b(digest_size=16)
-    last = max(0, size - SAMPLE_BYTES)
-    for number in range(SAMPLES):
-        digest.update(os.pread(descriptor, SAMPLE_BYTES, last * number // (SAMPLES - 1)))
-    return digest.hexdigest()
 
 
 def _read(path: Path) -> bytes:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from msgspec import Raw
@@ -23,16 +23,13 @@ def check_podm(podm: Podm[Any, Any], file: str, place: str) -> None:
         InputError: the time is none, or a URI stands there twice.
     """
     check_time(podm.read_at, file, f"{place}.read_at")
-    _check_uris((stock.uri for stock in podm.stocks), file, f"{place}.stocks")
-    _check_uris((node.uri for node in podm.nodes), file, f"{place}.nodes")
-
-
-def _check_uris(uris: Iterable[str], file: str, place: str) -> None:
-    known: set[str] = set()
-    for index, uri in enumerate(uris):
-        if uri in known:
-            raise InputError(file, f"{place}[{index}].uri", f"{uri!r} again", "a URI of its own")
-        known.add(uri)
+    for field in ("stocks", "nodes"):
+        known: set[str] = set()
+        for index, uri in enumerate(one.uri for one in getattr(podm, field)):
+            if uri in known:
+                where = f"{place}.{field}[{index}].uri"
+                raise InputError(file, where, f"{uri!r} again", "a URI of its own")
+            known.add(uri)
 
 
 def contradicted_limits(podm: Podm[Any, Any], file: str, place: str) -> Iterator[str]:
@@ -40,13 +37,13 @@ def contradicted_limits(podm: Podm[Any, Any], file: str, place: str) -> Iterator
     for index, pool in enumerate(podm.pools):
         for kind, limit in pool.limits.items():
             if limit.max is not None and limit.min > limit.max:
-                yield one_line(f"{file}: {place}.pools[{index}].limits.{kind}: found min "
-                               f"{limit.min} above max {limit.max}: no node of the pool meets "
-                               "both")  # fmt: skip
+                where, found = f"pools[{index}].limits.{kind}", f"{limit.min} above max {limit.max}"
+                text = f"found min {found}: no node of the pool meets both"
+                yield one_line(f"{file}: {place}.{where}: {text}")
     for index, stock in enumerate(podm.stocks):
         if stock.max is not None and stock.min > stock.max:
-            yield one_line(f"{file}: {place}.stocks[{index}]: found min {stock.min:g} above max "
-                           f"{stock.max:g}: nothing of it is granted")  # fmt: skip
+            text = f"found min {stock.min:g} above max {stock.max:g}: nothing of it is granted"
+            yield one_line(f"{file}: {place}.stocks[{index}]: {text}")
 
 
 def with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P, str | None]:
@@ -56,28 +53,21 @@ def with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P,
     ones are passed over: they say it by their number of compositions.
     """
     used = {uri: node for node in podm.nodes for uri in node.blocks}
-    doubtful = {index: block for index, block in enumerate(podm.blocks)
-                if block.uri in used and _is_free(block.status)} if used else {}  # fmt: skip
+    blocks, doubtful = list(podm.blocks), []
+    for index, block in enumerate(podm.blocks if used else ()):
+        if block.uri not in used:
+            continue
+        status = block.status
+        known = status if isinstance(status, Status) else parse_status(bytes(status or b""))
+        if known.slots > 0 and not known.shareable:  # a node may have it for itself alone
+            composed = replace(known, state="Composed")
+            blocks[index] = replace(block, status=Raw(to_json(composed)) if lean else composed)
+            doubtful.append(index)
     if not doubtful:
         return podm, None
-    index, first = next(iter(doubtful.items()))
-    text = (f"found Unused, expected Composed: node {used[first.uri].uri} has the block, and it "
-            "counts as in use")  # fmt: skip
+    node = used[blocks[doubtful[0]].uri].uri
+    text = f"found Unused, expected Composed: node {node} has the block, and it counts as in use"
     if len(doubtful) > 1:
         text += f"; so do {format_count(len(doubtful) - 1, 'other')}"
-    blocks = list(podm.blocks)
-    for number, block in doubtful.items():
-        composed = replace(_status_of(block.status), state="Composed")
-        blocks[number] = replace(block, status=Raw(to_json(composed)) if lean else composed)
-    remark = one_line(f"{file}: {place}.blocks[{index}].status: {text}")
+    remark = one_line(f"{file}: {place}.blocks[{doubtful[0]}].status: {text}")
     return replace(podm, blocks=tuple(blocks)), remark
-
-
-def _is_free(status: Any) -> bool:
-    """Return whether a status, a noun or JSON, lets a node have the block for itself alone."""
-    known = _status_of(status)
-    return known.slots > 0 and not known.shareable
-
-
-def _status_of(status: Any) -> Status:
-    return parse_status(bytes(status or b"")) if not isinstance(status, Status) else status

@@ -15,7 +15,7 @@ from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl import pool as driver
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.drivers.dialect import Dialects
-from valence_sched.drivers.hardware import ConcernedHardware, read_hardware
+from valence_sched.drivers.hardware import read_hardware
 from valence_sched.drivers.identity import with_identity
 from valence_sched.errors import PodmError, SchedulerError
 from valence_sched.lifecycle.claim import ClaimSource
@@ -23,16 +23,9 @@ from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.guard import ConcernedParts, GuardedComposer, HardwareGuard
 from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
+from valence_sched.model import composition
 from valence_sched.model.claim import Claim
-from valence_sched.model.composition import (
-    ComposedNode,
-    CompositionRequest,
-    node_allocations,
-    node_name,
-    own_name,
-    request_from_node,
-    sum_devices,
-)
+from valence_sched.model.composition import ComposedNode, CompositionRequest
 from valence_sched.model.decision import Placement
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.model.inventory import FullPodm, Node
@@ -80,17 +73,17 @@ class PodmAccess:
         return NodeComposer(self.store, self.connect, ttl_s, self.progress, self.checkpoint)
 
     def reconciler(self, *, dry_run: bool = False) -> Reconciler:
-        """Return the reconciler."""
         return Reconciler(self.store, self.connect, self.read, dry_run, self.progress)
 
     def provisioner(self, claim_source: ClaimSource | None = None) -> Provisioner:
         """Return the provisioner of what a source claims, or only of claims that are held."""
-        return Provisioner(self.store, claim_source, self.composer, self.read, self.refusals,
-                           self.guard.listed, self.disabled, self._parallel)  # fmt: skip
 
-    def _parallel(self, name: str) -> int:
-        member = self.members.get(name)
-        return PARALLEL_COMPOSES if member is None else member.parallel_composes
+        def parallel(name: str) -> int:
+            member = self.members.get(name)
+            return PARALLEL_COMPOSES if member is None else member.parallel_composes
+
+        functions = self.read, self.refusals, self.guard.listed, self.disabled, parallel
+        return Provisioner(self.store, claim_source, self.composer, *functions)
 
     @contextlib.contextmanager
     def connect(self, name: str) -> Iterator[GuardedComposer]:
@@ -104,10 +97,8 @@ class PodmAccess:
         with connect(target, self.dialects, self.timeout_s, self.patience_s) as podm:
 
             def check(concerned: Callable[[], ConcernedParts]) -> None:
-                def read() -> ConcernedHardware:
-                    return read_hardware(podm.session, *concerned())
-
-                self.guard.check(name, target.registered.url, read)
+                url, session = target.registered.url, podm.session
+                self.guard.check(name, url, lambda: read_hardware(session, *concerned()))
 
             yield GuardedComposer(podm.composer, check)
 
@@ -124,17 +115,13 @@ class PodmAccess:
             (reading,) = driver.read([target], self.dialects, settings)
         if reading.failure is not None:
             return None
-        podm = with_identity(reading.podm)
-        return None if self._is_other_service(target.registered.identity, podm) else podm
-
-    def _is_other_service(self, known: str | None, podm: FullPodm) -> bool:
-        if contradicts(known, podm.identity):
-            return True
-        if not is_address(known):
-            return False
-        before = self.store.load_podms([podm.id]).get(podm.id)
-        uris = [block.uri for block in before.blocks] if before else []
-        return has_other_blocks(uris, [block.uri for block in podm.blocks])
+        podm, known = with_identity(reading.podm), target.registered.identity
+        is_other = contradicts(known, podm.identity)
+        if not is_other and is_address(known):
+            before = self.store.load_podms([podm.id]).get(podm.id)
+            uris = [block.uri for block in before.blocks] if before else []
+            is_other = has_other_blocks(uris, [block.uri for block in podm.blocks])
+        return None if is_other else podm
 
     def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:
         """Return nodes, each with its state: of all pod managers or of one.
@@ -174,24 +161,21 @@ class PodmAccess:
     def disabled(self) -> set[str]:
         """Return the pod managers that an operator, or their own report, has disabled by now."""
         reports = self.store.reported_stats()
-        switches = {name: reports.get(name, {}).get("enabled") for name in self.members}
-        return {
-            name
-            for name, one in self.members.items()
-            if not (one.enabled if switches[name] is None else switches[name])
-        }
+        found = set()
+        for name, one in self.members.items():
+            switch = reports.get(name, {}).get("enabled")
+            if not (one.enabled if switch is None else switch):
+                found.add(name)
+        return found
 
     def preview(self, placement: Placement) -> Preview:
         """Ask the chosen pod manager whether it would compose a node."""
         chosen = placement.chosen
         name, blocks = f"preview-{placement.node}", tuple(block.uri for block in chosen.blocks)
         wanted = CompositionRequest(name=name, pool=chosen.pool, blocks=blocks)
-        subject = f"node {placement.node} on {chosen.podm}"
+        asking = f"node {placement.node} on {chosen.podm}", "asking for a preview"
         try:
-            with (
-                awaiting(self.progress, subject, "asking for a preview"),
-                self.connect(chosen.podm) as composer,
-            ):
+            with awaiting(self.progress, *asking), self.connect(chosen.podm) as composer:
                 refusal = composer.preview(wanted)
         except SchedulerError as error:
             return Preview(node=placement.node, podm=chosen.podm, problem=str(error))
@@ -212,19 +196,17 @@ class PodmAccess:
         for uri, other in listed.items():
             if uri not in known:
                 claim = _claim_of(name, other, composing)
-                node = ComposedNode(id=other.name or other.uri, podm=name, uri=other.uri,
-                                    claim=claim.id if claim else "-", name=other.name,
-                                    owner=other.owner, blocks=other.blocks)  # fmt: skip
+                id_, of_claim = other.name or uri, claim.id if claim else "-"
+                node = ComposedNode(id=id_, podm=name, uri=uri, claim=of_claim, name=other.name)
+                node = replace(node, owner=other.owner, blocks=other.blocks)
                 yield NodeStatus(node=node, state="UNKNOWN" if claim else "FOREIGN")
 
     def _unlisted_state(self, node: ComposedNode) -> str:
         """Return the state of a node that a reading does not show, which is not enough."""
+        subject, wanted = f"node {node.id} on {node.podm}", composition.request_from_node(node)
         try:
-            with (
-                awaiting(self.progress, f"node {node.id} on {node.podm}", "reading"),
-                self.connect(node.podm) as composer,
-            ):
-                result = composer.read_node(request_from_node(node), node.uri)
+            with awaiting(self.progress, subject, "reading"), self.connect(node.podm) as composer:
+                result = composer.read_node(wanted, node.uri)
         except SchedulerError:
             return "UNKNOWN"
         if result.node is not None:
@@ -239,11 +221,11 @@ class PodmAccess:
 
 def _claim_of(podm: str, node: Node, composing: Sequence[Claim]) -> Claim | None:
     """Return the claim that a node may have been made for: by its name, or by its blocks."""
-    name = own_name(node.name, node.uri)
+    name = composition.own_name(node.name, node.uri)
     for claim in composing:
-        for part, allocation in node_allocations(claim):
+        for part, allocation in composition.node_allocations(claim):
             shared = part.podm == podm and not set(allocation.blocks).isdisjoint(node.blocks)
-            if shared or name == node_name(claim, allocation):
+            if shared or name == composition.node_name(claim, allocation):
                 return claim
     return None
 
@@ -251,5 +233,5 @@ def _claim_of(podm: str, node: Node, composing: Sequence[Claim]) -> Claim | None
 def _with_devices(status: NodeStatus, podm: FullPodm | None) -> NodeStatus:
     known = {block.uri: block.devices for block in podm.blocks} if podm else {}
     devices = [known.get(uri) for uri in status.node.blocks]
-    return replace(status, devices=sum_devices(one for one in devices if one),
-                   unknown_blocks=devices.count(None))  # fmt: skip
+    total = composition.sum_devices(one for one in devices if one)
+    return replace(status, devices=total, unknown_blocks=devices.count(None))

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, cast
 
-import msgspec
+from msgspec.structs import replace
 
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
@@ -58,13 +58,7 @@ class ClaimSource(Protocol):
         """Return what an idempotency key stands for."""
 
     def claim(
-        self,
-        request: Request,
-        *,
-        owner: str | None = None,
-        key: str | None = None,
-        ttl_s: float = TTL_S,
-        content: str | None = None,
+        self, request: Request, *, key: str | None, ttl_s: float, content: str | None
     ) -> ClaimOutcome:
         """Hold what was chosen; errors as for a claimer."""
 
@@ -109,7 +103,7 @@ class Claimer:
         def prepare(podm: LeanPodm) -> LeanPodm:
             status = statuses.get(podm.id, podm.status)
             same = status == podm.status
-            podm = podm if same else msgspec.structs.replace(podm, status=status)
+            podm = podm if same else replace(podm, status=status)
             return cast(LeanPodm, with_declared(podm, declared))
 
         def make(view: View) -> Decider:
@@ -164,6 +158,7 @@ class Claimer:
         """
         content = content if content is not None else self.content(request)
         owner = owner or request.owner
+        words: dict[str, Any] = {"owner": owner, "key": key, "ttl_s": ttl_s, "content": content}
         for retries in range(self._most_attempts):
             try:
                 earlier = self._store.claims.find_by_key(owner, key, content) if key else None
@@ -179,21 +174,18 @@ class Claimer:
                     return ClaimOutcome(None, decision, retries)
                 nodes = [(one.chosen, decision.score(one.cost)) for _, one in decision.placed_nodes]
                 report = decision_result(decision, "report").report if dispatched else None
-                claim = self._hold(
-                    decision.request, decision.view, nodes, content, owner, key, ttl_s, generation,
-                    report,
-                )  # fmt: skip
+                words |= {"generation": generation, "dispatched": report}
+                claim = self._hold(decision.request, decision.view, nodes, **words)
                 return ClaimOutcome(claim, decision, retries)
             except ClaimLost as error:
-                self._shuffle_blocks(error.podm)
                 lost = error
+                self._shuffle_blocks(error.podm)
                 if error.group:
                     longest_s = min(LONGEST_PAUSE_S, 0.005 * 2**retries)
                     self._pause(longest_s * random.random())  # noqa: S311 - so that others win
         times = format_count(self._most_attempts, "time")
-        raise ClaimLost(
-            f"somebody was faster {times} in a row: at last {lost}", lost.podm, lost.claim
-        )
+        text = f"somebody was faster {times} in a row: at last {lost}"
+        raise ClaimLost(text, lost.podm, lost.claim)
 
     def claim_candidates(
         self,
@@ -224,6 +216,8 @@ class Claimer:
         if content is None:
             content = self.content(request) + to_json(tuple(candidates)).decode()
         owner = owner or request.owner
+        words: dict[str, Any] = {"owner": owner, "key": key, "ttl_s": ttl_s, "content": content}
+        words["dispatched"] = dispatched
         for _ in range(MOST_CHANGES):
             if key and (earlier := self._store.claims.find_by_key(owner, key, content)):
                 return earlier
@@ -238,9 +232,7 @@ class Claimer:
             for podm in {view.podm(fit.row).id for fit in fits}.intersection(self._unclaimable()):
                 raise ClaimLost(f"pod manager {podm!r} cannot be read at present", podm)
             try:
-                return self._hold(
-                    request, view, nodes, content, owner, key, ttl_s, known, dispatched
-                )
+                return self._hold(request, view, nodes, generation=known, **words)
             except ClaimLost as error:
                 lost = error
                 if elsewhere and error.group:
@@ -256,41 +248,25 @@ class Claimer:
         for one in self._store.claims.list(owner=owner):
             if one.owner == owner and keys.fullmatch(one.key or ""):
                 text = f"key {key!r} stands for nodes that are composed, such as of claim {one.id}"
-                raise ClaimState(one_line(f"{text}, which is {one.state}: choose another "
-                                          "key, or see podm node list"))  # fmt: skip
+                hint = "choose another key, or see podm node list"
+                raise ClaimState(one_line(f"{text}, which is {one.state}: {hint}"))
 
     def _hold(
-        self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], content: str,
-        owner: str | None, key: str | None, ttl_s: float, generation: int | None,
-        dispatched: Report | None,
-    ) -> Claim:  # fmt: skip
+        self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], **words: Any
+    ) -> Claim:
         shares: dict[str, list[NodeAllocation]] = {}
+        charged = words["owner"] is not None
         for number, (fit, score) in enumerate(nodes, 1):
-            share = _allocation(view, fit, request, number, score, charged=owner is not None)
+            share = _allocation(view, fit, request, number, score, charged=charged)
             shares.setdefault(view.podm(fit.row).id, []).append(share)
-        group, asked = request.group, NodeRequest.of(request)
-        return self._store.claims.create(
-            [
-                ClaimPart(
-                    podm=podm,
-                    generation=self._follower.generation(podm),
-                    shares=tuple(shares[podm]),
-                    supplies=tuple(
-                        Grant(*supply)
-                        for supply in sorted(declared_supplies(self._follower.base(podm)).items())
-                    ),
-                    request=asked,
-                )
-                for podm in sorted(shares)
-            ],
-            owner=owner,
-            group=group.name if group else None,
-            generation=generation,
-            key=key,
-            content=content,
-            ttl_s=ttl_s,
-            dispatched=dispatched,
-        )
+        asked, group, parts = NodeRequest.of(request), request.group, []
+        for podm in sorted(shares):
+            base, generation = self._follower.base(podm), self._follower.generation(podm)
+            supplies = tuple(Grant(*one) for one in sorted(declared_supplies(base).items()))
+            part = ClaimPart(podm=podm, generation=generation, shares=tuple(shares[podm]))
+            parts.append(replace(part, supplies=supplies, request=asked))
+        group_name = group.name if group else None
+        return self._store.claims.create(parts, group=group_name, **words)
 
     def _group_generation(self, request: Request) -> int | None:
         """Return the generation of the group of a request with hard rules, before they are read."""

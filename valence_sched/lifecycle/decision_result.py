@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -80,10 +80,9 @@ def _short_verdicts(decision: Decision) -> Iterable[PodmVerdict]:
 def _short_reports(decisions: Decisions, detail: Detail) -> Reports:
     reports = [_short_report(decision, detail) for decision in decisions.decisions]
     if decisions.failure:
-        reports[:-1] = [
-            replace(report, outcome="nothing_fits", placed=0, placements=(), podms=())
-            for report in reports[:-1]
-        ]
+        nothing: dict[str, Any] = {"outcome": "nothing_fits", "placed": 0}
+        nothing |= {"placements": (), "podms": ()}
+        reports[:-1] = [replace(report, **nothing) for report in reports[:-1]]
     return Reports(
         outcome=decisions.outcome,
         requested=decisions.requested_count,
@@ -96,17 +95,13 @@ def _short_reports(decisions: Decisions, detail: Detail) -> Reports:
 
 def inventory_summary(view: View) -> InventorySummary:
     """Return the size of the inventory; its digest would read all of it."""
-    return InventorySummary(
-        digest="", podms=len(view.podms), pools=len(view), blocks=view.block_count, skipped=()
-    )
+    sizes = {"podms": len(view.podms), "pools": len(view), "blocks": view.block_count}
+    return InventorySummary(digest="", skipped=(), **sizes)
 
 
 def _details(decision: Decision) -> DecisionDetails | None:
     if not decision.explainable:
         return None
-    return DecisionDetails(
-        failed_choices=tuple(
-            FailedChoice(choice=number, funnel=funnel_steps(decision, attempt))
-            for number, attempt in decision.failed_attempts
-        )
-    )
+    failed = ((number, funnel_steps(decision, one)) for number, one in decision.failed_attempts)
+    choices = tuple(FailedChoice(choice=number, funnel=funnel) for number, funnel in failed)
+    return DecisionDetails(failed_choices=choices)

@@ -47,10 +47,9 @@ def dispatch(
     name, url, dispatcher = _parse_target(target, "--dispatch")
     key = None
     if key_variable is not None:
-        text = environ.get(key_variable)
-        if not text:
-            raise CredentialError(one_line(f"--dispatch-key-env: nothing is in {key_variable}, "
-                                           "expected a key"))  # fmt: skip
+        if not (text := environ.get(key_variable)):
+            found = f"nothing is in {key_variable}, expected a key"
+            raise CredentialError(one_line(f"--dispatch-key-env: {found}"))
         key = text.encode("utf-8", "surrogateescape")
     return _send(name, dispatcher, url, _order(report, key, timeout_s))
 
@@ -64,9 +63,8 @@ def bind_target(
 
     def post(one: Dispatch) -> Sequence[Receipt]:
         order = _order(one.report, key, settings.timeout_s)
-        order = dataclasses.replace(order, id=one.id, again=one.attempts > 0, claim=one.claim,
-                                    login=login)  # fmt: skip
-        return _send(name, dispatcher, url, order)
+        order = dataclasses.replace(order, id=one.id, again=one.attempts > 0, claim=one.claim)
+        return _send(name, dispatcher, url, dataclasses.replace(order, login=login))
 
     return post
 
@@ -79,14 +77,12 @@ def _parse_target(target: str, where: str) -> tuple[str, str, Dispatcher]:
 
 
 def _order(report: Report, key: bytes | None, timeout_s: float) -> Order:
+    request, choices = report.request, dict.fromkeys(one.choice for one in report.placements)
     return Order(
         report=to_json(report),
         placements=report.placements,
-        name=report.request.flavor or report.request.id,
-        alternatives=tuple(
-            report.request.alternatives[choice - 1]
-            for choice in dict.fromkeys(placement.choice for placement in report.placements)
-        ),
+        name=request.flavor or request.id,
+        alternatives=tuple(request.alternatives[choice - 1] for choice in choices),
         key=key,
         timeout_s=timeout_s,
         recording=report.recording or None,
@@ -102,10 +98,9 @@ def _send(name: str, dispatcher: Dispatcher, url: str, order: Order) -> Sequence
     except SchedulerError:
         raise
     except Exception as error:  # an operator must not take it for unsent
-        raise PluginError(one_line(
-            f"dispatcher {name!r}: {type(error).__name__}: {error}: the decision may have "
-            "been taken or not: look there first"
-        )) from error  # fmt: skip
+        hint = "the decision may have been taken or not: look there first"
+        text = f"dispatcher {name!r}: {type(error).__name__}: {error}: {hint}"
+        raise PluginError(one_line(text)) from error
     return receipts
 
 

@@ -179,10 +179,9 @@ class HardwareMatch:
         known_as = {uuid_identity(text) for text in (node.uuid, (uri or "").rpartition("/")[2])}
         if not self._uuids.isdisjoint(known_as):
             return True
-        hosts = (BmcAddress.of(value) for key, value in info.items()
-                 if key.endswith(_ADDRESS_KEYS) and key != "redfish_address")  # fmt: skip
-        if any(one and not (self._bmcs | self._podm).isdisjoint(self._names(one.host))
-               for one in hosts):  # fmt: skip
+        keys = [key for key in info if key.endswith(_ADDRESS_KEYS) and key != "redfish_address"]
+        others, known = (BmcAddress.of(info[key]) for key in keys), self._bmcs | self._podm
+        if any(one and not known.isdisjoint(self._names(one.host)) for one in others):
             return True
         if address is None:
             return False

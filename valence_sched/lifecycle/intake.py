@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -75,8 +75,9 @@ class Intake:
 
     def decider(self, view: View, policies: Iterable[Policy]) -> Decider:
         """Return a decider on what was just read."""
-        return Decider(view, policies, mix=self._mix, skipped=self._skipped(),
-                       strict=self.selection.strict, stated=self.stated)  # fmt: skip
+        mix, strict, skipped = self._mix, self.selection.strict, self._skipped()
+        words: dict[str, Any] = {"mix": mix, "strict": strict, "stated": self.stated}
+        return Decider(view, policies, skipped=skipped, **words)
 
     def claimer(self, store: Store) -> Claimer:
         """Return a claimer on what could be read, once it is stored; errors as for a view."""

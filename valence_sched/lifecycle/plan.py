@@ -62,15 +62,9 @@ class PlanClaimer:
         return self.plan.digest
 
     def claim(
-        self,
-        request: Request,
-        *,
-        owner: str | None = None,
-        key: str | None = None,
-        ttl_s: float = TTL_S,
-        content: str | None = None,
-        dispatched: bool = False,
-    ) -> ClaimOutcome:
+        self, request: Request, *, owner: str | None = None, key: str | None = None,
+        ttl_s: float = TTL_S, content: str | None = None, dispatched: bool = False,
+    ) -> ClaimOutcome:  # fmt: skip
         """Hold what the plan says; ``dispatched`` as of a claimer.
 
         Raises:
@@ -93,11 +87,10 @@ class PlanClaimer:
     def _hold(self, owner: str | None, key: str | None, ttl_s: float, *, dispatched: bool) -> Claim:
         for basis in self.plan.podms:
             if basis.recorded and basis.podm.identity is None:
-                raise ClaimLost(one_line(
-                    "the plan was made on a recording that does not tell which service pod manager "
-                    f"{basis.podm.id!r} is (no identity): make it on a new capture (podm capture), "
-                    "or live"
-                ), basis.podm.id)  # fmt: skip
+                text = "the plan was made on a recording that does not tell which service"
+                hint = "make it on a new capture (podm capture), or live"
+                text = f"{text} pod manager {basis.podm.id!r} is (no identity): {hint}"
+                raise ClaimLost(text, basis.podm.id)
         for conflict in self._usage_conflicts(owner):
             raise ClaimLost(conflict)
         if differences := list(plan_drift(self.plan, self._current_podms(), _seen_by(owner))):
@@ -116,8 +109,8 @@ class PlanClaimer:
 
     def _current_podms(self) -> dict[str, FullPodm]:
         stored = self.store.load_podms([basis.podm.id for basis in self.plan.podms])
-        return {name: replace(podm, status=self.statuses.get(name, podm.status))
-                for name, podm in stored.items()}  # fmt: skip
+        known = {name: self.statuses.get(name, podm.status) for name, podm in stored.items()}
+        return {name: replace(podm, status=known[name]) for name, podm in stored.items()}
 
     def _usage_conflicts(self, owner: str | None) -> Iterator[str]:
         """Yield a line about each pod manager of which blocks of the plan are in use by claims.
@@ -127,19 +120,23 @@ class PlanClaimer:
         self.store.claims.expire()
         for basis in self.plan.podms:
             podm = basis.podm.id
-            shared = {block.uri for block in basis.podm.blocks
-                      if (block.status or FREE_STATUS).shareable}  # fmt: skip
             chosen = (one.chosen for one in self.plan.decision.placements)
             planned = {block.uri for one in chosen if one.podm == podm for block in one.blocks}
+            for block in basis.podm.blocks:
+                if (block.status or FREE_STATUS).shareable:
+                    planned.discard(block.uri)
             nodes = {node.claim: node.id for node in self.store.nodes.list(podm)}
             for claim in self.store.claims.list(podm=podm):
-                uris = [uri for part in claim.parts if part.podm == podm for uri in part.blocks
-                        if uri in planned - shared]  # fmt: skip
+                parts = [part for part in claim.parts if part.podm == podm]
+                uris = [uri for part in parts for uri in part.blocks if uri in planned]
                 if not uris:
                     continue
                 user = f"a claim of {OTHERS}"
                 if owner is None or claim.owner == owner:
-                    user = _describe_user(claim, nodes.get(claim.id))
+                    whose = f" of {claim.owner}" if claim.owner else ""
+                    user, node = f"claim {claim.id}{whose}", nodes.get(claim.id)
+                    user = f"node {node} ({user})" if node else user
+                    user = f"{user}, which is {claim.state}"
                 others = f" and {len(uris) - 1} more" if len(uris) > 1 else ""
                 yield f"block {uris[0]}{others} of pod manager {podm!r} is in use by {user}"
 
@@ -157,13 +154,12 @@ def _describe_difference(one: Difference) -> str:
         what += f": {one.kind} {one.name}"
     if one.change in (ADDED, REMOVED):
         return f"{what} {one.change}"
+    changes = [(one.change, one.before, one.after)]
     if isinstance(one.before, dict) and isinstance(one.after, dict):
-        names = sorted(name for name in {*one.before, *one.after}
-                       if one.before.get(name) != one.after.get(name))  # fmt: skip
-        changes = [(f"{one.change}.{name}", one.before.get(name), one.after.get(name))
-                   for name in names[:MOST_NAMED]]  # fmt: skip
-    else:
-        changes = [(one.change, one.before, one.after)]
+        before, after = one.before, one.after
+        both = {name: (before.get(name), after.get(name)) for name in before | after}
+        names = sorted(name for name, (was, is_) in both.items() if was != is_)
+        changes = [(f"{one.change}.{name}", *both[name]) for name in names[:MOST_NAMED]]
     values = ", ".join(f"{name} was {_short(was)}, is {_short(is_)}" for name, was, is_ in changes)
     return one_line(f"{what}: {values}", 300)
 
@@ -177,12 +173,6 @@ def _short(value: object) -> str:
 
 def _seen_by(owner: str | None) -> Callable[[FullPodm], FullPodm]:
     return lambda podm: podm if owner is None else visible_podm(podm, owner)
-
-
-def _describe_user(claim: Claim, node: str | None) -> str:
-    whose = f" of {claim.owner}" if claim.owner else ""
-    user = f"node {node} (claim {claim.id}{whose})" if node else f"claim {claim.id}{whose}"
-    return f"{user}, which is {claim.state}"
 
 
 class Planner:
@@ -222,8 +212,8 @@ class Planner:
             # a group may have nodes on every pod manager
             among = None if plan.decision.request.group else frozenset(names)
             declared = self._intake.declared_resources()
-            claimer = Claimer(store, self._policies(plan), declared=declared, among=among,
-                              statuses=statuses)  # fmt: skip
+            policies, words = self._policies(plan), {"among": among, "statuses": statuses}
+            claimer = Claimer(store, policies, declared=declared, **words)  # type: ignore[arg-type]
         return PlanClaimer(store, claimer, plan, statuses)
 
     def refresh(self, plan: Plan) -> PlanRefresh:
@@ -247,8 +237,8 @@ class Planner:
         self, texts: Mapping[str, bytes], names: Collection[str]
     ) -> dict[str, FullPodm]:
         """Return pod managers by name as they were read, with their status by liveness."""
-        podms = [decode(texts[name], FullPodm, f"pod manager {name}")
-                 for name in names if name in texts]  # fmt: skip
+        known = [name for name in names if name in texts]
+        podms = [decode(texts[name], FullPodm, f"pod manager {name}") for name in known]
         statuses = self._loader.statuses([(podm.id, podm.read_at) for podm in podms], self._live)
         return {podm.id: replace(podm, status=statuses.get(podm.id, podm.status)) for podm in podms}
 

@@ -223,8 +223,10 @@ class Provisioner:
             what = f"claim {other[0].id}, which asked for something else"
             raise NameTaken(f"key {key!r} stands for {what}: choose another key")
         ours = {one.id for one in claims if one.state in ("COMPOSED", "SETTLED")}
-        going = [one for one in claims if one.id not in ours and (one.key != key or one.nodes == 1)
-                 and (one.key != key or one.state != "HELD")]  # fmt: skip
+        others = [one for one in claims if one.id not in ours]
+        # one of the key itself is composed now where it is held, and split where it has several
+        under_way = [one for one in others if one.nodes == 1 and one.state != "HELD"]
+        going = [one for one in others if one.key != key or one in under_way]
         if going:
             what = f"claim {going[0].id}, which is {going[0].state}"
             hint = "wait for it, or run podm claim reap once its time is over"
@@ -320,5 +322,5 @@ def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResul
 def _unverified_node(error: Unverified) -> UnverifiedNode:
     if not isinstance(error, StillComposing):
         return UnverifiedNode(message=str(error))
-    return UnverifiedNode(message=str(error), still_composing=True, node=error.node,
-                          podm=error.podm, claim=error.claim)  # fmt: skip
+    where = {"node": error.node, "podm": error.podm, "claim": error.claim}
+    return UnverifiedNode(message=str(error), still_composing=True, **where)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from msgspec.structs import replace
@@ -161,16 +161,13 @@ class StoredInventory:
         before, ranks_before = self._registered, self._ranks.keys()
         registry = self._sources.registry(self._live.state)
         self._members = stored_members(registry, self._live, self._reported)
-        self._registered = {
-            one.registration.name: one.registration for one in self._members.members
-        }
+        registered = (member.registration for member in self._members.members)
+        self._registered = {one.name: one for one in registered}
         names = [*self._registered, *self._members.reporting]
         self._ranks = {name: rank for rank, name in enumerate(names)}
         self._names = frozenset(names)
         self._live_ids, self._read_ids = set(names), set(self._registered)
-        changed = {name for name in self._registered.keys() | before.keys()
-                   if self._registered.get(name) != before.get(name)}  # fmt: skip
-        return changed | (self._ranks.keys() ^ ranks_before)
+        return _differing(self._registered, before) | (self._ranks.keys() ^ ranks_before)
 
     def _update_ages(self, followed: Followed) -> set[str]:
         """Look up the times of readings that seem old; return those whose blocks come or go."""
@@ -200,11 +197,10 @@ class StoredInventory:
         """Ask the liveness of those that only report; return those whose status is another."""
         before = self._statuses
         self._sources.read_ids = self._read_ids
-        reports = [(name, followed[name].podm.read_at)
-                   for name in self._members.reporting if name in followed]  # fmt: skip
+        names = [name for name in self._members.reporting if name in followed]
+        reports = [(name, followed[name].podm.read_at) for name in names]
         self._statuses = self._loader.statuses(reports, self._live)
-        return {name for name in before.keys() | self._statuses.keys()
-                if before.get(name) != self._statuses.get(name)}  # fmt: skip
+        return _differing(self._statuses, before)
 
     def _tell_sources(self) -> None:
         sources, now = self._sources, self._sources.now()
@@ -226,6 +222,10 @@ class StoredInventory:
 
     def _in_order(self, lines: dict[str, str]) -> list[str]:
         return [lines[name] for name in self.order(lines)]
+
+
+def _differing(known: Mapping[str, object], before: Mapping[str, object]) -> set[str]:
+    return {name for name in known.keys() | before.keys() if known.get(name) != before.get(name)}
 
 
 def _limit(limit_s: float | None) -> float:

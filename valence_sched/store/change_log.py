@@ -14,36 +14,18 @@ import sqlalchemy as sa
 
 from valence_sched.store import tables
 
-_shards, _podms = tables.shards, tables.podms
-
-
-def _count_of(shard: sa.ColumnElement[int]) -> sa.ScalarSelect[int]:
-    return sa.select(_shards.c.moved).where(_shards.c.shard == shard).scalar_subquery()
-
-
+_shards, _podms, _parts = tables.shards, tables.podms, tables.claim_parts
 _NUMBER = sa.bindparam("number", type_=sa.Integer)
 _KEY = sa.bindparam("key", type_=sa.String)
+_CLAIM = sa.bindparam("claim", type_=sa.String)
+_COUNT = sa.select(_shards.c.moved).where(_shards.c.shard == _NUMBER).scalar_subquery()
 _ADVANCE = sa.update(_shards).where(_shards.c.shard == _NUMBER).values(moved=_shards.c.moved + 1)
-_MARK_USAGE = (
-    sa.update(_podms)
-    .where(_podms.c.podm_key == _KEY)
-    .values(shard=_NUMBER, moved=_count_of(_NUMBER))
-)
-_MARK_CONTENT = _MARK_USAGE.values(read_moved=_count_of(_NUMBER))
-_INSERT_PART = sa.insert(tables.claim_parts).values(
-    podm_key=_KEY,
-    claim_id=sa.bindparam("claim", type_=sa.String),
-    shard=_NUMBER,
-    moved=_count_of(_NUMBER),
-)
-
-
-_RECOUNT_PART = (
-    sa.update(tables.claim_parts)
-    .where(tables.claim_parts.c.podm_key == _KEY)
-    .where(tables.claim_parts.c.claim_id == sa.bindparam("claim", type_=sa.String))
-    .values(moved=_count_of(_NUMBER))
-)
+_MARK_USAGE = sa.update(_podms).where(_podms.c.podm_key == _KEY).values(shard=_NUMBER, moved=_COUNT)
+_MARK_CONTENT = _MARK_USAGE.values(read_moved=_COUNT)
+_PART = {"podm_key": _KEY, "claim_id": _CLAIM, "shard": _NUMBER, "moved": _COUNT}
+_INSERT_PART = sa.insert(_parts).values(_PART)
+_IS_PART = _parts.c.podm_key == _KEY, _parts.c.claim_id == _CLAIM
+_RECOUNT_PART = sa.update(_parts).where(*_IS_PART).values(moved=_COUNT)
 
 
 def shard_of(key: str) -> int:
@@ -85,8 +67,7 @@ def add_claim_part(connection: sa.Connection, key: str, claim_id: str) -> None:
 
 def recount_claim(connection: sa.Connection, keys: Iterable[str], claim_id: str) -> None:
     """Record that the nodes of a claim count from now on: no row of a pod manager changes."""
-    shards = {key: shard_of(key) for key in keys}
+    shards = {key: shard_of(key) for key in sorted(keys)}
     connection.execute(_ADVANCE, [{"number": shard} for shard in sorted({*shards.values()})])
-    connection.execute(_RECOUNT_PART, [
-        {"number": shard, "key": key, "claim": claim_id} for key, shard in sorted(shards.items())
-    ])  # fmt: skip
+    rows = [{"number": shard, "key": key, "claim": claim_id} for key, shard in shards.items()]
+    connection.execute(_RECOUNT_PART, rows)

@@ -33,9 +33,8 @@ from valence_sched.store.tables import key_of, now, owner_key
 _table = tables.claims
 C = TypeVar("C", Claim, ZoneClaim)
 decode_parts = msgspec.json.Decoder(tuple[ClaimPart, ...]).decode
-_FIELDS = {"id": "id", "state": "state", "owner": "owner", "group": "group_name",
-           "key": "idempotency_key", "content": "content", "created_at": "created_at",
-           "expires_at": "expires_at", "note": "note"}  # fmt: skip
+_UNCHANGED = ("id", "state", "owner", "content", "created_at", "expires_at", "note")
+_FIELDS = {"group": "group_name", "key": "idempotency_key", **{name: name for name in _UNCHANGED}}
 _INSERT = sa.insert(_table)
 
 
@@ -58,8 +57,8 @@ _claim = functools.partial(claim_of, Claim, decode_parts)
 def check_same(claim: Claim | ZoneClaim, key: str, content: str) -> None:
     """Raise NameTaken for the claim of a key with other content, ClaimLost while it is prepared."""
     if claim.content != content:
-        raise NameTaken(one_line(f"key {key!r} stands for claim {claim.id}, which asked for "
-                                 "something else: choose another key"))  # fmt: skip
+        other = f"claim {claim.id}, which asked for something else"
+        raise NameTaken(one_line(f"key {key!r} stands for {other}: choose another key"))
     if claim.state == "PREPARED":
         raise ClaimLost(f"claim {claim.id} of the same key is being prepared", "", claim.id)
 
@@ -75,18 +74,12 @@ def insert(connection: sa.Connection, claim: Claim) -> None:
     connection.execute(_INSERT, {**columns(claim), **times, "sweep_at": claim.expires_at})
 
 
-def columns(claim: Claim) -> dict[str, Any]:
+def columns(claim: Claim | ZoneClaim) -> dict[str, Any]:
     """Return the columns of a new claim, but for its times."""
-    return {
-        "id": claim.id,
-        "state": claim.state,
-        "owner": claim.owner,
-        "group_name": claim.group,
-        "idempotency_key": claim.key,
-        "consumer_key": consumer_key(claim.owner, claim.key),
-        "content": claim.content,
-        "document": to_json(claim.parts),
-    }
+    row = {name: getattr(claim, name) for name in ("id", "state", "owner", "content")}
+    row |= {"group_name": claim.group, "idempotency_key": claim.key}
+    row["consumer_key"] = consumer_key(claim.owner, claim.key)
+    return {**row, "document": to_json(claim.parts)}
 
 
 def find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Claim]:
@@ -97,9 +90,9 @@ def find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Clai
 def find_one(connection: sa.Connection, where: sa.ColumnElement[bool]) -> Claim | None:
     """Return the claim of a unique key, None for none; Undecodable where it cannot be decoded."""
     row = connection.execute(_SELECT.where(where)).first()
-    if row is None:
-        return None
-    return one_readable(connection, _table, "claim", row, _claim, row.owner)
+    return (
+        None if row is None else one_readable(connection, _table, "claim", row, _claim, row.owner)
+    )
 
 
 def newest(
@@ -141,14 +134,11 @@ def change_state(
     *where: sa.ColumnElement[bool], **values: Any,
 ) -> bool:  # fmt: skip
     """Move a claim to another state if it is in one of ``before``; return whether it was."""
-    changed = connection.execute(
-        sa.update(_table)
-        .where(_table.c.id == claim_id, _table.c.state.in_(before), *where)
-        .values(state=after, **values)
-    )
-    if changed.rowcount:
+    update = sa.update(_table).where(_table.c.id == claim_id, _table.c.state.in_(before), *where)
+    changed = connection.execute(update.values(state=after, **values)).rowcount
+    if changed:
         add_event(connection, after.lower(), claim_id, words=values.get("note"))
-    return bool(changed.rowcount)
+    return bool(changed)
 
 
 def state_error(connection: sa.Connection, claim_id: str, reason: str) -> ClaimState:
@@ -240,32 +230,29 @@ def find_by_key(
     return claim
 
 
-def events(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
-    """Return the ``last`` events, of one claim or of all, the oldest first."""
-    of = tables.events.c
-    query = sa.select(of.at, of.kind, of.claim_id.label("claim"), of.podm, of.words)
+def events(connection: sa.Connection, claim: str | None = None, last: int = 1000) -> list[Event]:
+    """Return the ``last`` events, of one claim or of all, the oldest first.
+
+    The creation of a claim is in its row.
+    """
+    of, claims = tables.events.c, _table.c
+    later = sa.select(of.at, of.kind, of.claim_id.label("claim"), of.podm, of.words)
+    created = sa.select(claims.id, claims.created_at, claims.owner, claims.document)
     if claim is not None:
-        query = query.where(of.claim_id == claim)
-    rows = connection.execute(query.order_by(of.number.desc()).limit(last)).mappings().all()
-    history = _creation_events(connection, claim, last)
+        later, created = later.where(of.claim_id == claim), created.where(claims.id == claim)
+    created = created.order_by(claims.created_at.desc(), claims.id.desc())
+    rows = connection.execute(later.order_by(of.number.desc()).limit(last)).mappings().all()
+    firsts = connection.execute(created.limit(last)).all()
+
+    def creation(claim_id: str, at: float, owner: str | None, document: bytes) -> Event:
+        kind = "prepared" if len(decode_parts(document)) > 1 else "held"
+        return Event(at=at, kind=kind, claim=claim_id, words=owner)
+
+    history = [*readable(connection, _table, reversed(firsts), creation)]
     history += [Event(**row) for row in reversed(rows)]
     if claim is None:  # of one claim, its creation always comes first
         history.sort(key=lambda event: event.at)
     return history[-last:]
-
-
-def _creation_events(connection: sa.Connection, claim: str | None, last: int) -> list[Event]:
-    of = tables.claims.c
-    query = sa.select(of.id, of.created_at, of.owner, of.document)
-    if claim is not None:
-        query = query.where(of.id == claim)
-    rows = connection.execute(query.order_by(of.created_at.desc(), of.id.desc()).limit(last)).all()
-
-    def created(claim_id: str, at: float, owner: str | None, document: bytes) -> Event:
-        kind = "prepared" if len(decode_parts(document)) > 1 else "held"
-        return Event(at=at, kind=kind, claim=claim_id, words=owner)
-
-    return [*readable(connection, tables.claims, reversed(rows), created)]
 
 
 #: The lock comes first: all others read it. A statement that waited for it sees the row of the pod
@@ -344,29 +331,22 @@ def insert_whole(
     Where it raises IntegrityError, what it wrote is to be rolled back. InvalidDocument is raised as
     for each document.
     """
-    podm, own_key, new = key_of(part.podm), owner_key(claim.owner), columns(claim)
-    document_of(tables.claims.c.document).check(new["document"])  # the driver does not
-    row = {
-        **new,
-        "podm": podm,
-        "generation": part.generation,
-        "shard": change_log.shard_of(podm),
-        "owner_key": own_key,
-        "ttl_s": float(ttl_s),
-    }
+    podm, own_key, row = key_of(part.podm), owner_key(claim.owner), columns(claim)
+    document_of(_table.c.document).check(row["document"])  # the driver does not
+    row |= {"podm": podm, "generation": part.generation, "shard": change_log.shard_of(podm)}
+    row |= {"owner_key": own_key, "ttl_s": float(ttl_s)}
     owners = [] if claim.owner is None else [own_key, owner_key(None)]
     charges = {} if claim.owner is None else claim_charges(claim.parts)
     blocks = {key_of(uri): uri for uri in sorted(part.blocks, key=key_of)}
     if connection.dialect.name == "postgresql":
         text = _POSTGRESQL.format(now=_now(connection.dialect))
-        row |= {"blocks": [*blocks], "uris": [*blocks.values()], "owner_keys": owners,
-                "resources": [*charges], "amounts": [*charges.values()]}  # fmt: skip
+        row |= {"blocks": [*blocks], "uris": [*blocks.values()], "owner_keys": owners}
+        row |= {"resources": [*charges], "amounts": [*charges.values()]}
     else:
         text = _mariadb_text(connection.dialect, len(owners), len(charges), len(blocks))
-        for name, values in (("owner", owners), ("resource", charges), ("block", blocks)):
+        lists = {"owner": owners, "resource": charges, "amount": charges.values()}
+        for name, values in {**lists, "block": blocks, "uri": blocks.values()}.items():
             row |= {f"{name}_{number}": value for number, value in enumerate(values)}
-        row |= {f"amount_{number}": value for number, value in enumerate(charges.values())}
-        row |= {f"uri_{number}": value for number, value in enumerate(blocks.values())}
     times = connection.exec_driver_sql(text, row).first()
     if times is None:
         return None

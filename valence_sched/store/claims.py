@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims of the store: created, renewed, released and expired, whole or not at all.
+"""Claims of the store, whole or not at all, and the nodes that are composed of them.
 
 A claim may be split by node, or moved to the blocks that its nodes really use. No block is free in
 between: rows change their claim within one transaction.
@@ -12,20 +12,22 @@ import functools
 import itertools
 import uuid
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from valence_sched.errors import ClaimLost, ClaimState, InUse, StoreError, UsageError, one_line
-from valence_sched.model.claim import (
-    ACTIVE_STATES,
-    FINAL_STATES,
-    Claim,
-    ClaimPart,
-    NodeAllocation,
-    State,
+from valence_sched.errors import (
+    ClaimLost,
+    ClaimState,
+    InUse,
+    StoreError,
+    Undecodable,
+    UnknownName,
+    UsageError,
+    one_line,
 )
+from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ClaimPart, State
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision import Report
 from valence_sched.model.effect import EffectLog, held_state, unsure_state
@@ -44,9 +46,10 @@ from valence_sched.store import (
 from valence_sched.store.claim_rows import change_state, state_error
 from valence_sched.store.database import Database, Work
 from valence_sched.store.decisions import queue_dispatch
+from valence_sched.store.document import readable
 from valence_sched.store.holds import ExpiredConflict, hold, lock
 from valence_sched.store.tables import key_of, now
-from valence_sched.store.usage import are_written, write_nodes
+from valence_sched.store.usage import are_written, decode_node, write_nodes
 
 _claims, _parts = tables.claims, tables.claim_parts
 _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
@@ -58,44 +61,40 @@ def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
     They have its owner, group, content and end, and its key with ``#`` and the node's number.
     """
     claim = claim_rows.get(connection, claim_id)
-    singles = [
-        replace(claim, id=f"{claim.id}-{share.node}", state="HELD",
-                key=claim.key and f"{claim.key}#{share.node}",
-                parts=(replace(part, shares=(share,)),))
-        for part in claim.parts for share in part.shares
-    ]  # fmt: skip
+    singles = []
+    for part in claim.parts:
+        for share in part.shares:
+            id_, key = f"{claim.id}-{share.node}", claim.key and f"{claim.key}#{share.node}"
+            parts = (replace(part, shares=(share,)),)
+            singles.append(replace(claim, id=id_, state="HELD", key=key, parts=parts))
     found = [claim_rows.find(connection, _claims.c.id == one.id) for one in singles]
     if all(found):  # the answer to an earlier commit was lost
         return [existing for (existing,) in found]
     unexpired = _claims.c.sweep_at > now()
     values = {"consumer_key": None, "note": "one claim a node by now"}
     if not change_state(connection, claim_id, ["HELD"], "RELEASED", unexpired, **values):
-        raise claim_rows.state_error(connection, claim_id, "only one that is held can be split")
+        raise state_error(connection, claim_id, "only one that is held can be split")
+    quotas.drop(connection, [claim_id])
     for one in singles:
         claim_rows.insert(connection, one)
-        _reassign_rows(connection, claim_id, one)
-    quotas.split(connection, claim_id, singles)
+        quotas.charge(connection, one, len(singles))  # together they are still one claim
+        _reassign_rows(connection, claim_id, one.id, one.parts[0])
     for table in (_amounts, _parts):
         connection.execute(sa.delete(table).where(table.c.claim_id == claim_id))
     change_log.log_changes(connection, usage={key_of(part.podm) for part in claim.parts})
     return [claim_rows.get(connection, one.id) for one in singles]
 
 
-def _reassign_rows(connection: sa.Connection, claim_id: str, one: Claim) -> None:
-    (part,) = one.parts
-    (share,) = part.shares
-    key = key_of(part.podm)
-    change_log.add_claim_part(connection, key, one.id)
+def _reassign_rows(connection: sa.Connection, claim_id: str, to: str, part: ClaimPart) -> None:
+    key, (share,) = key_of(part.podm), part.shares
+    change_log.add_claim_part(connection, key, to)
     for uri in share.blocks:
         own = _is_held_block(claim_id, key, uri)
         slot = connection.scalar(sa.select(sa.func.min(_blocks.c.slot)).where(own))
         update = sa.update(_blocks).where(own, _blocks.c.slot == slot)
-        connection.execute(update.values(claim_id=one.id))
-    amounts: dict[str, float] = {}
-    for grant in share.grants:
-        amounts[grant.uri] = round(amounts.get(grant.uri, 0.0) + grant.amount, 9)
-    for uri, amount in amounts.items():
-        row = {"podm_key": key, "stock_key": key_of(uri), "claim_id": one.id, "uri": uri}
+        connection.execute(update.values(claim_id=to))
+    for uri, amount in part.amounts.items():
+        row = {"podm_key": key, "stock_key": key_of(uri), "claim_id": to, "uri": uri}
         connection.execute(sa.insert(_amounts), {**row, "amount": amount})
 
 
@@ -109,8 +108,12 @@ def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[Com
     parts = []
     for part in claim.parts:
         local = [node for node in nodes if node.podm == part.podm]
-        shares = tuple(_actual_allocation(share, local) for share in part.shares)
-        actual = replace(part, shares=shares)
+        shares = []
+        for share in part.shares:  # the node of its number, or the only one
+            numbered = [node for node in local if node.id.endswith(f"-{share.node}")]
+            (node,) = local if len(local) == 1 else numbered
+            shares.append(replace(share, blocks=node.blocks))
+        actual = replace(part, shares=tuple(shares))
         if actual.blocks != part.blocks:
             _swap_blocks(connection, claim.id, part, actual)
         parts.append(actual)
@@ -120,13 +123,6 @@ def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[Com
         blocks = format_count(sum(len(part.blocks) for part in parts), "block")
         words = f"made of {blocks}, not those planned"
         claim_rows.add_event(connection, "swapped", claim.id, words=words)
-
-
-def _actual_allocation(share: NodeAllocation, nodes: Sequence[ComposedNode]) -> NodeAllocation:
-    """Return an allocation with the blocks of its node: the one of its number, or the only one."""
-    numbered = [node for node in nodes if node.id.endswith(f"-{share.node}")]
-    (node,) = nodes if len(nodes) == 1 else numbered
-    return replace(share, blocks=node.blocks)
 
 
 def _swap_blocks(connection: sa.Connection, id_: str, planned: ClaimPart, used: ClaimPart) -> None:
@@ -207,28 +203,30 @@ class Claims:
         )
         unsure = unsure_state("held", claim.id)
         with self._effects.change("claim", claim.id, unsure, held_state(claim.id)):
-            created = self._create(claim, first, others, ttl_s, generation, dispatched)
+            begun_ttl_s, report = (PREPARE_TTL_S, None) if others else (ttl_s, dispatched)
+            created = self._begin(claim, first, begun_ttl_s, generation, report)
+            if others and created.id == claim.id:
+                created = self._add_parts(claim.id, others, ttl_s, generation, dispatched)
         if created.id != claim.id:  # which was there before
             self._effects.forget("claim", claim.id)
         return created
 
-    def _create(
-        self, claim: Claim, first: ClaimPart, others: Sequence[ClaimPart], ttl_s: float,
-        generation: int | None, dispatched: Report | None,
+    def _add_parts(
+        self, id_: str, parts: Sequence[ClaimPart], ttl_s: float, generation: int | None,
+        dispatched: Report | None,
     ) -> Claim:  # fmt: skip
-        begun_ttl_s = PREPARE_TTL_S if others else ttl_s
-        begun = self._begin(claim, first, begun_ttl_s, generation, None if others else dispatched)
-        if begun.id != claim.id or not others:
-            return begun
+        def commit(connection: sa.Connection) -> Claim:
+            claim = claim_rows.commit(connection, id_, ttl_s, generation)
+            return _queued(connection, claim, dispatched)
+
         try:
-            for part in others:
-                self._write_expiring(lambda c, part=part: claim_rows.add_part(c, claim.id, part))  # type: ignore[misc]
-            commit = functools.partial(
-                claim_rows.commit, claim_id=claim.id, ttl_s=ttl_s, generation=generation
-            )
-            return self._write(lambda c: _queued(c, commit(c), dispatched), "claiming")
+            for part in parts:
+                self._write_expiring(lambda c, part=part: claim_rows.add_part(c, id_, part))  # type: ignore[misc]
+            return self._write(commit, "claiming")
         except BaseException:
-            self._abort(claim.id)
+            doing, note = "giving up a claim", "not all of it could be had"
+            self._write(lambda c: claim_rows.end(c, id_, ["PREPARED"], "FAILED", note), doing)
+            expiry.free_claim(self._database, id_)
             raise
 
     def group_generation(self, group: str) -> int:
@@ -280,7 +278,7 @@ class Claims:
             states: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSED", "SETTLED")
             return claim_rows.end(connection, claim_id, states, "RELEASED", note)
 
-        self._end(claim_id, work, "releasing a claim", FINAL_STATES)
+        self._end(self._database, claim_id, work, FINAL_STATES, "releasing a claim")
 
     def fail(self, claim_id: str, note: str, refused_by: str | None = None) -> None:
         """End a claim that could not be composed and of which its pod manager has nothing.
@@ -296,7 +294,7 @@ class Claims:
                 registry.count_failure(connection, refused_by)
             return ended
 
-        self._end(claim_id, work, "giving up a claim", ("FAILED",), self._patient)
+        self._end(self._patient, claim_id, work, ("FAILED",), "giving up a claim")
         self._effects.forget("claim", claim_id)
 
     def start_composing(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
@@ -348,8 +346,13 @@ class Claims:
             state = f"is composed on {node.podm}: {node.uri}, claim {claim_id}"
             self._effects.note("node", node.id, state)
         self._effects.forget("claim", claim_id)
+
+        def settle(connection: sa.Connection, podm: str) -> None:
+            podms.settle_stored(connection, podm)
+            registry.clear_failures(connection, podm)  # it composed
+
         for podm in sorted({node.podm for node in nodes}, key=key_of):
-            self._patient.write(functools.partial(_settle, podm=podm), "settling")
+            self._patient.write(functools.partial(settle, podm=podm), "settling")
         return self._patient.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
 
     def split(self, claim_id: str) -> Sequence[Claim]:
@@ -451,8 +454,7 @@ class Claims:
             return written
 
         is_plain = claim.group is None and dispatched is None and claim_rows.is_plain(part)
-        plain = single if is_plain else None
-        return self._write_expiring(work, "claiming", self._database, plain)
+        return self._write_expiring(work, single=single if is_plain else None)
 
     def _write_expiring(
         self,
@@ -470,17 +472,10 @@ class Claims:
                 expiry.expire_claims(database)
         raise ClaimLost("claims whose time is over could not be swept away: run claim reap")
 
-    def _abort(self, claim_id: str) -> None:
-        doing, note = "giving up a claim", "not all of it could be had"
-        self._write(lambda c: claim_rows.end(c, claim_id, ["PREPARED"], "FAILED", note), doing)
-        expiry.free_claim(self._database, claim_id)
-
     def _end(
-        self, claim_id: str, work: Work[bool], doing: str, states: Sequence[State],
-        database: Database | None = None,
-    ) -> None:  # fmt: skip
-        database = database or self._database
-        if not database.write(work, doing):
+        self, database: Database, claim_id: str, work: Work[bool], states: Sequence[State], do: str
+    ) -> None:
+        if not database.write(work, do):
             claim = database.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
             if claim.state not in states:
                 hint = "that is not for this state"
@@ -492,12 +487,91 @@ class Claims:
         expiry.free_claim(database, claim_id)
 
 
-def _settle(connection: sa.Connection, podm: str) -> None:
-    podms.settle_stored(connection, podm)
-    registry.clear_failures(connection, podm)  # it composed
-
-
 def _queued(connection: sa.Connection, claim: Claim, dispatched: Report | None) -> Claim:
     if dispatched is not None:
         queue_dispatch(connection, claim.id, dispatched, claim.id)
     return claim
+
+
+_node = tables.nodes.c
+
+
+class Nodes:
+    """The composed nodes of a store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def list(self, podm: str | None = None, claim: str | None = None) -> Sequence[ComposedNode]:
+        query = sa.select(_node.id, _node.document).order_by(_node.id)
+        if podm is not None:
+            query = query.where(_node.podm_key == key_of(podm))
+        if claim is not None:
+            query = query.where(_node.claim_id == claim)
+        return self._database.read(lambda c: _decoded(c, query), "reading nodes")
+
+    def newest(
+        self, most: int, *, skip: int = 0, podm: str | None = None, owner: str | None = None
+    ) -> tuple[Sequence[ComposedNode], int]:
+        """Return ``most`` nodes after ``skip`` newer ones, and how many there are in all.
+
+        The node of the newest claim is the first. Of one pod manager or owner if given.
+        """
+        claims = tables.claims
+        both = tables.nodes.outerjoin(claims, claims.c.id == _node.claim_id)
+        where = [sa.true() if podm is None else _node.podm_key == key_of(podm)]
+        if owner is not None:
+            where.append(claims.c.owner == owner)
+        order = (sa.func.coalesce(claims.c.created_at, 0.0).desc(), _node.id)
+        query = sa.select(_node.id, _node.document).select_from(both).where(*where).order_by(*order)
+        count = sa.select(sa.func.count()).select_from(both).where(*where)
+
+        def work(connection: sa.Connection) -> tuple[Sequence[ComposedNode], int]:
+            found = _decoded(connection, query.limit(most).offset(skip))
+            return found, connection.scalar(count) or 0
+
+        return self._database.read(work, "reading nodes")
+
+    def show(self, node_id: str) -> ComposedNode:
+        """Return a node by its id or its only URI; UnknownName for none, else Undecodable."""
+        nodes = self.list()
+        for name in ("id", "uri"):
+            matching = [node for node in nodes if getattr(node, name) == node_id]
+            if len(matching) == 1:
+                return matching[0]
+        claims = tables.claims.c
+        both = tables.nodes.outerjoin(tables.claims, claims.id == _node.claim_id)
+        query = sa.select(_node.id, claims.owner).select_from(both).where(_node.id == node_id)
+        if row := self._database.read(lambda c: c.execute(query).first(), "reading nodes"):
+            raise Undecodable("node", *row)
+        raise UnknownName("node", node_id, [node.id for node in nodes])
+
+    def forget(self, node_id: str) -> None:
+        """Delete the record of a node that is gone; the last one of a claim releases that."""
+        patient = self._database.patient()  # its pod manager has no such node any more
+        claim_id = patient.write(lambda c: _forget(c, node_id), "forgetting a node")
+        if claim_id:
+            expiry.free_claim(patient, claim_id)
+
+
+def _forget(connection: sa.Connection, node_id: str) -> str | None:
+    """Delete the row of a node; return its claim if no other node of that is left."""
+    query = sa.select(_node.claim_id, _node.podm_key).where(_node.id == node_id)
+    if (row := connection.execute(query).first()) is None:
+        return None
+    claim_id, key = tuple(row)
+    podms.lock_row(connection, key)
+    connection.execute(sa.delete(tables.nodes).where(_node.id == node_id))
+    claim_rows.add_event(connection, "gone", claim_id, words=node_id)
+    others = sa.select(sa.func.count()).select_from(tables.nodes).where(_node.claim_id == claim_id)
+    is_last = not connection.scalar(others)
+    if is_last:
+        composed: tuple[State, ...] = ("COMPOSED", "SETTLED")
+        claim_rows.end(connection, claim_id, composed, "RELEASED", "its node is gone")
+    change_log.log_changes(connection, [key])  # the node counts no more for its owner and group
+    return claim_id if is_last else None
+
+
+def _decoded(connection: sa.Connection, query: sa.Select[Any]) -> Sequence[ComposedNode]:
+    rows = connection.execute(query)
+    return [*readable(connection, tables.nodes, rows, lambda _id, document: decode_node(document))]

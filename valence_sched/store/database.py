@@ -40,8 +40,8 @@ class StoreUrl:
         try:
             url = make_url(text)
         except (sa.exc.ArgumentError, ValueError):
-            raise StoreError("the store's URL cannot be read: write it as sqlite:///FILE, "
-                             "postgresql://HOST/NAME or mysql://HOST/NAME") from None  # fmt: skip
+            hint = "write it as sqlite:///FILE, postgresql://HOST/NAME or mysql://HOST/NAME"
+            raise StoreError(f"the store's URL cannot be read: {hint}") from None
         self.engine = url.get_backend_name()
         if self.engine not in DRIVERS:
             hint = "use sqlite, postgresql or mysql"
@@ -94,57 +94,40 @@ HINTS = {
     "disk": "make room if the disk is full, or name a store on another one",
     "unreachable": "is the database running, and are host, port and login right?",
 }
-SQLITE_KINDS = {
-    8: "readonly",
-    10: "disk",
-    13: "full",
-    11: "corrupt",
-    26: "corrupt",
-    14: "unreachable",
-}
-MYSQL_KINDS = {1021: "full", 1114: "full", 1030: "full", 3: "full", 1290: "readonly",
-               1044: "unreachable", 1045: "unreachable", 1049: "unreachable", 2003: "unreachable",
-               1142: "readonly"}  # fmt: skip
+SQLITE_KINDS = {8: "readonly", 10: "disk", 11: "corrupt", 13: "full", 14: "unreachable"}
+SQLITE_KINDS[26] = "corrupt"
+MYSQL_KINDS = dict.fromkeys((3, 1021, 1030, 1114), "full") | {1142: "readonly", 1290: "readonly"}
+MYSQL_KINDS |= dict.fromkeys((1044, 1045, 1049, 2003), "unreachable")
 SQLSTATE_KINDS = {"53100": "full", "25006": "readonly", "42501": "readonly", "XX001": "corrupt"}
 
 
 def is_retryable(error: sa.exc.SQLAlchemyError) -> bool:
     """Return whether the same transaction may succeed when it is run again."""
-    if not isinstance(error, sa.exc.DBAPIError):
-        return False
-    if _sqlstate(error) in RETRYABLE_SQLSTATES:
-        return True
-    code = getattr(error.orig, "sqlite_errorcode", None)
-    if code is not None:
-        return code & 0xFF in RETRYABLE_SQLITE_CODES
-    return _mysql_number(error) in RETRYABLE_MYSQL_NUMBERS
+    sqlite, sqlstate, mysql = _codes(error)
+    known = sqlite in RETRYABLE_SQLITE_CODES or sqlstate in RETRYABLE_SQLSTATES
+    return known or mysql in RETRYABLE_MYSQL_NUMBERS
 
 
 def is_disconnect(error: sa.exc.SQLAlchemyError) -> bool:
     """Return whether the connection is gone, as when the database was restarted."""
-    if not isinstance(error, sa.exc.DBAPIError):
-        return False
-    return error.connection_invalidated or (_sqlstate(error) or "").startswith(("08", "57P"))
+    cut: bool = getattr(error, "connection_invalidated", False)
+    return cut or _codes(error)[1].startswith(("08", "57P"))
 
 
 def is_unreachable(error: sa.exc.SQLAlchemyError) -> bool:
     """Return whether no connection was to be had, or none that may write: later one may be."""
     if isinstance(error, sa.exc.TimeoutError):  # all connections of this process wait
         return True
-    if not isinstance(error, sa.exc.DBAPIError):
-        return False
-    passing = _sqlstate(error) in PASSING_SQLSTATES or _mysql_number(error) in PASSING_MYSQL_NUMBERS
+    _, sqlstate, mysql = _codes(error)
+    passing = sqlstate in PASSING_SQLSTATES or mysql in PASSING_MYSQL_NUMBERS
     return passing or _kind(error) == "unreachable"
 
 
 def is_away(error: sa.exc.SQLAlchemyError) -> bool:
     """Return whether a server may answer later what it does not now: it did not refuse a login."""
-    if not (is_unreachable(error) or is_disconnect(error)):
-        return False
-    if isinstance(error, sa.exc.DBAPIError) and _mysql_number(error) in REFUSED_MYSQL_NUMBERS:
-        return False
     _, _, fatal = str(getattr(error, "orig", error)).partition("FATAL: ")
-    return not REFUSED_LOGIN.search(fatal)
+    refused = _codes(error)[2] in REFUSED_MYSQL_NUMBERS or REFUSED_LOGIN.search(fatal)
+    return not refused and (is_unreachable(error) or is_disconnect(error))
 
 
 class RowRefused(StoreError):
@@ -153,10 +136,10 @@ class RowRefused(StoreError):
 
 def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreError:
     """Return the error of one line: the store, the message of the engine, what to do."""
-    if not isinstance(error, sa.exc.DBAPIError):
-        message, hint = _engine_message(error), ""
-    else:
-        message, hint = _engine_message(error.orig or error), HINTS.get(_kind(error), "")
+    cause, hint = getattr(error, "orig", None) or error, HINTS.get(_kind(error), "")
+    # the first line; PyMySQL gives a number before the message
+    words = next((arg for arg in reversed(cause.args) if isinstance(arg, str)), "")
+    message = (words or str(cause) or type(cause).__name__).strip().splitlines()[0].strip()
     if address.url.password:  # some drivers repeat the URL
         message = message.replace(str(address.url.password), "***")
     prefix = f"{doing}: " if doing else ""
@@ -164,33 +147,23 @@ def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreEr
     return error_class(one_line(f"{address}: {prefix}{message}" + (f" ({hint})" if hint else "")))
 
 
-def _engine_message(error: BaseException) -> str:
-    """Return the first line of the engine's message; PyMySQL gives a number before it."""
-    words = next((arg for arg in reversed(error.args) if isinstance(arg, str)), "")
-    return (words or str(error) or type(error).__name__).strip().splitlines()[0].strip()
+def _kind(error: Exception) -> str:
+    sqlite, sqlstate, mysql = _codes(error)
+    if sqlite:
+        return SQLITE_KINDS.get(sqlite, "")
+    if sqlstate:
+        return SQLSTATE_KINDS.get(sqlstate, "unreachable" if sqlstate.startswith("08") else "")
+    is_usual = isinstance(error, sa.exc.OperationalError)
+    return MYSQL_KINDS.get(mysql, "unreachable" if is_usual else "")
 
 
-def _kind(error: sa.exc.DBAPIError) -> str:
-    code = getattr(error.orig, "sqlite_errorcode", None)
-    if code is not None:
-        return SQLITE_KINDS.get(code & 0xFF, "")
-    state = _sqlstate(error)
-    if state:
-        return SQLSTATE_KINDS.get(state, "unreachable" if state.startswith("08") else "")
-    number = _mysql_number(error)
-    if number is not None and number in MYSQL_KINDS:
-        return MYSQL_KINDS[number]
-    return "unreachable" if isinstance(error, sa.exc.OperationalError) else ""
-
-
-def _sqlstate(error: sa.exc.DBAPIError) -> str | None:
-    state = getattr(error.orig, "sqlstate", None)
-    return str(state) if state else None
-
-
-def _mysql_number(error: sa.exc.DBAPIError) -> int | None:
-    args = getattr(error.orig, "args", ())
-    return args[0] if args and isinstance(args[0], int) else None
+def _codes(error: Exception) -> tuple[int, str, int]:
+    """Return SQLite's code, the SQLSTATE and MySQL's number of an error, as far as it has them."""
+    cause = getattr(error, "orig", None)
+    args = getattr(cause, "args", ())
+    mysql = args[0] if args and isinstance(args[0], int) else 0
+    sqlite = getattr(cause, "sqlite_errorcode", 0) & 0xFF
+    return sqlite, str(getattr(cause, "sqlstate", None) or ""), mysql
 
 
 T = TypeVar("T")
@@ -258,22 +231,35 @@ class Database:
 
         def run() -> Sequence[Any]:
             self.counts.transactions += 1
-            text, connection = _literal_text(statement, self.reader.dialect), None
+            dialect, connection = self.reader.dialect, None
+            text = _literal_text(statement, dialect)
             try:
                 connection = self._row_connection()
-                row = _fetch_row(connection, text)
-            except self.reader.dialect.loaded_dbapi.Error as error:
+                with contextlib.closing(connection.cursor()) as cursor:
+                    cursor.execute(text)
+                    (row,) = cursor.fetchall()
+            except BaseException as found:  # also amid an answer, which nobody is to read
+                error: Any = found
                 driver = None if connection is None else connection.dbapi_connection
-                cut = self.reader.dialect.is_disconnect(error, driver, None)
+                is_known = isinstance(error, dialect.loaded_dbapi.Error)
+                cut = is_known and dialect.is_disconnect(error, driver, None)
                 if connection is not None:
                     _drop(connection)
-                raise _wrapped(error, text, self.reader.dialect, cut) from error
-            except BaseException:  # in the midst of an answer, which nobody is to read
-                if connection is not None:
-                    _drop(connection)
-                raise
-            self._leave_row_connection(connection)
-            return row
+                if not is_known:
+                    raise
+                base: Any = dialect.loaded_dbapi.Error
+                wrapped: Any = sa.exc.DBAPIError.instance(
+                    text, None, error, base, True, cut, dialect
+                )
+                raise wrapped from error
+            # of several connections that were in use at a time, one is left for the next call
+            if not self._row_connections and not self.address.in_memory:
+                self._row_connections.append(connection)
+            elif self.address.engine == "sqlite":
+                connection.close()
+            else:  # transactions need one of another mode
+                _drop(connection)
+            return tuple(row)
 
         for watch in self.watches:
             watch(self)
@@ -336,10 +322,8 @@ class Database:
         return self.retry(lambda: self._transact(work, engine), doing, write=write)
 
     def _row_connection(self) -> sa.PoolProxiedConnection:
-        try:
+        with contextlib.suppress(IndexError):
             return self._row_connections.pop()
-        except IndexError:
-            pass
         connection = self.reader.raw_connection()
         driver: Any = connection.dbapi_connection
         try:
@@ -351,15 +335,6 @@ class Database:
             _drop(connection)
             raise
         return connection
-
-    def _leave_row_connection(self, connection: sa.PoolProxiedConnection) -> None:
-        """Leave a connection for the next call; of several that were in use at a time, one."""
-        if not self._row_connections and not self.address.in_memory:
-            self._row_connections.append(connection)
-        elif self.address.engine == "sqlite":
-            connection.close()
-        else:  # transactions need one of another mode
-            _drop(connection)
 
     def _transact(self, work: Work[T], engine: sa.Engine) -> T:
         self.counts.transactions += 1
@@ -391,13 +366,10 @@ class Database:
                         problem.away = True
                     raise problem from None
                 lost |= write and cut
-                self._pause(attempt)
+                self.counts.retries += 1
+                # longer each time, and never as long as another process
+                self._sleep(min(LONGEST_PAUSE_S, 0.002 * 2 ** min(attempt, 10)) * self._jitter())
         raise AssertionError("unreachable")
-
-    def _pause(self, attempt: int) -> None:
-        """Wait before the next attempt: longer each time, and never as long as another process."""
-        self.counts.retries += 1
-        self._sleep(min(LONGEST_PAUSE_S, 0.002 * 2 ** min(attempt, 10)) * self._jitter())
 
 
 def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
@@ -406,21 +378,19 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
     A writer locks the rows that it decides on and must see them as they are then; a reader needs
     one snapshot. The isolation level is set once a connection, not once a transaction.
     """
-    url = address.url
-    if address.engine == "sqlite":
-        if address.file is not None:
-            url = url.set(database=str(address.file))
-        arguments: dict[str, Any] = {"connect_args": {"timeout": BUSY_TIMEOUT_MS / 1000}}
-    else:
-        arguments = {"connect_args": {"connect_timeout": 10}}
-        arguments["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
+    url = address.url if address.file is None else address.url.set(database=str(address.file))
     # every transaction has ended when its connection is returned: no need to roll back again
-    arguments["pool_reset_on_return"] = None
+    arguments: dict[str, Any] = {"pool_reset_on_return": None, "hide_parameters": True}
+    if address.engine == "sqlite":
+        arguments["connect_args"] = {"timeout": BUSY_TIMEOUT_MS / 1000}
+    else:
+        arguments["connect_args"] = {"connect_timeout": 10}
+        arguments["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
     if address.engine == "postgresql":
         # the error that the driver raises says as much as this record of its log
         noise = "error ignored terminating"
         logging.getLogger("psycopg").addFilter(lambda it: not str(it.msg).startswith(noise))
-    engine = sa.create_engine(url, hide_parameters=True, **arguments)
+    engine = sa.create_engine(url, **arguments)
     if address.engine == "sqlite":
         begin = "BEGIN IMMEDIATE" if write else "BEGIN"
         sa.event.listen(engine, "connect", _prepare_sqlite)
@@ -434,28 +404,9 @@ def _literal_text(statement: sa.Select[Any] | sa.TextClause, dialect: sa.Dialect
     return str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 
-def _fetch_row(connection: sa.PoolProxiedConnection, text: str) -> Sequence[Any]:
-    cursor = connection.cursor()
-    try:
-        cursor.execute(text)
-        (row,) = cursor.fetchall()
-        return tuple(row)
-    finally:
-        cursor.close()
-
-
 def _drop(connection: sa.PoolProxiedConnection) -> None:
     connection.invalidate()
     connection.close()
-
-
-def _wrapped(error: Exception, text: str, dialect: sa.Dialect, cut: bool) -> sa.exc.DBAPIError:
-    wrapped = sa.exc.DBAPIError.instance(
-        text, None, error, dialect.loaded_dbapi.Error, hide_parameters=True,
-        connection_invalidated=cut, dialect=dialect,
-    )  # fmt: skip
-    assert isinstance(wrapped, sa.exc.DBAPIError), "an error of the driver"
-    return wrapped
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

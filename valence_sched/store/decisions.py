@@ -31,8 +31,8 @@ from valence_sched.store.tables import key_of, now
 
 _dispatches = tables.dispatches
 _queue = _dispatches.c
-_COLUMNS = (_queue.id, _queue.number, _queue.claim_id, _queue.document, _queue.queued_at,
-            _queue.attempts, _queue.error, _queue.sent_at, _queue.receipts)  # fmt: skip
+_UNREAD = ("id", "request_key", "due_at")  # the id comes first: it names a row
+_COLUMNS = (_queue.id, *(one for one in _queue if one.name not in _UNREAD))
 _WAITS = _queue.due_at.is_not(None)
 PAGE = 20  # of due ones that are looked at: some of them may be undecodable, or another's by now
 
@@ -41,10 +41,10 @@ def queue_dispatch(
     connection: sa.Connection, id_: str, report: Report, claim_id: str | None = None
 ) -> None:
     """Queue a decision that placed something, with the rest of a transaction."""
-    row = {"id": id_, "request_key": key_of(report.request.id), "claim_id": claim_id,
-           "document": to_json(report), "attempts": 0}  # fmt: skip
     if report.placements:
-        insert = sa.insert(_dispatches).values(**row, queued_at=now(), due_at=now())
+        request_key, document = key_of(report.request.id), to_json(report)
+        row = {"id": id_, "request_key": request_key, "claim_id": claim_id, "document": document}
+        insert = sa.insert(_dispatches).values(**row, attempts=0, queued_at=now(), due_at=now())
         connection.execute(insert)
 
 
@@ -75,11 +75,10 @@ class Dispatches:
 
     def finish(self, one: Dispatch, receipts: Sequence[Receipt]) -> None:
         """Note that the controller took a decision; again, it changes nothing."""
-        values = {"sent_at": now(), "due_at": None, "error": None,
-                  "receipts": to_json(tuple(receipts))}  # fmt: skip
-        answers = (" ".join(filter(None, (f"HTTP {each.status}", each.reference)))
-                   for each in receipts)  # fmt: skip
-        self._change(one, values, event="; ".join(answers))
+        values: dict[str, Any] = {"sent_at": now(), "due_at": None, "error": None}
+        answers = (filter(None, (f"HTTP {each.status}", each.reference)) for each in receipts)
+        text = "; ".join(map(" ".join, answers))
+        self._change(one, {**values, "receipts": to_json(tuple(receipts))}, event=text)
 
     def delay(self, one: Dispatch, error: str, pause_s: float) -> None:
         """Note why a decision could not be posted, and try it again after a pause."""
@@ -97,10 +96,9 @@ class Dispatches:
         return self._read(query.limit(most))
 
     def _read(self, query: sa.Select[Any]) -> list[Dispatch]:
-        def work(connection: sa.Connection) -> list[Dispatch]:
-            return [*readable(connection, _dispatches, connection.execute(query), _dispatch)]
-
-        return self._database.read(work, "reading dispatches")
+        return self._database.read(
+            lambda c: [*readable(c, _dispatches, c.execute(query), _dispatch)], "reading dispatches"
+        )
 
     def waiting(self) -> WaitingDispatches:
         """Return how many wait, how many of them failed, and for how long the oldest waits."""
@@ -110,16 +108,13 @@ class Dispatches:
         return WaitingDispatches(row[0], row[1], float(row[2] or 0.0))
 
     def _change(
-        self, one: Dispatch, values: Mapping[str, object], *where: sa.ColumnElement[bool],
-        event: str | None = None,
-    ) -> bool:  # fmt: skip
+        self, one: Dispatch, values: Mapping[str, Any], *where: Any, event: str | None = None
+    ) -> bool:
         """Change one that waits still, with an ``event`` of its claim; return whether it does."""
-        update = (
-            sa.update(_dispatches).where(_queue.number == one.number, _WAITS, *where).values(values)
-        )
+        update = sa.update(_dispatches).where(_queue.number == one.number, _WAITS, *where)
 
         def work(connection: sa.Connection) -> bool:
-            changed = bool(connection.execute(update).rowcount)
+            changed = bool(connection.execute(update.values(values)).rowcount)
             if changed and event is not None and one.claim is not None:
                 claim_rows.add_event(connection, "dispatched", one.claim, words=event)
             return changed
@@ -127,28 +122,21 @@ class Dispatches:
         return self._database.write(work, "noting a dispatch")
 
 
-def _dispatch(
-    id_: str, number: int, claim: str | None, document: bytes, queued_at: float, attempts: int,
-    error: str | None, sent_at: float | None, receipts: bytes | None,
-) -> Dispatch:  # fmt: skip
-    report = decode_decision(document)
+def _dispatch(*columns: Any) -> Dispatch:
+    row = {one.name: value for one, value in zip(_COLUMNS, columns, strict=True)}
+    report, receipts = decode_decision(row.pop("document")), row.pop("receipts")
     if not isinstance(report, Report):
         raise ValueError("several decisions, expected one")
-    return Dispatch(
-        number=number,
-        id=id_,
-        claim=claim,
-        report=report,
-        queued_at=queued_at,
-        attempts=attempts,
-        error=error,
-        sent_at=sent_at,
-        receipts=document_of(_queue.receipts).decode(receipts) if receipts else (),
-    )
+    found = document_of(_queue.receipts).decode(receipts) if receipts else ()
+    return Dispatch(claim=row.pop("claim_id"), report=report, receipts=found, **row)
 
 
 _table = tables.decisions
 _of = _table.c
+
+
+def _decision(_id: str, document: bytes) -> Report | Reports:
+    return decode_decision(document)
 
 
 class StoredDecisions:
@@ -169,12 +157,9 @@ class StoredDecisions:
         The report of one that is ``dispatched`` is queued for the controller.
         """
         owner = summary.owner if summary else None
-        row = {
-            "id": id_,
-            "document": document,
-            "owner_key": None if owner is None else key_of(owner),
-            "summary": None if summary is None else msgspec.json.encode(summary),
-        }
+        row: dict[str, Any] = {"id": id_, "document": document}
+        row["owner_key"] = None if owner is None else key_of(owner)
+        row["summary"] = None if summary is None else msgspec.json.encode(summary)
 
         def work(connection: sa.Connection) -> None:
             if connection.scalar(sa.select(_of.id).where(_of.id == id_)) is None:
@@ -196,8 +181,7 @@ class StoredDecisions:
                 raise UnknownName("decision", id_, connection.scalars(latest))
             summary = decoded(connection, _of.summary, id_, row.summary)
             owner = summary.owner if summary else None
-            return one_readable(connection, _table, "decision", row[:2],
-                                lambda _id, text: decode_decision(text), owner)  # fmt: skip
+            return one_readable(connection, _table, "decision", row[:2], _decision, owner)
 
         return self._database.read(work, "reading a decision")
 
@@ -211,10 +195,11 @@ class StoredDecisions:
         query = query.order_by(_of.decided_at.desc(), _of.id).limit(most).offset(skip)
 
         def work(connection: sa.Connection) -> Sequence[DecisionSummary]:
-            return [
-                replace(decoded(connection, _of.summary, id_, summary)
-                        or DecisionSummary(id=id_, decided_at=0.0), decided_at=decided_at)
-                for id_, decided_at, summary in connection.execute(query).all()
-            ]  # fmt: skip
+            found = []
+            for id_, decided_at, text in connection.execute(query).all():
+                known = decoded(connection, _of.summary, id_, text)
+                summary = known or DecisionSummary(id=id_, decided_at=decided_at)
+                found.append(replace(summary, decided_at=decided_at))
+            return found
 
         return self._database.read(work, "reading decisions")

@@ -9,7 +9,7 @@ import logging
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -17,9 +17,7 @@ from msgspec import Meta
 
 from valence_sched.errors import InputError, Undecodable, describe_error, one_line
 from valence_sched.model.codec import decode
-
-if TYPE_CHECKING:
-    from valence_sched.model.decision import Report, Reports
+from valence_sched.model.decision import Report, Reports, parse_report
 
 #: What decoding a value of another kind, or of none, raises; msgspec's errors are ValueErrors.
 UNDECODABLE = (ValueError, TypeError, RecursionError, InputError)
@@ -52,10 +50,20 @@ class Document(sa.TypeDecorator[bytes]):
 
     def check(self, data: bytes) -> None:
         """Raise InvalidDocument, which names the place, for what could not be read back."""
+        found: Exception | None = None
         try:
             self.decode(data)
+            return
         except UNDECODABLE as error:
-            raise _invalid(error, data, self.kind) from None
+            found = error
+        if not isinstance(found, InputError):  # msgspec's, which does not tell what it found
+            try:
+                decode(data, resolved(self.kind), NAME)
+            except InputError as error:
+                found = error
+        if not isinstance(found, InputError):
+            raise InvalidDocument(NAME, "$", found=describe_error(found))
+        raise InvalidDocument(NAME, found.document_path, found.found, found.expected, found.hint)
 
     def process_bind_param(self, value: bytes | None, _dialect: sa.Dialect) -> bytes | None:
         if value:
@@ -102,20 +110,7 @@ def resolved(kind: Any) -> Any:
 
 def decode_decision(data: bytes) -> Report | Reports:
     """Return a stored decision, without fields that only a newer program knows."""
-    from valence_sched.model.decision import parse_report  # only where decisions are stored
-
     return parse_report(data, NAME)[0]
-
-
-def _invalid(error: Exception, data: bytes, kind: Any) -> InvalidDocument:
-    if not isinstance(error, InputError):  # msgspec's, which does not tell what it found
-        try:
-            decode(data, resolved(kind), NAME)
-        except InputError as found:
-            error = found
-    if not isinstance(error, InputError):
-        return InvalidDocument(NAME, "$", found=describe_error(error))
-    return InvalidDocument(NAME, error.document_path, error.found, error.expected, error.hint)
 
 
 LOG = logging.getLogger("valence_sched.store")
@@ -137,8 +132,10 @@ class Quarantine:
             is_new = label not in rows
             rows.add(label)
         if is_new:
-            LOG.warning("%s %s cannot be decoded and is left out: %s (valence-scheduler store "
-                        "check --deep)", table, label, one_line(str(error), 200))  # fmt: skip
+            text = (
+                "%s %s cannot be decoded and is left out: %s (valence-scheduler store check --deep)"
+            )
+            LOG.warning(text, table, label, one_line(str(error), 200))
 
     def keep(self, table: str, labels: Iterable[str]) -> None:
         """Forget the rows of a table but these: every row of it was decoded just now."""

@@ -47,15 +47,15 @@ def lock_group(
     if current is None:  # another transaction may insert it first: then this one is run again
         row = {"group_key": key_of(name), "generation": 0, "moved_at": now()}
         connection.execute(sa.insert(_generations).values(row))
-    if expected is not None and (current or 0) != expected:
-        text = f"group {name!r}: another node of it was claimed since the decision"
-        raise ClaimLost(one_line(text), group=name)
-    of = _zone_claims.c
+    of, problem = _zone_claims.c, ""
     other = (of.group_name == name, of.state == "PREPARED", of.expires_at > now())
-    pending = sa.select(of.id).where(*other, of.id != (claim or ""))
-    if connection.scalar(pending.limit(1)) is not None:
-        text = f"group {name!r}: another claim of it is being prepared over several zones"
-        raise ClaimLost(one_line(text), group=name)
+    pending = sa.select(of.id).where(*other, of.id != (claim or "")).limit(1)
+    if expected is not None and (current or 0) != expected:
+        problem = "another node of it was claimed since the decision"
+    elif connection.scalar(pending) is not None:
+        problem = "another claim of it is being prepared over several zones"
+    if problem:
+        raise ClaimLost(one_line(f"group {name!r}: {problem}"), group=name)
 
 
 def advance_group(connection: sa.Connection, name: str) -> None:
@@ -94,23 +94,6 @@ class ConflictingClaim(NamedTuple):
         return f"claim {self.id}" + (f" of {self.owner}" if self.owner else "")
 
 
-def _amount_conflict(
-    connection: sa.Connection, claim_id: str, podm: str, keys: tuple[str, str, str],
-    requested: float, left: float,
-) -> ClaimLost:  # fmt: skip
-    """Return the error for an amount beyond what is left; ExpiredConflict as for a block."""
-    key, stock, uri = keys
-    stock_keys = _amounts.c.podm_key == key, _amounts.c.stock_key == stock
-    holders = sa.select(_amounts.c.claim_id).where(*stock_keys)
-    conflicts = _conflicting_claims(connection, claim_id, holders)
-    amounts = f"{max(left, 0.0):g} left, {requested:g} were chosen"
-    text = f"stock {uri} of pod manager {podm!r} has {amounts}"
-    if not conflicts:
-        return ClaimLost(text, podm)
-    text = f"{text}: the latest that holds of it is {conflicts[0]}"
-    return ClaimLost(text, podm, conflicts[0].id)
-
-
 def _conflicting_claims(
     connection: sa.Connection, claim_id: str, ids: list[str] | sa.Select[tuple[str]]
 ) -> list[ConflictingClaim]:
@@ -131,38 +114,28 @@ def _conflicting_claims(
     return [one if one.owner == owner else ConflictingClaim("", None, False) for one in claims]
 
 
-def _lock_query() -> sa.Select[Any]:
-    of, shares = tables.podms, tables.shares.c
-    no_claim = sa.literal(None, sa.String(40)).label("claim_id")
-    held = sa.select(_blocks.c.block_key, _blocks.c.slot, _blocks.c.claim_id)
-    shareable = sa.select(shares.block_key, shares.slots, no_claim)
-    slots = sa.union_all(
-        held.where(_blocks.c.podm_key == _KEY, _blocks.c.block_key.in_(_WANTED)),
-        shareable.where(shares.podm_key == _KEY, shares.block_key.in_(_WANTED)),
-    ).subquery("slots")
-    return (
-        sa.select(of.c.generation, of.c.gone, now(), *slots.c)
-        .select_from(of.outerjoin(slots, sa.true()))
-        .where(of.c.podm_key == _KEY)
-        .with_for_update(of=of)
-    )
+def _wanted(table: sa.Table, key: sa.Column[str], *columns: Any) -> sa.Select[Any]:
+    """Select from a table by the wanted keys of one pod manager."""
+    return sa.select(key, *columns).where(table.c.podm_key == _KEY, key.in_(_WANTED))
 
 
-def _stock_query() -> sa.CompoundSelect[Any]:
-    of = tables.stocks.c
-    supply = sa.select(of.stock_key, of.left_over, sa.literal(1))
-    held = sa.select(_amounts.c.stock_key, sa.func.sum(_amounts.c.amount), sa.literal(0)).where(
-        _amounts.c.amount > 0
-    )
-    return sa.union_all(
-        supply.where(of.podm_key == _KEY, of.stock_key.in_(_WANTED)),
-        held.where(_amounts.c.podm_key == _KEY, _amounts.c.stock_key.in_(_WANTED)).group_by(
-            _amounts.c.stock_key
-        ),
-    )
-
-
-_LOCK, _STOCKS = _lock_query(), _stock_query()
+_of_podm, _shares, _stocks = tables.podms.c, tables.shares, tables.stocks
+_no_claim = sa.literal(None, sa.String(40)).label("claim_id")
+_slots = sa.union_all(
+    _wanted(_blocks, _blocks.c.block_key, _blocks.c.slot, _blocks.c.claim_id),
+    _wanted(_shares, _shares.c.block_key, _shares.c.slots, _no_claim),
+).subquery("slots")
+_LOCK = (
+    sa.select(_of_podm.generation, _of_podm.gone, now(), *_slots.c)
+    .select_from(tables.podms.outerjoin(_slots, sa.true()))
+    .where(_of_podm.podm_key == _KEY)
+    .with_for_update(of=tables.podms)
+)
+_held = _wanted(_amounts, _amounts.c.stock_key, sa.func.sum(_amounts.c.amount), sa.literal(0))
+_STOCKS = sa.union_all(
+    _wanted(_stocks, _stocks.c.stock_key, _stocks.c.left_over, sa.literal(1)),
+    _held.where(_amounts.c.amount > 0).group_by(_amounts.c.stock_key),
+)
 
 
 class LockedPodm(NamedTuple):
@@ -180,23 +153,22 @@ def lock(connection: sa.Connection, part: ClaimPart) -> LockedPodm:
     lock may not see the rows of the one before: the primary key of the blocks refuses its own, and
     it is run again.
     """
-    rows = _rows(connection, part)
+    rows = _lock_rows(connection, part)
     if not rows or rows[0][1]:
         raise ClaimLost(f"pod manager {part.podm!r} is no longer here", part.podm)
-    generation = rows[0][0]
-    if generation != part.generation:
-        raise ClaimLost(
-            f"pod manager {part.podm!r} moved from generation {part.generation} to "
-            f"{generation} since it was decided on", part.podm)  # fmt: skip
+    if (generation := rows[0][0]) != part.generation:
+        moved = f"moved from generation {part.generation} to {generation}"
+        text = f"pod manager {part.podm!r} {moved} since it was decided on"
+        raise ClaimLost(text, part.podm)
     return _locked_podm(rows)
 
 
 def lock_any_generation(connection: sa.Connection, part: ClaimPart) -> LockedPodm:
     """Lock a pod manager of any generation, also one that is gone."""
-    return _locked_podm(_rows(connection, part))
+    return _locked_podm(_lock_rows(connection, part))
 
 
-def _rows(connection: sa.Connection, part: ClaimPart) -> Sequence[Any]:
+def _lock_rows(connection: sa.Connection, part: ClaimPart) -> Sequence[Any]:
     wanted = sorted({key_of(uri) for uri in part.blocks})
     return connection.execute(_LOCK, {"key": key_of(part.podm), "wanted": wanted}).all()
 
@@ -213,10 +185,9 @@ def _locked_podm(rows: Sequence[Any]) -> LockedPodm:
 
 def hold(connection: sa.Connection, claim_id: str, part: ClaimPart, locked: LockedPodm) -> None:
     """Hold a part for an inserted claim; ClaimLost, or ExpiredConflict, if another one holds it."""
-    key = key_of(part.podm)
     hold_blocks(connection, claim_id, part, locked)
-    _hold_amounts(connection, claim_id, key, part)
-    change_log.add_claim_part(connection, key, claim_id)
+    _hold_amounts(connection, claim_id, part)
+    change_log.add_claim_part(connection, key_of(part.podm), claim_id)
 
 
 def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:
@@ -236,17 +207,17 @@ def hold_blocks(connection: sa.Connection, id_: str, part: ClaimPart, locked: Lo
         free = [slot for slot in range(locked.slots.get(block, 1)) if slot not in slot_claims]
         if len(free) < nodes:
             conflicts = _conflicting_claims(connection, id_, [*slot_claims.values()])
-            text = f"block {uri} of pod manager {part.podm!r}"
-            if not conflicts:
-                raise ClaimLost(f"{text} has no place for another node", part.podm)
-            raise ClaimLost(f"{text} is held by {conflicts[0]}", part.podm, conflicts[0].id)
+            why = f"is held by {conflicts[0]}" if conflicts else "has no place for another node"
+            text = f"block {uri} of pod manager {part.podm!r} {why}"
+            raise ClaimLost(text, part.podm, conflicts[0].id if conflicts else "")
         row = {"podm_key": key, "block_key": block, "claim_id": id_, "uri": uri}
         rows += [{**row, "slot": slot} for slot in free[:nodes]]
     if rows:
         connection.execute(_INSERT_BLOCKS, rows)
 
 
-def _hold_amounts(connection: sa.Connection, claim_id: str, key: str, part: ClaimPart) -> None:
+def _hold_amounts(connection: sa.Connection, claim_id: str, part: ClaimPart) -> None:
+    key = key_of(part.podm)
     wanted = {key_of(uri): (uri, amount) for uri, amount in part.amounts.items() if amount}
     if not wanted:
         return
@@ -259,8 +230,13 @@ def _hold_amounts(connection: sa.Connection, claim_id: str, key: str, part: Clai
     for stock, (uri, amount) in sorted(wanted.items()):
         left = supply.get(stock, 0.0) - held.get(stock, 0.0)
         if amount > left + SLACK:
-            keys = key, stock, uri
-            raise _amount_conflict(connection, claim_id, part.podm, keys, amount, left)
+            of_stock = _amounts.c.podm_key == key, _amounts.c.stock_key == stock
+            holders = sa.select(_amounts.c.claim_id).where(*of_stock)
+            conflicts = _conflicting_claims(connection, claim_id, holders)
+            text = f"stock {uri} of pod manager {part.podm!r} has {max(left, 0.0):g} left"
+            latest = f": the latest that holds of it is {conflicts[0]}" if conflicts else ""
+            text = f"{text}, {amount:g} were chosen{latest}"
+            raise ClaimLost(text, part.podm, conflicts[0].id if conflicts else "")
         row = {"podm_key": key, "stock_key": stock, "claim_id": claim_id, "uri": uri}
         rows.append({**row, "amount": amount})
     connection.execute(_INSERT_AMOUNTS, rows)

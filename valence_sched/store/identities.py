@@ -44,8 +44,6 @@ class _StoredBlock(msgspec.Struct):
 
 
 class _StoredBlocks(msgspec.Struct):
-    """The blocks of a stored document, by URI alone."""
-
     blocks: tuple[_StoredBlock, ...] = ()
 
 
@@ -64,12 +62,9 @@ def registration_columns(registration: Registration) -> dict[str, Any]:
 
 def known_identities(connection: sa.Connection) -> dict[str, str]:
     """Return the identities of pod managers by name, those of the registry before those read."""
-    found: dict[str, str] = {}
-    for table in (_podms, _registry):
-        of = table.c
-        rows = connection.execute(sa.select(of.name, of.identity).where(of.identity.is_not(None)))
-        found.update((name, identity) for name, identity in rows)
-    return found
+    columns = ((of.name, of.identity) for of in (_podms.c, _registry.c))
+    queries = (sa.select(*both).where(both[1].is_not(None)) for both in columns)
+    return {name: known for query in queries for name, known in connection.execute(query)}
 
 
 def conflicts(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Conflicts:
@@ -87,9 +82,12 @@ def conflicts(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Confl
             other = others.get(key_of(move.identity), move.name)
             other = names.setdefault(move.identity, other)
             if other != move.name:
-                text = conflict_text(move.name, move.identity, other)
-                found[move.key] = IdentityConflict(one_line(text))
+                found[move.key] = _conflict(move, other)
     return found
+
+
+def _conflict(move: IdentityMove | Registration, other: str) -> IdentityConflict:
+    return IdentityConflict(one_line(conflict_text(move.name, move.identity or "", other)))
 
 
 def _changed_services(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Conflicts:
@@ -115,11 +113,8 @@ def _changed_services(connection: sa.Connection, moves: Sequence[IdentityMove]) 
 def _registered_identities(connection: sa.Connection, keys: Sequence[str]) -> dict[str, str | None]:
     of = _registry.c
     query = sa.select(of.podm_key, of.identity)
-    return {
-        key: identity
-        for some in chunks(keys)
-        for key, identity in connection.execute(query.where(of.podm_key.in_(some)))
-    }
+    queries = (query.where(of.podm_key.in_(some)) for some in chunks(keys))
+    return {key: identity for one in queries for key, identity in connection.execute(one)}
 
 
 def _other_names(connection: sa.Connection, keys: Mapping[str, str]) -> dict[str, str]:
@@ -145,10 +140,10 @@ def _other_names(connection: sa.Connection, keys: Mapping[str, str]) -> dict[str
 
 def check_free(connection: sa.Connection, registration: Registration) -> None:
     """Raise IdentityConflict if a service has another name that is registered or in use."""
-    name, identity = registration.name, registration.identity
-    if identity is not None:
-        for other in _other_names(connection, {key_of(identity): key_of(name)}).values():
-            raise IdentityConflict(one_line(conflict_text(name, identity, other)))
+    if registration.identity is not None:
+        keys = {key_of(registration.identity): key_of(registration.name)}
+        for other in _other_names(connection, keys).values():
+            raise _conflict(registration, other)
 
 
 def forget_read(connection: sa.Connection, name: str) -> None:

@@ -29,11 +29,9 @@ from valence_sched.store.records import record_kind
 PAGE_ROWS, PAGE_DOCUMENTS = 500, 20  # of one query: of small rows, of large documents
 LARGE = (tables.podms, tables.decisions, tables.dispatches, tables.records)
 #: What names a row, where a column of its key is a digest.
-LABELS = {
-    "podms": ("name",), "registry": ("name",), "zones": ("name",), "stocks": ("uri",),
-    "quotas": ("owner", "resource"), "claimed_amounts": ("claim_id", "uri"),
-    "claimed_blocks": ("claim_id", "uri"), "dispatches": ("id",),
-}  # fmt: skip
+LABELS = {"stocks": ("uri",), "dispatches": ("id",), "quotas": ("owner", "resource")}
+LABELS |= dict.fromkeys(("podms", "registry", "zones"), ("name",))
+LABELS |= dict.fromkeys(("claimed_amounts", "claimed_blocks"), ("claim_id", "uri"))
 STEP_ROWS, STEP_PAUSE_S = 2000, 0.5  # of one look at a part of the store, and between two
 
 
@@ -76,27 +74,18 @@ def pages(database: Database) -> Iterator[RowPage]:
 def table_pages(database: Database, table: sa.Table) -> Iterator[RowPage]:
     """Yield every row of a table, each page read in a transaction of its own."""
     size = PAGE_DOCUMENTS if table in LARGE else PAGE_ROWS
-    after: Sequence[Any] | None = None
+    key, names = list(table.primary_key), [str(column.name) for column in table.c]
+    every = sa.select(*(sa.type_coerce(one, sa.types.NULLTYPE) for one in table.c))
+    query = every = every.order_by(*key).limit(size)
     while True:
-        work = functools.partial(_page, table=table, size=size, after=after)
-        rows = database.read(work, "checking rows")
-        found = [one for values in rows if (one := undecodable(table, values)) is not None]
-        yield RowPage(table, len(rows), found, is_last=len(rows) < size)
+        found = database.read(lambda c, query=query: c.execute(query).all(), "checking rows")  # type: ignore[misc]
+        rows = [dict(zip(names, row, strict=True)) for row in found]
+        wrong = [one for values in rows if (one := undecodable(table, values)) is not None]
+        yield RowPage(table, len(rows), wrong, is_last=len(rows) < size)
         if len(rows) < size:
             break
         after = [rows[-1][column.name] for column in table.primary_key]
-
-
-def _page(
-    connection: sa.Connection, table: sa.Table, size: int, after: Sequence[Any] | None
-) -> Sequence[Mapping[str, Any]]:
-    key = list(table.primary_key)
-    query = sa.select(*(sa.type_coerce(one, sa.types.NULLTYPE) for one in table.c))
-    if after is not None:
-        query = query.where(sa.tuple_(*key) > sa.tuple_(*after))
-    names = [str(column.name) for column in table.c]
-    rows = connection.execute(query.order_by(*key).limit(size))
-    return [dict(zip(names, row, strict=True)) for row in rows]
+        query = every.where(sa.tuple_(*key) > sa.tuple_(*after))
 
 
 def undecodable(table: sa.Table, values: Mapping[str, Any]) -> UndecodableRow | None:
@@ -175,6 +164,7 @@ NO_PARTS, EMPTY_REPORT = b"[]", b"{}"
 NOTE = "its parts could not be decoded: store repair took them out"
 #: The schema and the counts that all processes share: no row of these is one of many.
 SINGULAR = (tables.version, tables.shards, tables.zone_identity)
+HELD = (tables.claimed_blocks, tables.claimed_amounts, tables.claim_parts)
 
 
 class Repair(NamedTuple):
@@ -191,27 +181,22 @@ class Repair(NamedTuple):
 def repair_of(row: UndecodableRow) -> Repair:
     """Return what a repair does about a row."""
     table, column = row.table, row.table.c[row.column]
-    if isinstance(column.type, Document) and (column.nullable or row.column == "report"):
-        return Repair(row, f"the {row.column} is cleared", _clear)
-    if table is tables.claims and row.column == "document":
-        return _repair_of_claim(row)
-    if table is tables.nodes:
-        words = f"forgotten; claim {row.values['claim_id']} holds its blocks until it is released"
-        return Repair(row, words, _delete)
-    if table in SINGULAR:
-        return Repair(row, "left as it is: restore a backup", None)
+    change: Change | None
     words, change = _CHANGES.get(table.name, ("deleted", _delete))
+    if isinstance(column.type, Document) and (column.nullable or row.column == "report"):
+        words, change = f"the {row.column} is cleared", _clear
+    elif table is tables.claims and row.column == "document":
+        state, change = row.values["state"], _clear_claim
+        words = "its parts are cleared: it has ended"
+        if state in ("PREPARED", "HELD"):
+            words = "ended, and what it holds is freed"
+        elif state in ACTIVE_STATES:
+            words = "its parts are cleared; it holds its blocks until it is released"
+    elif table is tables.nodes:
+        words = f"forgotten; claim {row.values['claim_id']} holds its blocks until it is released"
+    elif table in SINGULAR:
+        words, change = "left as it is: restore a backup", None
     return Repair(row, words, change)
-
-
-def _repair_of_claim(row: UndecodableRow) -> Repair:
-    state = row.values["state"]
-    if state in ("PREPARED", "HELD"):
-        return Repair(row, "ended, and what it holds is freed", _end_claim)
-    if state in ACTIVE_STATES:
-        words = "its parts are cleared; it holds its blocks until it is released"
-        return Repair(row, words, _keep_claim)
-    return Repair(row, "its parts are cleared: it has ended", _clear_claim)
 
 
 def repair(database: Database, repairs: Sequence[Repair], file: Path) -> None:
@@ -219,7 +204,13 @@ def repair(database: Database, repairs: Sequence[Repair], file: Path) -> None:
 
     One that is another by now is left as it is.
     """
-    _write_rows(file, [one.row for one in repairs])
+    with _refusing(file), open(_new_file(file), "wb") as stream:
+        for row in (one.row for one in repairs):
+            values = {name: _plain(value) for name, value in row.values.items()}
+            line = {"table": str(row.table.name), "column": row.column, "problem": row.problem}
+            stream.write(msgspec.json.encode({**line, "row": values}) + b"\n")
+        stream.flush()
+        os.fsync(stream.fileno())
     for one in repairs:
         if one.change is not None:
             work = functools.partial(_repair, row=one.row, change=one.change)
@@ -236,23 +227,24 @@ def _repair(connection: sa.Connection, row: UndecodableRow, change: Change) -> b
     return True
 
 
-def _clear(connection: sa.Connection, row: UndecodableRow) -> None:
-    empty = None if row.table.c[row.column].nullable else EMPTY_REPORT
-    connection.execute(sa.update(row.table).where(row.key).values({row.column: empty}))
-    if row.table is tables.zones:
-        change_log.log_zone_change(connection)
-    if row.table is tables.podms:
-        change_log.log_changes(connection, [row.values["podm_key"]])
-
-
-def _delete(connection: sa.Connection, row: UndecodableRow) -> None:
-    connection.execute(sa.delete(row.table).where(row.key))
-    if row.table in (tables.claimed_blocks, tables.claimed_amounts, tables.claim_parts):
+def _log_repair(connection: sa.Connection, row: UndecodableRow) -> None:
+    if row.table in (tables.podms, *HELD):
         change_log.log_changes(connection, [row.values["podm_key"]])
     if row.table is tables.registry:
         change_log.log_registry_change(connection)
     if row.table is tables.zones:
         change_log.log_zone_change(connection)
+
+
+def _clear(connection: sa.Connection, row: UndecodableRow) -> None:
+    empty = None if row.table.c[row.column].nullable else EMPTY_REPORT
+    connection.execute(sa.update(row.table).where(row.key).values({row.column: empty}))
+    _log_repair(connection, row)
+
+
+def _delete(connection: sa.Connection, row: UndecodableRow) -> None:
+    connection.execute(sa.delete(row.table).where(row.key))
+    _log_repair(connection, row)
 
 
 def _forget_podm(connection: sa.Connection, row: UndecodableRow) -> None:
@@ -265,27 +257,19 @@ def _end_zone_claim(connection: sa.Connection, row: UndecodableRow) -> None:
     connection.execute(sa.update(row.table).where(row.key).values(values))
 
 
-def _end_claim(connection: sa.Connection, row: UndecodableRow) -> None:
-    claim_rows.end(connection, row.values["id"], ("PREPARED", "HELD"), "FAILED", NOTE)
-    _clear_claim(connection, row)
-
-
-def _keep_claim(connection: sa.Connection, row: UndecodableRow) -> None:
-    never = {"expires_at": None, "sweep_at": None}
-    change_state(connection, row.values["id"], ["COMPOSING"], "COMPOSED", **never)
-    _clear_claim(connection, row)
-
-
 def _clear_claim(connection: sa.Connection, row: UndecodableRow) -> None:
+    """Take the parts out of a claim: one that is held ends, one that is composed is a node's."""
+    id_, never = row.values["id"], {"expires_at": None, "sweep_at": None}
+    claim_rows.end(connection, id_, ("PREPARED", "HELD"), "FAILED", NOTE)
+    change_state(connection, id_, ["COMPOSING"], "COMPOSED", **never)
     values = {"document": NO_PARTS, "note": row.values["note"] or NOTE}
     connection.execute(sa.update(row.table).where(row.key).values(values))
 
 
 def _delete_claim(connection: sa.Connection, row: UndecodableRow) -> None:
-    held = (tables.claimed_blocks, tables.claimed_amounts, tables.claim_parts)
     of_claim = tables.claim_parts.c.claim_id == row.values["id"]
     keys = connection.scalars(sa.select(tables.claim_parts.c.podm_key).where(of_claim)).all()
-    for table in (*held, tables.quota_charges):
+    for table in (*HELD, tables.quota_charges):
         connection.execute(sa.delete(table).where(table.c.claim_id == row.values["id"]))
     _delete(connection, row)
     change_log.log_changes(connection, keys)
@@ -298,17 +282,6 @@ _CHANGES: Mapping[str, tuple[str, Change]] = {
     "zone_claims": ("ended; the zones end their parts by their time", _end_zone_claim),
     "claims": ("deleted with what it holds", _delete_claim),
 }
-
-
-def _write_rows(file: Path, rows: Sequence[UndecodableRow]) -> None:
-    with _refusing(file), open(_new_file(file), "wb") as stream:
-        for row in rows:
-            values = {name: _plain(value) for name, value in row.values.items()}
-            line = {"table": str(row.table.name), "column": row.column,
-                    "problem": row.problem, "row": values}  # fmt: skip
-            stream.write(msgspec.json.encode(line) + b"\n")
-        stream.flush()
-        os.fsync(stream.fileno())
 
 
 def _new_file(path: Path) -> int:
@@ -398,28 +371,27 @@ class Maintenance:
         The first rows of each table are decoded, and with ``deep`` all of them.
         """
         revision = self.revision
-        problems = list(self._damages())
+        latest, problems = tables.REVISION, list(self._damages())
+        found = f"its schema is version {revision}, this program"
         if revision is None:
             problems.append("no tables are there: store upgrade makes them")
-        elif revision < tables.REVISION:
-            problems.append(f"its schema is version {revision}, this program has "
-                            f"{tables.REVISION}: store upgrade brings it up to date")  # fmt: skip
-        elif revision > tables.REVISION:
-            problems.append(f"its schema is version {revision}, this program knows up to "
-                            f"{tables.REVISION}: use a newer valence-sched")  # fmt: skip
+        elif revision < latest:
+            problems.append(f"{found} has {latest}: store upgrade brings it up to date")
+        elif revision > latest:
+            problems.append(f"{found} knows up to {latest}: use a newer valence-sched")
         rows = self._database.read(_row_counts, "counting rows")
         unread = sum(rows.values())
         for page in self._pages(deep=deep):
             problems += map(str, page.undecodable)
             unread -= page.rows
-        return StoreCheck(self.address, revision, tables.REVISION, rows, tuple(problems),
-                          max(0, unread))  # fmt: skip
+        return StoreCheck(self.address, revision, latest, rows, tuple(problems), max(0, unread))
 
     def repairs(self) -> list[Repair]:
         """Return the repairs that are due, and do none; StoreError for another schema."""
         if (revision := self.revision) != tables.REVISION:
-            raise StoreError(f"{self.address}: version {revision or 'none'} of {tables.REVISION}: "
-                             "upgrade it first, or use its own program")  # fmt: skip
+            version = f"version {revision or 'none'} of {tables.REVISION}"
+            hint = "upgrade it first, or use its own program"
+            raise StoreError(f"{self.address}: {version}: {hint}")
         return [repair_of(row) for page in self._pages(deep=True) for row in page.undecodable]
 
     def repair(self, repairs: Sequence[Repair], rows: Path) -> None:
@@ -448,9 +420,8 @@ class Maintenance:
         """
         engine = self._database.address.engine
         if self._database.address.file is None:
-            tool = TOOLS.get(engine, "its own tool")
-            raise StoreError(f"{self.address}: a database is backed up with its own tool, in one "
-                             f"transaction: {tool}")  # fmt: skip
+            hint = f"with its own tool, in one transaction: {TOOLS.get(engine, 'its own tool')}"
+            raise StoreError(f"{self.address}: a database is backed up {hint}")
         with _refusing(path):
             os.close(_new_file(path))
         copy = functools.partial(self._database.run_raw, "VACUUM INTO ?", str(path))
@@ -466,17 +437,14 @@ class Maintenance:
 
         def work(connection: sa.Connection) -> list[str]:
             found = connection.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()
-            broken = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
-            lost = [
-                f"{row[0]}: a row names one of {row[2]} that is not there" for row in broken[:10]
-            ]
+            rows = connection.exec_driver_sql("PRAGMA foreign_key_check").all()[:10]
+            lost = [f"{row[0]}: a row names one of {row[2]} that is not there" for row in rows]
             return [f"damaged: {text}" for text in found if text != "ok"] + lost
 
         return self._database.read(work, "checking")
 
 
 def _row_counts(connection: sa.Connection) -> dict[str, int]:
-    names = {*sa.inspect(connection).get_table_names()}
-    count = sa.select(sa.func.count())
-    return {one.name: connection.scalar(count.select_from(one)) or 0
-            for one in tables.METADATA.sorted_tables if one.name in names}  # fmt: skip
+    names, count = {*sa.inspect(connection).get_table_names()}, sa.select(sa.func.count())
+    present = [one for one in tables.METADATA.sorted_tables if one.name in names]
+    return {one.name: connection.scalar(count.select_from(one)) or 0 for one in present}

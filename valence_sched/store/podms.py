@@ -13,14 +13,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.errors import IdentityConflict
-from valence_sched.model.inventory import (
-    FREE_STATUS,
-    FullPodm,
-    LeanPodm,
-    Node,
-    free_amount,
-    to_json,
-)
+from valence_sched.model.inventory import FullPodm, LeanPodm, Node, free_amount, to_json
 from valence_sched.model.podm_address import is_address
 from valence_sched.model.reading import PreviousReading
 from valence_sched.model.stats import ReportedStats, apply_stats
@@ -117,15 +110,16 @@ class StoredPodm(NamedTuple):
     written: bool = False
 
     def full(self) -> FullPodm:
-        return self._completed(_full_decoder.decode(self.document))
+        return self._decoded(_full_decoder)
 
     def lean(self) -> LeanPodm:
         """Return the pod manager with devices and status of its blocks as JSON text."""
-        return self._completed(_lean_decoder.decode(self.document))
+        return self._decoded(_lean_decoder)
 
-    def _completed(self, podm: P) -> P:
+    def _decoded(self, decoder: msgspec.json.Decoder[P]) -> P:
         if not (isinstance(self.generation, int) and isinstance(self.read_at, str | None)):
             raise TypeError("its generation or read_at is of another type")
+        podm = decoder.decode(self.document)
         return replace(podm, generation=self.generation, read_at=self.read_at)
 
 
@@ -144,12 +138,6 @@ class PodmUpdate(NamedTuple):
     @property
     def recovered(self) -> bool:
         return self.is_read and self.row is not None and self.row.failure is not None
-
-    @property
-    def reporting_changed(self) -> bool:
-        """Return whether it reports by itself from now on, or no longer."""
-        reported = self.row is not None and self.row.stats is not None
-        return reported != (self.stats is not None)
 
     @property
     def content_changed(self) -> bool:
@@ -177,9 +165,9 @@ class PodmUpdate(NamedTuple):
     @property
     def row_changed(self) -> bool:
         row, read_at = self.row, self.reading.podm.read_at
-        if self.recovered or self.identity != self.known_identity:
+        if self.content_changed or self.recovered or self.identity != self.known_identity:
             return True
-        return self.content_changed or not row or (row.read_at, row.stats) != (read_at, self.stats)
+        return not row or (row.read_at, row.stats) != (read_at, self.stats)
 
     @property
     def generation(self) -> int:
@@ -189,9 +177,15 @@ class PodmUpdate(NamedTuple):
 
     @property
     def stored(self) -> StoredPodm:
-        read_at, content = self.reading.podm.read_at, self.reading.content
-        name = self.reading.podm.id
-        return StoredPodm(name, self.generation, read_at, content, self.content_changed)
+        podm, content = self.reading.podm, self.reading.content
+        return StoredPodm(podm.id, self.generation, podm.read_at, content, self.content_changed)
+
+    @property
+    def columns(self) -> Row:
+        reading = self.reading
+        row = {"generation": self.generation, "digest": reading.digest, "gone": False}
+        row |= {"read_at": reading.podm.read_at, "document": reading.content, "stats": self.stats}
+        return {**row, **identities.columns(self.identity)}
 
 
 def lock_row(connection: sa.Connection, key: str) -> PodmRow | None:
@@ -203,9 +197,8 @@ def rows_of(
     connection: sa.Connection, keys: Iterable[str], lock: bool = False
 ) -> dict[str, PodmRow]:
     """Return the rows of pod managers that were read, by key; locked in the order of their keys."""
-    of = _table.c
-    query = sa.select(of.podm_key, of.name, of.generation, of.digest, of.read_at, of.gone,
-                      of.stats, of.failure, of.identity, now())  # fmt: skip
+    of, names = _table.c, PodmRow._fields[:-2]
+    query = sa.select(of.podm_key, of.name, *(of[name] for name in names), now())
     if lock:
         query = query.with_for_update()
     query = query.order_by(of.podm_key)
@@ -250,65 +243,56 @@ def unchanged(connection: sa.Connection, readings: Readings) -> dict[str, Stored
 def _compare(
     connection: sa.Connection, rows: Mapping[str, PodmRow], readings: Readings
 ) -> tuple[list[PodmUpdate], dict[str, StoredPodm]]:
-    """Return what is to be stored, by key in order, and what is stored of a later reading."""
-    later = [key for key, row in rows.items()
-             if not row.gone and not row.reported.alone
-             and _is_older(readings[key].podm.read_at, row)]  # fmt: skip
+    """Return what is to be stored, by key in order, and what is stored of a later reading.
+
+    What a pod manager reported stands in the place of what was read.
+    """
+    counted = {key: row for key, row in rows.items() if not (row.gone or row.reported.alone)}
+    later = [key for key, row in counted.items() if _is_older(readings[key].podm.read_at, row)]
     stored = documents(connection, later)
     stored = {key: stored[key] for key in decodable(connection, stored, StoredPodm.lean)}
-    keys = sorted(readings.keys() - stored.keys())
-    updates = [_update(key, readings[key], rows.get(key)) for key in keys]
+    updates = []
+    for key in sorted(readings.keys() - stored.keys()):
+        reading, row, stats = readings[key], rows.get(key), None
+        if row is not None and row.stats is not None:
+            reported = replace(row.reported, alone=False)
+            if reported.stats:
+                reading = EncodedPodm(apply_stats(reading.podm, reported.stats))
+            stats = to_json(reported) if reported != NOTHING_REPORTED else None
+        updates.append(PodmUpdate(key, reading, row, stats))
     return updates, stored
-
-
-def _update(key: str, reading: EncodedPodm, row: PodmRow | None) -> PodmUpdate:
-    """Return how a reading is stored: what the pod manager reported stands in its place."""
-    if row is None or row.stats is None:
-        return PodmUpdate(key, reading, row, None)
-    reported = replace(row.reported, alone=False)
-    if reported.stats:
-        reading = EncodedPodm(apply_stats(reading.podm, reported.stats))
-    stats = to_json(reported) if reported != NOTHING_REPORTED else None
-    return PodmUpdate(key, reading, row, stats)
 
 
 def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
     """Write pod managers whose rows are locked, and settle the claims that they show."""
     changed = {update.key: update for update in updates if update.content_changed}
-    _execute(connection, sa.insert(_table), [
-        {"podm_key": update.key, "name": update.reading.podm.id, "moved": 0, "read_moved": 0,
-         "shard": change_log.shard_of(update.key), **_columns(update)}
-        for update in changed.values() if update.row is None
-    ])  # fmt: skip
-    _execute(connection, _UPDATE, [
-        {"key": update.key, **_columns(update)}
-        for update in changed.values() if update.row is not None
-    ])  # fmt: skip
-    _execute(connection, _UPDATE, [
-        {"key": update.key, "read_at": update.reading.podm.read_at, "stats": update.stats,
-         **identities.columns(update.identity)}
-        for update in updates if update.key not in changed and update.row_changed
-    ])  # fmt: skip
+    new, rewritten, reread, learnt = [], [], [], {}
+    reporting = set()  # of those that report by themselves from now on, or no longer
+    for update in updates:
+        key, podm, is_new = update.key, update.reading.podm, update.row is None
+        if key in changed and is_new:
+            row = {"podm_key": key, "name": podm.id, "shard": change_log.shard_of(key)}
+            new.append({**row, "moved": 0, "read_moved": 0, **update.columns})
+        elif key in changed:
+            rewritten.append({"key": key, **update.columns})
+        elif update.row_changed:
+            row = {"key": key, "read_at": podm.read_at, "stats": update.stats}
+            reread.append({**row, **identities.columns(update.identity)})
+        if key in changed:
+            quarantine_of(connection).discard(_table.name, podm.id)
+        if update.identity is not None and update.identity != update.known_identity:
+            learnt[key] = update.identity
+        if (update.row is None or update.row.stats is None) != (update.stats is None):
+            reporting.add(key)
     recovered = {update.key for update in updates if update.recovered}
+    _execute(connection, sa.insert(_table), new)
+    _execute(connection, _UPDATE, rewritten)
+    _execute(connection, _UPDATE, reread)
     _execute(connection, _UPDATE, [{"key": key, "failure": None} for key in sorted(recovered)])
-    for update in changed.values():
-        quarantine_of(connection).discard(_table.name, update.reading.podm.id)
-    known = {update.key: (update.identity, update.known_identity) for update in updates}
-    identities.learn(
-        connection, {key: now for key, (now, was) in known.items() if now not in (None, was)}
-    )
+    identities.learn(connection, learnt)
     _write_supplies(connection, {key: update.reading.podm for key, update in changed.items()})
-    podms = {update.key: update.reading.podm for update in updates}
-    settled = settle_claims(connection, podms)
-    reporting = {update.key for update in updates if update.reporting_changed}
+    settled = settle_claims(connection, {one.key: one.reading.podm for one in updates})
     change_log.log_changes(connection, (settled | recovered | reporting) - changed.keys(), changed)
-
-
-def _columns(update: PodmUpdate) -> Row:
-    reading = update.reading
-    return {"generation": update.generation, "digest": reading.digest, "gone": False,
-            "read_at": reading.podm.read_at, "document": reading.content,
-            "stats": update.stats, **identities.columns(update.identity)}  # fmt: skip
 
 
 def _execute(connection: sa.Connection, statement: sa.Executable, rows: list[Row]) -> None:
@@ -340,14 +324,13 @@ def note_removal(connection: sa.Connection, key: str, uri: str, freed: Collectio
         return
     shown = {it for node in podm.nodes if node.uri == uri for it in node.blocks} & set(freed)
     others = {it for node in rest for it in node.blocks}
-    blocks = tuple(
-        replace(block, status=replace(block.status.released(), reserved=False))
-        if block.uri in shown and block.status
-        and (block.status.shareable or block.uri not in others)
-        else block
-        for block in podm.blocks
-    )  # fmt: skip
-    reading = EncodedPodm(replace(podm, nodes=rest, blocks=blocks))
+    blocks = []
+    for block in podm.blocks:
+        status = block.status
+        if status and block.uri in shown and (status.shareable or block.uri not in others):
+            block = replace(block, status=replace(status.released(), reserved=False))  # noqa: PLW2901
+        blocks.append(block)
+    reading = EncodedPodm(replace(podm, nodes=rest, blocks=tuple(blocks)))
     write(connection, [PodmUpdate(key, reading, row, row.stats, is_read=False)])
 
 
@@ -372,21 +355,17 @@ def documents(connection: sa.Connection, keys: Keys | None = None) -> dict[str, 
     columns = of.podm_key, of.name, of.generation, of.read_at, of.document
     query = sa.select(*columns).where(~of.gone)
     queries = [query] if keys is None else [query.where(of.podm_key.in_(c)) for c in chunks(keys)]
-    return {
-        key: StoredPodm(*values) for query in queries for key, *values in connection.execute(query)
-    }
+    return {key: StoredPodm(*row) for one in queries for key, *row in connection.execute(one)}
 
 
 def previous_readings(connection: sa.Connection, keys: Keys) -> dict[str, PreviousReading]:
     """Return what pod managers had when they were read last, by name."""
-    found = documents(connection, keys).values()
-    outlines = (_outline_decoder.decode(stored.document) for stored in found)
-    return {
-        one.id: PreviousReading(
-            frozenset(it.uri for it in one.blocks), frozenset(it.id for it in one.pools), one.nodes
-        )
-        for one in outlines
-    }
+    found = {}
+    for stored in documents(connection, keys).values():
+        one = _outline_decoder.decode(stored.document)
+        blocks, pools = {it.uri for it in one.blocks}, {it.id for it in one.pools}
+        found[one.id] = PreviousReading(frozenset(blocks), frozenset(pools), one.nodes)
+    return found
 
 
 def read_times(connection: sa.Connection, keys: Keys) -> dict[str, str | None]:
@@ -401,8 +380,8 @@ def forget(connection: sa.Connection, key: str) -> None:
     """Forget what was read of a pod manager; its row stays, so that no generation repeats."""
     for table in (tables.stocks, tables.shares):
         connection.execute(sa.delete(table).where(table.c.podm_key == key))
-    nothing = {"gone": True, "document": b"", "digest": "", "stats": None, "read_at": None,
-               "failure": None, **identities.columns(None)}  # fmt: skip
+    nothing = {"gone": True, "document": b"", "digest": "", **identities.columns(None)}
+    nothing |= dict.fromkeys(("stats", "read_at", "failure"))
     update = sa.update(_table).where(_table.c.podm_key == key)
     connection.execute(update.values(generation=_table.c.generation + 1, **nothing))
     change_log.log_changes(connection, content=[key])
@@ -414,17 +393,18 @@ def _write_supplies(connection: sa.Connection, podms: Mapping[str, FullPodm]) ->
         return
     for table in (tables.stocks, tables.shares):
         connection.execute(sa.delete(table).where(table.c.podm_key.in_(sorted(podms))))
-    _execute(connection, sa.insert(tables.stocks), [
-        {"podm_key": key, "stock_key": key_of(stock.uri), "uri": stock.uri,
-         "left_over": free_amount(stock)}
-        for key, podm in podms.items() for stock in podm.stocks
-    ])  # fmt: skip
-    _execute(connection, sa.insert(tables.shares), [
-        {"podm_key": key, "block_key": key_of(block.uri),
-         "slots": (block.status or FREE_STATUS).slots}
-        for key, podm in podms.items() for block in podm.blocks
-        if block.status is not None and block.status.shareable
-    ])  # fmt: skip
+    stocks: list[Row] = []
+    shares: list[Row] = []
+    for key, podm in podms.items():
+        for stock in podm.stocks:
+            row = {"podm_key": key, "stock_key": key_of(stock.uri), "uri": stock.uri}
+            stocks.append({**row, "left_over": free_amount(stock)})
+        for block in podm.blocks:
+            if (status := block.status) is not None and status.shareable:
+                row = {"podm_key": key, "block_key": key_of(block.uri)}
+                shares.append({**row, "slots": status.slots})
+    _execute(connection, sa.insert(tables.stocks), stocks)
+    _execute(connection, sa.insert(tables.shares), shares)
 
 
 def _is_older(read_at: str | None, row: PodmRow) -> bool:

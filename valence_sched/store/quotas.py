@@ -10,7 +10,7 @@ import msgspec
 import sqlalchemy as sa
 
 from valence_sched.errors import QuotaExceeded, one_line
-from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
+from valence_sched.model.claim import ACTIVE_STATES, Claim
 from valence_sched.model.quota import Quota, claim_charges
 from valence_sched.store import tables
 from valence_sched.store.database import Database
@@ -20,7 +20,7 @@ from valence_sched.store.tables import now, owner_key
 
 _quotas, _locks, _charges = tables.quotas, tables.quota_locks, tables.quota_charges
 _claims = tables.claims
-_INSERT = sa.insert(_charges)
+_Limit = tuple[str, str | None, str, float]  # the key and the owner, the resource and how much
 
 
 class Quotas:
@@ -50,9 +50,10 @@ class Quotas:
                 connection.exec_driver_sql(f"LOCK TABLE {_quotas.name} IN ACCESS EXCLUSIVE MODE")
             old = sa.delete(_quotas).where(_quotas.c.owner_key == key)
             connection.execute(old.where(_quotas.c.resource.in_(limits)) if keep else old)
-            rows = [{"owner_key": key, "owner": owner, "resource": name, "most": most}
-                    for name, most in sorted(limits.items()) if most is not None]  # fmt: skip
-            if rows:
+            new = [(name, most) for name, most in sorted(limits.items()) if most is not None]
+            if new:
+                row = {"owner_key": key, "owner": owner}
+                rows = [{**row, "resource": name, "most": most} for name, most in new]
                 connection.execute(sa.insert(_quotas), rows)
             return _quota(connection, owner)
 
@@ -100,13 +101,12 @@ def check(connection: sa.Connection, claim: Claim) -> None:
     ]
     if not problems:
         return
-    expired = sa.select(_claims.c.id).where(
-        _claims.c.owner == claim.owner, _claims.c.state.in_(ACTIVE_STATES),
-        _claims.c.sweep_at <= now())  # fmt: skip
-    if connection.scalar(expired.limit(1)) is not None:
+    of = _claims.c
+    expired = of.owner == claim.owner, of.state.in_(ACTIVE_STATES), of.sweep_at <= now()
+    if connection.scalar(sa.select(of.id).where(*expired).limit(1)) is not None:
         raise ExpiredConflict
-    raise QuotaExceeded(one_line(f"quota of {claim.owner!r}: {'; '.join(problems)}: release "
-                                 "something, or ask the operator for more"))  # fmt: skip
+    hint = "release something, or ask the operator for more"
+    raise QuotaExceeded(one_line(f"quota of {claim.owner!r}: {'; '.join(problems)}: {hint}"))
 
 
 def charge(connection: sa.Connection, claim: Claim, parts_of: int = 1) -> None:
@@ -117,14 +117,7 @@ def charge(connection: sa.Connection, claim: Claim, parts_of: int = 1) -> None:
     charges["claims"] /= parts_of
     row = {"claim_id": claim.id, "owner_key": owner_key(claim.owner)}
     rows = [{**row, "resource": name, "amount": amount} for name, amount in charges.items()]
-    connection.execute(_INSERT, rows)
-
-
-def split(connection: sa.Connection, claim_id: str, singles: Sequence[Claim]) -> None:
-    """Count claims of one node each in place of theirs: together they are still one."""
-    drop(connection, [claim_id])
-    for one in singles:
-        charge(connection, one, len(singles))
+    connection.execute(sa.insert(_charges), rows)
 
 
 def drop(connection: sa.Connection, claim_ids: Sequence[str]) -> None:
@@ -132,18 +125,11 @@ def drop(connection: sa.Connection, claim_ids: Sequence[str]) -> None:
     connection.execute(sa.delete(_charges).where(_charges.c.claim_id.in_(claim_ids)))
 
 
-def drop_ended(connection: sa.Connection, claim_id: str) -> None:
-    """Count a claim no longer if it has ended."""
-    state = sa.select(_claims.c.state).where(_claims.c.id == claim_id)
-    if connection.scalar(state) in FINAL_STATES:
-        drop(connection, [claim_id])
-
-
 def _quota(connection: sa.Connection, owner: str | None) -> Quota:
     """Return a quota; of the many words of accelerators those are shown in use that are limited."""
     limits, used = _limits(connection, owner), {} if owner is None else _used(connection, owner)
-    shown = {name: amount for name, amount in used.items()
-             if name in limits or not name.startswith("accelerators:")}  # fmt: skip
+    hidden = {name for name in used if name.startswith("accelerators:")} - limits.keys()
+    shown = {name: amount for name, amount in used.items() if name not in hidden}
     return Quota(owner=owner, limits=limits, used=shown)
 
 
@@ -156,12 +142,8 @@ def _limits(connection: sa.Connection, owner: str | None) -> dict[str, float]:
     return {name: most for _, _, name, most in rows}
 
 
-def _limit_rows(
-    connection: sa.Connection, query: sa.Select[Any]
-) -> Iterator[tuple[str, str | None, str, float]]:
-    def limit(
-        _label: str, key: str, owner: str | None, name: str, most: Any
-    ) -> tuple[str, str | None, str, float]:
+def _limit_rows(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[_Limit]:
+    def limit(_label: str, key: str, owner: str | None, name: str, most: Any) -> _Limit:
         return key, owner, name, msgspec.convert(most, NonNegative.kind)
 
     rows = [(f"{row[1] or '-'} {row[2]}", *row) for row in connection.execute(query)]

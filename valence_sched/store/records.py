@@ -86,10 +86,11 @@ class Audit:
 
     def add(self, lines: Iterable[AuditLine], most: int = AUDIT_LINES) -> None:
         """Store lines with the time of the database, and keep ``most`` of all, or ``TRIM`` more."""
-        rows = [_row(line) for line in lines]
+        known = list(lines)
 
         def work(connection: sa.Connection) -> None:
-            for row in rows:
+            for line in map(asdict, known):
+                row = {name: line[name] and line[name][:size] for name, size in _TEXTS.items()}
                 insert = sa.insert(tables.audit).values(**row, at=now())
                 key = connection.execute(insert).inserted_primary_key
                 number = int(key[0]) if key else 0
@@ -112,18 +113,13 @@ class Audit:
         return self._database.read(work, "reading the audit")
 
 
-def _row(line: AuditLine) -> dict[str, str | None]:
-    found = asdict(line)
-    return {name: found[name] and found[name][:length] for name, length in _TEXTS.items()}
-
-
 _records = tables.records.c
 _END = b"\0"  # of a word
 
 
 #: What the records of a service are, by how their ids begin; those of other ids are no documents.
-_KINDS = {"operation": Document("model.verbs.Operation"),
-          "answer": Document("model.verbs.RecordedReply")}  # fmt: skip
+_KINDS = {"operation": Document("model.verbs.Operation")}
+_KINDS["answer"] = Document("model.verbs.RecordedReply")
 
 
 def record_kind(id_: str) -> Document | None:
@@ -164,10 +160,9 @@ class Records:
                 row = {"id": id_, "at": now(), "document": word}
                 connection.execute(sa.insert(tables.records).values(row))
             elif word not in (words := bytes(known).split(_END)):
-                values = {"at": now(), "document": _END.join([*words, word])}
-                connection.execute(
-                    sa.update(tables.records).where(_records.id == id_).values(values)
-                )
+                update = sa.update(tables.records).where(_records.id == id_)
+                document = _END.join([*words, word])
+                connection.execute(update.values(at=now(), document=document))
 
         found = self.get(id_)
         if found is None or word not in found[0].split(_END):  # a read is cheaper than a lock

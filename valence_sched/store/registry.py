@@ -35,56 +35,57 @@ def registrations(connection: sa.Connection) -> list[Registration]:
 
 
 def register(connection: sa.Connection, registration: Registration) -> None:
-    """Register a pod manager under a name that is free."""
+    """Register a pod manager; NameTaken or IdentityConflict where name or service are known."""
     name = registration.name
     if connection.scalar(_document(name)) is not None:
-        raise NameTaken(one_line(f"a pod manager named {name!r} is registered already: "
-                                 "change that one, or choose another name"))  # fmt: skip
+        hint = "change that one, or choose another name"
+        raise NameTaken(one_line(f"a pod manager named {name!r} is registered already: {hint}"))
     identities.check_free(connection, registration)
     change_log.log_registry_change(connection)
     row = {"podm_key": key_of(name), "name": name, **identities.registration_columns(registration)}
     try:
         connection.execute(sa.insert(_table), row)
     except sa.exc.IntegrityError:  # another process was faster by an instant
-        raise NameTaken(one_line(f"a pod manager named {name!r}, or its service, was registered by "
-                                 "somebody else just now: change that one")) from None  # fmt: skip
+        what = f"a pod manager named {name!r}, or its service, was registered"
+        text = f"{what} by somebody else just now: change that one"
+        raise NameTaken(one_line(text)) from None
 
 
 def change(connection: sa.Connection, registration: Registration) -> None:
-    """Replace the registered pod manager of the same name; without identity it is to be any.
+    """Replace the registration of the same name; UnknownName, or errors as to register.
 
-    What was registered and is no more goes from what was read as well, and maxima of blocks change.
+    Without identity it is to be any. What was registered and is no more goes from what was read as
+    well, and maxima of blocks change, until the pod manager is read next.
     """
-    key = key_of(registration.name)
+    name, key = registration.name, key_of(registration.name)
     change_log.log_registry_change(connection)
-    known: Any = connection.scalar(_document(registration.name).with_for_update())
+    known: Any = connection.scalar(_document(name).with_for_update())
     if known is None:
-        raise _unknown(connection, registration.name)
+        raise _unknown(connection, name)
     identities.check_free(connection, registration)
     update = sa.update(_table).where(_table.c.podm_key == key)
     connection.execute(update.values(**identities.registration_columns(registration)))
-    if old := decoded(connection, _table.c.document, registration.name, known):
-        _alter_reading(connection, old, registration)
+    old = decoded(connection, _table.c.document, name, known)
+    if old and alters_reading(old, registration):
+        row, stored = _lock_and_load(connection, name)
+        if row is not None and not row.gone and stored is not None:
+            podm = apply_stats(reregistered(stored, old, registration), row.reported.stats)
+            new = PodmUpdate(key, EncodedPodm(podm), row, row.stats, is_read=False)
+            if new.content_changed:
+                podms.write(connection, [new])
     if registration.identity is None:
-        identities.forget_read(connection, registration.name)
+        identities.forget_read(connection, name)
 
 
-def _alter_reading(connection: sa.Connection, old: Registration, new: Registration) -> None:
-    """Change a stored pod manager as its registration has changed, until it is read next."""
-    if not alters_reading(old, new):
-        return
-    row = podms.lock_row(connection, key_of(new.name))
-    stored = podms.load(connection, [new.name]).get(new.name)
-    if row is None or row.gone or stored is None:
-        return
-    podm = apply_stats(reregistered(stored, old, new), row.reported.stats)
-    update = PodmUpdate(key_of(new.name), EncodedPodm(podm), row, row.stats, is_read=False)
-    if update.content_changed:
-        podms.write(connection, [update])
+def _lock_and_load(
+    connection: sa.Connection, name: str
+) -> tuple[podms.PodmRow | None, FullPodm | None]:
+    row = podms.lock_row(connection, key_of(name))
+    return row, podms.load(connection, [name]).get(name)
 
 
 def unregister(connection: sa.Connection, name: str) -> None:
-    """Remove a registration and what was read of its pod manager, unless that is in use.
+    """Remove a registration and what was read; UnknownName, or InUse with claims or nodes.
 
     What was read is there without a registration where a file or a catalogue named it.
     """
@@ -116,8 +117,7 @@ def count_failure(connection: sa.Connection, name: str) -> None:
 
     The fact stands beside what the pod manager reports, which becomes no newer by it.
     """
-    row = podms.lock_row(connection, key_of(name))
-    stored = podms.load(connection, [name]).get(name)
+    row, stored = _lock_and_load(connection, name)
     if row is not None and stored is not None:
         before = stored.facts.get(FAILURES)
         count = before + 1 if isinstance(before, int | float) else 1
@@ -150,7 +150,7 @@ def _store_report(
     podm = apply_stats(stored or FullPodm(id=name), reported.stats)
     if reported.alone and at is not None:
         read_at = datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds")
-        podm = msgspec.structs.replace(podm, read_at=read_at)
+        podm = replace(podm, read_at=read_at)
     update = PodmUpdate(key_of(name), EncodedPodm(podm), row, to_json(reported), is_read=False)
     podms.write(connection, [update])
     return update.generation
@@ -163,15 +163,13 @@ def reported_stats(connection: sa.Connection) -> dict[str, Stats]:
 
 def report_ages_s(connection: sa.Connection) -> dict[str, float]:
     """Return how many seconds ago pod managers reported last, by name and the database's clock."""
-    return {name: max(0.0, queried_at - reported.at)
-            for name, reported, queried_at in _reports(connection)
-            if reported.at is not None}  # fmt: skip
+    reports = [one for one in _reports(connection) if one[1].at is not None]
+    return {name: max(0.0, queried_at - (one.at or 0.0)) for name, one, queried_at in reports}
 
 
 def report_times(connection: sa.Connection) -> dict[str, float]:
     """Return when pod managers reported last, by name and the database's clock."""
-    return {name: reported.at for name, reported, _ in _reports(connection)
-            if reported.at is not None}  # fmt: skip
+    return {name: one.at for name, one, _ in _reports(connection) if one.at is not None}
 
 
 def _reports(connection: sa.Connection) -> list[tuple[str, ReportedStats, float]]:
@@ -184,7 +182,7 @@ def _reports(connection: sa.Connection) -> list[tuple[str, ReportedStats, float]
 
 
 def forget_report(connection: sa.Connection, name: str) -> None:
-    """Remove what a pod manager reported; one that was never read is removed as a whole."""
+    """Remove a report, or all of one never read; UnknownName, or InUse as to unregister."""
     key = key_of(name)
     row = podms.lock_row(connection, key)
     if row is None or row.gone or row.stats is None:
@@ -201,8 +199,8 @@ def forget_report(connection: sa.Connection, name: str) -> None:
 def check_unused(connection: sa.Connection, name: str) -> None:
     """Raise InUse if the store has claims or nodes of a pod manager, whose row is locked."""
     if parts := uses(connection, key_of(name)):
-        raise InUse(one_line(f"pod manager {name!r} still has {' and '.join(parts)}: "
-                             "run podm claim release and podm node delete first"))  # fmt: skip
+        hint = "run podm claim release and podm node delete first"
+        raise InUse(one_line(f"pod manager {name!r} still has {' and '.join(parts)}: {hint}"))
 
 
 def _document(name: str) -> sa.Select[tuple[bytes]]:
@@ -237,10 +235,9 @@ def record_failures(connection: sa.Connection, readings: FailedReadings) -> list
             continue
         if row is None or row.gone:
             # what its registration says of it may be taken back: it is not kept here as well
-            bare = replace(podm, read_at=None, identity=None, zone=None, aggregates=(),
-                           capabilities={}, traits=(), facts={})  # fmt: skip
-            placeholder = EncodedPodm(bare)
-            unknown.append(PodmUpdate(key, placeholder, row, None, is_read=False))
+            told: dict[str, Any] = {"aggregates": (), "capabilities": {}, "traits": (), "facts": {}}
+            bare = replace(podm, read_at=None, identity=None, zone=None, **told)
+            unknown.append(PodmUpdate(key, EncodedPodm(bare), row, None, is_read=False))
         changed[key] = to_json(present)
     podms.write(connection, unknown)
     for key in sorted(changed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +38,9 @@ def prepare(database: Database, revision: str = REVISION, migrations: Path = MIG
         database.read(lambda connection: _refuse_foreign(connection, database), "opening")
         _refuse_newer(stored, revision, database)
     if database.address.file is not None:
-        _enable_wal(database)
+        # readers and a writer work side by side; the mode is stored in the file
+        enable_wal = functools.partial(database.run_raw, "PRAGMA journal_mode = WAL")
+        database.retry(enable_wal, "opening", most=50)
     if stored == revision:
         return
 
@@ -48,7 +51,7 @@ def prepare(database: Database, revision: str = REVISION, migrations: Path = MIG
             if stored is None:
                 _create(connection, revision)
             elif stored != revision:
-                upgrade(connection, migrations)
+                _migrate(connection, migrations, "upgrade", "head")
 
     new = database.address.engine == "sqlite" or stored is None
     database.write(work, "making tables" if new else "upgrading")
@@ -105,16 +108,14 @@ def _refuse_foreign(connection: sa.Connection, database: Database) -> None:
     alone = database.address.engine == "sqlite" or found & version
     if others and alone and not found & ours:
         shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
-        raise StoreError(one_line(f"{database.address}: it has the tables of another program "
-                                  f"({shown}): name another store"))  # fmt: skip
+        text = f"it has the tables of another program ({shown}): name another store"
+        raise StoreError(one_line(f"{database.address}: {text}"))
 
 
 def _refuse_newer(stored: str | None, revision: str, database: Database) -> None:
     if stored is not None and stored > revision:
-        raise StoreError(
-            f"{database.address}: its schema is version {stored}, this program knows up to "
-            f"{revision}: use a newer valence-sched"
-        )
+        known = f"this program knows up to {revision}: use a newer valence-sched"
+        raise StoreError(f"{database.address}: its schema is version {stored}, {known}")
 
 
 def _make_file(file: Path) -> None:
@@ -137,16 +138,6 @@ def _make_file(file: Path) -> None:
         raise StoreError(f"{file}: {reason} (name another store, or make it writable)") from None
 
 
-def _enable_wal(database: Database) -> None:
-    """Let readers and a writer work side by side; the mode is stored in the file."""
-    database.retry(lambda: database.run_raw("PRAGMA journal_mode = WAL"), "opening", most=50)
-
-
-def upgrade(connection: sa.Connection, migrations: Path) -> None:
-    """Run the migrations after the stored revision within the caller's transaction."""
-    _migrate(connection, migrations, "upgrade", "head")
-
-
 def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) -> str | None:
     """Take back the migrations after a revision; return the revision that there was.
 
@@ -160,9 +151,15 @@ def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) 
             _refuse_newer(stored, REVISION, database)
             earlier = [one for one in revisions(migrations) if stored and one <= stored]
             if revision not in earlier:
-                raise StoreError(f"{database.address}: no version {revision!r} to go back to: name "
-                                 f"one of {', '.join(earlier) or 'none'}")  # fmt: skip
-            _refuse_running(connection, database)
+                hint = f"name one of {', '.join(earlier) or 'none'}"
+                text = f"no version {revision!r} to go back to: {hint}"
+                raise StoreError(f"{database.address}: {text}")
+            leases = tables.leases
+            if sa.inspect(connection).has_table(leases.name):
+                held = sa.select(leases.c.holder).where(leases.c.expires_at > tables.now())
+                if (holder := connection.scalar(held)) is not None:
+                    hint = "stop every service first, and wait a minute if one was killed"
+                    raise StoreError(f"{database.address}: {holder} works on it: {hint}")
             if stored != revision:
                 _migrate(connection, migrations, "downgrade", revision)
             return stored
@@ -174,16 +171,6 @@ def revisions(migrations: Path = MIGRATIONS) -> list[str]:
     """Return all revisions, the oldest first."""
     files = (migrations / "versions").glob("[0-9]*_*.py")
     return sorted(file.name.partition("_")[0] for file in files)
-
-
-def _refuse_running(connection: sa.Connection, database: Database) -> None:
-    leases = tables.leases
-    if not sa.inspect(connection).has_table(leases.name):
-        return
-    holder = connection.scalar(sa.select(leases.c.holder).where(leases.c.expires_at > tables.now()))
-    if holder is not None:
-        raise StoreError(f"{database.address}: {holder} works on it: stop every service first, and "
-                         "wait a minute if one was killed")  # fmt: skip
 
 
 def _migrate(connection: sa.Connection, migrations: Path, way: str, target: str) -> None:

@@ -36,7 +36,10 @@ _TOTALS = sa.select(
 
 
 def log_counts(connection: sa.Connection) -> dict[int, int]:
-    """Return the count of each shard of the change log, and of claims to be freed as -1."""
+    """Return the count of each shard of the change log, and of claims to be freed as -1.
+
+    With equal ones nothing that is decided on changed.
+    """
     return {shard: count for shard, count in connection.execute(_COUNTS)}  # noqa: C416
 
 
@@ -161,27 +164,29 @@ def take_snapshot(
         return StoreSnapshot((), LogPosition(shards), expired)
     registry_changed = tables.REGISTRY_SHARD in behind
     behind = [shard for shard in behind if shard < tables.SHARDS]
-    rows = _changed_rows(connection, before, behind)
-    if since.shards:
+    newer = (sa.and_(_podms.shard == shard, _podms.moved > before[shard]) for shard in behind)
+    is_first = all(count < 0 for count in before.values())  # then all are newer
+    rows = _rows(connection, before, sa.true() if is_first else sa.or_(*newer)) if behind else []
+    if since.shards and behind:
         rows += _newly_claimed(connection, before, behind, {row.key for row in rows})
     counts.rows_read += len(shards) + sum(len(row.claims or "1") for row in rows)
     changed = [row for row in rows if row.content_changed and not row.gone]
-    podms = _changed_podms(connection, changed, known, counts)
+    podms, decoded = _changed_podms(connection, changed, known)
+    counts.podms_decoded += decoded
     lost = {row.key for row in changed} - podms.keys()
     total_keys = [row.key for row in rows if row.claims is None and not row.gone]
     total = usages(connection, total_keys, everything=not since.shards)
     claims = [claim for row in rows for claim in row.claims or ()]
     added = usages(connection, [row.key for row in rows if row.claims], claims=claims)
     counts.usages_read += sum(len(usage.blocks) for usage in (*total.values(), *added.values()))
-    changes = [
-        PodmChange(row.name, row.gone or row.key in lost, podms.get(row.key),
-             (total if row.claims is None else added).get(row.key, NO_USAGE),
-             row.claims is not None, known_failure(connection, row.name, row.failure),
-             _report(connection, row), row.read_at)
-        for row in rows
-    ]  # fmt: skip
-    ordered = tuple(sorted(changes, key=lambda change: change.id))
-    return StoreSnapshot(ordered, LogPosition(shards), expired, registry_changed)
+    changes = []
+    for row in sorted(rows, key=lambda row: row.name):
+        usage = (total if row.claims is None else added).get(row.key, NO_USAGE)
+        podm, is_gone = podms.get(row.key), row.gone or row.key in lost
+        failure = known_failure(connection, row.name, row.failure)
+        rest = row.claims is not None, failure, _report(connection, row), row.read_at
+        changes.append(PodmChange(row.name, is_gone, podm, usage, *rest))
+    return StoreSnapshot(tuple(changes), LogPosition(shards), expired, registry_changed)
 
 
 class _Report(msgspec.Struct, frozen=True):
@@ -189,45 +194,22 @@ class _Report(msgspec.Struct, frozen=True):
 
 
 def _report(connection: sa.Connection, row: _ChangedRow) -> ReportedSwitch | None:
-    if row.stats is None:
-        return None
-    rows, decode = [(row.name, row.stats)], msgspec.json.Decoder(_Report).decode
+    rows = [(row.name, row.stats)] if row.stats is not None else []
+    decode = msgspec.json.Decoder(_Report).decode
     return next(readable(connection, tables.podms, rows, lambda _, text: decode(text).stats), None)
-
-
-def _changed_rows(
-    connection: sa.Connection, before: Mapping[int, int], behind: list[int]
-) -> list[_ChangedRow]:
-    if not behind:
-        return []
-    newer = (sa.and_(_podms.shard == shard, _podms.moved > before[shard]) for shard in behind)
-    is_first = all(count < 0 for count in before.values())  # then all are newer
-    return _rows(connection, before, sa.true() if is_first else sa.or_(*newer))
 
 
 def _rows(
     connection: sa.Connection, before: Mapping[int, int], where: sa.ColumnElement[bool]
 ) -> list[_ChangedRow]:
-    query = sa.select(
-        _podms.podm_key,
-        _podms.name,
-        _podms.gone,
-        _podms.shard,
-        _podms.read_moved,
-        _podms.generation,
-        _podms.read_at,
-        _podms.failure,
-        _podms.stats,
-    )
-    return [
-        _ChangedRow(key, name, bool(gone), _is_newer(read_moved, before.get(shard)), *columns)
-        for key, name, gone, shard, read_moved, *columns in connection.execute(query.where(where))
-    ]
-
-
-def _is_newer(moved: object, before: int | None) -> bool:
-    """Return whether a count is newer; one that a hand has damaged may be."""
-    return before is None or not isinstance(moved, int) or moved > before
+    first = _podms.podm_key, _podms.name, _podms.gone, _podms.shard, _podms.read_moved
+    query = sa.select(*first, _podms.generation, _podms.read_at, _podms.failure, _podms.stats)
+    found = []
+    for key, name, gone, shard, moved, *columns in connection.execute(query.where(where)):
+        known = before.get(shard)  # a count that a hand has damaged may be newer
+        is_newer = known is None or not isinstance(moved, int) or moved > known
+        found.append(_ChangedRow(key, name, bool(gone), is_newer, *columns))
+    return found
 
 
 def _newly_claimed(
@@ -238,18 +220,11 @@ def _newly_claimed(
     Where one of these is on several pod managers, anything of its own may be new: its blocks may be
     known since it was prepared, while its nodes count only since it is held.
     """
-    if not behind:
-        return []
     newer = [sa.and_(_parts.shard == shard, _parts.moved > before[shard]) for shard in behind]
     others = tables.claim_parts.alias().c
-    several = sa.exists().where(
-        others.claim_id == _parts.claim_id, others.podm_key != _parts.podm_key
-    )
-    query = (
-        sa.select(_parts.podm_key, _parts.claim_id, _podms.name, several)
-        .join(tables.podms, _podms.podm_key == _parts.podm_key)
-        .where(sa.or_(*newer))
-    )
+    is_other = others.claim_id == _parts.claim_id, others.podm_key != _parts.podm_key
+    query = sa.select(_parts.podm_key, _parts.claim_id, _podms.name, sa.exists().where(*is_other))
+    query = query.join(tables.podms, _podms.podm_key == _parts.podm_key).where(sa.or_(*newer))
     found: dict[str, list[str]] = {}
     names: dict[str, str] = {}
     whole = set()
@@ -259,18 +234,17 @@ def _newly_claimed(
             found.setdefault(key, []).append(claim)
             whole.update([key] if has_others else [])
     rows = _rows(connection, before, _podms.podm_key.in_(sorted(whole))) if whole else []
-    rows += [_ChangedRow(key, names[key], claims=tuple(claims))
-             for key, claims in found.items() if key not in whole]  # fmt: skip
-    return rows
+    alone = [key for key in found if key not in whole]
+    return rows + [_ChangedRow(key, names[key], claims=tuple(found[key])) for key in alone]
 
 
 def _changed_podms(
-    connection: sa.Connection,
-    rows: Sequence[_ChangedRow],
-    known: Mapping[str, LeanPodm],
-    counts: WorkCounts,
-) -> dict[str, LeanPodm]:
-    """Return decodable pod managers: the caller's own if of this generation, else those read."""
+    connection: sa.Connection, rows: Sequence[_ChangedRow], known: Mapping[str, LeanPodm]
+) -> tuple[dict[str, LeanPodm], int]:
+    """Return decodable pod managers: the caller's own if of this generation, else those read.
+
+    With them comes how many documents were read.
+    """
     found = {}
     for row in rows:
         podm = known.get(row.name)
@@ -278,5 +252,5 @@ def _changed_podms(
             same_time = podm.read_at == row.read_at
             found[row.key] = podm if same_time else replace(podm, read_at=row.read_at)
     unknown = [row.key for row in rows if row.key not in found]
-    counts.podms_decoded += len(unknown)
-    return found | decodable(connection, documents(connection, unknown), StoredPodm.lean)
+    read = decodable(connection, documents(connection, unknown), StoredPodm.lean)
+    return found | read, len(unknown)

@@ -9,7 +9,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection
 
@@ -17,32 +17,19 @@ from valence_sched.errors import IdentityConflict, InputError, StoreError, one_l
 from valence_sched.model.claim import Usage
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
-from valence_sched.model.lifecycle import Event
-from valence_sched.model.reading import PreviousReading, ReadFailure
-from valence_sched.model.registration import Registration
+from valence_sched.model.reading import PreviousReading
 from valence_sched.model.stats import Stats, podm_id
-from valence_sched.store import expiry, identities, podms, registry, schema
-from valence_sched.store.claim_rows import events
-from valence_sched.store.claims import Claims
-from valence_sched.store.clock import ClockWatch
+from valence_sched.store import claim_rows, expiry, identities, podms, registry, schema, snapshot
+from valence_sched.store.claims import Claims, Nodes
 from valence_sched.store.database import Database, RowRefused, StoreUrl, WorkCounts
 from valence_sched.store.decisions import Dispatches, StoredDecisions
 from valence_sched.store.document import Quarantine
-from valence_sched.store.expiry import PurgeCounts, purge
-from valence_sched.store.nodes import Nodes
+from valence_sched.store.expiry import ClockWatch, PurgeCounts
 from valence_sched.store.podms import EncodedPodm, StoredPodm
 from valence_sched.store.quotas import Quotas
 from valence_sched.store.records import Audit, Leases, Records
 from valence_sched.store.registry import FailedReadings
-from valence_sched.store.snapshot import (
-    LogPosition,
-    LogTotals,
-    StoreSnapshot,
-    log_counts,
-    log_totals,
-    registry_count,
-    take_snapshot,
-)
+from valence_sched.store.snapshot import LogPosition, LogTotals, StoreSnapshot
 from valence_sched.store.tables import CHUNK, chunks, key_of
 from valence_sched.store.usage import usages_by_name
 
@@ -52,6 +39,29 @@ if TYPE_CHECKING:
 
 Refusal = StoreError | IdentityConflict  # why a reading is not stored
 BATCH_SIZE = 50  # pod managers that one transaction stores, and locks until it ends
+P = ParamSpec("P")
+T = TypeVar("T")
+_Work = Callable[Concatenate[Connection, P], T]
+
+
+def _reading(work: _Work[P, T], doing: str) -> Callable[Concatenate[Store, P], T]:
+    """Return a verb of a store that runs a function of its room in one snapshot."""
+
+    @functools.wraps(work)
+    def verb(store: Store, /, *args: P.args, **words: P.kwargs) -> T:
+        return store._database.read(lambda c: work(c, *args, **words), doing)
+
+    return verb
+
+
+def _writing(work: _Work[P, T], doing: str) -> Callable[Concatenate[Store, P], T]:
+    """Return a verb of a store that runs a function of its room in one transaction."""
+
+    @functools.wraps(work)
+    def verb(store: Store, /, *args: P.args, **words: P.kwargs) -> T:
+        return store._database.write(lambda c: work(c, *args, **words), doing)
+
+    return verb
 
 
 class Store:
@@ -132,23 +142,19 @@ class Store:
     def counts(self) -> WorkCounts:
         return self._database.counts
 
-    def registrations(self) -> list[Registration]:
-        return self._read(registry.registrations, "reading the registry")
-
-    def identities(self) -> dict[str, str]:
-        return self._read(identities.known_identities, "reading identities")
-
-    def register(self, registration: Registration) -> None:
-        """Register a pod manager; NameTaken or IdentityConflict where name or service are known."""
-        self._write(lambda c: registry.register(c, registration), "registering")
-
-    def change(self, registration: Registration) -> None:
-        """Replace the registration of the same name; UnknownName, or errors as to register."""
-        self._write(lambda c: registry.change(c, registration), "changing the registry")
-
-    def unregister(self, name: str) -> None:
-        """Remove a registration and what was read; UnknownName, or InUse with claims or nodes."""
-        self._write(lambda c: registry.unregister(c, name), "unregistering")
+    registrations = _reading(registry.registrations, "reading the registry")
+    register = _writing(registry.register, "registering")
+    change = _writing(registry.change, "changing the registry")
+    unregister = _writing(registry.unregister, "unregistering")
+    identities = _reading(identities.known_identities, "reading identities")
+    failures = _reading(registry.failures, "reading failures")
+    reported_stats = _reading(registry.reported_stats, "reading reports")
+    report_ages_s = _reading(registry.report_ages_s, "reading reports")
+    report_times = _reading(registry.report_times, "reading reports")
+    forget_report = _writing(registry.forget_report, "forgetting a report")
+    log_counts = _reading(snapshot.log_counts, "looking")
+    registry_count = _reading(snapshot.registry_count, "looking")
+    events = _reading(claim_rows.events, "reading events")
 
     def remember(self, podm: FullPodm) -> int:
         """Store a pod manager as it was read; return its generation, which moves with the content.
@@ -207,18 +213,19 @@ class Store:
     def _store_all(self, readings: Mapping[str, EncodedPodm]) -> dict[str, StoredPodm | Refusal]:
         stored: dict[str, StoredPodm | Refusal] = {}
         if readings:
-            with contextlib.suppress(
-                InputError
-            ):  # of one that cannot be stored, which is named next
-                stored |= self._read(
-                    lambda c: podms.unchanged(c, readings), "storing what was read"
-                )
+            with contextlib.suppress(InputError):  # of one that is to be named next
+                doing = "storing what was read"
+                stored |= self._read(lambda c: podms.unchanged(c, readings), doing)
         for keys in chunks(sorted(readings.keys() - stored.keys()), BATCH_SIZE):
             batch = {key: readings[key] for key in keys}
             try:
                 stored |= self._write_readings(batch)
             except (RowRefused, InputError):
-                stored |= {key: self._write_alone(key, one) for key, one in batch.items()}
+                for key, one in batch.items():
+                    try:
+                        stored |= self._write_readings({key: one})
+                    except (RowRefused, InputError) as error:
+                        stored[key] = StoreError(one_line(f"{one.podm.id}: {error}"))
         return stored
 
     def _write_readings(
@@ -228,12 +235,6 @@ class Store:
         written = [one for one in stored.values() if isinstance(one, StoredPodm) and one.written]
         self.counts.podms_written += len(written)
         return stored
-
-    def _write_alone(self, key: str, reading: EncodedPodm) -> StoredPodm | Refusal:
-        try:
-            return self._write_readings({key: reading})[key]
-        except (RowRefused, InputError) as error:
-            return StoreError(one_line(f"{reading.podm.id}: {error}"))
 
     def record_failures(self, readings: FailedReadings) -> list[str]:
         """Store by name why pod managers could not be read; return the names of those that changed.
@@ -246,9 +247,6 @@ class Store:
             work = functools.partial(registry.record_failures, readings=some)
             changed += self._write(work, "storing what was not read")
         return changed
-
-    def failures(self) -> dict[str, ReadFailure]:
-        return self._read(registry.failures, "reading failures")
 
     def previous_readings(self, names: Iterable[str]) -> dict[str, PreviousReading]:
         keys = sorted(key_of(name) for name in names)
@@ -267,19 +265,6 @@ class Store:
         """
         podm = podm_id(name)
         return self._write(lambda c: registry.store_report(c, podm, stats), "storing a report")
-
-    def reported_stats(self) -> dict[str, Stats]:
-        return self._read(registry.reported_stats, "reading reports")
-
-    def forget_report(self, name: str) -> None:
-        """Remove a report, or all of one never read; UnknownName, or InUse as to unregister."""
-        self._write(lambda c: registry.forget_report(c, name), "forgetting a report")
-
-    def report_ages_s(self) -> dict[str, float]:
-        return self._read(registry.report_ages_s, "reading reports")
-
-    def report_times(self) -> dict[str, float]:
-        return self._read(registry.report_times, "reading reports")
 
     def usages(self, names: Iterable[str]) -> dict[str, Usage]:
         """Return what live claims hold of pod managers and no stored reading shows yet, by name."""
@@ -307,34 +292,21 @@ class Store:
             return StoreSnapshot((), position, 0)
 
         def take(connection: Connection) -> StoreSnapshot:
-            return take_snapshot(connection, position, known or {}, self.counts)
+            return snapshot.take_snapshot(connection, position, known or {}, self.counts)
 
-        snapshot = self._read(take, "looking")
-        if snapshot.expired_claims:
+        taken = self._read(take, "looking")
+        if taken.expired_claims:
             expiry.expire_claims(self._database)
-            snapshot = self._read(take, "looking")
-        return snapshot
-
-    def log_counts(self) -> dict[int, int]:
-        """Return the counts of the change log: equal ones, nothing that is decided on changed.
-
-        A claim whose time is over, and whose holds are not freed yet, is counted as well.
-        """
-        return self._read(log_counts, "looking")
+            taken = self._read(take, "looking")
+        return taken
 
     def log_totals(self) -> LogTotals:
-        """Return the totals of those counts: with equal ones nothing changed either."""
-        return log_totals(self._database)
+        """Return the totals of the change log: with equal ones nothing changed."""
+        return snapshot.log_totals(self._database)
 
     def change_count(self) -> int:
         counts = self.log_counts()
         return sum(count for shard, count in counts.items() if shard >= 0)
 
-    def registry_count(self) -> int:
-        return self._read(registry_count, "looking")
-
-    def events(self, claim: str | None = None, last: int = 1000) -> list[Event]:
-        return self._read(lambda c: events(c, claim, last), "reading events")
-
     def purge(self, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
-        return purge(self._database, older_than_s, dry_run=dry_run)
+        return expiry.purge(self._database, older_than_s, dry_run=dry_run)

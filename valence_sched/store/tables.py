@@ -79,32 +79,18 @@ class now(FunctionElement[float]):  # noqa: N801
     inherit_cache = True
 
 
-@compiles(statement_time, "sqlite")
-@compiles(now, "sqlite")
-def _sqlite_now(_element: object, _compiler: Any, **_words: Any) -> str:
-    return "((julianday('now') - 2440587.5) * 86400.0)"
+def _compile(element: type[FunctionElement[float]], text: str, *engines: str) -> None:
+    for engine in engines:
+        compiles(element, engine)(lambda _element, _compiler, **_words: text)
 
 
-@compiles(now, "postgresql")
-def _postgresql_now(_element: now, _compiler: Any, **_words: Any) -> str:
-    return "extract(epoch from clock_timestamp())::double precision"
-
-
-@compiles(now, "mysql")
-@compiles(now, "mariadb")
-def _mysql_now(_element: now, _compiler: Any, **_words: Any) -> str:
-    return "(unix_timestamp(sysdate(6)) + 0e0)"
-
-
-@compiles(statement_time, "postgresql")
-def _postgresql_statement_time(_element: statement_time, _compiler: Any, **_words: Any) -> str:
-    return "extract(epoch from statement_timestamp())::double precision"
-
-
-@compiles(statement_time, "mysql")
-@compiles(statement_time, "mariadb")
-def _mysql_statement_time(_element: statement_time, _compiler: Any, **_words: Any) -> str:
-    return "(unix_timestamp(now(6)) + 0e0)"
+for _clock in (now, statement_time):
+    _compile(_clock, "((julianday('now') - 2440587.5) * 86400.0)", "sqlite")
+_compile(now, "extract(epoch from clock_timestamp())::double precision", "postgresql")
+_compile(now, "(unix_timestamp(sysdate(6)) + 0e0)", "mysql", "mariadb")
+_at_start = "extract(epoch from statement_timestamp())::double precision"
+_compile(statement_time, _at_start, "postgresql")
+_compile(statement_time, "(unix_timestamp(now(6)) + 0e0)", "mysql", "mariadb")
 
 
 REVISION = "0012"  # the latest of migrations/versions, so that opening need not import alembic

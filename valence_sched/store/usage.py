@@ -26,14 +26,11 @@ NodesByClaim = dict[tuple[str, str], list[ComposedNode]]
 
 def write_nodes(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> None:
     """Write the nodes that a claim became."""
-    at = connection.scalar(sa.select(now())) or 0.0
-    rows = [
-        {"id": one.id, "podm_key": key_of(one.podm), "claim_id": one.claim,
-         "document": to_json(replace(one, created_at=one.created_at or float(at)))}
-        for one in nodes
-    ]  # fmt: skip
-    if rows:
-        connection.execute(sa.insert(_nodes), rows)
+    at = float(connection.scalar(sa.select(now())) or 0.0)
+    for one in nodes:
+        document = to_json(replace(one, created_at=one.created_at or at))
+        row = {"id": one.id, "podm_key": key_of(one.podm), "claim_id": one.claim}
+        connection.execute(sa.insert(_nodes), {**row, "document": document})
 
 
 def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> bool:
@@ -55,8 +52,8 @@ def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> s
         podm = podms[key]
         shown = {node.uri: frozenset(node.blocks) for node in podm.nodes}
         in_use = {b.uri for b in podm.blocks if (b.status or FREE_STATUS) != FREE_STATUS}
-        if all(node.uri in shown and in_use.union(shown[node.uri]).issuperset(node.blocks)
-               for node in nodes):  # fmt: skip
+        used = {uri: in_use.union(blocks) for uri, blocks in shown.items()}
+        if all(used.get(node.uri, frozenset()).issuperset(node.blocks) for node in nodes):
             holds.drop(connection, claim, key)
             claim_rows.add_event(connection, "accounted", claim, podm.id)
             if connection.scalar(sa.select(parts.claim_id).where(parts.claim_id == claim)) is None:
@@ -101,38 +98,34 @@ MAX_LISTED_USES = 3  # names of claims, and of nodes, in a message
 
 
 def usages(
-    connection: sa.Connection, keys: Sequence[str], *,
-    claims: Sequence[str] | None = None, everything: bool = False,
-) -> dict[str, Usage]:  # fmt: skip
+    connection: sa.Connection,
+    keys: Sequence[str],
+    *,
+    claims: Sequence[str] | None = None,
+    everything: bool = False,
+) -> dict[str, Usage]:
     """Return what live claims hold of pod managers, by key: all claims, or only these.
 
     With ``everything`` the usage of many pod managers is read in one query without their keys.
     """
-    found: dict[str, Usage] = {}
-    if claims is not None:
-        wanted = frozenset(keys)
-        for chunk in chunks(claims):
-            of_claims = partial(_is_in, column="claim_id", values=chunk)
-            for key, usage in _read_usages(connection, of_claims).items():
-                if key in wanted:
-                    found[key] = found[key].plus(usage) if key in found else usage
-        return found
     if everything and len(keys) > CHUNK:
         return _read_usages(connection, lambda _table: sa.true())
-    for chunk in chunks(keys):
-        found |= _read_usages(connection, partial(_is_in, column="podm_key", values=chunk))
+    found: dict[str, Usage] = {}
+    wanted, column = frozenset(keys), "podm_key" if claims is None else "claim_id"
+    for chunk in chunks(keys if claims is None else claims):
+        is_one = partial(_is_in, column=column, values=chunk)
+        for key, usage in _read_usages(connection, is_one).items():
+            if key in wanted:
+                found[key] = found[key].plus(usage) if key in found else usage
     return found
 
 
 def uses(connection: sa.Connection, key: str) -> list[str]:
     """Return how many claims and nodes there are of a pod manager, in words; nothing for none."""
-    claims, nodes = tables.claim_parts.c, tables.nodes.c
-    of_claims = sa.select(claims.claim_id).where(claims.podm_key == key)
-    of_nodes = sa.select(nodes.id).where(nodes.podm_key == key)
-    parts = []
-    for noun, query in (("claim", of_claims.order_by(claims.claim_id)),
-                        ("node", of_nodes.order_by(nodes.id))):  # fmt: skip
-        if ids := connection.scalars(query).all():
+    claims, nodes, parts = tables.claim_parts.c, _nodes.c, []
+    columns = {"claim": (claims.claim_id, claims.podm_key), "node": (nodes.id, nodes.podm_key)}
+    for noun, (id_, podm_key) in columns.items():
+        if ids := connection.scalars(sa.select(id_).where(podm_key == key).order_by(id_)).all():
             parts.append(f"{format_count(len(ids), noun)} ({listed(ids)})")
     return parts
 
@@ -171,11 +164,13 @@ def _read_usages(connection: sa.Connection, among: _Condition) -> dict[str, Usag
         held[uri] = held.get(uri, 0.0) + amount
     for key, node in (*_planned_nodes(connection, among), *_composed_nodes(connection, among)):
         nodes.setdefault(key, []).append(node)
-    return {
-        key: Usage(blocks=blocks.get(key, {}), amounts=amounts.get(key, {}),
-                  nodes=tuple(nodes.get(key, ())))
-        for key in {*blocks, *amounts, *nodes}
-    }  # fmt: skip
+    found = {}
+    for key in {*blocks, *amounts, *nodes}:
+        held_nodes = tuple(nodes.get(key, ()))
+        found[key] = Usage(
+            blocks=blocks.get(key, {}), amounts=amounts.get(key, {}), nodes=held_nodes
+        )
+    return found
 
 
 #: Whether the rules of groups, or preferences about an owner, count the nodes of a claim.
@@ -198,29 +193,27 @@ def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tup
     def nodes_of(
         claim: str, key: str, owner: str | None, group: str | None, document: bytes
     ) -> list[tuple[str, Node]]:
-        return [
-            (key, Node(uri=f"claim:{claim}#{share.node}", owner=owner, group=group,
-                       blocks=share.blocks, flavor=share.flavor, request=part.request))
-            for part in claim_rows.decode_parts(document) if key_of(part.podm) == key
-            for share in part.shares
-        ]  # fmt: skip
+        found = []
+        for part in claim_rows.decode_parts(document):
+            for share in part.shares if key_of(part.podm) == key else ():
+                uri, blocks, flavor = f"claim:{claim}#{share.node}", share.blocks, share.flavor
+                node = Node(uri=uri, owner=owner, group=group, blocks=blocks, flavor=flavor)
+                found.append((key, replace(node, request=part.request)))
+        return found
 
     for nodes in readable(connection, tables.claims, connection.execute(query), nodes_of):
         yield from nodes
 
 
 def _composed_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tuple[str, Node]]:
-    nodes, claims = tables.nodes, tables.claims.c
-    query = (
-        sa.select(nodes.c.id, nodes.c.podm_key, nodes.c.document)
-        .join(tables.claims, claims.id == nodes.c.claim_id)
-        .where(among(nodes), _IS_COUNTED)
-        .order_by(claims.created_at, nodes.c.id)
-    )
+    claims = tables.claims.c
+    query = sa.select(_nodes.c.id, _nodes.c.podm_key, _nodes.c.document)
+    query = query.join(tables.claims, claims.id == _nodes.c.claim_id)
+    query = query.where(among(_nodes), _IS_COUNTED).order_by(claims.created_at, _nodes.c.id)
+    names = ("uri", "name", "owner", "group", "blocks", "flavor", "request")
 
     def node_of(_id: str, key: str, document: bytes) -> tuple[str, Node]:
         one = decode_node(document)
-        return key, Node(uri=one.uri, name=one.name, owner=one.owner, group=one.group,
-                         blocks=one.blocks, flavor=one.flavor, request=one.request)  # fmt: skip
+        return key, Node(**{name: getattr(one, name) for name in names})
 
-    yield from readable(connection, tables.nodes, connection.execute(query), node_of)
+    yield from readable(connection, _nodes, connection.execute(query), node_of)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from valence_sched.errors import InUse, NameTaken, StoreError, UnknownName, one_line
 from valence_sched.model.decision import Report
@@ -31,7 +32,13 @@ from valence_sched.model.zone import (
 )
 from valence_sched.model.zone_registry import ZoneOverview, ZoneRegistration, ZoneReport
 from valence_sched.store import change_log, tables
-from valence_sched.store.claim_rows import check_same, claim_of, consumer_key, select_claims
+from valence_sched.store.claim_rows import (
+    check_same,
+    claim_of,
+    columns,
+    consumer_key,
+    select_claims,
+)
 from valence_sched.store.database import Database
 from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.document import decoded, one_readable, readable
@@ -58,16 +65,9 @@ class ZoneClaimRows:
         self._database, self._ids = database, ids
 
     def begin(
-        self,
-        parts: Sequence[ZoneClaimPart],
-        *,
-        owner: str | None,
-        group: str | None,
-        key: str | None,
-        content: str,
-        ttl_s: float,
-        generation: int | None = None,
-    ) -> tuple[ZoneClaim, bool]:
+        self, parts: Sequence[ZoneClaimPart], *, owner: str | None, group: str | None,
+        key: str | None, content: str, ttl_s: float, generation: int | None = None,
+    ) -> tuple[ZoneClaim, bool]:  # fmt: skip
         """Store which zones are about to be asked; return the claim, and whether it is new.
 
         The same ``key`` of the same owner gives the same claim until that has ended. As long as it
@@ -80,31 +80,25 @@ class ZoneClaimRows:
                 another claim of it is being prepared.
         """
         id_, digest = self._ids(), key_of(content)
+        claim = ZoneClaim(id=id_, state="PREPARED", owner=owner, group=group, key=key)
+        claim = replace(claim, content=digest, parts=tuple(parts))
 
         def work(connection: sa.Connection) -> tuple[ZoneClaim, bool]:
             own = _find_one(connection, _of.id == id_)
             if own is not None:
                 return own, True  # the answer to the commit was lost, the commit was not
-            _free_key(connection, owner, key)
-            earlier = _find_by_key(connection, owner, key, digest)
-            if earlier is not None:
-                return earlier, False
+            if key is not None:  # a claim of it whose time is over ends
+                # of one that was prepared parts may be left
+                state = sa.case((_of.state == "PREPARED", "RELEASING"), else_="EXPIRED")
+                over = sa.update(_table).where(_is_of_key(owner, key), _IS_OVER)
+                connection.execute(over.values(state=state, consumer_key=None))
+                if (earlier := _find_by_key(connection, owner, key, digest)) is not None:
+                    return earlier, False
             if group is not None:
                 lock_group(connection, group, generation, id_)
             at: float = connection.execute(sa.select(now())).scalar_one()
-            row = {
-                "id": id_,
-                "state": "PREPARED",
-                "owner": owner,
-                "group_name": group,
-                "idempotency_key": key,
-                "consumer_key": consumer_key(owner, key),
-                "content": digest,
-                "created_at": at,
-                "expires_at": at + ttl_s,
-                "document": to_json(tuple(parts)),
-            }
-            connection.execute(sa.insert(_table).values(row))
+            times = {"created_at": at, "expires_at": at + ttl_s}
+            connection.execute(sa.insert(_table).values(**columns(claim), **times))
             return _get(connection, id_), True
 
         return self._database.write(work, "claiming")
@@ -189,32 +183,17 @@ class ZoneClaimRows:
 
     def due(self) -> Sequence[ZoneClaim]:
         """Return claims of which something may be left below after their time is over."""
-        states = _of.state.in_(("PREPARED", "COMPOSING", "RELEASING"))
-        return self._database.read(
-            lambda c: _find(c, states, _of.expires_at <= now()), "reading claims"
-        )
+        due = _of.state.in_(("PREPARED", "COMPOSING", "RELEASING")), _of.expires_at <= now()
+        return self._database.read(lambda c: _find(c, *due), "reading claims")
 
     def expire(self) -> None:
         """End held claims whose time is over; a user who may only read leaves that to others."""
         over = sa.and_(_of.state == "HELD", _of.expires_at <= now())
 
-        def work(connection: sa.Connection) -> None:
-            statement = sa.update(_table).where(over)
-            connection.execute(statement.values(state="EXPIRED", consumer_key=None))
-
+        end = sa.update(_table).where(over).values(state="EXPIRED", consumer_key=None)
         with contextlib.suppress(StoreError):
             if self._database.read(lambda c: _find(c, over), "reading claims"):
-                self._database.write(work, "ending claims")
-
-
-def check_unused(connection: sa.Connection, zone: str) -> None:
-    """Raise InUse where live claims have a part in a child zone."""
-    live = _of.state.in_(LIVE_STATES), sa.not_(_IS_OVER)
-    found = [claim.id for claim in _find(connection, *live)
-             if any(part.zone == zone for part in claim.parts)]  # fmt: skip
-    if found:
-        text = f"zone {zone!r} still has {format_count(len(found), 'claim')} ({listed(found)})"
-        raise InUse(one_line(f"{text}: run podm claim release and podm node delete first"))
+                self._database.write(lambda c: c.execute(end), "ending claims")
 
 
 def _find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[ZoneClaim]:
@@ -224,38 +203,29 @@ def _find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Zon
 
 def _find_one(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> ZoneClaim | None:
     row = connection.execute(_SELECT.where(*where)).first()
-    if row is None:
-        return None
-    return one_readable(connection, _table, "claim", row, _claim, row.owner)
+    return (
+        None if row is None else one_readable(connection, _table, "claim", row, _claim, row.owner)
+    )
 
 
 def _get(connection: sa.Connection, claim_id: str) -> ZoneClaim:
     claim = _find_one(connection, _of.id == claim_id)
-    if claim is None:
-        raise UnknownName("claim", claim_id, ())
+    assert claim is not None, "it was written just now"
     return claim
+
+
+def _is_of_key(owner: str | None, key: str) -> sa.ColumnElement[bool]:
+    return _of.consumer_key == consumer_key(owner, key)
 
 
 def _find_by_key(
-    connection: sa.Connection, owner: str | None, key: str | None, digest: str
+    connection: sa.Connection, owner: str | None, key: str, digest: str
 ) -> ZoneClaim | None:
     """Return the claim of a key, None for none, or for one whose time is over."""
-    if key is None:
-        return None
-    claim = _find_one(connection, _of.consumer_key == consumer_key(owner, key), sa.not_(_IS_OVER))
+    claim = _find_one(connection, _is_of_key(owner, key), sa.not_(_IS_OVER))
     if claim is not None:
         check_same(claim, key, digest)
     return claim
-
-
-def _free_key(connection: sa.Connection, owner: str | None, key: str | None) -> None:
-    """End the claim of a key whose time is over; of one that was prepared parts may be left."""
-    if key is None:
-        return
-    state = sa.case((_of.state == "PREPARED", "RELEASING"), else_="EXPIRED")
-    over = _of.consumer_key == consumer_key(owner, key), _IS_OVER
-    statement = sa.update(_table).where(*over).values(state=state, consumer_key=None)
-    connection.execute(statement)
 
 
 _children, _identity = tables.zones, tables.zone_identity
@@ -283,8 +253,7 @@ class Zones:
         return int(self._read_row(_CHANGES, "looking")[0])
 
     def list(self) -> Sequence[ZoneOverview]:
-        found = self._read(_zones, "reading zones")
-        return sorted(found, key=lambda one: one.registration.name)
+        return self._read(_zones, "reading zones")
 
     def show(self, name: str) -> ZoneOverview:
         zones = self.list()
@@ -300,8 +269,8 @@ class Zones:
         def work(connection: sa.Connection) -> int:
             known = sa.select(_children.c.id).where(_children.c.zone_key == key_of(name))
             if connection.scalar(known) is not None:
-                raise NameTaken(one_line(f"a zone named {name!r} is a child already: change that "
-                                         "one, or choose another name"))  # fmt: skip
+                hint = "change that one, or choose another name"
+                raise NameTaken(one_line(f"a zone named {name!r} is a child already: {hint}"))
             # where another process inserts it first, this runs again and finds that
             report = to_json(ZoneReport())
             row = {"zone_key": key_of(name), "name": name, "report": report, **_row(registration)}
@@ -336,9 +305,15 @@ class Zones:
 
     def delete(self, zone: ZoneOverview) -> None:
         """Forget a child zone, which may be gone; InUse where live claims have a part in it."""
+        name = zone.registration.name
 
         def work(connection: sa.Connection) -> None:
-            check_unused(connection, zone.registration.name)
+            claims = _find(connection, _of.state.in_(LIVE_STATES), sa.not_(_IS_OVER))
+            found = [one.id for one in claims if name in {part.zone for part in one.parts}]
+            if found:
+                count = format_count(len(found), "claim")
+                text = f"zone {name!r} still has {count} ({listed(found)})"
+                raise InUse(one_line(f"{text}: run podm claim release and podm node delete first"))
             connection.execute(sa.delete(_children).where(_children.c.id == zone.id))
             change_log.log_zone_change(connection)
 
@@ -358,8 +333,8 @@ class Zones:
                 values = {"report": to_json(report), "polled_at": now()}
                 if not report.failures:
                     values["heard_at"] = now()
-                same = sa.and_(of.id == zone.id, of.digest == _digest(zone.registration))
-                update = sa.update(_children).where(same).values(values)
+                same = of.id == zone.id, of.digest == _row(zone.registration)["digest"]
+                update = sa.update(_children).where(*same).values(values)
                 changed |= bool(connection.execute(update).rowcount) and report != zone.report
             if changed:
                 change_log.log_zone_change(connection)
@@ -369,13 +344,11 @@ class Zones:
     def own_id(self) -> str:
         of = _identity.c
         query = sa.select(of.id)
-        known = self._read(lambda c: c.scalar(query), "reading the id of the zone")
-        if known is not None:
+        if known := self._read(lambda c: c.scalar(query), "reading the id of the zone"):
             return str(known)
 
         def work(connection: sa.Connection) -> str:
-            known = connection.scalar(query)
-            if known is not None:
+            if known := connection.scalar(query):
                 return str(known)
             # where another process inserts it first, this runs again and finds that
             made = uuid.uuid4().hex
@@ -388,37 +361,30 @@ class Zones:
 def _zones(connection: sa.Connection) -> Sequence[ZoneOverview]:
     of = _children.c
     query = sa.select(of.name, of.id, of.document, of.report, of.heard_at, of.polled_at, now())
+    rows = connection.execute(query).all()
 
-    def overview(
-        name: str, id_: int, document: bytes, report: bytes,
-        heard_at: float | None, polled_at: float | None, queried_at: float,
-    ) -> ZoneOverview:  # fmt: skip
+    def overview(name: str, id_: int, document: bytes, report: bytes, *times: Any) -> ZoneOverview:
+        *ats, queried_at = times
+        heard_age_s, polled_age_s = (at and max(0.0, queried_at - at) for at in ats)
         return ZoneOverview(
             id=id_,
             registration=msgspec.json.decode(document, type=ZoneRegistration),
             report=decoded(connection, of.report, name, report) or ZoneReport(),
-            heard_age_s=_age_s(heard_at, queried_at),
-            polled_age_s=_age_s(polled_at, queried_at),
-            heard_at=heard_at,
-            polled_at=polled_at,
+            heard_age_s=heard_age_s,
+            polled_age_s=polled_age_s,
+            heard_at=ats[0],
+            polled_at=ats[1],
         )
 
-    return [*readable(connection, _children, connection.execute(query).all(), overview)]
+    found = readable(connection, _children, rows, overview)
+    return sorted(found, key=lambda one: one.registration.name)
 
 
-def _age_s(at: float | None, queried_at: float) -> float | None:
-    return None if at is None else max(0.0, queried_at - at)
+def _row(registration: ZoneRegistration) -> dict[str, Any]:
+    document = to_json(registration)
+    return {"document": document, "digest": digest_of(document)}
 
 
-def _row(registration: ZoneRegistration) -> dict[str, object]:
-    return {"document": to_json(registration), "digest": _digest(registration)}
-
-
-def _digest(registration: ZoneRegistration) -> str:
-    return digest_of(to_json(registration))
-
-
-def _access_of(registration: ZoneRegistration) -> tuple[object, ...]:
+def _access_of(one: ZoneRegistration) -> tuple[object, ...]:
     """Return what decides which service answers, and whether it does."""
-    one = registration
     return one.url, one.username, one.password, one.keystone, one.cacert, one.cert, one.key

@@ -10,7 +10,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from tests.unit.store.engines import StoreCase
+from tests.unit.store.engines import StoreCase, empty_file
 from tests.unit.store.site import CORES, claimer, part, podm
 from valence_sched.errors import PodmError
 from valence_sched.lifecycle.compose import NodeComposer
@@ -90,7 +90,7 @@ class ScriptedCase(unittest.TestCase):
     def begin(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.store = Store(f"sqlite:///{Path(folder.name) / 'state.db'}")
+        self.store = Store(empty_file(Path(folder.name)))
         self.addCleanup(self.store.close)
         generation = self.store.remember(podm())
         self.claim = self.store.claims.create([part("p", generation, "c0")])

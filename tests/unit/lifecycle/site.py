@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from tests.unit.store.engines import empty_file
 from valence_sched.app import App
 from valence_sched.core import plugins
 from valence_sched.drivers.connect import connect
@@ -146,6 +147,6 @@ def site(
     with (
         tempfile.TemporaryDirectory() as folder,
         served(*sources, documents=documents, fail=fail) as podms,
-        Store(url or f"sqlite:///{folder}/state.sqlite", **words) as store,
+        Store(url or empty_file(Path(folder)), **words) as store,
     ):
         yield Site(podms, store, ttl_s=ttl_s)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real database engines for tests: a database for each class, empty again for each test.
+"""Real database engines for tests: a database for each process, empty again for each test.
 
 Making tables is what servers are slowest at.
 """
 
+import atexit
 import functools
 import os
 import sys
@@ -19,6 +20,7 @@ import sqlalchemy as sa
 from valence_sched.store import tables
 from valence_sched.store.database import StoreUrl
 from valence_sched.store.store import Store
+from valence_sched.store.tables import REVISION
 
 ENGINES = ("sqlite", "postgresql", "mysql")
 SERVERS = {
@@ -37,6 +39,14 @@ HOW = {
     "a server in VALENCE_SCHED_TEST_MYSQL",
 }
 
+SHARED: dict[str, str] = {}  # of each server the URL that all tests of this process use
+_NAMES = [one.name for one in reversed(tables.METADATA.sorted_tables)]
+_DELETES = [f"delete from {name};" for name in _NAMES if name not in ("shards", "alembic_version")]
+_DELETES.append(
+    f"update shards set moved = 0; update alembic_version set version_num = '{REVISION}';"
+)
+EMPTY = {"postgresql": " ".join(_DELETES), "mysql": f"begin not atomic {' '.join(_DELETES)} end"}
+
 
 def on_each_engine(case: type, base: type | None = None, engines: Iterable[str] = ENGINES) -> type:
     """Make a test case of a class for each engine; the class itself has ``self.url``."""
@@ -54,13 +64,12 @@ class StoreCase(unittest.TestCase):
     """Has the URL of a store in which nothing is; on a server its tables may be there already."""
 
     engine = "sqlite"
-    shared = ""  # the URL that the tests of a class use one after another
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        self.url = self.fresh_url() if self.engine == "sqlite" else self.emptied()
+        self.url = empty_file(self.folder) if self.engine == "sqlite" else self.emptied()
 
     def fresh_url(self) -> str:
         """Return the URL of a database without tables."""
@@ -69,22 +78,16 @@ class StoreCase(unittest.TestCase):
         return _fresh(self, self.engine, self.addCleanup)
 
     def emptied(self) -> str:
-        """Return the URL of this class after emptying its tables."""
-        case = type(self)
-        if not case.shared:
-            case.shared = _fresh(self, self.engine, case.addClassCleanup)
-            case.addClassCleanup(setattr, case, "shared", "")
-        engine = raw_engine(case.shared)
+        """Return the URL that all tests of this process on a server use, with empty tables."""
+        if self.engine not in SHARED:
+            url = _fresh(self, self.engine, atexit.register)
+            Store(url).close()
+            SHARED[self.engine] = url
+        engine = raw_engine(SHARED[self.engine])
         with engine.begin() as connection:
-            there = {*sa.inspect(connection).get_table_names()}
-            for table in reversed(tables.METADATA.sorted_tables):
-                if table.name in there and table not in (tables.shards, tables.version):
-                    connection.execute(sa.delete(table))
-            if there:
-                connection.execute(sa.update(tables.shards).values(moved=0))
-                connection.execute(sa.update(tables.version).values(version_num=tables.REVISION))
+            connection.exec_driver_sql(EMPTY[self.engine])
         engine.dispose()
-        return case.shared
+        return SHARED[self.engine]
 
     @functools.cached_property
     def one(self) -> Store:
@@ -105,6 +108,23 @@ class StoreCase(unittest.TestCase):
                 return found.all() if found.returns_rows else None
         finally:
             engine.dispose()
+
+
+def empty_file(folder: Path) -> str:
+    """Return the URL of a new file with the tables of a store, which are made once a process."""
+    file = folder / f"{uuid.uuid4().hex}.db"
+    file.touch(0o600)
+    file.write_bytes(_tables_of_sqlite())
+    return f"sqlite:///{file}"
+
+
+@functools.cache
+def _tables_of_sqlite() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "store.db"
+        with Store(f"sqlite:///{file}") as store:
+            store._database.write(lambda c: c.execute(sa.delete(tables.clocks)))
+        return file.read_bytes()
 
 
 def raw_engine(url: str, **words: Any) -> sa.Engine:

@@ -12,7 +12,7 @@ from tests.unit.store.engines import StoreCase
 from tests.unit.store.site import CORES, claimer, podm
 from valence_sched.errors import StoreError
 from valence_sched.store import tables
-from valence_sched.store.clock import Boot, ClockWatch, read_boot
+from valence_sched.store.expiry import Boot, ClockWatch, read_boot
 from valence_sched.testing import request
 
 HOUR = 3600.0

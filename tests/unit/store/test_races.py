@@ -10,8 +10,8 @@ from tests.unit.store import racing
 from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import podm
 
-PROCESSES = 16
-REQUESTS = int(os.environ.get("VALENCE_SCHED_SOAK") or 4)  # of each process
+SOAK = os.environ.get("VALENCE_SCHED_SOAK")  # in the proofs: more processes that claim more often
+PROCESSES, REQUESTS = (16, int(SOAK)) if SOAK else (4, 4)
 MOST_RETRIES = 3.0  # a request, on average
 
 
@@ -50,4 +50,4 @@ class TestRaces:
         self.store().remember(podm(blocks=[gpu("g")]))
         results = racing.race(self.url, PROCESSES, 1, {"accelerators": [{"model": "A100"}]})
         self.assertEqual(1, sum(len(result.won) for result in results))
-        self.assertEqual(15, sum(len(result.reasons) for result in results))
+        self.assertEqual(PROCESSES - 1, sum(len(result.reasons) for result in results))

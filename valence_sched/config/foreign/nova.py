@@ -41,16 +41,12 @@ from valence_sched.model.request import NameRequirements
 Amount = Annotated[int, Meta(ge=0, le=10**15)]
 
 #: Fields of the API and the client about the record: its access rules and other names.
-RECORD_FIELDS = (
-    "links", "location", "original_name", "access_project_ids", "rxtx_factor", "is_public",
-    "os-flavor-access:is_public", "is_disabled", "OS-FLV-DISABLED:disabled", "Is Public",
-    "RXTX Factor",
-)  # fmt: skip
-ALIASES = {
-    "OS-FLV-EXT-DATA:ephemeral": "ephemeral", "properties": "extra_specs", "ID": "id",
-    "Name": "name", "RAM": "ram", "Disk": "disk", "Ephemeral": "ephemeral", "VCPUs": "vcpus",
-    "Swap": "swap", "Properties": "extra_specs",
-}  # fmt: skip
+RECORD_FIELDS = {"links", "location", "original_name", "access_project_ids", "rxtx_factor"}
+RECORD_FIELDS |= {"is_public", "os-flavor-access:is_public", "Is Public", "RXTX Factor"}
+RECORD_FIELDS |= {"is_disabled", "OS-FLV-DISABLED:disabled"}
+ALIASES = {"OS-FLV-EXT-DATA:ephemeral": "ephemeral", "properties": "extra_specs"}
+ALIASES |= {name: name.lower() for name in ("ID", "Name", "RAM", "Disk", "VCPUs", "Swap")}
+ALIASES |= {"Ephemeral": "ephemeral", "Properties": "extra_specs"}
 KEYS = ({"vcpus", "ram"}, {"VCPUs", "RAM"})  # of the API and of one flavor; of a list of them
 VIRTUAL_SCOPES = ("quota", "hw_rng", "hw_video", "vmware", "powervm")
 VIRTUAL_KEYS = ("hide_hypervisor_id",)
@@ -122,15 +118,14 @@ def _is_wrapped(document: dict[Any, Any]) -> bool:
 
 def _compile(template: NovaFlavor, specs: _ExtraSpecs, known: FlavorLookup) -> Flavor:
     hardware = specs.hardware
+    required = tuple(dict.fromkeys((*specs.required, *hardware.required)))
+    forbidden = tuple(dict.fromkeys((*specs.forbidden, *hardware.forbidden)))
     flavor = Flavor(
         name=template.name,
         uuid=None if template.id is None else str(template.id),
         description=template.description or "",
         attributes=specs.attributes,
-        traits=NameRequirements(
-            tuple(dict.fromkeys((*specs.required, *hardware.required))),
-            tuple(dict.fromkeys((*specs.forbidden, *hardware.forbidden))),
-        ),
+        traits=NameRequirements(required, forbidden),
     )
     if bare_metal := _bare_metal_class(specs.amounts):
         return _compile_bare_metal(flavor, template, specs, bare_metal, known)
@@ -170,25 +165,17 @@ def _compile_bare_metal(
             other = next(iter((*amounts, *specs.hardware.amounts)))
             raise cursor.error(f"{other} beside it", f"only what flavor {ours.name!r} asks for")
         specs.remarks.append(cursor.remark(f"stands for flavor {ours.name!r}"))
-        return replace(
-            ours,
-            name=flavor.name,
-            uuid=flavor.uuid,
-            description=flavor.description or ours.description,
-            traits=ours.traits.plus(flavor.traits),
-            attributes={**ours.attributes, **flavor.attributes},
-        )
+        traits, attributes = ours.traits.plus(flavor.traits), ours.attributes | flavor.attributes
+        ours = replace(ours, name=flavor.name, uuid=flavor.uuid, traits=traits)
+        description = flavor.description or ours.description
+        return replace(ours, description=description, attributes=attributes)
+    our_name = bare_metal.removeprefix(CUSTOM).lower().replace("_", "-")
     if not (template.vcpus or template.ram or template.disk or template.ephemeral):
         hint = "or vcpus, ram and disk of the flavor's own"
-        raise cursor.error("no flavor of that name", f"one such as {_our_name(bare_metal)!r}", hint)
-    specs.remarks.append(
-        cursor.remark(
-            f"no flavor is named {_our_name(bare_metal)!r}: the flavor's own vcpus, ram and disk "
-            "are asked for"
-        )
-    )
-    properties = _properties(template, specs.hardware, amounts)
-    return replace(flavor, properties=properties)
+        raise cursor.error("no flavor of that name", f"one such as {our_name!r}", hint)
+    asked = "the flavor's own vcpus, ram and disk are asked for"
+    specs.remarks.append(cursor.remark(f"no flavor is named {our_name!r}: {asked}"))
+    return replace(flavor, properties=_properties(template, specs.hardware, amounts))
 
 
 def _flavor_of_class(resource_class: str, known: Mapping[str, Flavor]) -> Flavor | None:
@@ -197,10 +184,6 @@ def _flavor_of_class(resource_class: str, known: Mapping[str, Flavor]) -> Flavor
     word = resource_class.removeprefix(CUSTOM)
     matches = [name for name in sorted(known) if nova_hardware.class_word(name) == word]
     return known[matches[0]] if matches else None
-
-
-def _our_name(resource_class: str) -> str:
-    return resource_class.removeprefix(CUSTOM).lower().replace("_", "-")
 
 
 class _ExtraSpecs:

@@ -32,8 +32,18 @@ TUNES = Effect()
 CORES = Effect("", "")  # how many cores the node needs, and of which class
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 SEV_HINT = "ask for trait:HW_CPU_X86_AMD_SEV=required"
+TPM_TIS = Effect(required="COMPUTE_SECURITY_TPM_TIS")
+
 
 #: What each value of a key asks for; other values are errors.
+def _needs(trait: str, *names: str, **others: str) -> dict[str, Effect]:
+    """Return that each value needs a trait: ``trait`` with its name, or a name of its own."""
+    traits = {name: _UNNAMED.sub("_", name.upper()) for name in names} | others
+    return {name: Effect(required=f"COMPUTE_{trait}{end}") for name, end in traits.items()}
+
+
+_UNNAMED = re.compile(r"[-.]")
+PLACE_HINT = "in a flavor of your own devices may stand at one place: bonds, same"
 VALUES: Mapping[str, Mapping[str, Effect]] = {
     "hw:cpu_policy": {"shared": TUNES, "dedicated": CORES, "mixed": CORES},
     "hw:emulator_threads_policy": {"share": TUNES, "isolate": CORES},
@@ -43,46 +53,25 @@ VALUES: Mapping[str, Mapping[str, Effect]] = {
         "isolate": Effect(forbidden=HYPERTHREADING),
     },
     "hw:pci_numa_affinity_policy": {
-        "legacy": TUNES,
-        "preferred": TUNES,
-        "socket": Effect(required="COMPUTE_SOCKET_PCI_NUMA_AFFINITY"),
-        "required": Effect(
-            refused="in a flavor of your own devices may stand at one place: bonds, same"
-        ),
+        **dict.fromkeys(("legacy", "preferred"), TUNES),
+        **_needs("", socket="SOCKET_PCI_NUMA_AFFINITY"),
+        "required": Effect(refused=PLACE_HINT),
     },
-    "hw:maxphysaddr_mode": {
-        "passthrough": Effect(required="COMPUTE_ADDRESS_SPACE_PASSTHROUGH"),
-        "emulate": Effect(required="COMPUTE_ADDRESS_SPACE_EMULATED"),
+    "hw:maxphysaddr_mode": _needs("ADDRESS_SPACE_", passthrough="PASSTHROUGH", emulate="EMULATED"),
+    "hw:tpm_version": _needs("SECURITY_TPM_", "1.2", "2.0"),
+    "hw:tpm_model": {"tpm-tis": TPM_TIS, **_needs("SECURITY_", "tpm-crb")},
+    "hw:tpm_secret_security": _needs("SECURITY_TPM_SECRET_SECURITY_", "user", "host", "deployment"),
+    "hw:viommu_model": {
+        "none": TUNES,
+        **_needs("VIOMMU_MODEL_", "intel", "smmuv3", "virtio", "auto"),
     },
-    "hw:tpm_version": {
-        "1.2": Effect(required="COMPUTE_SECURITY_TPM_1_2"),
-        "2.0": Effect(required="COMPUTE_SECURITY_TPM_2_0"),
-    },
-    "hw:tpm_model": {
-        "tpm-tis": Effect(required="COMPUTE_SECURITY_TPM_TIS"),
-        "tpm-crb": Effect(required="COMPUTE_SECURITY_TPM_CRB"),
-    },
-    "hw:tpm_secret_security": {
-        name: Effect(required=f"COMPUTE_SECURITY_TPM_SECRET_SECURITY_{name.upper()}")
-        for name in ("user", "host", "deployment")
-    },
-    "hw:viommu_model": {"none": TUNES} | {
-        name: Effect(required=f"COMPUTE_VIOMMU_MODEL_{name.upper()}")
-        for name in ("intel", "smmuv3", "virtio", "auto")
-    },
-    "hw:ephemeral_encryption_format": {
-        name: Effect(required=f"COMPUTE_EPHEMERAL_ENCRYPTION_{name.upper()}")
-        for name in ("plain", "luks", "luksv2")
-    },
-    "hw:mem_encryption_model": {
-        name: Effect(refused=SEV_HINT) for name in ("amd-sev", "amd-sev-es")
-    },
+    "hw:ephemeral_encryption_format": _needs("EPHEMERAL_ENCRYPTION_", "plain", "luks", "luksv2"),
+    "hw:mem_encryption_model": dict.fromkeys(("amd-sev", "amd-sev-es"), Effect(refused=SEV_HINT)),
     "os:secure_boot": {
-        "disabled": TUNES,
-        "optional": TUNES,
-        "required": Effect(required="COMPUTE_SECURITY_UEFI_SECURE_BOOT"),
+        **dict.fromkeys(("disabled", "optional"), TUNES),
+        **_needs("", required="SECURITY_UEFI_SECURE_BOOT"),
     },
-}  # fmt: skip
+}
 
 #: What a key asks for that is true; one that is false asks for nothing.
 SWITCHES: Mapping[str, Effect] = {
@@ -93,14 +82,13 @@ SWITCHES: Mapping[str, Effect] = {
 TRUE, FALSE = ("1", "t", "true", "on", "y", "yes"), ("0", "f", "false", "off", "n", "no")
 
 #: Keys whose every value is about the virtual machine, on whatever host it runs.
-TUNING = (
-    "hw:boot_menu", "hw:cpu_cores", "hw:cpu_dedicated_mask", "hw:cpu_max_cores",
-    "hw:cpu_max_sockets", "hw:cpu_max_threads", "hw:cpu_realtime", "hw:cpu_realtime_mask",
-    "hw:cpu_sockets", "hw:cpu_threads", "hw:hide_hypervisor_id", "hw:locked_memory",
-    "hw:max_cpu_cores", "hw:max_cpu_sockets", "hw:max_cpu_threads", "hw:maxphysaddr_bits",
-    "hw:mem_page_size", "hw:pmu", "hw:redirected_usb_ports", "hw:serial_port_count",
-    "hw:vif_multiqueue_enabled", "hw:watchdog_action",
-)  # fmt: skip
+_TUNING = """
+    boot_menu cpu_cores cpu_dedicated_mask cpu_max_cores cpu_max_sockets cpu_max_threads
+    cpu_realtime cpu_realtime_mask cpu_sockets cpu_threads hide_hypervisor_id locked_memory
+    max_cpu_cores max_cpu_sockets max_cpu_threads maxphysaddr_bits mem_page_size pmu
+    redirected_usb_ports serial_port_count vif_multiqueue_enabled watchdog_action
+"""
+TUNING = tuple(f"hw:{word}" for word in _TUNING.split())
 MODELS = {"hw:sound_model": "COMPUTE_SOUND_MODEL_", "hw:usb_model": "COMPUTE_USB_MODEL_"}
 NODES, PMEM = "hw:numa_nodes", "hw:pmem"
 PER_NODE = re.compile(r"hw:numa_(?:cpus|mem)\.\d+")
@@ -129,11 +117,17 @@ class HardwareSpecs:
                 raise cursor.error(repr(text), f"one of {', '.join(VALUES[key])}")
             self._apply(VALUES[key][text], key, text)
         elif key in SWITCHES:
-            self._apply(SWITCHES[key] if _is_true(text, cursor) else TUNES, key, text)
+            word = text.strip().lower()
+            if word not in (*TRUE, *FALSE):
+                raise cursor.error(repr(text), "true or false")
+            self._apply(SWITCHES[key] if word in TRUE else TUNES, key, text)
         elif key in MODELS:
             self.required.append(MODELS[key] + class_word(text))
-        elif key == PMEM:
-            self._read_pmem(text, cursor)
+        elif key == PMEM:  # each namespace is an amount of 1 of its own class
+            for label in map(str.strip, text.split(",")):
+                if not label:
+                    raise cursor.error(repr(text), "labels with commas between them")
+                self.amounts["CUSTOM_PMEM_NAMESPACE_" + class_word(label)] += 1
         elif key == NODES:
             self._read_nodes(text, cursor)
         elif PER_NODE.fullmatch(key):
@@ -200,13 +194,6 @@ class HardwareSpecs:
         if effect is TUNES:
             self._remarks.append(cursor.remark(NOT_LOOKED_AT))
 
-    def _read_pmem(self, text: str, cursor: DocumentCursor) -> None:
-        """Count the namespaces of persistent memory, each an amount of 1 of its own class."""
-        for label in text.split(","):
-            if not label.strip():
-                raise cursor.error(repr(text), "labels with commas between them")
-            self.amounts["CUSTOM_PMEM_NAMESPACE_" + class_word(label.strip())] += 1
-
     def _read_nodes(self, text: str, cursor: DocumentCursor) -> None:
         """Accept one NUMA node, which every node of one's own has, and no more of them."""
         if not (text.isascii() and text.isdecimal() and int(text)):
@@ -221,10 +208,3 @@ class HardwareSpecs:
 def class_word(text: str) -> str:
     """Return a text as a word of Placement's names: capitals, digits and underscores."""
     return _CLASS_GAP.sub("_", text.upper())
-
-
-def _is_true(text: str, cursor: DocumentCursor) -> bool:
-    word = text.strip().lower()
-    if word not in (*TRUE, *FALSE):
-        raise cursor.error(repr(text), "true or false")
-    return word in TRUE

@@ -113,10 +113,8 @@ _LATER = "not looked at in choosing: say it to the pod manager when it composes"
 
 REFUSED_IN_BODY = {"Oem": _TRAIT, "SupportedPerformanceConfigurations": _TRAIT}
 REFUSED_IN_SECURITY = dict.fromkeys(("TpmPresent", "TpmInterfaceType", "TxtEnabled"), _TRAIT)
-NOTED_IN_SECURITY = dict.fromkeys(
-    ("ClearTPMOnDelete", "PersistentMemoryOperationOnDelete",
-     "ClearOptaneDCPersistentMemoryOnDelete"), _LATER
-)  # fmt: skip
+_ON_DELETE = ("ClearTPM", "PersistentMemoryOperation", "ClearOptaneDCPersistentMemory")
+NOTED_IN_SECURITY = {f"{word}OnDelete": _LATER for word in _ON_DELETE}
 REFUSED_IN_DEVICE = {
     "Resource": _BLOCKS,
     "Chassis": _BLOCKS,
@@ -167,34 +165,34 @@ def _properties(body: RsdAllocateBody, cursor: DocumentCursor, remarks: list[str
     processors = _items(body.processors, RsdProcessor, cursor.at("Processors"), remarks)
     for item_cursor, spec in processors:
         if spec.processor_type == "CPU":
-            cpus.append(CpuSpec(cores=spec.total_cores, model=spec.model,
-                                instruction_set=spec.instruction_set,
-                                speed_mhz=spec.achievable_speed_mhz))  # fmt: skip
+            speed_mhz = spec.achievable_speed_mhz
+            cpu = CpuSpec(cores=spec.total_cores, model=spec.model, speed_mhz=speed_mhz)
+            cpus.append(msgspec.structs.replace(cpu, instruction_set=spec.instruction_set))
         else:
             accelerators.append(_accelerator(spec, item_cursor))
-    modules = _items(body.memory, RsdMemoryModule, cursor.at("Memory"), remarks)
-    local = _items(body.local_drives, RsdLocalDrive, cursor.at("LocalDrives"), remarks)
+    interfaces = {"EthernetInterfaces": body.ethernet_interfaces}
+    interfaces["NetworkInterfaces"] = body.network_interfaces
+    nics = []
+    for key, items in interfaces.items():
+        of_key = _items(items, RsdInterface, cursor.at(key), remarks)
+        nics += [NicSpec(speed_mbps=spec.speed_mbps) for _, spec in of_key]
+    memory_items = _items(body.memory, RsdMemoryModule, cursor.at("Memory"), remarks)
+    modules = [_module(spec, item_cursor) for item_cursor, spec in memory_items]
+    drives = []
+    for _, it in _items(body.local_drives, RsdLocalDrive, cursor.at("LocalDrives"), remarks):
+        drive = DriveSpec(capacity_gib=it.capacity_gib, media=it.type, rpm=it.min_rpm)
+        drives.append(msgspec.structs.replace(drive, protocol=it.interface))
     remote = _items(body.remote_drives, RsdRemoteDrive, cursor.at("RemoteDrives"), remarks)
-    nics = [
-        NicSpec(speed_mbps=spec.speed_mbps)
-        for key, items in (("EthernetInterfaces", body.ethernet_interfaces),
-                           ("NetworkInterfaces", body.network_interfaces))
-        for _, spec in _items(items, RsdInterface, cursor.at(key), remarks)
-    ]  # fmt: skip
     return Properties(
         processor=ProcessorSpec(total_cores=cores) if cores else None,
         memory=MemorySpec(capacity_mib=memory) if memory else None,
         cpus=_merge_equal(cpus),
-        modules=_merge_equal([_module(spec, item_cursor) for item_cursor, spec in modules]),
+        modules=_merge_equal(modules),
         accelerators=_merge_equal(accelerators),
-        drives=_merge_equal([
-            DriveSpec(capacity_gib=it.capacity_gib, media=it.type, rpm=it.min_rpm,
-                      protocol=it.interface)
-            for _, it in local
-        ]),
+        drives=_merge_equal(drives),
         nics=_merge_equal(nics),
         stocks=tuple(StockSpec(resource="storage_gib", amount=it.capacity_gib) for _, it in remote),
-    )  # fmt: skip
+    )
 
 
 def _items(

@@ -45,9 +45,9 @@ def upgrade() -> None:
     query = sa.select(claims.c.id, claims.c.owner, claims.c.document).where(*active)
 
     def charges_of(id_: str, owner: str, document: bytes) -> list[dict[str, object]]:
-        row = {"claim_id": id_, "owner_key": key_of(owner)}
-        return [{**row, "resource": name, "amount": amount}
-                for name, amount in claim_charges(decode_parts(document)).items()]  # fmt: skip
+        row, amounts = {"claim_id": id_, "owner_key": key_of(owner)}, decode_parts(document)
+        found = claim_charges(amounts).items()
+        return [{**row, "resource": name, "amount": amount} for name, amount in found]
 
     found = readable(op.get_bind(), tables.claims, op.get_bind().execute(query), charges_of)
     rows = [row for charged in found for row in charged]
