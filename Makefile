@@ -12,7 +12,7 @@ ARGS ?=
 # Two workers a processor: many tests wait for a deadline or a database.
 WORKERS ?= $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
 STESTR := $(BIN)/stestr run --concurrency $(WORKERS)
-# Services under load, deaths, cut links, and functional tests again through a service.
+# Services under load, deaths, cut links, trees of zones, and functional tests again through a service.
 PROOFS := tests\.(proofs|functional\.test_through)\.
 # How often each client of a load asks, in full size; with none, the proofs have the size of CI.
 SOAK ?= 300

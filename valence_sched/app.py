@@ -19,28 +19,38 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from msgspec.structs import replace
 
 from valence_sched import files
+from valence_sched.config import parsers
+from valence_sched.config.credentials import read_password
 from valence_sched.config.settings import Cloud, Configuration
+from valence_sched.core.explain.report import inventory_source
 from valence_sched.engine import Engine
 from valence_sched.errors import (
     BaremetalUnavailable,
     CloudError,
     CredentialError,
     InventoryIncomplete,
+    NothingMatches,
     SchedulerError,
     UsageError,
     one_line,
     suggest,
 )
 from valence_sched.inventory.loader import InventoryLoader
-from valence_sched.inventory.sources import Now, SourceReader, process_name
+from valence_sched.inventory.sources import Now, SourceReader
+from valence_sched.lifecycle.dispatch import DispatchSender, bind_target, with_recording
+from valence_sched.model.baremetal import WITHOUT
+from valence_sched.model.decision import parse_report
 from valence_sched.model.diagnostic import Diagnostics, Progress
 from valence_sched.model.effect import AuditLine
+from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.reading import DEFAULT_SELECTION, ReadOptions, Selection
+from valence_sched.model.zone_registry import parse_zone_file
+from valence_sched.planning.site import load_site, site_of
+from valence_sched.view import hardware
 
 if TYPE_CHECKING:
     from valence_sched.inventory.capture import Captures
     from valence_sched.inventory.registry import Registry
-    from valence_sched.lifecycle.dispatch import DispatchSender
     from valence_sched.messaging.fanout import HintFanout
     from valence_sched.model.baremetal import Baremetal, CloudLogin, IronicSettings
     from valence_sched.model.check import Check
@@ -53,12 +63,12 @@ if TYPE_CHECKING:
     from valence_sched.model.registration import PasswordReference
     from valence_sched.model.relocation import Relocation, Survival
     from valence_sched.model.replay import Replay, SweepRun
+    from valence_sched.model.request import Request
     from valence_sched.model.scenario import Edit
     from valence_sched.model.scheduler import Scheduler
     from valence_sched.model.tls import ClientCertificate
     from valence_sched.model.workload import SyntheticSpec, TraceColumn
-    from valence_sched.model.zone import ZoneSettings
-    from valence_sched.model.zone_registry import RecordedZone, ZoneInfo, ZoneRegistration
+    from valence_sched.model.zone_registry import RecordedZone
     from valence_sched.planning.checks import Checker
     from valence_sched.planning.site import Site as Site
     from valence_sched.planning.sweep import Sweep as Sweep
@@ -67,7 +77,6 @@ if TYPE_CHECKING:
     from valence_sched.planning.workload import Workload as Workload
     from valence_sched.store.document import Quarantine
     from valence_sched.store.store import Store
-    from valence_sched.zones.children import ZonePoller
 
 
 #: Imported late, by what needs them; they define, or import, what a scheduler here decodes.
@@ -129,8 +138,8 @@ class App:
         except KeyError:  # of a user without a name
             user = str(os.getuid())
         request_id = f"{platform.node()}-{os.getpid()}"
-        lines = [AuditLine(user=user, request_id=request_id, verb=verb, object=name,
-                           outcome=outcome) for name, outcome in outcomes]  # fmt: skip
+        line = AuditLine(user=user, request_id=request_id, verb=verb, object="", outcome="")
+        lines = [replace(line, object=name, outcome=outcome) for name, outcome in outcomes]
         if lines and not (registry := self.registry(state)).empty:
             with registry.store() as store:
                 store.audit.add(lines)
@@ -141,30 +150,6 @@ class App:
         """Return the scheduler over a selection; ``effects`` as of an engine."""
         return Engine(self.config, self.sources, self.loader, selection, effects=effects)
 
-    def zone_poller(
-        self,
-        store: Store,
-        settings: ZoneSettings,
-        tell: Callable[[str], object],
-        *,
-        clock: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
-    ) -> ZonePoller:
-        """Return what asks the child zones in a store what they tell; arguments as of it."""
-        from valence_sched.remote.scheduler import RemoteScheduler
-        from valence_sched.zones.children import DEADLINE_S, ZonePoller  # HTTP: only for zones
-        from valence_sched.zones.logins import ChildLogins
-
-        logins = ChildLogins()
-
-        def ask(zone: ZoneRegistration) -> ZoneInfo:
-            password = self.config.zone_password(zone)
-            return RemoteScheduler(logins.connection(zone, password, DEADLINE_S)).zone_info()
-
-        return ZonePoller(store.zones, store.leases, ask, holder=process_name(),
-                          interval_s=settings.poll_interval_s, tell=tell, clock=clock,
-                          sleep=sleep)  # fmt: skip
-
     def controller(self, settings: DispatchSettings) -> Callable[[Dispatch], Sequence[Receipt]]:
         """Return what posts a decision to the controller of a service; errors as to send one.
 
@@ -172,8 +157,6 @@ class App:
             CredentialError: the key or the password cannot be had.
             UnknownName: there is no such dispatcher.
         """
-        from valence_sched.lifecycle.dispatch import bind_target
-
         key, password = (
             self.secret(reference, f"dispatch: {what}") if reference is not None else None
             for what, reference in (("key", settings.key), ("password", settings.password))
@@ -189,8 +172,6 @@ class App:
         sleep: Callable[[float], object] = time.sleep,
     ) -> DispatchSender:
         """Return what posts the decisions that wait in a store; errors as of the controller."""
-        from valence_sched.lifecycle.dispatch import DispatchSender
-
         return DispatchSender(store.dispatches, self.controller(settings), settings, tell, sleep)
 
     def watch(
@@ -223,8 +204,8 @@ class App:
 
         registry = self.registry(live.state)
         if not registry.members(live):
-            raise UsageError("no pod manager is registered: register one with podm create NAME URL "
-                             f"(none is in {registry.where})")  # fmt: skip
+            hint = f"register one with podm create NAME URL (none is in {registry.where})"
+            raise UsageError(f"no pod manager is registered: {hint}")
         with contextlib.ExitStack() as stack:
             words: dict[str, Any] = {}
             fanout: HintFanout | None = None
@@ -256,8 +237,8 @@ class App:
             reader.run_once()
             reporter.report()
             if not reader.read_names:
-                raise InventoryIncomplete("no pod manager could be read: check that they run and "
-                                          "that their URLs are right (podm check)")  # fmt: skip
+                hint = "check that they run and that their URLs are right (podm check)"
+                raise InventoryIncomplete(f"no pod manager could be read: {hint}")
 
     def _report_target(
         self, target: str, fanout: HintFanout | None, policies: Sequence[str]
@@ -267,8 +248,9 @@ class App:
             if fanout is None:
                 raise UsageError("--report messaging: name the file of the broker (--messaging)")
             if policies:
-                raise UsageError("--report-policy: a broker does not tell what policies read: "
-                                 "name the URL of a service with --report")  # fmt: skip
+                hint = "name the URL of a service with --report"
+                text = "--report-policy: a broker does not tell what policies read"
+                raise UsageError(f"{text}: {hint}")
             return fanout.report
         from valence_sched.inventory import reporter
         from valence_sched.remote.connection import connection  # HTTP: only to a service
@@ -340,7 +322,6 @@ class App:
 
         def baremetals() -> Sequence[Baremetal]:
             from valence_sched.integrations import ironic  # HTTP
-            from valence_sched.model.baremetal import WITHOUT
 
             own, password = (settings or self.config.ironic)(), None
             if own.password is not None:
@@ -367,14 +348,12 @@ class App:
         """
         if self.service is None:
             return self.engine(selection, effects=effects)
-        _refuse_options({"--policy-file": selection.policy_files, "--strict": selection.strict})
+        _refuse_options(policy_file=selection.policy_files, strict=selection.strict)
         _refuse_reading(selection)
         return self.service
 
     def zone_file(self, file: str) -> RecordedZone:
         """Read a tree of zones, ``-`` for standard input; InputError if it is invalid."""
-        from valence_sched.model.zone_registry import parse_zone_file
-
         name = "stdin" if file == "-" else file
         folder = "" if file == "-" else os.path.dirname(file)
         return parse_zone_file(self.config.read(file), name, folder)
@@ -400,15 +379,16 @@ class App:
                 replace(selection, sources=zone.inventories, stated=stated, strict=False)
             )
 
+        def requests(asked: Request) -> Callable[[str], Request]:
+            request = flat_request(zone, asked)
+            return lambda _zone: request
+
         stated = zone.stated()
         tree = recorded_tree(zone, podms)
-        return ZoneDecider(flat, tree, deadline_s=600.0, own_has_all=True,
-                           requests=lambda one: lambda _: flat_request(zone, one))  # fmt: skip
+        return ZoneDecider(flat, tree, deadline_s=600.0, own_has_all=True, requests=requests)
 
     def zoned_site(self, selection: Selection, file: str) -> Site:
         """Return the pod managers of all zones of a file as one site; errors as of a site."""
-        from valence_sched.planning.site import load_site  # planning: only for its commands
-
         return load_site(self.loader, self.config, _of_zones(selection, self.zone_file(file)))
 
     def zone_podms(self, selection: Selection, file: str, names: Sequence[str]) -> list[str]:
@@ -419,8 +399,6 @@ class App:
         Raises:
             NothingMatches: no zone has one of these names.
         """
-        from valence_sched.errors import NothingMatches
-
         zones = dict(self.zone_file(file).walk())
         found: dict[str, None] = {}
         for name in names:
@@ -436,8 +414,6 @@ class App:
 
     def dispatchable(self, scheduler: Scheduler, report: Report) -> Report:
         """Return a report that says which of its nodes were decided on a recording, and its age."""
-        from valence_sched.lifecycle.dispatch import with_recording
-
         recorded = {one.podm.id: one.podm.read_at for one in scheduler.podms() if not one.live}
         return with_recording(report, recorded, self.now())
 
@@ -448,12 +424,8 @@ class App:
         fetched, and what is planned with them is planned here.
         """
         if self.service is not None:
-            from valence_sched.planning.site import site_of
-
             _refuse_reading(selection)
             return site_of(self.service.documents(), self.config, selection)
-        from valence_sched.planning.site import load_site  # planning: only for its commands
-
         return load_site(self.loader, self.config, selection)
 
     @functools.cached_property
@@ -511,8 +483,14 @@ class App:
         """Return what tells whether expectations on a site are met; arguments as for its class."""
         from valence_sched.planning.checks import Checker
 
-        return Checker(site, self.config, strict=strict, record=record, progress=progress,
-                       survival_progress=survival_progress)  # fmt: skip
+        return Checker(
+            site,
+            self.config,
+            strict=strict,
+            record=record,
+            progress=progress,
+            survival_progress=survival_progress,
+        )
 
     def decides_otherwise(self, site: Site) -> bool:
         """Return whether a site has other policies or flavors than files of the user have."""
@@ -544,14 +522,13 @@ class App:
         Raises:
             InputError: a file cannot be read; of the workload also when it is replayed.
         """
-        from valence_sched.config import parsers
         from valence_sched.planning.workload import open_workload
 
-        named: dict[str, TraceColumn] = {}
+        every: dict[str, TraceColumn] = {}
         for name in column_files:
-            named |= parsers.parse_trace_columns(self.config.read(name), name)
-        return open_workload(file, self.config, {**named, **columns}, sort=sort,
-                             near_maps=near_maps)  # fmt: skip
+            every |= parsers.parse_trace_columns(self.config.read(name), name)
+        every |= columns
+        return open_workload(file, self.config, every, sort=sort, near_maps=near_maps)
 
     def synthetic_workload(self, spec: SyntheticSpec) -> Workload:
         """Return a workload that is drawn by a seed."""
@@ -660,8 +637,6 @@ class App:
         if (username is None) != (password is None):
             raise UsageError("a login needs --username and one of --password-env, --password-file")
         if username is not None:
-            from valence_sched.config.credentials import read_password
-
             text = read_password(password, "podm serve", self.config.environ, None)
             options["login"] = Account(username, text or "")
 
@@ -674,8 +649,6 @@ class App:
 
     def secret(self, reference: PasswordReference, what: str) -> str:
         """Return the secret that a reference names; CredentialError where it is none."""
-        from valence_sched.config.credentials import read_password
-
         try:
             return read_password(reference, what, self.config.environ, None) or ""
         except CredentialError as error:
@@ -712,18 +685,14 @@ class App:
 
     def relocation_page(self, result: Relocation | Survival, site: Site) -> Page:
         """Return the page of a failure or a drain on a site, with the map of it."""
-        from valence_sched.core.explain.report import inventory_source
-        from valence_sched.model.hardware import BlockFilter
         from valence_sched.model.relocation import Relocation
         from valence_sched.pages.hardware import hardware_listing
         from valence_sched.pages.relocation import relocation_page, survival_page
-        from valence_sched.view import hardware
-        from valence_sched.view.hardware import overviews
 
         view = site.view()
         source = inventory_source(view, site.skipped)
         blocks = hardware.blocks(view, BlockFilter())
-        listing = hardware_listing(overviews(view), hardware.pools(view), blocks)
+        listing = hardware_listing(hardware.overviews(view), hardware.pools(view), blocks)
         facts = (
             ("Policy", site.policy),
             *(("Edit", effect.text) for effect in site.effects),
@@ -744,8 +713,6 @@ class App:
 
         InputError if it cannot be read or is none, NewerSchema if its major version is newer.
         """
-        from valence_sched.model.decision import parse_report
-
         data = self.config.read_document(file)
         return parse_report(data, "stdin" if file == "-" else file)
 
@@ -779,18 +746,19 @@ def _inventories(zones: Iterable[RecordedZone]) -> tuple[str, ...]:
 def _refuse_reading(selection: Selection) -> None:
     """Raise UsageError for options about how pod managers are read, which a service does."""
     live = selection.live
-    _refuse_options({
-        "--resource-file": selection.resource_files,
-        "--max-age": live.max_age_s is not None,
-        "--liveness": live.liveness,
-    })  # fmt: skip
+    _refuse_options(
+        resource_file=selection.resource_files,
+        max_age=live.max_age_s is not None,
+        liveness=live.liveness,
+    )
 
 
-def _refuse_options(options: Mapping[str, object]) -> None:
-    for option, given in options.items():
+def _refuse_options(**options: object) -> None:
+    for name, given in options.items():
         if given:
-            raise UsageError(f"{option}: the service decides by its own settings: leave it "
-                             "out, or name an inventory or a state to decide here")  # fmt: skip
+            hint = "leave it out, or name an inventory or a state to decide here"
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(f"{option}: the service decides by its own settings: {hint}")
 
 
 def fault_rules() -> list[tuple[str, str]]:

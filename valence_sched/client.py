@@ -143,8 +143,8 @@ class SchedulerClient:
     ) -> Request:
         if properties is None and PARTS[0] in spec:
             if unknown := sorted(spec.keys() - set(PARTS)):
-                raise InputError("the resource request", "$", f"unknown field {unknown[0]!r}",
-                                 " and ".join(PARTS))  # fmt: skip
+                text = f"unknown field {unknown[0]!r}"
+                raise InputError("the resource request", "$", text, " and ".join(PARTS))
             spec, properties = spec[PARTS[0]], spec.get(PARTS[1])
         words = {**spec, **(properties or {})}
         parsed = convert(words, RequestSpec, "the request")

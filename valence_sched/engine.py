@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from msgspec import structs
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from valence_sched.config.settings import ZONES_FILE
 from valence_sched.core.plugins import plugin_list
+from valence_sched.core.policy import fields_read
 from valence_sched.errors import (
     AccessDenied,
     CredentialError,
@@ -31,18 +31,25 @@ from valence_sched.lifecycle.decision_result import (
     inventory_summary,
 )
 from valence_sched.lifecycle.intake import Intake
-from valence_sched.model.claim import TTL_S
+from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, TTL_S
 from valence_sched.model.codec import decode
 from valence_sched.model.decision import DecisionResult, DecisionResults, Detail, FitCounts, Ranking
 from valence_sched.model.diagnostic import awaiting
 from valence_sched.model.effect import AuditLine, AuditQuery, EffectLog
+from valence_sched.model.hardware import BlockUsage, StatsReport, block_usage
 from valence_sched.model.http_headers import MOST_HOPS
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
-from valence_sched.model.quantity import format_count
+from valence_sched.model.quantity import age_s, format_count
+from valence_sched.model.quota import Quota, check_limits, check_owner
 from valence_sched.model.reading import DEFAULT_SELECTION, Selection
+from valence_sched.model.registration import PodmReading, RegisteredPodm
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import KEEP_S, TREE_S, WAIT_S, Scheduler
+from valence_sched.model.scheduler import KEEP_S, TREE_S, WAIT_S, OwnScheduler
+from valence_sched.model.stats import podm_id
+from valence_sched.model.zone import SealedRequest
+from valence_sched.view import hardware
+from valence_sched.view.builder import ViewBuilder
 
 if TYPE_CHECKING:
     from valence_sched.config.settings import Configuration
@@ -63,11 +70,9 @@ if TYPE_CHECKING:
     from valence_sched.model.hardware import (
         BlockFilter,
         BlockOverview,
-        BlockUsage,
         DeviceCount,
         PodmOverview,
         PoolOverview,
-        StatsReport,
     )
     from valence_sched.model.lifecycle import (
         ClaimRecord,
@@ -81,22 +86,9 @@ if TYPE_CHECKING:
         ReconcileResult,
     )
     from valence_sched.model.plan import Plan
-    from valence_sched.model.quota import Quota
-    from valence_sched.model.registration import (
-        PodmReading,
-        RegisteredPodm,
-        Registration,
-        RegistrationChange,
-    )
-    from valence_sched.model.request import GroupState, MixSupplies, Request
-    from valence_sched.model.zone import (
-        OfferQuery,
-        OtherCandidate,
-        SealedRequest,
-        ZoneAnswer,
-        ZoneSettings,
-        ZoneSupplies,
-    )
+    from valence_sched.model.registration import Registration, RegistrationChange
+    from valence_sched.model.request import Request
+    from valence_sched.model.zone import ZoneSettings
     from valence_sched.model.zone_registry import (
         ZoneChange,
         ZoneInfo,
@@ -117,7 +109,7 @@ T = TypeVar("T")
 R = TypeVar("R", DecisionResult, DecisionResults)
 
 
-class Engine(Scheduler):
+class Engine(OwnScheduler):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
     What it decides on is read once, when a verb first needs it, and again after a verb changed
@@ -182,7 +174,9 @@ class Engine(Scheduler):
         return tuple(self._config.flavors(self._selection.flavor_files).values())
 
     def _call(self, verb: Callable[Concatenate[Any, P], T], *words: P.args, **named: P.kwargs) -> T:
-        raise NotImplementedError(verb.__name__)  # each is carried out here
+        # what a zone above asks of its own pod managers; all else is carried out here
+        answer: T = getattr(self._zone_decider(), verb.__name__)(*words, **named)
+        return answer
 
     def rank(self, request: Request, limit: int) -> Ranking:
         return self.decider().rank(request, limit)
@@ -211,8 +205,6 @@ class Engine(Scheduler):
         return self._no_outage(requests, result)
 
     def seal(self, request: Request) -> SealedRequest:
-        from valence_sched.model.zone import SealedRequest
-
         decider = self._zone_decider()
         sealed = decider.seal(request)
         policy, most_cost = decider.policy(sealed)
@@ -223,24 +215,6 @@ class Engine(Scheduler):
             inventory=inventory_summary(decider.snapshot()),
             needs_supplies=decider.needs_supplies(sealed),
         )
-
-    def offers(
-        self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
-    ) -> ZoneAnswer:
-        return self._zone_decider().offers(query, earlier, others)
-
-    def group_state(
-        self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
-    ) -> GroupState:
-        return self._zone_decider().group_state(query, earlier, others)
-
-    def mix_supplies(
-        self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
-    ) -> ZoneSupplies:
-        return self._zone_decider().mix_supplies(query, others)
-
-    def complete_mix(self, request: Request, supplies: Mapping[str, MixSupplies]) -> Request:
-        return self._zone_decider().complete_mix(request, supplies)
 
     def count_fits(self, request: Request, most: int) -> FitCounts:
         from valence_sched.planning.fit_counts import count_fits
@@ -305,8 +279,6 @@ class Engine(Scheduler):
         return list(self._config.policies(self._selection.policy_files).values())
 
     def podm_reads(self, policy: str, flavor: str | None = None) -> PodmReads:
-        from valence_sched.core.policy import fields_read
-
         known = self._config.policies(self._selection.policy_files)
         if policy not in known:
             raise UnknownName("policy", policy, known)
@@ -334,39 +306,25 @@ class Engine(Scheduler):
         return inventory_summary(self.view())
 
     def podms(self) -> Sequence[PodmOverview]:
-        from valence_sched.view.hardware import overviews
-
-        return self._with_read_times(overviews(self.view(), self._sources.live_ids))
+        return self._with_read_times(hardware.overviews(self.view(), self._sources.live_ids))
 
     def podm(self, name: str) -> PodmOverview:
-        from valence_sched.view.hardware import overview
-
-        (one,) = self._with_read_times([overview(self.view(), name, self._sources.live_ids)])
-        return one
+        found = hardware.overview(self.view(), name, self._sources.live_ids)
+        return self._with_read_times([found])[0]
 
     def blocks(self, wanted: BlockFilter) -> Iterator[BlockOverview]:
-        from valence_sched.view import hardware
-
         return hardware.blocks(self.view(), wanted)
 
     def block(self, name: str, podm: str | None = None) -> BlockOverview:
-        from valence_sched.view import hardware
-
         return hardware.block(self.view(), name, podm)
 
     def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
-        from valence_sched.view import hardware
-
         return list(hardware.pools(self.view(), podm))
 
     def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
-        from valence_sched.view import hardware
-
         return hardware.device_counts(self.view(), wanted)
 
     def block_usage(self, podm: str) -> BlockUsage:
-        from valence_sched.model.hardware import BlockUsage, block_usage
-
         def read(store: Store) -> BlockUsage:
             stored = store.load_podms([podm]).get(podm)
             return block_usage(podm, stored, store.claims.list(podm=podm), store.nodes.list(podm))
@@ -374,8 +332,6 @@ class Engine(Scheduler):
         return self._of_state(read, BlockUsage())
 
     def registration(self, name: str) -> RegisteredPodm:
-        from valence_sched.model.registration import RegisteredPodm
-
         members = self._registry.members(self._live)
         for member in members:
             if member.registration.name == name:
@@ -391,8 +347,6 @@ class Engine(Scheduler):
         check: bool = True,
         timeout_s: float = 30.0,
     ) -> RegisteredPodm:
-        from valence_sched.model.registration import PodmReading, RegisteredPodm
-
         name, registry, progress = registration.name, self._registry, self._sources.progress
         registry.check_new(registration)
         podm: FullPodm | None = None
@@ -401,18 +355,16 @@ class Engine(Scheduler):
         if check:
             with awaiting(progress, name, "reading"):
                 podm, diagnostics = registry.check(registration, password, timeout_s)
-            reading = PodmReading(status=podm.status, driver=podm.driver, blocks=len(podm.blocks),
-                                  pools=len(podm.pools), nodes=len(podm.nodes))  # fmt: skip
+            counts = {what: len(getattr(podm, what)) for what in ("blocks", "pools", "nodes")}
+            reading = PodmReading(status=podm.status, driver=podm.driver, **counts)
         with self._registering(name, "registered"):
             registered = registry.create(registration, password, podm)
-        return RegisteredPodm(registration=registered, source=registry.where, reading=reading,
-                              diagnostics=diagnostics)  # fmt: skip
+        found = RegisteredPodm(registration=registered, source=registry.where)
+        return replace(found, reading=reading, diagnostics=diagnostics)
 
     def change_registration(
         self, name: str, change: RegistrationChange, *, password: str | None = None
     ) -> RegisteredPodm:
-        from valence_sched.model.registration import RegisteredPodm
-
         changed = change.applied_to(self._registry.get(name))
         with self._registering(name, "changed"):
             self._registry.change(changed, password)
@@ -440,14 +392,10 @@ class Engine(Scheduler):
             yield decode(to_json(podm), FullPodm, "the inventory", f"$.podms[{number}]")
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        from valence_sched.model.stats import podm_id
-
         with self._changing_store() as store, self._change("stats", podm_id(podm), "stored"):
             return store.update_stats(podm, dict(stats))
 
     def reported_stats(self, podm: str) -> StatsReport:
-        from valence_sched.model.hardware import StatsReport
-
         reports, ages_s, times = self._reports()
         if podm not in reports:
             raise self._never_reported(podm, reports)
@@ -455,11 +403,10 @@ class Engine(Scheduler):
 
     def _reports(self) -> tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]:
         """Return what pod managers reported, and how old the reports are, and when they came."""
-        none: tuple[dict[str, Any], dict[str, float], dict[str, float]] = {}, {}, {}
-        return self._of_state(
-            lambda store: (store.reported_stats(), store.report_ages_s(), store.report_times()),
-            none,
-        )
+        if self._registry.empty:
+            return {}, {}, {}
+        with self._registry.store() as store:
+            return store.reported_stats(), store.report_ages_s(), store.report_times()
 
     def forget_report(self, podm: str) -> None:
         if self._registry.empty:
@@ -472,8 +419,8 @@ class Engine(Scheduler):
 
         reports, ages_s, _ = self._reports()
         podms = self._podms_of_zone()
-        below = [one.report.info for one in self._zones.list() if one.registration.enabled
-                 and one.report.is_active and one.report.info is not None]  # fmt: skip
+        enabled = (one.report for one in self._zones.list() if one.registration.enabled)
+        below = [one.info for one in enabled if one.is_active and one.info is not None]
         return zone_info(self._zones.own_id(), self._zone_settings, podms, reports, ages_s, below)
 
     def zones(self) -> Sequence[ZoneOverview]:
@@ -500,7 +447,6 @@ class Engine(Scheduler):
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> ZoneNode:
-        from valence_sched.model.quantity import age_s
         from valence_sched.model.zone_registry import ZoneNode
         from valence_sched.zones.report import own_amounts
 
@@ -597,8 +543,6 @@ class Engine(Scheduler):
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> Sequence[Claim]:
-        from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES
-
         if self._registry.empty:
             return ()
         states = (*ACTIVE_STATES, *FINAL_STATES) if ended else ACTIVE_STATES
@@ -648,10 +592,12 @@ class Engine(Scheduler):
             purged = access.store.purge(keep_s, dry_run=dry_run)
             found = access.store.claims.list(("COMPOSING",))
         reconciled = {action.id for action in actions}
-        composing = (structs.replace(one, parts=()) for one in found if one.id not in reconciled)
-        return ReconcileResult(actions=tuple(actions), composing=tuple(composing),
-                               forgotten_claims=purged.claims,
-                               forgotten_decisions=purged.decisions)  # fmt: skip
+        return ReconcileResult(
+            actions=tuple(actions),
+            composing=tuple(replace(one, parts=()) for one in found if one.id not in reconciled),
+            forgotten_claims=purged.claims,
+            forgotten_decisions=purged.decisions,
+        )
 
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
@@ -669,7 +615,7 @@ class Engine(Scheduler):
             node = access.store.nodes.show(node_id)
             events = tuple(access.store.events(node.claim))
             status = access.node_status(node)
-        return NodeRecord(**structs.asdict(status), events=events)
+        return NodeRecord(**asdict(status), events=events)
 
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
@@ -685,8 +631,6 @@ class Engine(Scheduler):
         return self._of_state(lambda store: tuple(store.quotas.list()), ())
 
     def quota(self, owner: str) -> Quota:
-        from valence_sched.model.quota import Quota, check_owner
-
         check_owner(owner)
         return self._of_state(lambda store: store.quotas.show(owner), Quota(owner=owner))
 
@@ -697,8 +641,6 @@ class Engine(Scheduler):
         return self._limit(owner, limits, keep=True)
 
     def _limit(self, owner: str | None, limits: Mapping[str, float | None], *, keep: bool) -> Quota:
-        from valence_sched.model.quota import check_limits, check_owner
-
         check_owner(owner)
         check_limits(limits, "limits")
         name = owner if owner is not None else "of all owners"
@@ -775,9 +717,11 @@ class Engine(Scheduler):
         """
         from valence_sched.lifecycle.dispatch import dispatch
 
+        environ = self._config.environ
         with awaiting(self._sources.progress, target.partition("=")[0], "taking the decision"):
-            return dispatch(target, report, environ=self._config.environ,
-                            key_variable=key_variable, timeout_s=timeout_s)  # fmt: skip
+            return dispatch(
+                target, report, environ=environ, key_variable=key_variable, timeout_s=timeout_s
+            )
 
     def view(self) -> View:
         """Return the snapshot that is decided on; it is read now if it was not yet."""
@@ -805,8 +749,6 @@ class Engine(Scheduler):
 
     @functools.cached_property
     def _decider_on_none(self) -> Decider:
-        from valence_sched.view.builder import ViewBuilder
-
         return self._intake.decider(ViewBuilder().view(), self._intake.policies())
 
     @contextlib.contextmanager
@@ -832,11 +774,11 @@ class Engine(Scheduler):
     @contextlib.contextmanager
     def _claimer(self, store: Store) -> Iterator[Claimer]:
         """Yield the claimer of a selection; of stored pod managers it reads none."""
-        if not self._is_stored:
+        if self._is_stored:
+            with self._followed().claimer() as claimer:
+                yield claimer
+        else:
             yield self._intake.claimer(store)
-            return
-        with self._followed().claimer() as claimer:
-            yield claimer
 
     def _with_read_times(self, overviews: Sequence[PodmOverview]) -> Sequence[PodmOverview]:
         return self._followed().with_read_times(overviews) if self._is_stored else overviews
@@ -908,8 +850,9 @@ class Engine(Scheduler):
             known = {name for request in requests for name in request.podms}
         if not known or not known <= self._sources.unread_ids:
             return
-        lines = [line for line in self._sources.diagnostics.lines("unread")
-                 if line.startswith(tuple(f"{name}: " for name in known))]  # fmt: skip
+        starts = tuple(f"{name}: " for name in known)
+        unread = self._sources.diagnostics.lines("unread")
+        lines = [line for line in unread if line.startswith(starts)]
         if len(lines) == 1:
             raise InventoryIncomplete(one_line(f"no pod manager could be read: {lines[0]}"))
         raise InventoryIncomplete(
@@ -920,10 +863,8 @@ class Engine(Scheduler):
     @contextlib.contextmanager
     def _plan_claimer(self, store: Store, plan: Plan) -> Iterator[PlanClaimer]:
         """Yield the claimer of a plan, once its pod managers were read; errors as of a planner."""
-        with contextlib.ExitStack() as stack:
-            claimer = None
-            if self._is_stored:
-                claimer = stack.enter_context(self._followed().claimer())
+        stored = self._followed().claimer() if self._is_stored else contextlib.nullcontext()
+        with stored as claimer:
             yield self._planner.claimer(store, plan, claimer)
 
     @property
@@ -945,8 +886,8 @@ class Engine(Scheduler):
             if not self._serves:
                 raise
             LOG.error("plans are refused: %s", error)
-            raise AccessDenied("this service has no key that signs plans: its operator names one "
-                               "in zones: secrets of its settings") from None  # fmt: skip
+            hint = "its operator names one in zones: secrets of its settings"
+            raise AccessDenied(f"this service has no key that signs plans: {hint}") from None
         if not keys:
             return None
         from valence_sched.zones.tokens import PlanSignatures  # only for plans

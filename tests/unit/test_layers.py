@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "view": {"errors", "model"},
     "filters": {"errors", "model", "view"},
     "weighers": {"errors", "model", "view"},
-    "integrations": {"errors", "model", "view"},
+    "integrations": {"errors", "model", "view", "remote"},  # dispatchers share its HTTP session
     "core": {"errors", "model", "view", "words"},
     "schedulers": {"model", "view", "core", "planning"},
     "drivers": {"errors", "model", "files"},

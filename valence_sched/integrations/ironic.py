@@ -35,8 +35,7 @@ MOST_NODES = 100_000
 HIDDEN = "** Redacted"  # what stands for a value that the user may not read begins so
 #: An answer with the allocations of a list of nodes is an error of Ironic 39; they are instances.
 _LISTED = "uuid,name,driver_info,provision_state,instance_uuid,reservation"
-_SHOWN = ("uuid,name,driver_info,provision_state,maintenance,instance_uuid,allocation_uuid,"
-          "reservation,instance_info")  # fmt: skip
+_SHOWN = f"{_LISTED},maintenance,allocation_uuid,instance_info"
 
 
 class _Version(msgspec.Struct):
@@ -133,8 +132,8 @@ class Ironic:
     def _checked(self, node: BaremetalNode) -> BaremetalNode:
         values = (*node.driver_info.values(), node.reservation)
         if any(isinstance(one, str) and one.startswith(HIDDEN) for one in values):
-            raise self._error(f"node {node.uuid} without its driver_info or its lock, which the "
-                              "user may not read")  # fmt: skip
+            lacking = "its driver_info or its lock, which the user may not read"
+            raise self._error(f"node {node.uuid} without {lacking}")
         return node
 
     def _get(self, path: str, kind: type[T], query: Mapping[str, Any]) -> T:
@@ -149,10 +148,9 @@ class Ironic:
         if minor is not None:
             headers[VERSION_HEADER] = f"1.{minor}"
         try:
-            return self._session.get(
-                self.url + path, params=query, headers=headers, raise_exc=False, redirect=False,
-                timeout=self._timeout_s, log=False,
-            )  # fmt: skip
+            words = {"raise_exc": False, "redirect": False, "timeout": self._timeout_s}
+            where = self.url + path
+            return self._session.get(where, params=query, headers=headers, log=False, **words)
         except SSLError:
             raise self._error("a certificate that is not trusted") from None
         except (ClientException, OSError, ValueError) as error:

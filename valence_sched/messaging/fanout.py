@@ -139,9 +139,8 @@ class HintFanout:
         if sender == self._id:
             return
         given = names if isinstance(names, list) and len(names) <= MOST_NAMES else []
-        self._heard(tuple(
-            name for name in given if isinstance(name, str) and 0 < len(name) <= MAX_NAME
-        ))  # fmt: skip
+        names = (name for name in given if isinstance(name, str))
+        self._heard(tuple(name for name in names if 0 < len(name) <= MAX_NAME))
 
     def _take_report(self, podm: object, stats: object, sender: object) -> None:
         if self._reported is None or sender == self._id:
@@ -175,8 +174,8 @@ def _transport(url: str, settings: MessagingSettings) -> Any:
         parts = urlsplit(url)
         if parts.scheme == "rabbit" and parts.hostname:
             return oslo_messaging.get_rpc_transport(_options(settings), url)
-    raise UsageError("messaging: its url is none of a broker: expected "
-                     "rabbit://USER:PASSWORD@HOST:5672/")  # fmt: skip
+    expected = "rabbit://USER:PASSWORD@HOST:5672/"
+    raise UsageError(f"messaging: its url is none of a broker: expected {expected}")
 
 
 def _options(settings: MessagingSettings) -> Any:

@@ -43,7 +43,20 @@ AUTHORITIES = "VALENCE_SCHED_CACERT"
 CERTIFICATE, KEY = "VALENCE_SCHED_CERT", "VALENCE_SCHED_KEY"
 _PLAIN = re.compile(r"(?!\.{1,2}$|-$)[\w.~-]+", re.ASCII)
 
+FAILURES = (requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError)
+
 Query = Mapping[str, Any]
+
+
+def new_session(url: str, verify: bool | str = True) -> requests.Session:
+    """Return a session to a URL: of the environment it takes the proxy, and no login.
+
+    ``verify`` as of a connection.
+    """
+    session = requests.Session()
+    session.proxies, session.trust_env = get_environ_proxies(url), False
+    session.verify = (verify is True and default_authorities(os.environ)) or verify
+    return session
 
 
 class ServiceConnection:
@@ -106,7 +119,11 @@ class ServiceConnection:
             ServiceError: the service does not answer, or answers something else.
             SchedulerError: as the service says.
         """
-        words = {name: _text(value) for name, value in (query or {}).items() if value is not None}
+        given = {name: value for name, value in (query or {}).items() if value is not None}
+        words = {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in given.items()
+        }
         headers = {VERSION_HEADER: VERSION, "Accept": "application/json"}
         if body is not None:
             headers["Content-Type"] = "application/json"
@@ -121,20 +138,15 @@ class ServiceConnection:
         where = f"{self.url}/v1/{path}"
         bounds = _Bounds(most_bytes, deadline_s or self._timeout_s, deadline_s is not None)
         status, content, found = self._send(method, where, words, data, headers, bounds)
-        if status == 401 and self._token is not None and self._has_other_token():
+        # a request that was refused may be allowed with a token, or a new one
+        if status == 401 and self._token and (self._renew or not self._sends_token):
+            if self._renew and self._sends_token:
+                self._renew()
+            self._sends_token = True
             status, content, found = self._send(method, where, words, data, headers, bounds)
         if not 200 <= status < 300:
             raise problem_error(content, status, where)
         return content, found
-
-    def _has_other_token(self) -> bool:
-        """Return whether a request that was refused may be allowed with a token, or a new one."""
-        if self._sends_token:
-            if self._renew is None:
-                return False
-            self._renew()
-        self._sends_token = True
-        return True
 
     def _send(
         self,
@@ -151,13 +163,17 @@ class ServiceConnection:
             raise ServiceError(one_line(f"{self.url}: {problem}"))
         try:
             with self._session().request(
-                method, where, params=words, data=data,
-                headers=headers, timeout=bounds.left_s(), allow_redirects=False, stream=True,
-            ) as answer:  # fmt: skip
+                method,
+                where,
+                params=words,
+                data=data,
+                headers=headers,
+                timeout=bounds.left_s(),
+                allow_redirects=False,
+                stream=True,
+            ) as answer:
                 return answer.status_code, bounds.read(answer, where), answer.headers
-        except (
-            requests.RequestException, urllib3.exceptions.HTTPError, OSError, UnicodeError
-        ) as error:  # fmt: skip
+        except FAILURES as error:
             with errors_at(self._variable):
                 raise ServiceError(one_line(f"{self.url}: {_reason(error)}")) from None
 
@@ -173,10 +189,8 @@ class ServiceConnection:
         """Return the session of this thread, which keeps its connection."""
         session: requests.Session | None = getattr(self._local, "session", None)
         if session is None:
-            session = requests.Session()
-            session.proxies, session.trust_env = get_environ_proxies(self.url), False
-            usual = default_authorities(os.environ) if self._verify is True else None
-            session.auth, session.verify = self._login, usual or self._verify
+            session = new_session(self.url, self._verify)
+            session.auth = self._login
             if (one := self._certificate) is not None:
                 session.cert = one.cert if one.key is None else (one.cert, one.key)
             self._local.session = session
@@ -238,10 +252,6 @@ def path_of(collection: str, name: str, part: str = "") -> tuple[str, dict[str, 
     plain = bool(_PLAIN.fullmatch(name))
     path = f"{collection}/{quote(name, safe='') if plain else '-'}"
     return f"{path}/{part}" if part else path, {} if plain else {"name": name}
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _reason(error: Exception) -> str:

@@ -124,8 +124,9 @@ class RemoteScheduler(Scheduler):
         if operation.problem is not None:
             raise error_of(operation.problem)
         if operation.state != "done":
-            raise Unverified(f"operation {operation.id} was interrupted with its process: see the "
-                             "claims and nodes, and reconcile them")  # fmt: skip
+            hint = "see the claims and nodes, and reconcile them"
+            text = f"operation {operation.id} was interrupted with its process"
+            raise Unverified(f"{text}: {hint}")
         return self._connection.decode(bytes(operation.result), kind)
 
     def decision(self, decision_id: str) -> Report | Reports:
@@ -239,5 +240,5 @@ def _body(kind: type[msgspec.Struct], arguments: Mapping[str, Any]) -> msgspec.S
 
 def _refuse_password(password: str | None) -> None:
     if password is not None:
-        raise UsageError("a typed password is sent to no service: name --password-env or "
-                         "--password-file, which it reads where it runs")  # fmt: skip
+        hint = "name --password-env or --password-file, which it reads where it runs"
+        raise UsageError(f"a typed password is sent to no service: {hint}")

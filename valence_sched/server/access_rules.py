@@ -67,8 +67,8 @@ class AccessRules:
         checks = {one.name: one.check for one in defaults} | overrides
         self._enforcer.set_rules(checks, use_conf=False)
         if not self._enforcer.check_rules():
-            raise InputError(policy_file or "the rules", "", "a rule that names itself, or one "
-                             "that is not there")  # fmt: skip
+            found = "a rule that names itself, or one that is not there"
+            raise InputError(policy_file or "the rules", "", found)
 
     def allow(self, rule: str, credentials: Mapping[str, Any]) -> bool:
         """Return whether credentials meet a rule; the target is the caller's own project."""

@@ -183,8 +183,8 @@ class KeystoneAccess:
         system = environ.get("HTTP_OPENSTACK_SYSTEM_SCOPE") or None
         name = environ["HTTP_X_USER_ID"]
         if project is None and system is None:
-            raise AccessDenied(one_line(f"the token of user {name!r} is of no project: get one of "
-                                        "a project, or of the system"))  # fmt: skip
+            hint = "get one of a project, or of the system"
+            raise AccessDenied(one_line(f"the token of user {name!r} is of no project: {hint}"))
         roles = [role for role in environ.get("HTTP_X_ROLES", "").split(",") if role]
         credentials = {
             "user_id": name,
@@ -256,5 +256,5 @@ def _options(settings: KeystoneSettings, password: str, public: str) -> dict[str
 
 
 def _unavailable(why: str) -> IdentityUnavailable:
-    return IdentityUnavailable(one_line(f"Keystone cannot tell who this is ({why}): try again "
-                                        "later; the log of the service has more"))  # fmt: skip
+    hint = "try again later; the log of the service has more"
+    return IdentityUnavailable(one_line(f"Keystone cannot tell who this is ({why}): {hint}"))

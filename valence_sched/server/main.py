@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -41,7 +40,6 @@ EXTRAS = {
     ),
 }
 MOST_DISPATCHES = 1000  # that are shown
-Command = Callable[["Maintenance", argparse.Namespace, TextIO], int]
 
 
 def _add_config(parser: argparse.ArgumentParser) -> None:
@@ -73,9 +71,9 @@ def add_store_commands(parser: argparse.ArgumentParser) -> None:
             one.add_argument("--drop", metavar="<id>", help="Post a decision that waits no more")
         if name == "repair":
             one.add_argument("--yes", action="store_true", help="Repair; needs --backup")
-            one.add_argument("--backup", metavar="<file>",
-                             help="File for a copy of a SQLite state before it is repaired; "
-                             "<file>.rows takes the rows that are taken out")  # fmt: skip
+            rows = "<file>.rows takes the rows that are taken out"
+            copy = f"File for a copy of a SQLite state before it is repaired; {rows}"
+            one.add_argument("--backup", metavar="<file>", help=copy)
 
 
 def _run_store(arguments: argparse.Namespace, environ: Mapping[str, str], stdout: TextIO) -> int:
@@ -88,21 +86,18 @@ def _run_store(arguments: argparse.Namespace, environ: Mapping[str, str], stdout
             state = read_settings(path, check=False).state
     app = App(environ=environ)
     registry = app.registry(state)
-    commands: dict[str, Command] = {
-        "check": _check, "upgrade": _migrate, "downgrade": _migrate, "backup": _backup,
-        "dispatches": _dispatches, "repair": _repair,
-    }  # fmt: skip
+    action = arguments.action
     with errors_at(registry.variable):
         opened = Maintenance(registry.url)
     with opened as store:
-        code = commands[arguments.action](store, arguments, stdout)
-    if arguments.action == "upgrade":
+        code = COMMANDS[action](store, arguments, stdout) or 0
+    if action == "upgrade":
         app.record_changes(state, "store upgrade", [("schema", "done")])
-    if arguments.action == "repair" and arguments.yes:
+    if action == "repair" and arguments.yes:
         app.record_changes(state, "store repair", [("rows", "undecodable" if code else "done")])
-    if arguments.action == "dispatches" and arguments.drop is not None:
+    if action == "dispatches" and arguments.drop is not None:
         app.record_changes(state, "store dispatches --drop", [(arguments.drop, "done")])
-    if arguments.action == "backup" and registry.passwords.path.exists():
+    if action == "backup" and registry.passwords.path.exists():
         stdout.write(f"not in it: {registry.passwords.path} has the passwords that were typed\n")
     return code
 
@@ -139,27 +134,35 @@ def _repair(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -
     return 1 if store.repairs() else 0
 
 
-def _dispatches(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> int:
+def _dispatches(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> None:
     if arguments.drop is not None:
         store.dispatches.drop(arguments.drop)
         stdout.write(f"{arguments.drop}: dropped\n")
-        return 0
+        return
     for one in store.dispatches.newest(MOST_DISPATCHES):
         stdout.write(f"{one}\n")
-    return 0
 
 
-def _migrate(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> int:
+def _migrate(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> None:
     upgrades = arguments.action == "upgrade"
     before = store.upgrade() if upgrades else store.downgrade(arguments.to)
     stdout.write(f"{store.address}: version {store.revision}, was {before or 'none'}\n")
-    return 0
 
 
-def _backup(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> int:
+def _backup(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> None:
     store.backup(Path(arguments.file))
     stdout.write(f"{arguments.file}: a copy of {store.address}\n")
-    return 0
+
+
+#: Each returns the exit code, None for 0.
+COMMANDS: Mapping[str, Callable[[Maintenance, argparse.Namespace, TextIO], int | None]] = {
+    "check": _check,
+    "upgrade": _migrate,
+    "downgrade": _migrate,
+    "backup": _backup,
+    "dispatches": _dispatches,
+    "repair": _repair,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -201,12 +204,8 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--port", metavar="<port>", type=int, help="Port to listen on")
         one.add_argument("--workers", metavar="<n>", type=int, help="Number of processes")
         one.add_argument("--state", metavar="<url>", help="State to use: a file or a URL")
-        one.add_argument(
-            "--inventory",
-            metavar="<path>",
-            action="append",
-            help="Inventory to decide on in place of registered pod managers (repeat option)",
-        )
+        in_place = "Inventory to decide on in place of registered pod managers (repeat option)"
+        one.add_argument("--inventory", metavar="<path>", action="append", help=in_place)
     text = "Look after the state: check, upgrade, downgrade, back up, repair"
     store = commands.add_parser("store", help=text, description=f"{text}.")
     add_store_commands(store)
@@ -224,8 +223,8 @@ def run(
         extra = EXTRAS.get((error.name or "").partition(".")[0])
         if extra is None:
             raise
-        problem = SchedulerError(f"the service needs {error.name}: "
-                                 f"pip install 'valence-sched[{extra}]'")  # fmt: skip
+        hint = f"pip install 'valence-sched[{extra}]'"
+        problem = SchedulerError(f"the service needs {error.name}: {hint}")
     except SchedulerError as error:
         problem = error
     stderr.write(f"{problem}\n")
@@ -253,8 +252,16 @@ def _run(
         stdout.write(dump_yaml(_every_field(settings)))
         return 0
     from valence_sched.server.gunicorn_server import GunicornServer
+    from valence_sched.server.wiring import configuration_problems
 
-    GunicornServer(settings, functools.partial(_checked_settings, arguments, environ)).run()
+    def read() -> ServiceSettings:
+        settings = _settings(arguments, environ)
+        for problem in configuration_problems(settings, environ):
+            if not _is_away(problem):
+                raise problem
+        return settings
+
+    GunicornServer(settings, read).run()
     return 0
 
 
@@ -276,16 +283,6 @@ def report_problems(
     return count
 
 
-def _checked_settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> ServiceSettings:
-    from valence_sched.server.wiring import configuration_problems
-
-    settings = _settings(arguments, environ)
-    for problem in configuration_problems(settings, environ):
-        if not _is_away(problem):
-            raise problem
-    return settings
-
-
 def _is_away(problem: Exception) -> bool:
     return isinstance(problem, StoreError) and problem.away
 
@@ -301,8 +298,8 @@ def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Serv
     path = arguments.config or environ.get(CONFIG_VARIABLE)
     with errors_at(None if arguments.config else CONFIG_VARIABLE):
         settings = read_settings(path, check=False) if path else DEFAULT_SETTINGS
-    words = {"host": arguments.host, "port": arguments.port, "workers": arguments.workers,
-             "state": arguments.state, "inventories": arguments.inventory}  # fmt: skip
+    words = {name: getattr(arguments, name) for name in ("host", "port", "workers", "state")}
+    words["inventories"] = arguments.inventory
     given = {name: value for name, value in words.items() if value is not None}
     plain = msgspec.to_builtins(settings) | given
     try:

@@ -69,8 +69,8 @@ class StateReader:
         lines = []
         if undecodable:  # an answer to anybody has no ids
             counts = ", ".join(f"{table} {count:,}" for table, count in undecodable.items())
-            lines.append(f"stored rows that cannot be decoded: {counts} "
-                         "(valence-scheduler store check --deep)")  # fmt: skip
+            hint = "valence-scheduler store check --deep"
+            lines.append(f"stored rows that cannot be decoded: {counts} ({hint})")
         if waiting.failed or waiting.oldest_s > LATE_S:
             lines.append(_waiting_line(waiting))
         return Health(status="degraded" if lines else "ok", problems=tuple(lines))
@@ -119,8 +119,8 @@ class StateReader:
 def _waiting_line(waiting: WaitingDispatches) -> str:
     """Return how many decisions wait for the controller: why is in the log, and in the state."""
     age, count = format_age(waiting.oldest_s), format_count(waiting.total, "decision")
-    return (f"not posted to the controller: {count}, the oldest decided {age} ago "
-            "(valence-scheduler store dispatches)")  # fmt: skip
+    text = f"not posted to the controller: {count}, the oldest decided {age} ago"
+    return f"{text} (valence-scheduler store dispatches)"
 
 
 def _public_text(what: str, error: SchedulerError) -> str:

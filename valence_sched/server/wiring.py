@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import logging
 import os
 import ssl
@@ -16,8 +15,9 @@ from msgspec.structs import replace
 
 from valence_sched.app import App, import_late_modules
 from valence_sched.errors import InputError, SchedulerError, StoreError
+from valence_sched.inventory.events import EventReceiver
 from valence_sched.model.baremetal import CloudLogin
-from valence_sched.model.base import ROOM, prepare_nouns
+from valence_sched.model.base import prepare_nouns
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.composition import ComposedNode
 from valence_sched.model.decision import DecisionSummary, Report
@@ -50,20 +50,13 @@ from valence_sched.words.phrases import request_phrase
 
 if TYPE_CHECKING:
     from valence_sched.inventory.background_reader import BackgroundReader
-    from valence_sched.inventory.events import EventReceiver
     from valence_sched.server.zone import ProcessZone
     from valence_sched.store.store import Store
-    from valence_sched.zones.children import ZonePoller
-
-#: Imported late by their callers; they define, or import, what a request decodes.
-MODULES = ("service.idempotency", "service.operations")
 
 
 def prepare_process() -> int:
     """Prepare every noun that a request may decode; return how many there are."""
     import_late_modules()
-    for name in MODULES:
-        importlib.import_module(ROOM + name)
     return prepare_nouns()
 
 
@@ -168,10 +161,10 @@ class ServiceProcess:
         environ = os.environ if environ is None else environ
         self._settings, self._environ, self._clock = settings, environ, clock
         quarantine = Quarantine()  # of all stores of this process: each row is named once
+        dispatches = settings.dispatch is not None
         self._state = state = SharedState(
-            environ, settings.state, settings.audit_lines, quarantine,
-            dispatches=settings.dispatch is not None,
-        )  # fmt: skip
+            environ, settings.state, settings.audit_lines, quarantine, dispatches=dispatches
+        )
         self._address = event_address(settings, environ)
         self._make_app = make_app = app_maker(settings, environ, quarantine)
         self.hints: ServiceHints | None = None
@@ -191,7 +184,8 @@ class ServiceProcess:
 
             prepare_process()  # those of zones are loaded only now
             self.zone = ProcessZone(settings, environ, self.engines, state.store)
-            self.poller = ReaderThread(self._zone_poller, "zone poller")
+            poller = functools.partial(self.zone.poller, clock)
+            self.poller = ReaderThread(poller, "zone poller")
             schedulers = ZonedSchedulers(self.engines, self.zone)
         most = None if settings.auth == "none" else max(1, settings.threads - 1)
         self.parts = ServiceParts(
@@ -205,7 +199,8 @@ class ServiceProcess:
             openapi=openapi.document,
             metrics=metrics.text,
             health=state_reader.health,
-            events=self._event_receiver(),
+            # a process that does not read takes events as well
+            events=EventReceiver(self._address, state.store) if self._address else None,
             zone=self.zone,
         )
         self.application: Application = create_application(
@@ -218,21 +213,11 @@ class ServiceProcess:
             self.hints = ServiceHints(connect, self._refresh, self._hint_reader)
             self.application = self.hints.wrap(self.application)
 
-    def _event_receiver(self) -> EventReceiver | None:
-        """Return what takes the events of pod managers; a process that does not read takes them."""
-        if self._address is None:
-            return None
-        from valence_sched.inventory.events import EventReceiver
-
-        return EventReceiver(self._address, self._state.store)
-
     def _hint_reader(self, names: tuple[str, ...]) -> None:
-        """Let the reader of this process, if it has one, read these soon."""
         if self._reader_hint is not None:
             self._reader_hint(names, "a hint of another process")
 
     def _hint_others(self) -> None:
-        """Hint that something changed: what an operation did comes long after its request."""
         if self.hints is not None:
             self.hints.start().send()
 
@@ -309,10 +294,6 @@ class ServiceProcess:
         )
         self._reader_hint = reader.hint
         return reader
-
-    def _zone_poller(self, tell: Tell, sleep: Sleep) -> ZonePoller:
-        app, zones = self._make_app(), self._settings.zones
-        return app.zone_poller(self._state.store(), zones, tell, clock=self._clock, sleep=sleep)
 
     def _dispatch_sender(self, tell: Tell, sleep: Sleep) -> LeasedJob:
         settings = self._settings.dispatch
@@ -402,6 +383,8 @@ def configuration_problems(
     settings: ServiceSettings, environ: Mapping[str, str]
 ) -> Iterator[Exception]:
     """Yield each error that the service would meet with these settings."""
+    app = App(environ=environ)
+    config, ironic, zones = app.config, settings.ironic_settings, settings.zones
 
     def open_state() -> None:
         state = SharedState(environ, settings.state)
@@ -411,43 +394,27 @@ def configuration_problems(
         except StoreError as error:
             raise error.at("state") from None
 
-    def check_messaging() -> None:
-        assert settings.messaging is not None, "it is checked only then"
-        app.hint_fanout(settings.messaging, lambda _names: None)
-
-    def check_keys() -> None:
-        registry = app.registry(settings.state)
-        registry.zone_keys(settings.zones, make=settings.zones.enable_zone_routing)
-
-    def check_controller() -> None:
-        assert settings.dispatch is not None, "it is checked only then"
-        app.controller(settings.dispatch)
-
-    def check_ironic_password() -> None:
-        ironic = settings.ironic_settings
-        if ironic is not None and ironic.password is not None:
-            app.secret(ironic.password, "ironic: password")
-
-    app = App(environ=environ)
-    config = app.config
-    checks: tuple[Callable[[], object], ...] = (
+    checks: list[Callable[[], object]] = [
         lambda: access_of(settings, environ),
         lambda: rate_limiter(settings, environ),
         lambda: event_address(settings, environ),
-        check_ironic_password,
-        open_state,
-        *((check_messaging,) if settings.messaging is not None else ()),
-        *((check_controller,) if settings.dispatch is not None else ()),
-        check_keys,
+    ]
+    if ironic is not None and ironic.password is not None:
+        checks.append(functools.partial(app.secret, ironic.password, "ironic: password"))
+    checks.append(open_state)
+    if settings.messaging is not None:
+        checks.append(functools.partial(app.hint_fanout, settings.messaging, lambda _names: None))
+    if settings.dispatch is not None:
+        checks.append(functools.partial(app.controller, settings.dispatch))
+    paths = (*settings.inventories, *settings.podm_files, *_tls_files(settings))
+    checks += [
+        lambda: app.registry(settings.state).zone_keys(zones, make=zones.enable_zone_routing),
         lambda: config.policies(settings.policy_files),
         lambda: config.flavors(settings.flavor_files),
         lambda: config.resources(settings.resource_files),
-        *(
-            functools.partial(config.read, path)
-            for path in (*settings.inventories, *settings.podm_files, *_tls_files(settings))
-        ),
+        *(functools.partial(config.read, path) for path in paths),
         lambda: _check_tls(settings),
-    )
+    ]
     for check in checks:
         try:
             check()

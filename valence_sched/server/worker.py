@@ -111,10 +111,10 @@ class ClientConnection(asyncio.BufferedProtocol):
 
     async def _shake_hands(self, tls: ssl.SSLContext) -> None:
         try:
-            secured = await self._worker.loop.start_tls(
-                self._transport, self, tls, server_side=True,
-                ssl_handshake_timeout=self._worker.read_s,
-            )  # fmt: skip
+            start_tls, patience_s = self._worker.loop.start_tls, self._worker.read_s
+            secured = await start_tls(
+                self._transport, self, tls, server_side=True, ssl_handshake_timeout=patience_s
+            )
         except OSError:  # also of TLS, and when the time is over
             self._worker.forget(self)
         else:
@@ -364,9 +364,9 @@ class ServiceWorker(Worker):  # type: ignore[misc]
             self._drop_until(lambda: len(self.open) <= self._most_connections * 15 // 16)
 
     def _drop_until(self, enough: Callable[[], bool], share_bytes: int = -1) -> None:
-        waiting = [one for one in self.open if one.phase is not Phase.ANSWERING
-                   and one.held_bytes > share_bytes]  # fmt: skip
-        for one in sorted(waiting, key=lambda one: (-self._of_host[one.host], one.since)):
+        waiting = (one for one in self.open if one.phase is not Phase.ANSWERING)
+        holding = [one for one in waiting if one.held_bytes > share_bytes]
+        for one in sorted(holding, key=lambda one: (-self._of_host[one.host], one.since)):
             if enough():
                 return
             one.abort()
@@ -426,8 +426,8 @@ class ServiceWorker(Worker):  # type: ignore[misc]
 
 
 def _raise_descriptors() -> int:
-    soft, hard = (MOST_DESCRIPTORS if one == resource.RLIM_INFINITY else one
-                  for one in resource.getrlimit(resource.RLIMIT_NOFILE))  # fmt: skip
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (MOST_DESCRIPTORS if one == resource.RLIM_INFINITY else one for one in limits)
     wanted = min(hard, MOST_DESCRIPTORS)
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

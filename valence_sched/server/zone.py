@@ -9,10 +9,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from valence_sched.app import App
 from valence_sched.errors import CredentialError, SchedulerError, UsageError, one_line
+from valence_sched.inventory.sources import process_name
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import SilentZone
 from valence_sched.model.http_headers import ROUTE
@@ -20,15 +21,17 @@ from valence_sched.model.redact import redact_text
 from valence_sched.model.scheduler import OwnPodms, OwnScheduler, Scheduler
 from valence_sched.model.verbs import VERBS
 from valence_sched.model.zone import ZoneClaimBody
-from valence_sched.service.call import Schedulers
+from valence_sched.model.zone_registry import ZoneInfo, ZoneOverview, ZoneRegistration
+from valence_sched.server.engine_pool import EnginePool
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.store import Store
 from valence_sched.zones.below import ZoneChild, ZonesBelow
 from valence_sched.zones.calls import time_left
-from valence_sched.zones.children import Children, ChildRow
+from valence_sched.zones.children import DEADLINE_S, Children, ZonePoller
 from valence_sched.zones.claims import ZoneClaims
 from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.logins import ChildLogins, RemoteZone
+from valence_sched.zones.merge import Weighting
 from valence_sched.zones.mixes import SupplySums
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.scheduler import ZoneScheduler
@@ -42,19 +45,6 @@ R = TypeVar("R")
 
 QUERIES = 4  # that each child answers for one process at a time; the others wait for their turn
 
-#: Returns the password of a child, None where it has none; errors as of a reference.
-PasswordOf = Callable[[ChildRow], str | None]
-
-
-class Engines(Protocol):
-    """The engines of a process."""
-
-    def reading(self, tenant: str = "") -> AbstractContextManager[OwnScheduler]:
-        """Yield the one that decides and claims, as of the schedulers of a service."""
-
-    def changing(self) -> AbstractContextManager[OwnScheduler]:
-        """Yield one of the caller's own."""
-
 
 class EngineForEach(OwnScheduler):
     """The engines of a process as one scheduler: each verb takes one, for as long as it runs.
@@ -62,7 +52,7 @@ class EngineForEach(OwnScheduler):
     None is held while other zones are asked. What a verb would yield later, it yields now.
     """
 
-    def __init__(self, engines: Engines, tenant: str) -> None:
+    def __init__(self, engines: EnginePool, tenant: str) -> None:
         self._engines, self._tenant = engines, tenant
 
     def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
@@ -85,7 +75,7 @@ class ProcessZone:
         self,
         settings: ServiceSettings,
         environ: Mapping[str, str],
-        engines: Engines,
+        engines: EnginePool,
         store: Callable[[], Store],
     ) -> None:
         self._settings, self._engines, self._store = settings.zones, engines, store
@@ -139,10 +129,10 @@ class ProcessZone:
             links = dict(self._links)
         below = ZonesBelow(
             EngineForEach(self._engines, tenant),
-            {name: link.child for name, link in links.items()},
+            {name: link.zone for name, link in links.items()},
             self.deadline_s,
             _log_silence,
-            [name for name, link in links.items() if not link.enabled],
+            [name for name, link in links.items() if not link.child.enabled],
             self._settings.capability_map,
         )
         return ZoneNodes(ZoneClaims(id_, tokens, below, self._store().zone_claims))
@@ -154,8 +144,34 @@ class ProcessZone:
             raise SchedulerError("the zones are a circle: one of them is below itself")
         return (*route, id_)
 
-    def _password(self, row: ChildRow) -> str | None:
-        return self._app.secret(row.password, f"zone {row.name}") if row.password else None
+    def _password(self, child: ZoneRegistration) -> str | None:
+        return self._app.secret(child.password, f"zone {child.name}") if child.password else None
+
+    def poller(
+        self,
+        clock: Callable[[], float],
+        tell: Callable[[str], object],
+        sleep: Callable[[float], object],
+    ) -> ZonePoller:
+        """Return what asks the children what they tell; arguments as of it."""
+
+        def ask(child: ZoneRegistration) -> ZoneInfo:
+            password = self._app.config.zone_password(child)
+            return (
+                RemoteZone(self._logins.connection(child, password, DEADLINE_S)).verbs().zone_info()
+            )
+
+        store, interval_s = self._store(), self._settings.poll_interval_s
+        return ZonePoller(
+            store.zones,
+            store.leases,
+            ask,
+            holder=process_name(),
+            interval_s=interval_s,
+            tell=tell,
+            clock=clock,
+            sleep=sleep,
+        )
 
     def close(self) -> None:
         """Let the threads end once what they ask is answered, or its time is over."""
@@ -166,9 +182,8 @@ class ProcessZone:
 
     def _tree(self, own: OwnPodms, children: Sequence[ChildZone]) -> ZoneTree:
         id_, tokens = self._identity()
-        stated = self._settings.capability_map
-        return ZoneTree(id_, tokens, own, children, members=self._store().zone_claims,
-                        capabilities=stated)  # fmt: skip
+        stated, members = self._settings.capability_map, self._store().zone_claims
+        return ZoneTree(id_, tokens, own, children, members=members, capabilities=stated)
 
     def _identity(self) -> tuple[str, Tokens]:
         with self._lock:
@@ -180,20 +195,18 @@ class ProcessZone:
 
     def _child_zones(self) -> list[ChildZone]:
         """Return the children as they are now; one that is reached as before keeps its link."""
-        rows = self._children.rows()
+        zones = self._children.list()
         with self._lock:
             known, self._links = self._links, {}
-            for row in rows:
-                link = known.pop(row.name, None)
-                if link is not None and link.access != _access_of(row):
+            for child in (zone.registration for zone in zones):
+                link = known.get(child.name)
+                if link is None or link.child != child:
+                    link = _Link(child, self._password, self._logins, self.deadline_s, self._route)
+                self._links[child.name] = link
+            for name, link in known.items():
+                if self._links.get(name) is not link:
                     link.close()
-                    link = None
-                self._links[row.name] = link or _Link(
-                    row, self._password, self._logins, self.deadline_s, self._route
-                )
-            for gone in known.values():
-                gone.close()
-            return [self._links[row.name].offering(row) for row in rows]
+            return [self._links[zone.registration.name].offering(zone) for zone in zones]
 
 
 class _Link:
@@ -201,51 +214,47 @@ class _Link:
 
     def __init__(
         self,
-        row: ChildRow,
-        password: PasswordOf,
+        child: ZoneRegistration,
+        password: Callable[[ZoneRegistration], str | None],
         logins: ChildLogins,
         timeout_s: float,
         route: Callable[[], Sequence[str]],
     ) -> None:
-        self.access, self.enabled = _access_of(row), row.enabled
-        self._zone: RemoteZone | None = None
-        self._problem: str | None = None
-        self._threads = ThreadPoolExecutor(QUERIES, thread_name_prefix=f"zone {row.name}")
-        try:
-            if row.enabled:
-                self._zone = RemoteZone(logins.connection(row, password(row), timeout_s, route))
-            else:
-                self._problem = f"it is disabled: scheduler zone set {row.name} --enable"
-        except (CredentialError, UsageError) as error:
-            self._problem = one_line(str(error))
+        self.child = child
+        self._threads = ThreadPoolExecutor(QUERIES, thread_name_prefix=f"zone {child.name}")
+        #: The zone, or why it cannot be asked.
+        self.zone: ZoneChild | str = f"it is disabled: scheduler zone set {child.name} --enable"
+        if child.enabled:
+            try:
+                zone = RemoteZone(logins.connection(child, password(child), timeout_s, route))
+                self.zone = ZoneChild(zone, zone.verbs())
+            except (CredentialError, UsageError) as error:
+                self.zone = one_line(str(error))
 
-    @property
-    def child(self) -> ZoneChild | str:
-        """Return the child, or why it cannot be asked."""
-        if self._zone is None:
-            return self._problem or "it cannot be reached"
-        return ZoneChild(self._zone, self._zone.verbs())
-
-    def offering(self, row: ChildRow) -> ChildZone:
+    def offering(self, zone: ZoneOverview) -> ChildZone:
         """Return the child as it is now."""
-        inactive = None if row.is_active else row.reason
-        return ChildZone(row.name, self._zone, row.weighting, row.capabilities,
-                         self._problem or inactive, self._threads, enabled=row.enabled)  # fmt: skip
+        child, report = zone.registration, zone.report
+        inactive = None if report.is_active else report.reason
+        offering = None if isinstance(self.zone, str) else self.zone.zone
+        return ChildZone(
+            child.name,
+            offering,
+            Weighting(child.weight_scale, child.weight_offset),
+            report.info.capabilities if report.info else {},
+            self.zone if isinstance(self.zone, str) else inactive,
+            self._threads,
+            enabled=child.enabled,
+        )
 
     def close(self) -> None:
         """Let the threads end."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _access_of(row: ChildRow) -> tuple[object, ...]:
-    return (row.enabled, row.url, row.username, row.password, row.keystone, row.cacert,
-            row.certificate)  # fmt: skip
-
-
 class ZonedSchedulers:
     """The schedulers of a process; where its zone has children, they decide over all zones."""
 
-    def __init__(self, engines: Schedulers, zone: ProcessZone) -> None:
+    def __init__(self, engines: EnginePool, zone: ProcessZone) -> None:
         self._engines, self._zone = engines, zone
 
     def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:

@@ -43,10 +43,10 @@ from valence_sched.model.redact import redact_text
 from valence_sched.model.verbs import NodesBody, Route, ValenceNodeBody
 from valence_sched.service.call import SERVICE_TYPE, VERSION_HEADER, Call, ServiceParts, negotiated
 from valence_sched.service.fairness import RateLimiter
-from valence_sched.service.handlers.ui import HTML, HTML_HEADERS, problem_html
 from valence_sched.service.idempotency import KEY_HEADER, check_key, encoded, replayed
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.routes import ROUTES
+from valence_sched.service.ui import HTML, HTML_HEADERS, problem_html
 from valence_sched.service.users import Access, User
 from valence_sched.service.visibility import visible_problem
 
@@ -82,7 +82,7 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
         raise InputError(NAME, "", NUL_FOUND, NUL_EXPECTED)
     check_depth(data, NAME)  # all that follows may walk it as deep as it is
     refuse_duplicate_keys(data, NAME)
-    if kind is NodesBody and _VALENCE_FIELDS & _field_names(data):
+    if kind is NodesBody and _is_of_valence(data):
         document = decode(data, dict[str, Any], NAME)
         valence = convert(document, ValenceNodeBody, NAME)
         try:
@@ -133,11 +133,12 @@ def _too_large(most: int) -> falcon.HTTPError:
     return falcon.HTTPContentTooLarge(description=text)
 
 
-def _field_names(data: bytes) -> set[str]:
+def _is_of_valence(data: bytes) -> bool:
     try:
-        return set(msgspec.json.decode(data, type=dict[str, msgspec.Raw]))
+        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return set()
+        return False
+    return not _VALENCE_FIELDS.isdisjoint(fields)
 
 
 def create_application(
@@ -209,16 +210,16 @@ class Envelope:
         self._metrics.count(method, route, status, seconds)
         if (change := _noted(req, "change", None)) and _noted(req, "code", "") != RateLimited.code:
             _record_change(self._parts, change, req, resp, status)
-        line = LogFields({
-            "request_id": _request_id(req),
-            "method": method,
-            "path": _loggable(req.path),
-            "status": status,
-            "seconds": round(seconds, 6),
-            "user": _noted(req, "user", "-"),
-            "tenant": _noted(req, "tenant", "-"),
-            "code": _noted(req, "code", ""),
-        })  # fmt: skip
+        line = LogFields(
+            request_id=_request_id(req),
+            method=method,
+            path=_loggable(req.path),
+            status=status,
+            seconds=round(seconds, 6),
+            user=_noted(req, "user", "-"),
+            tenant=_noted(req, "tenant", "-"),
+            code=_noted(req, "code", ""),
+        )
         if LOG.isEnabledFor(logging.INFO):  # LOG.info would search the stack for its caller
             record = LOG.makeRecord(LOG.name, logging.INFO, "", 0, "%s", (line,), None)
             record.fields = line

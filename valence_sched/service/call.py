@@ -5,15 +5,24 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
-from valence_sched.errors import AccessDenied, InputError, RequestError, UnknownName, one_line
+from valence_sched.errors import (
+    AccessDenied,
+    InputError,
+    RequestError,
+    SchedulerError,
+    StoreError,
+    UnknownName,
+    one_line,
+)
 from valence_sched.model.claim import Claim
 from valence_sched.model.codec import check_schema
 from valence_sched.model.effect import AuditLine
@@ -30,13 +39,15 @@ from valence_sched.model.zone import (
     silent_zones,
 )
 from valence_sched.service.fairness import RateLimiter, TenantGate
-from valence_sched.service.operations import Operations
-from valence_sched.service.records import EventSink, RecordStore, record_change
+from valence_sched.service.operations import Operations, RecordStore
 from valence_sched.service.settings import Limits
 from valence_sched.service.users import User
 from valence_sched.service.visibility import own_nodes, visible
 
 T = TypeVar("T")
+
+AUDIT_LOG = logging.getLogger("valence_sched.audit")
+UNSTORED = ("number", "at")  # of a line of the audit: the state gives them
 
 NAME_IN_QUERY = "-"  # in place of a name that a path cannot have
 
@@ -70,7 +81,14 @@ class ServedZone(Protocol):
         """Hold all that was offered, or nothing; ClaimLost, StaleOffer or NameTaken."""
 
 
-CompileSpec = Callable[[RequestSpec, Flavor | None], Request]
+class EventSink(Protocol):
+    """Takes the events that pod managers send."""
+
+    def podm_of(self, token: str) -> str | None:
+        """Return the pod manager that a token was given to, None for what is no token."""
+
+    def take(self, podm: str, records: Iterable[Any]) -> None:
+        """Keep a hint that a pod manager may have changed, if its event says so."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +100,7 @@ class ServiceParts:
     """
 
     schedulers: Schedulers
-    compile_spec: CompileSpec
+    compile_spec: Callable[[RequestSpec, Flavor | None], Request]
     records: RecordStore
     operations: Operations
     limits: Limits
@@ -127,10 +145,24 @@ class Call:
     rule: str = ""
 
     def record_change(self, name: str, outcome: str) -> None:
-        """Leave a line about an object in the audit."""
-        line = AuditLine(user=self.user.name, owner=self.user.project, request_id=self.request_id,
-                         verb=self.rule, object=name, outcome=outcome)  # fmt: skip
-        record_change(self.parts.records, line)
+        """Log a change, or one that was refused, and store it where the state is not away."""
+        line = AuditLine(
+            user=self.user.name,
+            owner=self.user.project,
+            request_id=self.request_id,
+            verb=self.rule,
+            object=name,
+            outcome=outcome,
+        )
+        fields = {name: value for name, value in asdict(line).items() if name not in UNSTORED}
+        AUDIT_LOG.info("%s", fields, extra={"fields": fields})
+        if outcome == StoreError.code:
+            return
+        try:
+            self.parts.records.record_change(line)
+        except SchedulerError as error:
+            text = f"{line.verb} of {line.object} is in this log alone: {error}"
+            AUDIT_LOG.error("%s: %s", line.request_id, text)
 
     def name(self, word: str = "name") -> str:
         """Return the name in the path; ``-`` stands for the one in the query.
@@ -207,8 +239,8 @@ class Call:
             consumer = request.owner or self.user.consumer
             return request if consumer is None else replace(request, owner=consumer)
         if request.owner not in (None, owner):
-            raise AccessDenied(one_line(f"owner {request.owner!r}: user {owner!r} has nodes of its "
-                                        "own only: leave the owner out"))  # fmt: skip
+            text = f"user {owner!r} has nodes of its own only: leave the owner out"
+            raise AccessDenied(one_line(f"owner {request.owner!r}: {text}"))
         return replace(request, owner=owner)
 
     def check_limits(self, request: Request) -> None:

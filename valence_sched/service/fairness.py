@@ -72,9 +72,9 @@ class TenantGate:
         """Count a request of a tenant while it is answered; RateLimited where it has too many."""
         with self._lock:
             if self._most is not None and self._inside[tenant] >= self._most:
-                count = format_count(self._most, "request")
-                raise RateLimited(one_line(f"{count} of {tenant!r} are being answered, as many as "
-                                           "may be at a time: try again in a moment"))  # fmt: skip
+                of = f"{format_count(self._most, 'request')} of {tenant!r}"
+                text = f"{of} are being answered, as many as may be at a time"
+                raise RateLimited(one_line(f"{text}: try again in a moment"))
             self._inside[tenant] += 1
         try:
             yield
@@ -102,8 +102,7 @@ class RateLimiter:
     ) -> None:
         self._proxies = proxies
         self._rates: dict[str, list[RateLimitItem]] = {}
-        given = {"requests": settings.requests, "changes": settings.changes,
-                 "failures": settings.failures}  # fmt: skip
+        given = {name: getattr(settings, name) for name in ("requests", "changes", "failures")}
         if not any(given.values()):
             return
         from limits import parse_many  # only where something is limited

@@ -13,7 +13,7 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.verbs import ClaimBody, NodesBody, ReconcileBody, RecordedReply, Route
 from valence_sched.model.zone import ZoneClaimBody
 from valence_sched.service.call import Call, CallResult
-from valence_sched.service.records import digest
+from valence_sched.service.operations import digest
 from valence_sched.service.routes import HANDLERS
 from valence_sched.service.visibility import visible_error
 

@@ -15,9 +15,9 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem
 from valence_sched.model.verbs import RequestBody, Route
 from valence_sched.service.call import GREATEST_VERSION, SERVICE_TYPE, VERSION_HEADER
-from valence_sched.service.handlers.ui import HTML
 from valence_sched.service.idempotency import KEY_HEADER
 from valence_sched.service.routes import FLAGS, ROUTES
+from valence_sched.service.ui import HTML
 
 VERSION = "3.1.0"
 REFERENCE = "#/components/schemas/{name}"
@@ -25,11 +25,10 @@ REFERENCE = "#/components/schemas/{name}"
 PROBLEMS = (400, 401, 403, 404, 405, 406, 409, 413, 415, 429, 500, 502, 503)
 _NUMBERS = ("wait_s",)
 _COUNTS = {"page": 1, "limit": 1, "skip": 0}  # with the least that each may be
+CLAIM_OPERATIONS = ("claims_claim_record", "claims_renew", "claims_release")
 #: What an answer names, by method and path: the JSON pointer of the name, and the operations on it.
 LINKS: Mapping[tuple[str, str], tuple[str, Sequence[str]]] = {
-    ("POST", "/v1/claims"): (
-        "/claim/id", ("claims_claim_record", "claims_renew", "claims_release")
-    ),
+    ("POST", "/v1/claims"): ("/claim/id", CLAIM_OPERATIONS),
     ("POST", "/v1/nodes"): ("/id", ("nodes_operation",)),
     ("DELETE", "/v1/nodes/{name}"): ("/id", ("nodes_operation",)),
     ("POST", "/v1/reconciliations"): ("/id", ("nodes_operation",)),
@@ -38,16 +37,16 @@ LINKS: Mapping[tuple[str, str], tuple[str, Sequence[str]]] = {
         ("podms_registration", "podms_change_registration", "podms_usage", "podms_unregister"),
     ),
     ("GET", "/v1/podms"): ("/0/podm/id", ("podms_podm", "podms_usage", "podms_update_stats")),
-    ("GET", "/v1/claims"): ("/0/id", ("claims_claim_record", "claims_renew", "claims_release")),
+    ("GET", "/v1/claims"): ("/0/id", CLAIM_OPERATIONS),
     ("GET", "/v1/policies"): ("/0/name", ("catalogue_podm_reads",)),
-}  # fmt: skip
+}
 
 
 @functools.cache
 def document() -> bytes:
     """Return the description as JSON."""
-    kinds = [kind for route in ROUTES for noun in (route.body, route.answer)
-             for kind in _members(noun)]  # fmt: skip
+    nouns = (noun for route in ROUTES for noun in (route.body, route.answer))
+    kinds = [kind for noun in nouns for kind in _members(noun)]
     schemas, components = msgspec.json.schema_components([*kinds, Problem], ref_template=REFERENCE)
     for route in ROUTES:
         if isinstance(route.body, type) and issubclass(route.body, RequestBody):
@@ -55,26 +54,21 @@ def document() -> bytes:
     named = iter(schemas)
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
-        body, answer = (_schema([next(named) for _ in _members(noun)])
-                        for noun in (route.body, route.answer))  # fmt: skip
+        body = _schema([next(named) for _ in _members(route.body)])
+        answer = _schema([next(named) for _ in _members(route.answer)])
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, body, answer)
-    return to_json({
-        "openapi": VERSION,
-        "info": {
-            "title": "Pod manager scheduler",
-            "version": str(GREATEST_VERSION),
-            "description": "Which pod manager, which pool and which blocks make a node.",
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": {
-                "basic": {"type": "http", "scheme": "basic"},
-                "keystone": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"},
-            },
-        },
-    })  # fmt: skip
+    info = {
+        "title": "Pod manager scheduler",
+        "version": str(GREATEST_VERSION),
+        "description": "Which pod manager, which pool and which blocks make a node.",
+        "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+    }
+    security = {
+        "basic": {"type": "http", "scheme": "basic"},
+        "keystone": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"},
+    }
+    parts = {"schemas": components, "securitySchemes": security}
+    return to_json({"openapi": VERSION, "info": info, "paths": paths, "components": parts})
 
 
 def _require_one(schema: dict[str, Any], choices: Sequence[str]) -> None:
@@ -117,19 +111,19 @@ def _operation(route: Route, body: Any, answer: Any) -> dict[str, Any]:
 
 def _parameters(route: Route) -> list[dict[str, Any]]:
     names = re.findall(r"\{(\w+)\}", route.path)
-    found = [_parameter(name, "path", {"type": "string", "minLength": 1}) for name in names]
     words: Sequence[str] = (*route.words, "name") if names else route.words
-    found += [_parameter(word, "query", _query_schema(word)) for word in words]
     version = {"type": "string", "examples": [f"{SERVICE_TYPE} {GREATEST_VERSION}"]}
-    found.append(_parameter(VERSION_HEADER, "header", version))
+    found: list[tuple[str, str, dict[str, Any]]] = [
+        *((name, "path", {"type": "string", "minLength": 1}) for name in names),
+        *((word, "query", _query_schema(word)) for word in words),
+        (VERSION_HEADER, "header", version),
+    ]
     if route.method == "POST":
-        key = {"type": "string", "minLength": 1, "maxLength": 255}
-        found.append(_parameter(KEY_HEADER, "header", key))
-    return found
-
-
-def _parameter(name: str, place: str, schema: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "in": place, "required": place == "path", "schema": schema}
+        found.append((KEY_HEADER, "header", {"type": "string", "minLength": 1, "maxLength": 255}))
+    return [
+        {"name": name, "in": place, "required": place == "path", "schema": schema}
+        for name, place, schema in found
+    ]
 
 
 def _query_schema(word: str) -> dict[str, Any]:

@@ -3,22 +3,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 import uuid
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
 from valence_sched.errors import NameTaken, SchedulerError, ServiceBusy, UnknownName, one_line
+from valence_sched.model.claim import Claim
+from valence_sched.model.composition import ComposedNode
+from valence_sched.model.decision import DecisionSummary, Report
+from valence_sched.model.effect import AuditLine
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import problem_of
 from valence_sched.model.quantity import format_count
 from valence_sched.model.redact import redact_text
 from valence_sched.model.verbs import Operation
-from valence_sched.service.records import RecordStore, digest
 from valence_sched.service.visibility import visible_problem
 
 LOG = logging.getLogger(__name__)
@@ -27,6 +31,46 @@ BEAT_S = 10.0  # how often a process says that it still works on an operation
 LOST_S = 6 * BEAT_S  # without a word for so long, its process is gone
 END_PATIENCE_S = 3600.0  # for a state that is away as it ends: no other word of it is left
 PREFIX = "operation-"
+
+
+def digest(content: bytes) -> str:
+    """Return what stands for a content in the id of a record, and tells it from another."""
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+class RecordStore(Protocol):
+    """Documents by id, in one place for all processes of a service; errors as of a store."""
+
+    def put_new(self, id_: str, document: bytes) -> bytes:
+        """Store a record unless there is one of this id; return the one that is stored."""
+
+    def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
+        """Replace a record that is there; a state that is away is waited for so long."""
+
+    def get(self, id_: str) -> tuple[bytes, float] | None:
+        """Return a record and its age in seconds, None where there is none."""
+
+    def record_change(self, line: AuditLine) -> None:
+        """Store who changed what; the oldest of many such lines are deleted."""
+
+    def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:
+        """Store a decision, which is found by its id and posted to a controller, if any."""
+
+    def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
+        """Return the newest decisions of an owner, None: of everybody, after ``skip`` newer."""
+
+    def newest_claims(
+        self, most: int, skip: int, owner: str | None, podm: str | None, *, ended: bool
+    ) -> tuple[Sequence[Claim], int]:
+        """Return the newest claims after ``skip`` newer ones, and how many there are in all.
+
+        Of an owner and a pod manager, None: of all; with ``ended`` also those that have ended.
+        """
+
+    def newest_nodes(
+        self, most: int, skip: int, owner: str | None, podm: str | None
+    ) -> tuple[Sequence[ComposedNode], int]:
+        """Return the nodes of the newest claims as :meth:`newest_claims` does."""
 
 
 class Operations:
@@ -137,8 +181,8 @@ def new_operation(
     """
     words = "\0".join((kind, owner or "", tenant or "", key or ""))
     id_ = uuid.uuid4().hex if key is None else digest(words.encode())
-    return Operation(id=id_, kind=kind, state="running", owner=owner, content=digest(content),
-                     result=msgspec.Raw(b"null"))  # fmt: skip
+    asked, none = digest(content), msgspec.Raw(b"null")
+    return Operation(id=id_, kind=kind, state="running", owner=owner, content=asked, result=none)
 
 
 def _same(earlier: Operation, operation: Operation) -> Operation:

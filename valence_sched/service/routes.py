@@ -14,9 +14,9 @@ from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.verbs import VERBS, ApiVersions, EventBody, Health, Operation, Route
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
+from valence_sched.service import handlers, ui
 from valence_sched.service.call import Call, CallResult, listed_result
-from valence_sched.service.handlers import catalogue, claims, decisions, podms, ui, zones
-from valence_sched.service.handlers.ui import HTML
+from valence_sched.service.ui import HTML
 
 Handler = Callable[[Call], Any]
 
@@ -30,12 +30,17 @@ def verb_handler(route: Route) -> Callable[[Call], CallResult]:
     named = parameters.pop(0) if "{name}" in route.path else None
     several = named is not None and str(named.annotation).startswith("Sequence")
     names = [one.name for one in parameters if one.name != "password"]
+    check = handlers.CHECKS.get(route.verb)
 
     def handle(call: Call) -> CallResult:
-        words: list[Any] = [] if named is None else [[call.name()] if several else call.name()]
+        name = None if named is None else call.name()
+        words: list[Any] = [] if named is None else [[name] if several else name]
         schedulers = call.reading() if route.reading else call.parts.schedulers.changing()
         with schedulers as scheduler:
-            arguments = {name: _argument(route, call, scheduler, name) for name in names}
+            arguments = {one: _argument(route, call, scheduler, one) for one in names}
+            if check is not None:
+                first = next(iter(arguments.values()), None) if named is None else name
+                check(call, scheduler, first)
             found = getattr(scheduler, route.verb)(*words, **arguments)
             for error in found if several else ():
                 raise error
@@ -73,20 +78,20 @@ _RECORDS = ("podm", "owner", "ended", "page")
 
 # fmt: off
 OWN = (
-    _route("catalogue_versions", catalogue.versions, "GET", "/", None, ApiVersions),
-    _route("catalogue_versions_v1", catalogue.versions, "GET", "/v1", None, ApiVersions),
-    _route("catalogue_health", catalogue.health, "GET", "/healthcheck", None, Health),
-    _route("catalogue_alive", catalogue.alive, "GET", "/healthcheck/alive", None, Health),
-    _route("catalogue_metrics", catalogue.metrics, "GET", "/metrics", None, str, "metrics:get", media="text/plain"),
-    _route("catalogue_openapi", catalogue.openapi, "GET", "/v1/openapi.json", None, dict[str, Any]),
-    _route("decisions_decisions", decisions.decisions, "GET", "/v1/decisions", None, tuple[DecisionSummary, ...], "decisions:list", query=("limit", "skip")),
-    _route("nodes_operation", claims.operation, "GET", "/v1/operations/{name}", None, Operation, "operations:get"),
-    _route("quotas_set_default", catalogue.set_default, "PUT", "/v1/quotas", QuotaLimits, Quota, "quotas:update", "admin"),
-    _route("quotas_change_default", catalogue.change_default, "PATCH", "/v1/quotas", QuotaChange, Quota, "quotas:update", "admin"),
-    _route("events_receive", podms.receive, "POST", "/v1/events/{token}", EventBody, None, status=204),
-    _route("offers_offers", zones.offers, "POST", "/v1/zones/offers", OfferQuery, ZoneAnswer, "zones:offers", "admin", reads=True),
-    _route("offers_group_state", zones.group_state, "POST", "/v1/zones/group_state", OfferQuery, GroupAnswer, "zones:offers", "admin", reads=True),
-    _route("zone_claims_hold", zones.hold, "POST", "/v1/zones/claims", ZoneClaimBody, Claim, "zones:claims", "admin", 201),
+    _route("catalogue_versions", handlers.versions, "GET", "/", None, ApiVersions),
+    _route("catalogue_versions_v1", handlers.versions, "GET", "/v1", None, ApiVersions),
+    _route("catalogue_health", handlers.health, "GET", "/healthcheck", None, Health),
+    _route("catalogue_alive", handlers.alive, "GET", "/healthcheck/alive", None, Health),
+    _route("catalogue_metrics", handlers.metrics, "GET", "/metrics", None, str, "metrics:get", media="text/plain"),
+    _route("catalogue_openapi", handlers.openapi, "GET", "/v1/openapi.json", None, dict[str, Any]),
+    _route("decisions_decisions", handlers.decisions, "GET", "/v1/decisions", None, tuple[DecisionSummary, ...], "decisions:list", query=("limit", "skip")),
+    _route("nodes_operation", handlers.operation, "GET", "/v1/operations/{name}", None, Operation, "operations:get"),
+    _route("quotas_set_default", handlers.set_default, "PUT", "/v1/quotas", QuotaLimits, Quota, "quotas:update", "admin"),
+    _route("quotas_change_default", handlers.change_default, "PATCH", "/v1/quotas", QuotaChange, Quota, "quotas:update", "admin"),
+    _route("events_receive", handlers.receive, "POST", "/v1/events/{token}", EventBody, None, status=204),
+    _route("offers_offers", handlers.offers, "POST", "/v1/zones/offers", OfferQuery, ZoneAnswer, "zones:offers", "admin", reads=True),
+    _route("offers_group_state", handlers.group_state, "POST", "/v1/zones/group_state", OfferQuery, GroupAnswer, "zones:offers", "admin", reads=True),
+    _route("zone_claims_hold", handlers.hold, "POST", "/v1/zones/claims", ZoneClaimBody, Claim, "zones:claims", "admin", 201),
     _route("ui_site", ui.site, "GET", "/ui", None, str, "podms:list", query=("search", "page"), media=HTML),
     _route("ui_podm", ui.podm, "GET", "/ui/podms/{name}", None, str, "podms:get", media=HTML),
     _route("ui_decisions", ui.decisions, "GET", "/ui/decisions", None, str, "decisions:list", query=("page",), media=HTML),
@@ -99,15 +104,8 @@ OWN = (
 
 #: What answers a verb for which more is to be done than to call it, under the name of the verb.
 VERB_HANDLERS: Mapping[str, Handler] = {
-    handler.__name__: handler
-    for handler in (
-        decisions.compile_request, decisions.select_destinations, decisions.decision,
-        decisions.refresh, decisions.preview, claims.claim, claims.claim_record, claims.release,
-        claims.renew, claims.compose, claims.node_record, claims.delete_nodes, claims.reconcile,
-        catalogue.quota, catalogue.plugins, podms.register, podms.change_registration,
-        podms.block_usage, podms.update_resource_stats, podms.blocks, podms.block, zones.zone_tree,
-    )
-}  # fmt: skip
+    name: getattr(handlers, name) for name in VERBS if hasattr(handlers, name)
+}
 #: By path, the pages last.
 ROUTES = sorted(
     (*VERBS.values(), *(route for route, _ in OWN)),

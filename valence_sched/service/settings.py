@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -206,76 +207,89 @@ def check_settings(settings: ServiceSettings, path: str) -> None:
         _ = settings.proxy_networks
     except ValueError as error:
         raise UsageError(one_line(f"{path}: proxies: {error}")) from None
-    _check_events(settings, path)
+    _refuse(path, _event_problems(settings.reader_settings))
     check_ironic(settings.ironic_settings or IronicSettings(), path, "$.ironic")
     check_zone_settings(settings.zones, path, "$.zones")
-    _check_dispatch(settings, path)
-    if settings.auth == "basic" and settings.users_file is None:
-        raise UsageError(f"{path}: auth is basic without a users_file: name the file of users")
-    _check_keystone(settings, path)
-    redis_url = settings.rate_limits.redis_url
-    if redis_url is not None and not re.fullmatch(r"rediss?://[^@\s]+", redis_url):
-        raise UsageError(f"{path}: rate_limits: redis_url is no redis:// or rediss:// URL without "
-                         "a password: redis_password refers to that")  # fmt: skip
-    if settings.auth == "none" and not is_loopback(settings.host):
-        raise UsageError(one_line(
-            f"{path}: host {settings.host!r} is beyond loopback without authentication: set auth "
-            "to basic, with a users_file, or to keystone, or listen on 127.0.0.1"
-        ))  # fmt: skip
-    if (settings.certificate is None) != (settings.private_key is None):
-        raise UsageError(f"{path}: a certificate and its private_key are set together or not at "
-                         "all")  # fmt: skip
+    problems = (*_dispatch_problems(settings), *_access_problems(settings))
+    _refuse(path, problems)
 
 
-def _check_events(settings: ServiceSettings, path: str) -> None:
-    reader = settings.reader_settings
+def _refuse(path: str, problems: Iterable[tuple[bool, str]]) -> None:
+    for is_wrong, text in problems:
+        if is_wrong:
+            raise UsageError(one_line(f"{path}: {text}"))
+
+
+TOGETHER = "are set together or not at all"
+SOURCE = "refers to one of env: NAME and file: PATH"
+
+
+def _event_problems(reader: ReaderSettings | None) -> Iterator[tuple[bool, str]]:
     if reader is None:
         return
-    if (reader.events == "push") != (reader.receiver is not None):
-        raise UsageError(f"{path}: reader: events: push and a receiver are set together or not at "
-                         "all")  # fmt: skip
-    if reader.receiver is None:
-        return
-    if not is_source(reader.receiver.secret):
-        raise UsageError(f"{path}: reader: receiver: secret refers to one of env: NAME and file: "
-                         "PATH")  # fmt: skip
+    receiver = reader.receiver
+    pushes = reader.events == "push"
+    yield pushes != (receiver is not None), f"reader: events: push and a receiver {TOGETHER}"
+    if receiver is not None:
+        yield not is_source(receiver.secret), f"reader: receiver: secret {SOURCE}"
 
 
-def _check_dispatch(settings: ServiceSettings, path: str) -> None:
+def _dispatch_problems(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
     dispatch = settings.dispatch
     if dispatch is None:
         return
-    if not re.fullmatch(r"[^=]+=https?://[^@\s/][^@\s]*", dispatch.target):
-        raise UsageError(f"{path}: dispatch: target is no NAME=URL with an http or https URL "
-                         "without a password: webhook=https://host/path")  # fmt: skip
+    is_target = re.fullmatch(r"[^=]+=https?://[^@\s/][^@\s]*", dispatch.target)
+    yield (
+        not is_target,
+        (
+            "dispatch: target is no NAME=URL with an http or https URL without a password: "
+            "webhook=https://host/path"
+        ),
+    )
     for name, one in (("key", dispatch.key), ("password", dispatch.password)):
-        if one is not None and not is_source(one):
-            raise UsageError(f"{path}: dispatch: {name} refers to one of env: NAME and file: PATH")
-    if (dispatch.username is None) != (dispatch.password is None):
-        raise UsageError(f"{path}: dispatch: a username and its password are set together or not "
-                         "at all")  # fmt: skip
-    if settings.inventories:
-        text = "inventories are recordings, on which no controller is to act unasked"
-        hint = "leave them out, or use podm schedule --dispatch"
-        raise UsageError(f"{path}: dispatch: {text}: {hint}")
+        yield one is not None and not is_source(one), f"dispatch: {name} {SOURCE}"
+    alone = (dispatch.username is None) != (dispatch.password is None)
+    yield alone, f"dispatch: a username and its password {TOGETHER}"
+    yield (
+        bool(settings.inventories),
+        (
+            "dispatch: inventories are recordings, on which no controller is to act unasked: leave "
+            "them out, or use podm schedule --dispatch"
+        ),
+    )
 
 
-def _check_keystone(settings: ServiceSettings, path: str) -> None:
-    keystone = settings.keystone
-    if (settings.auth == "keystone") != (keystone is not None):
-        raise UsageError(f"{path}: auth: keystone and a section keystone are set together or not "
-                         "at all")  # fmt: skip
-    if settings.policy_file is not None and keystone is None:
-        raise UsageError(f"{path}: policy_file is for auth: keystone; users of a file have roles")
-    if keystone is None:
-        return
-    if (keystone.username is None) == (keystone.application_credential_id is None):
-        raise UsageError(f"{path}: keystone: set one of username and application_credential_id")
-    if not is_source(keystone.password):
-        raise UsageError(f"{path}: keystone: password refers to one of env: NAME and file: PATH")
-    scheme, separator, rest = keystone.auth_url.partition("://")
-    if not separator or scheme not in ("http", "https") or not rest or "@" in rest:
-        raise UsageError(f"{path}: keystone: auth_url is no http or https URL without a password")
+def _access_problems(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
+    auth, keystone, redis_url = settings.auth, settings.keystone, settings.rate_limits.redis_url
+    no_file = auth == "basic" and settings.users_file is None
+    yield no_file, "auth is basic without a users_file: name the file of users"
+    alone = (auth == "keystone") != (keystone is not None)
+    yield alone, f"auth: keystone and a section keystone {TOGETHER}"
+    has_rules = settings.policy_file is not None and keystone is None
+    yield has_rules, "policy_file is for auth: keystone; users of a file have roles"
+    if keystone is not None:
+        alone = (keystone.username is None) == (keystone.application_credential_id is None)
+        yield alone, "keystone: set one of username and application_credential_id"
+        yield not is_source(keystone.password), f"keystone: password {SOURCE}"
+        is_url = re.fullmatch(r"https?://[^@]+", keystone.auth_url, re.DOTALL)
+        yield not is_url, "keystone: auth_url is no http or https URL without a password"
+    is_redis = redis_url is None or re.fullmatch(r"rediss?://[^@\s]+", redis_url)
+    yield (
+        not is_redis,
+        (
+            "rate_limits: redis_url is no redis:// or rediss:// URL without a password: "
+            "redis_password refers to that"
+        ),
+    )
+    yield (
+        auth == "none" and not is_loopback(settings.host),
+        (
+            f"host {settings.host!r} is beyond loopback without authentication: set auth to basic, "
+            "with a users_file, or to keystone, or listen on 127.0.0.1"
+        ),
+    )
+    alone = (settings.certificate is None) != (settings.private_key is None)
+    yield alone, f"a certificate and its private_key {TOGETHER}"
 
 
 def is_source(reference: PasswordReference) -> bool:

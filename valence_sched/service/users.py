@@ -60,10 +60,8 @@ class User(NamedTuple):
     def check(self, rule: str, role: Role) -> None:
         """Raise AccessDenied unless the role of the user is at least the one of a rule."""
         if self.role is None or ROLES.index(self.role) < ROLES.index(role):
-            raise AccessDenied(one_line(
-                f"{rule}: user {self.name!r} has the role {self.role}, and it takes {role}: ask "
-                "the operator of the service"
-            ))  # fmt: skip
+            text = f"user {self.name!r} has the role {self.role}, and it takes {role}"
+            raise AccessDenied(one_line(f"{rule}: {text}: ask the operator of the service"))
 
 
 ANYBODY = User("anybody", "admin")  # where the service authenticates nobody
@@ -174,8 +172,8 @@ class BasicAccess:
         with self._lock:
             if mark != self._read_mark:
                 if status.st_mode & 0o007:
-                    raise InputError(self._path, "", "a file that every user can read", "mode 0640",
-                                     "chmod o= it")  # fmt: skip
+                    found = "a file that every user can read"
+                    raise InputError(self._path, "", found, "mode 0640", "chmod o= it")
                 self._entries = parse_users(files.read(self._path), self._path)
                 self._read_mark = mark
             return self._entries
@@ -193,21 +191,19 @@ def parse_users(data: bytes, file: str) -> dict[str, UserEntry]:
     for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        place = f"line {number}"
-        name, _, rest = line.strip().partition(":")
-        hashed, _, role = rest.partition(":")
+        place, form = f"line {number}", "name:hash:role"
+        name, hashed, role, *_ = (*line.strip().split(":", 2), "", "")
         if not _NAME.fullmatch(name):
-            raise InputError(file, place, "no user name", "name:hash:role")
+            raise InputError(file, place, "no user name", form)
         if not re.fullmatch(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}", hashed):
-            raise InputError(file, place, "no hash of bcrypt", "name:hash:role",
-                             "htpasswd -nB NAME makes one")  # fmt: skip
-        found = role or "member"
-        if found not in ROLES:
+            hint = "htpasswd -nB NAME makes one"
+            raise InputError(file, place, "no hash of bcrypt", form, hint)
+        known = next((one for one in ROLES if one == (role or "member")), None)
+        if known is None:
             raise InputError(file, place, repr(role), " or ".join(ROLES))
         if name in entries:
             raise InputError(file, place, f"user {name!r} twice", "each user once")
-        of = next(known for known in ROLES if known == found)
-        entries[name] = UserEntry(User(name, of), hashed.encode())
+        entries[name] = UserEntry(User(name, known), hashed.encode())
     if not entries:
         raise InputError(file, "", "no user", "at least one line name:hash:role")
     return entries

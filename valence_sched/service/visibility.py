@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import SchedulerError, Undecodable, UnknownName
 from valence_sched.model.decision import NodeRemoval
+from valence_sched.model.hardware import BlockOverview
 from valence_sched.model.inventory import OTHERS, Podm, hidden_uri, visible_podm
 from valence_sched.model.problem import Problem, without_foreign_texts
 from valence_sched.model.scheduler import Scheduler
@@ -31,6 +32,8 @@ def visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) -> 
         if value.uri in own_nodes():
             return value
         return replace(value, node=f"a node of {OTHERS}", uri=hidden_uri(value.uri))
+    if isinstance(value, BlockOverview):  # its nodes may be another user's
+        value = replace(value, nodes=())
     if isinstance(value, msgspec.Struct):
         changed = {}
         for name in value.__struct_fields__:
@@ -40,8 +43,9 @@ def visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) -> 
                 changed[name] = after
         return replace(value, **changed) if changed else value
     if isinstance(value, (list, tuple)):
-        found = [visible(one, owner, own_nodes) if isinstance(one, WALKED) else one
-                 for one in value]  # fmt: skip
+        found = [
+            visible(one, owner, own_nodes) if isinstance(one, WALKED) else one for one in value
+        ]
         same = all(one is before for one, before in zip(found, value, strict=True))
         return value if same else type(value)(found)
     return value
@@ -51,8 +55,8 @@ def visible_problem(problem: Problem, *, is_tenant: bool) -> Problem:
     """Return the document of an error as its reader may see it."""
     if not is_tenant:
         return problem
-    members = {name: without_foreign_texts(value) if isinstance(value, str) else value
-               for name, value in problem.members.items()}  # fmt: skip
+    texts = {name: one for name, one in problem.members.items() if isinstance(one, str)}
+    members = problem.members | {name: without_foreign_texts(one) for name, one in texts.items()}
     return replace(problem, detail=without_foreign_texts(problem.detail), members=members)
 
 
@@ -67,6 +71,6 @@ def visible_error(error: SchedulerError, owner: str | None) -> SchedulerError:
 
 def own_nodes(scheduler: Scheduler, owner: str) -> frozenset[str]:
     """Return the URIs of the nodes of an owner, and those that stand for what its claims hold."""
-    held = {f"claim:{one.id}#{share.node}" for one in scheduler.claims(owner=owner)
-            for part in one.parts for share in part.shares}  # fmt: skip
+    parts = ((one.id, part) for one in scheduler.claims(owner=owner) for part in one.parts)
+    held = {f"claim:{id_}#{share.node}" for id_, part in parts for share in part.shares}
     return frozenset(held | {one.node.uri for one in scheduler.nodes(owner=owner)})

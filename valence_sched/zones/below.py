@@ -6,9 +6,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol, TypeVar
-
-from msgspec.structs import replace
+from typing import Any, NamedTuple, TypeVar
 
 from valence_sched.errors import (
     NoPodm,
@@ -23,16 +21,10 @@ from valence_sched.model.decision import Detail, Report, SilentZone
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request, with_inherited
 from valence_sched.model.scheduler import OwnScheduler, Scheduler
-from valence_sched.model.zone import (
-    ENDED_STATES,
-    ZoneClaim,
-    ZoneClaimBody,
-    ZoneClaimPart,
-    ZonedList,
-    silent_zones,
-)
+from valence_sched.model.zone import ENDED_STATES, ZoneClaim, ZoneClaimPart, ZonedList, silent_zones
 from valence_sched.zones import paths
 from valence_sched.zones.calls import call_all, call_below
+from valence_sched.zones.logins import RemoteZone
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -41,17 +33,10 @@ DEADLINE_S = 30.0  # for what each zone is asked
 MOST_ROWS = 10_000  # of the claims, or the nodes, of one child
 
 
-class HoldingZone(Protocol):
-    """A zone that can be asked to hold what it offers."""
-
-    def hold_offers(self, body: ZoneClaimBody, *, key: str | None = None) -> Claim:
-        """Hold offers of the zone, all or none; errors as of :meth:`ZoneClaims.hold_offers`."""
-
-
 class ZoneChild(NamedTuple):
-    """A zone directly below: what holds its offers, and its verbs."""
+    """A zone directly below: what offers and holds, and its verbs."""
 
-    zone: HoldingZone
+    zone: RemoteZone
     verbs: Scheduler
 
 
@@ -86,7 +71,7 @@ class ZonesBelow:
         """Return what is directly below by its name; errors as for a child."""
         return self._child(zone).verbs if zone else self.own
 
-    def child(self, zone: str) -> HoldingZone:
+    def child(self, zone: str) -> RemoteZone:
         """Return a child by its name.
 
         Raises:
@@ -126,6 +111,11 @@ class ZonesBelow:
         zone = next(iter(having), "")
         return zone, self.part(zone), name
 
+    def podm_path(self, name: str) -> str:
+        """Return the path of a pod manager; errors as to find it."""
+        zone, _, rest = self.find_podm(name)
+        return paths.path(zone, rest)
+
     def requests(self, request: Request) -> Callable[[str], Request]:
         """Return what tells a request as each zone names its pod managers; ``""`` is this one.
 
@@ -139,7 +129,10 @@ class ZonesBelow:
         for name in dict.fromkeys((*request.podms, *request.exclude_podms)):
             child, rest = paths.split(name, self.children)
             if child:
-                having[name] = [child] if self._may_have(child, rest) else []
+                try:
+                    having[name] = [child] if self._has(child, rest) else []
+                except SchedulerError:
+                    having[name] = [child]  # it is silent: what asks it next tells
             else:
                 here = [""] if self.has_own(name) else []
                 having[name] = here + self._children_having(name, surely=not here)
@@ -158,12 +151,6 @@ class ZonesBelow:
             return False
         return True
 
-    def _may_have(self, child: str, name: str) -> bool:
-        try:
-            return self._has(child, name)
-        except SchedulerError:
-            return True  # it is silent: what asks it next tells
-
     def _children_having(self, name: str, *, surely: bool = True) -> list[str]:
         """Return the children with a pod manager of a name; without, ServiceError for silent ones.
 
@@ -174,9 +161,8 @@ class ZonesBelow:
         having = [child for child, answer in answers.items() if answer is True]
         for child, answer in answers.items():
             if isinstance(answer, SchedulerError) and surely and not having:
-                raise ServiceError(one_line(
-                    f"zone {child} may have pod manager {name!r}, and does not answer: {answer}"
-                ))  # fmt: skip
+                text = f"zone {child} may have pod manager {name!r}, and does not answer: {answer}"
+                raise ServiceError(one_line(text))
         return having
 
     def _enabled(self) -> list[str]:
@@ -209,8 +195,7 @@ class ZonesBelow:
         if not answers and not silent:
             raise next((one for one in lacking if isinstance(one, UnknownName)), lacking[0])
         for zone, answer in answers.items():
-            silent += [replace(one, zone=paths.path(zone, one.zone))
-                       for one in silent_zones(answer)]  # fmt: skip
+            silent += paths.silent_below(zone, silent_zones(answer))
         return ZoneAnswers(answers, silent)
 
     def _ask(
@@ -252,8 +237,7 @@ class ZonesBelow:
                 if len(lists[name]) < len(answer):
                     rows = f"{format_count(len(answer), 'row')}, of which {MOST_ROWS:,} are read"
                     silent.append(SilentZone(zone=name, reason=f"it lists {rows}"))
-                silent += [replace(one, zone=paths.path(name, one.zone))
-                           for one in silent_zones(answer)]  # fmt: skip
+                silent += paths.silent_below(name, silent_zones(answer))
             elif not name:
                 raise answer
             else:
@@ -274,19 +258,18 @@ class ZonesBelow:
 
     def release(self, row: ZoneClaim) -> dict[str, SchedulerError]:
         """Release the parts of a claim, all at once; return the error of each zone with one."""
-        calls = {f"{number}": functools.partial(self._release_part, part, row)
-                 for number, part in enumerate(row.parts)}  # fmt: skip
-        answers = call_all(calls, self.deadline_s)
-        return {row.parts[int(number)].zone: error for number, error in answers.items()
-                if isinstance(error, SchedulerError)}  # fmt: skip
 
-    def _release_part(self, part: ZoneClaimPart, row: ZoneClaim) -> None:
-        known = [part.claim]
-        if not part.claim or row.state == "COMPOSED":  # by then it may be a claim for each node
-            known = [claim.id for claim in self.claims_of(part, row)]
-        for error in self.part(part.zone).release(known):
-            if not isinstance(error, UnknownName):  # forgotten: it ended long ago
-                raise error
+        def release(part: ZoneClaimPart) -> None:
+            known = [part.claim]
+            if not part.claim or row.state == "COMPOSED":  # by then it may be a claim for each node
+                known = [claim.id for claim in self.claims_of(part, row)]
+            for error in self.part(part.zone).release(known):
+                if not isinstance(error, UnknownName):  # forgotten: it ended long ago
+                    raise error
+
+        calls = {part.zone: functools.partial(release, part) for part in row.parts}
+        answers = call_all(calls, self.deadline_s)
+        return {zone: one for zone, one in answers.items() if isinstance(one, SchedulerError)}
 
 
 def zone_claim_id(claim: Claim) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -21,11 +20,8 @@ from valence_sched.errors import (
     UnknownName,
     one_line,
 )
-from valence_sched.model.registration import PasswordReference
-from valence_sched.model.tls import ClientCertificate
-from valence_sched.model.zone import Capabilities, ZoneSettings
+from valence_sched.model.zone import ZoneSettings
 from valence_sched.model.zone_registry import (
-    KeystoneLogin,
     ZoneChange,
     ZoneInfo,
     ZoneNode,
@@ -35,11 +31,11 @@ from valence_sched.model.zone_registry import (
     check_zone,
 )
 from valence_sched.remote.scheduler import RemoteScheduler
+from valence_sched.store.records import Leases
 from valence_sched.store.store import Store
-from valence_sched.store.zones import PolledZone
+from valence_sched.store.zones import PolledZone, Zones
 from valence_sched.zones.calls import DEADLINE_SHARE, call_all
 from valence_sched.zones.logins import ChildLogins
-from valence_sched.zones.merge import PLAIN, Weighting
 
 Password = Callable[[ZoneRegistration], str | None]
 
@@ -144,13 +140,16 @@ class ZoneRegistry:
         own = self.own_id()
         if own in route:
             raise RequestError("the zones are a circle: one of them is below itself")
-        lower_s = deadline_s * DEADLINE_SHARE
-        calls = {
-            one.registration.name: functools.partial(
-                self._tree_of, one.registration, hops - 1, lower_s, (*route, own)
+
+        def tree_of(child: ZoneRegistration) -> ZoneNode:
+            lower_s = deadline_s * DEADLINE_SHARE
+            connection = self._logins.connection(child, self._password(child), lower_s)
+            return RemoteScheduler(connection).zone_tree(
+                hops=hops - 1, deadline_s=lower_s, route=(*route, own)
             )
-            for one in zones
-        }
+
+        every = [one.registration for one in zones]
+        calls = {child.name: functools.partial(tree_of, child) for child in every}
         return tuple(
             replace(outcome, known_as=name)
             if isinstance(outcome, ZoneNode)
@@ -158,26 +157,13 @@ class ZoneRegistry:
             for name, outcome in call_all(calls, deadline_s).items()
         )
 
-    def _tree_of(
-        self, child: ZoneRegistration, hops: int, deadline_s: float, route: Sequence[str]
-    ) -> ZoneNode:
-        connection = self._logins.connection(child, self._password(child), deadline_s)
-        scheduler = RemoteScheduler(connection)
-        return scheduler.zone_tree(hops=hops, deadline_s=deadline_s, route=route)
-
     def _current(self, zone: ZoneOverview) -> ZoneOverview:
-        info = zone.report.info
-        if info is None or is_current(zone, self._settings.poll_interval_s):
-            return zone
-        expired = replace(info, capabilities={}, services={})
-        return replace(zone, report=replace(zone.report, info=expired))
+        return current(zone, self._settings.poll_interval_s)
 
     def _check_routing(self) -> None:
         if not self._settings.enable_zone_routing:
-            raise AccessDenied(one_line(
-                "child zones are not enabled: set enable_zone_routing: true in "
-                f"{self._settings_file}"
-            ))  # fmt: skip
+            hint = f"set enable_zone_routing: true in {self._settings_file}"
+            raise AccessDenied(one_line(f"child zones are not enabled: {hint}"))
 
 
 FAILURES = 3  # in a row, after which a child is not active
@@ -187,40 +173,6 @@ RENEWALS = 3  # of a lease in its time
 LIST_S = 1.0  # at least, after which the children of a process are read again
 LOOK_S = 1.0  # how often the process that polls looks which child is due
 DEADLINE_S = 10.0  # for an answer to a poll
-
-
-@dataclass(frozen=True)
-class ChildRow:
-    """A child zone that may be asked: how it is reached, and what it told of itself.
-
-    ``reason`` is why it is not active, empty where it is. One that is not ``enabled`` is neither
-    polled nor asked. Without ``capabilities`` for a key it
-    may have any. ``password`` is a reference, which :mod:`valence_sched.config.credentials`
-    resolves.
-    """
-
-    name: str
-    url: str
-    username: str | None = None
-    password: PasswordReference | None = None
-    keystone: KeystoneLogin | None = None
-    cacert: str | None = None
-    certificate: ClientCertificate | None = None
-    weighting: Weighting = PLAIN
-    is_active: bool = False
-    enabled: bool = True
-    capabilities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    reason: str = ""
-
-
-class ListedZones(Protocol):
-    """The child zones of a state, and how often they changed."""
-
-    def list(self) -> Sequence[ZoneOverview]:
-        """Return them by name."""
-
-    def changes(self) -> int:
-        """Return how often they changed, polls that learned nothing new aside."""
 
 
 class Children:
@@ -233,91 +185,31 @@ class Children:
 
     def __init__(
         self,
-        zones: Callable[[], ListedZones],
+        zones: Callable[[], Zones],
         interval_s: float,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._zones, self._interval_s, self._clock = zones, interval_s, clock
-        self._list: tuple[int, float, Sequence[ChildRow]] | None = None
+        self._list: tuple[int, float, Sequence[ZoneOverview]] | None = None
 
-    def rows(self) -> Sequence[ChildRow]:
+    def list(self) -> Sequence[ZoneOverview]:
         """Return them by name; StoreError where the state cannot be read."""
         zones, known, at = self._zones(), self._list, self._clock()
         changes = zones.changes()
         if known is not None and known[0] == changes and at - known[1] < LIST_S:
             return known[2]
-        rows = [_row(one, self._interval_s) for one in zones.list()]
-        self._list = changes, at, rows  # counted before it was read: never newer than the list
-        return rows
+        found = [current(one, self._interval_s) for one in zones.list()]
+        self._list = changes, at, found  # counted before it was read: never newer than the list
+        return found
 
 
-def _row(zone: ZoneOverview, interval_s: float) -> ChildRow:
-    one, report = zone.registration, zone.report
-    return ChildRow(
-        name=one.name,
-        url=one.url,
-        username=one.username,
-        password=one.password,
-        keystone=one.keystone,
-        cacert=one.cacert,
-        certificate=one.certificate,
-        weighting=Weighting(one.weight_scale, one.weight_offset),
-        is_active=report.is_active,
-        enabled=one.enabled,
-        capabilities=current_capabilities(zone, interval_s),
-        reason="" if report.is_active else report.reason,
-    )
-
-
-def current_capabilities(zone: ZoneOverview, interval_s: float) -> Capabilities:
-    """Return the capabilities that a child told, none once they have expired."""
-    info = zone.report.info
-    return {} if info is None or not is_current(zone, interval_s) else info.capabilities
-
-
-def is_current(zone: ZoneOverview, interval_s: float) -> bool:
-    """Return whether what a child told of itself has not expired."""
-    age_s = zone.heard_age_s
-    return age_s is not None and age_s <= INTERVALS * interval_s
-
-
-def answered(info: ZoneInfo) -> ZoneReport:
-    """Return what is known of a child that answered: it is active after one success."""
-    return ZoneReport(is_active=True, info=info, reason="")
-
-
-def failed(report: ZoneReport, error: SchedulerError) -> ZoneReport:
-    """Return what is known of a child that did not answer: what it told before stays.
-
-    It is not active after ``FAILURES`` in a row, or at once where it refuses the credentials.
-    """
-    failures = report.failures + 1
-    refused = isinstance(error, CredentialError | Unauthenticated | AccessDenied)
-    active = report.is_active and failures < FAILURES and not refused
-    return replace(report, is_active=active, failures=failures, reason=one_line(str(error)))
-
-
-class ZoneStore(Protocol):
-    """The child zones of a state."""
-
-    def list(self) -> Sequence[ZoneOverview]:
-        """Return them by name."""
-
-    def record(self, polled: Sequence[PolledZone]) -> None:
-        """Store what was learned by polling."""
-
-    def own_id(self) -> str:
-        """Return the id of this zone."""
-
-
-class LeaseHolders(Protocol):
-    """The leases of a state."""
-
-    def acquire(self, name: str, holder: str, ttl_s: float) -> bool:
-        """Take a lease that is free or the holder's own; return whether the holder has it."""
-
-    def give_up(self, name: str, holder: str) -> None:
-        """Free a lease at once, if the holder has it."""
+def current(zone: ZoneOverview, interval_s: float) -> ZoneOverview:
+    """Return a child without what it told of itself, once that has expired."""
+    info, age_s = zone.report.info, zone.heard_age_s
+    if info is None or (age_s is not None and age_s <= INTERVALS * interval_s):
+        return zone
+    expired = replace(info, capabilities={}, services={})
+    return replace(zone, report=replace(zone.report, info=expired))
 
 
 class ZonePoller:
@@ -331,8 +223,8 @@ class ZonePoller:
 
     def __init__(
         self,
-        zones: ZoneStore,
-        leases: LeaseHolders,
+        zones: Zones,
+        leases: Leases,
         ask: Callable[[ZoneRegistration], ZoneInfo],
         *,
         holder: str,
@@ -369,7 +261,14 @@ class ZonePoller:
                 self._leads = self._leases.acquire(LEASE, self._holder, LEASE_S)
                 self._renew_at = self._clock() + LEASE_S / RENEWALS
             if self._leads:
-                self.poll([one for one in self._zones.list() if self._is_due(one)])
+                self.poll(
+                    [
+                        one
+                        for one in self._zones.list()
+                        if one.registration.enabled
+                        and (one.polled_age_s is None or one.polled_age_s >= self._interval_s)
+                    ]
+                )
             self._problem = ""
         except StoreError as error:
             self._leads, self._renew_at = False, -float("inf")
@@ -377,10 +276,6 @@ class ZonePoller:
                 self._tell(f"waiting: {error}")
             self._problem = str(error)
         return LOOK_S
-
-    def _is_due(self, zone: ZoneOverview) -> bool:
-        age_s = zone.polled_age_s
-        return zone.registration.enabled and (age_s is None or age_s >= self._interval_s)
 
     def poll(self, zones: Sequence[ZoneOverview]) -> None:
         """Ask these children at once, and store what each told or why it did not answer."""
@@ -392,11 +287,17 @@ class ZonePoller:
         for name, outcome in call_all(calls, self._deadline_s).items():
             before = by_name[name].report
             if isinstance(outcome, ZoneInfo):
-                after = answered(outcome)
+                after = ZoneReport(is_active=True, info=outcome, reason="")
             else:
-                after = failed(before, outcome)
+                after = _failed(before, outcome)
             polled.append(PolledZone(by_name[name], after))
-            self._tell_change(name, before, after)
+            if after.is_active and not before.is_active:
+                self._tell(f"zone {name}: active")
+            elif after.reason and (
+                (after.reason, after.is_active) != (before.reason, before.is_active)
+            ):
+                state = "still active" if after.is_active else "not active"
+                self._tell(f"zone {name}: {state}: {after.reason}")
         self._zones.record(polled)
 
     def _told(self, zone: ZoneOverview) -> ZoneInfo:
@@ -405,9 +306,13 @@ class ZonePoller:
             raise AccessDenied("it is this zone itself: name the URL of a zone below it")
         return info
 
-    def _tell_change(self, name: str, before: ZoneReport, after: ZoneReport) -> None:
-        if after.is_active and not before.is_active:
-            self._tell(f"zone {name}: active")
-        elif after.reason and (after.reason, after.is_active) != (before.reason, before.is_active):
-            state = "still active" if after.is_active else "not active"
-            self._tell(f"zone {name}: {state}: {after.reason}")
+
+def _failed(report: ZoneReport, error: SchedulerError) -> ZoneReport:
+    """Return what is known of a child that did not answer: what it told before stays.
+
+    It is not active after ``FAILURES`` in a row, or at once where it refuses the credentials.
+    """
+    failures = report.failures + 1
+    refused = isinstance(error, CredentialError | Unauthenticated | AccessDenied)
+    active = report.is_active and failures < FAILURES and not refused
+    return replace(report, is_active=active, failures=failures, reason=one_line(str(error)))

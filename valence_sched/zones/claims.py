@@ -18,9 +18,9 @@ import functools
 import random
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -38,7 +38,7 @@ from valence_sched.model.decision import Candidate, Report, SilentZone
 from valence_sched.model.effect import EffectLog, held_state, unsure_state
 from valence_sched.model.lifecycle import ClaimRecord
 from valence_sched.model.quantity import format_count
-from valence_sched.model.request import GroupState, Request, asked_content
+from valence_sched.model.request import Request, asked_content
 from valence_sched.model.zone import (
     ENDED_STATES,
     LIVE_STATES,
@@ -50,6 +50,7 @@ from valence_sched.model.zone import (
     ZoneClaimState,
     ZonedList,
 )
+from valence_sched.store.zones import ZoneClaimRows
 from valence_sched.zones import paths
 from valence_sched.zones.below import ZonesBelow, check_nodes, in_zone, parts_of, zone_claim_id
 from valence_sched.zones.calls import DEADLINE_SHARE, call_all
@@ -68,37 +69,6 @@ OWN = "this zone"  # in words, for the pod managers of the zone itself
 _AVOIDABLE = (ClaimLost, StaleOffer, ServiceError, ServiceBusy)
 
 
-class ZoneClaimStore(Protocol):
-    """Where a zone keeps its claims: :class:`~valence_sched.store.zones.ZoneClaimRows`."""
-
-    def begin(
-        self, parts: Sequence[ZoneClaimPart], *, owner: str | None, group: str | None,
-        key: str | None, content: str, ttl_s: float, generation: int | None = None,
-    ) -> tuple[ZoneClaim, bool]: ...  # fmt: skip
-
-    def generation(self, group: str) -> int: ...
-
-    def known(self, request: Request, answering: Container[str]) -> GroupState: ...
-
-    def find_by_key(self, owner: str | None, key: str, content: str) -> ZoneClaim | None: ...
-
-    def change(
-        self, claim_id: str, before: Sequence[ZoneClaimState], after: ZoneClaimState, *,
-        parts: Sequence[ZoneClaimPart] | None = None, ttl_s: float | None = None,
-        note: str | None = None, dispatched: Report | None = None,
-    ) -> ZoneClaim | None: ...  # fmt: skip
-
-    def get(self, claim_id: str) -> ZoneClaim | None: ...
-
-    def list(
-        self, states: Sequence[ZoneClaimState] = LIVE_STATES, owner: str | None = None
-    ) -> Sequence[ZoneClaim]: ...
-
-    def due(self) -> Sequence[ZoneClaim]: ...
-
-    def expire(self) -> None: ...
-
-
 class PartLost(ClaimLost):
     """A part of a claim that zones did not hold: each child that did not, and its error."""
 
@@ -109,9 +79,10 @@ class PartLost(ClaimLost):
     @property
     def refusal(self) -> SchedulerError | None:
         """Return the error of a child to which it would come again at once."""
-        found = (in_zone(zone, one) for zone, one in self.errors.items()
-                 if not isinstance(one, _AVOIDABLE))  # fmt: skip
-        return next(found, None)
+        for zone, error in self.errors.items():
+            if not isinstance(error, _AVOIDABLE):
+                return in_zone(zone, error)
+        return None
 
 
 class ZoneClaimOutcome(NamedTuple):
@@ -129,18 +100,18 @@ class ZoneClaimOutcome(NamedTuple):
 Select = Callable[[Request, Sequence[SilentZone]], Selected]
 
 
+@dataclass
 class _Share:
     """What of some offers one zone is to hold, in the order of the nodes ``numbers``.
 
     ``generations`` are those of the group in this zone at which each was offered.
     """
 
-    def __init__(self) -> None:
-        self.numbers: list[int] = []
-        self.tokens: list[Token] = []
-        self.candidates: list[Candidate] = []
-        self.places: list[DomainValues] = []
-        self.generations: set[int] = set()
+    numbers: list[int] = field(default_factory=list)
+    tokens: list[Token] = field(default_factory=list)
+    candidates: list[Candidate] = field(default_factory=list)
+    places: list[DomainValues] = field(default_factory=list)
+    generations: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -154,16 +125,22 @@ class ZoneClaims:
     id: str
     tokens: Tokens
     below: ZonesBelow
-    rows: ZoneClaimStore
+    rows: ZoneClaimRows
     effects: EffectLog = field(default_factory=EffectLog)
     prepare_ttl_s: float = PREPARE_TTL_S
     most_attempts: int = MOST_ATTEMPTS
     pause: Callable[[float], object] = time.sleep
 
     def claim(
-        self, request: Request, select: Select, *, key: str | None = None, ttl_s: float = TTL_S,
-        avoid: Sequence[SilentZone] = (), report: Callable[[Selected], Report] | None = None,
-    ) -> ZoneClaimOutcome:  # fmt: skip
+        self,
+        request: Request,
+        select: Select,
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
+        avoid: Sequence[SilentZone] = (),
+        report: Callable[[Selected], Report] | None = None,
+    ) -> ZoneClaimOutcome:
         """Decide and hold what was chosen; where a zone lost its part, decide again.
 
         Zones to ``avoid``, and from then on those that do not answer or refuse, are not decided
@@ -183,8 +160,11 @@ class ZoneClaims:
             retries = lost_parts + contended
             if key and (earlier := self.rows.find_by_key(request.owner, key, content)):
                 return ZoneClaimOutcome(self.merged(earlier), None, retries)
-            losing = [SilentZone(zone=zone, reason=f"it lost its part {number} times")
-                      for zone, number in losses.items() if number >= MOST_LOSSES]  # fmt: skip
+            losing = [
+                SilentZone(zone=zone, reason=f"it lost its part {number} times")
+                for zone, number in losses.items()
+                if number >= MOST_LOSSES
+            ]
             selected = select(request, (*avoid, *losing))
             if losing and len(selected.nodes) < request.required_count:
                 selected = select(request, avoid)
@@ -192,9 +172,13 @@ class ZoneClaims:
                 if refusal is not None:
                     raise refusal
                 return ZoneClaimOutcome(None, selected, retries)
-            tokens = tuple(node.chosen.token for node in selected.nodes)
-            body = ZoneClaimBody(request=request, tokens=tokens, ttl_s=ttl_s, content=content,
-                                 deadline_s=self.below.deadline_s)  # fmt: skip
+            body = ZoneClaimBody(
+                request=request,
+                tokens=tuple(node.chosen.token for node in selected.nodes),
+                ttl_s=ttl_s,
+                content=content,
+                deadline_s=self.below.deadline_s,
+            )
             dispatched = report(selected) if report is not None else None
             try:
                 return ZoneClaimOutcome(self._hold(body, key, dispatched), selected, retries)
@@ -225,13 +209,12 @@ class ZoneClaims:
         """
         if self.id in body.route:
             raise SchedulerError("the zones are a circle: one of them is below itself")
-        if self.below.children:
-            try:
-                return self._hold(body, key)
-            except PartLost as error:
-                raise error.refusal or error from None
-        shares = self._shares(body)
-        return self._hold_own(body, shares[""], key, body.ttl_s, _generation(shares))
+        if not self.below.children:
+            return self._hold_own(body, self._shares(body), key, body.ttl_s)
+        try:
+            return self._hold(body, key)
+        except PartLost as error:
+            raise error.refusal or error from None
 
     def _hold(
         self, body: ZoneClaimBody, key: str | None, dispatched: Report | None = None
@@ -243,12 +226,15 @@ class ZoneClaims:
             ZoneClaimPart(zone=zone, nodes=tuple(one.numbers), places=tuple(one.places))
             for zone, one in shares.items()
         ]
-        generation = _generation(shares)
-        content = body.content or "\n".join((asked_content(request).decode(), *body.tokens))
-        group = request.group.name if request.group else None
-        row, is_new = self.rows.begin(parts, owner=request.owner, group=group, key=key,
-                                      content=content, ttl_s=self.prepare_ttl_s,
-                                      generation=generation)  # fmt: skip
+        row, is_new = self.rows.begin(
+            parts,
+            owner=request.owner,
+            group=request.group.name if request.group else None,
+            key=key,
+            content=body.content or "\n".join((asked_content(request).decode(), *body.tokens)),
+            ttl_s=self.prepare_ttl_s,
+            generation=_generation(shares),
+        )
         if not is_new:
             return self.merged(row)
         where = ", ".join(zone or OWN for zone in shares)
@@ -257,26 +243,47 @@ class ZoneClaims:
             return self._prepare(row, body, shares, dispatched)
 
     def _prepare(
-        self, row: ZoneClaim, body: ZoneClaimBody, shares: Mapping[str, _Share],
+        self,
+        row: ZoneClaim,
+        body: ZoneClaimBody,
+        shares: Mapping[str, _Share],
         dispatched: Report | None,
-    ) -> Claim:  # fmt: skip
+    ) -> Claim:
         """Let each zone hold its part for a short time, and then all for the whole one."""
         alone = len(shares) == 1
         ttl_s = body.ttl_s if alone else min(body.ttl_s, self.prepare_ttl_s)
-        generation = _generation(shares)
-        hold = functools.partial(self._hold_share, row, body, ttl_s, generation)
+
+        def hold(zone: str, share: _Share) -> Claim:
+            request = paths.request_for(zone, body.request, self.below.children)
+            asked = replace(body, request=request)
+            if not zone:
+                return self._hold_own(asked, shares, row.id, ttl_s)
+            lower = replace(
+                asked,
+                tokens=tuple(share.tokens),
+                ttl_s=ttl_s,
+                route=(*body.route, self.id),
+                hops=body.hops - 1,
+                deadline_s=body.deadline_s * DEADLINE_SHARE,
+            )
+            claim = self.below.child(zone).hold_offers(lower, key=row.id)
+            check_nodes(claim.nodes, len(share.tokens), len(share.tokens))
+            if not 0 < len(claim.id) <= MOST_ID:
+                length = format_count(len(claim.id), "character")
+                raise ServiceError(f"it answers with a claim of an ID of {length}")
+            return claim
+
         calls = {zone: functools.partial(hold, zone, share) for zone, share in shares.items()}
         deadline_s = min(self.below.deadline_s, body.deadline_s)
         answers: Mapping[str, Claim | SchedulerError] = call_all(calls, deadline_s)
         claims = {zone: one for zone, one in answers.items() if isinstance(one, Claim)}
-        parts = [replace(part, claim=claims[part.zone].id if part.zone in claims else "")
-                 for part in row.parts]  # fmt: skip
+        ids = {zone: claim.id for zone, claim in claims.items()}
+        parts = [replace(part, claim=ids.get(part.zone, "")) for part in row.parts]
         self._check_answers(row, parts, answers)
         if not alone and self.rows.change(
             row.id, ["PREPARED"], "PREPARED", parts=parts, ttl_s=self.prepare_ttl_s
         ):
-            answers = self._renewed(parts, body.ttl_s)
-            self._check_answers(row, parts, answers)
+            self._check_answers(row, parts, self._renewed(parts, body.ttl_s))
         held = self.rows.change(
             row.id, ["PREPARED"], "HELD", parts=parts, ttl_s=body.ttl_s, dispatched=dispatched
         )
@@ -285,32 +292,17 @@ class ZoneClaims:
             raise ClaimLost(f"claim {row.id} took too long to prepare")
         return merged_claim(held, {zone: [claim] for zone, claim in claims.items()})
 
-    def _hold_share(
-        self, row: ZoneClaim, body: ZoneClaimBody, ttl_s: float, generation: int | None,
-        zone: str, share: _Share,
-    ) -> Claim:  # fmt: skip
-        body = replace(body, request=paths.request_for(zone, body.request, self.below.children))
-        if not zone:
-            return self._hold_own(body, share, row.id, ttl_s, generation)
-        lower = replace(
-            body, tokens=tuple(share.tokens), ttl_s=ttl_s, route=(*body.route, self.id),
-            hops=body.hops - 1, deadline_s=body.deadline_s * DEADLINE_SHARE,
-        )  # fmt: skip
-        claim = self.below.child(zone).hold_offers(lower, key=row.id)
-        check_nodes(claim.nodes, len(share.tokens), len(share.tokens))
-        if not 0 < len(claim.id) <= MOST_ID:
-            length = format_count(len(claim.id), "character")
-            raise ServiceError(f"it answers with a claim of an ID of {length}")
-        return claim
-
     def _hold_own(
-        self, body: ZoneClaimBody, share: _Share, key: str | None, ttl_s: float,
-        generation: int | None,
-    ) -> Claim:  # fmt: skip
+        self, body: ZoneClaimBody, shares: Mapping[str, _Share], key: str | None, ttl_s: float
+    ) -> Claim:
         return self.below.own.claim_candidates(
-            body.request, share.candidates, key=key, ttl_s=ttl_s, content=body.content,
-            generation=generation,
-        )  # fmt: skip
+            body.request,
+            shares[""].candidates,
+            key=key,
+            ttl_s=ttl_s,
+            content=body.content,
+            generation=_generation(shares),
+        )
 
     def _check_answers(
         self,
@@ -350,6 +342,8 @@ class ZoneClaims:
         What zones below hold for a claim of this zone stands in that claim alone. The list names
         the zones that it lacks.
         """
+        if podm is not None:
+            podm = self.below.podm_path(podm)
         self.rows.expire()
         states = (*LIVE_STATES, *ENDED_STATES) if ended else LIVE_STATES
         found, silent = self.below.records(lambda zone: zone.claims(owner=owner, ended=ended))
@@ -391,15 +385,16 @@ class ZoneClaims:
 
     def records(self, row: ZoneClaim) -> dict[str, list[ClaimRecord] | SchedulerError]:
         """Return what each zone of a claim has for it, or the error about it."""
-        calls = {part.zone: functools.partial(self._part_records, part, row) for part in row.parts}
-        return call_all(calls, self.below.deadline_s)
 
-    def _part_records(self, part: ZoneClaimPart, row: ZoneClaim) -> list[ClaimRecord]:
-        zone = self.below.part(part.zone)
-        records = [zone.claim_record(claim.id) for claim in self.below.claims_of(part, row)]
-        check_nodes(sum(one.claim.nodes for one in records), len(part.nodes))
-        check_nodes(sum(len(one.nodes) for one in records), len(part.nodes))
-        return records
+        def of_part(part: ZoneClaimPart) -> list[ClaimRecord]:
+            zone = self.below.part(part.zone)
+            found = [zone.claim_record(claim.id) for claim in self.below.claims_of(part, row)]
+            check_nodes(sum(one.claim.nodes for one in found), len(part.nodes))
+            check_nodes(sum(len(one.nodes) for one in found), len(part.nodes))
+            return found
+
+        calls = {part.zone: functools.partial(of_part, part) for part in row.parts}
+        return call_all(calls, self.below.deadline_s)
 
     def merged(self, row: ZoneClaim) -> Claim:
         """Return a claim of this zone with what the zones below hold for it."""
@@ -491,7 +486,9 @@ class ZoneClaims:
                 share.candidates.append(content.candidate)
             elif zone in self.below.children:
                 share.tokens.append(content.token)
-                share.places += [_stored_place(zone, content.place)] if content.place else []
+                if content.place:  # which pod manager it is the zone alone stores
+                    place = {domain: some for domain, some in content.place.items() if some}
+                    share.places.append({**place, "podm": (f"{zone}/",)})
             else:
                 raise StaleOffer(f"zone {zone!r} is no longer a child: ask again")
         return shares
@@ -502,29 +499,30 @@ def _generation(shares: Mapping[str, _Share]) -> int | None:
     return min((one for share in shares.values() for one in share.generations), default=None)
 
 
-def _stored_place(zone: str, place: DomainValues) -> DomainValues:
-    """Return the place of a node without its pod manager: the zone alone stores which that is."""
-    known = {domain: values for domain, values in place.items() if values}
-    return {**known, "podm": (f"{zone}/",)}
-
-
 def merged_claim(row: ZoneClaim, below: Mapping[str, Sequence[Claim]]) -> Claim:
     """Return a claim of a zone with what the claims of the zones below hold for it.
 
     Its nodes are numbered as they were asked for.
     """
-    parts = []
-    for part in row.parts:
-        for claim in below.get(part.zone, ()):
-            for lower in paths.claim_below(part.zone, claim).parts:
-                shares = tuple(_renumbered(share, part.nodes) for share in lower.shares)
-                parts.append(replace(lower, shares=shares))
-    state = "HELD" if row.state == "RELEASING" else row.state
-    parts.sort(key=lambda part: part.podm)
-    return Claim(id=row.id, state=state, owner=row.owner, group=row.group, key=row.key,
-                 content=row.content, created_at=row.created_at, expires_at=row.expires_at,
-                 note=row.note, parts=tuple(parts))  # fmt: skip
 
+    def renumbered(share: NodeAllocation, numbers: Sequence[int]) -> NodeAllocation:
+        return replace(share, node=numbers[share.node - 1]) if share.node <= len(numbers) else share
 
-def _renumbered(share: NodeAllocation, numbers: Sequence[int]) -> NodeAllocation:
-    return replace(share, node=numbers[share.node - 1]) if share.node <= len(numbers) else share
+    parts = [
+        replace(lower, shares=tuple(renumbered(share, part.nodes) for share in lower.shares))
+        for part in row.parts
+        for claim in below.get(part.zone, ())
+        for lower in paths.claim_below(part.zone, claim).parts
+    ]
+    return Claim(
+        id=row.id,
+        state="HELD" if row.state == "RELEASING" else row.state,
+        owner=row.owner,
+        group=row.group,
+        key=row.key,
+        content=row.content,
+        created_at=row.created_at,
+        expires_at=row.expires_at,
+        note=row.note,
+        parts=tuple(sorted(parts, key=lambda part: part.podm)),
+    )

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import time
@@ -10,8 +11,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
+from valence_sched.core.explain.sensitivity import (
+    Choice,
+    choice_changes,
+    relative_size,
+    weight_changes,
+)
+from valence_sched.core.policy import COST_SCALE
+from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import (
     NoPodm,
     RequestError,
@@ -19,19 +29,26 @@ from valence_sched.errors import (
     ServiceError,
     StaleOffer,
     UnknownName,
+    one_line,
 )
 from valence_sched.model.decision import (
+    Candidate,
     DecisionResult,
     DecisionResults,
     Detail,
+    Explanation,
+    PoolRef,
     Ranking,
     Report,
+    Sensitivity,
     SilentZone,
 )
 from valence_sched.model.http_headers import MOST_HOPS
+from valence_sched.model.need import Alternative, Need
+from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import OwnScheduler, Scheduler
-from valence_sched.model.zone import GroupAnswer, OfferingZone, SealedRequest
+from valence_sched.model.zone import GroupAnswer, Offer, OfferingZone, Rival, SealedRequest
 from valence_sched.planning.batch_orders import Order, all_orders, worthwhile_orders
 from valence_sched.zones import paths
 from valence_sched.zones.mixes import CompletedRequest, SupplySums, ZoneMixes, as_asked_below
@@ -42,8 +59,7 @@ from valence_sched.zones.result import (
     zoned_result,
     zoned_results,
 )
-from valence_sched.zones.selection import OtherOffer, Selected, ZoneSelection, podm_of
-from valence_sched.zones.sensitivity import ZoneChoices
+from valence_sched.zones.selection import OtherOffer, PlacedOffer, Selected, ZoneSelection
 
 MOST_REQUESTS = 4  # of which every order is tried
 MOST_TRIALS = 24  # orders of one batch: all of four requests
@@ -200,18 +216,12 @@ class ZoneDecider(Scheduler):
         Raises:
             StaleOffer: others took each time what was offered.
         """
-        for _ in range(MOST_TRIES - 1):
-            try:
-                return self._select(request, avoid)
-            except StaleOffer:
-                continue
-        return self._select(request, avoid)
 
-    def _select(
-        self, request: Request, avoid: Sequence[SilentZone]
-    ) -> tuple[SealedRequest, Selected]:
-        sealed = self._own.seal(request)
-        return sealed, self._selection(sealed, self._mixes(), avoid=avoid).nodes()
+        def select() -> tuple[SealedRequest, Selected]:
+            sealed = self._own.seal(request)
+            return sealed, self._selection(sealed, self._mixes(), avoid=avoid).nodes()
+
+        return _retried(select)
 
     def result(
         self, request: Request, sealed: SealedRequest, selected: Selected, detail: Detail
@@ -226,10 +236,8 @@ class ZoneDecider(Scheduler):
         offers, selected = self._selection(sealed, self._mixes()).ranking(limit)
         missing = [f"zone {one.zone}: {one.reason}" for one in selected.silent.values()]
         missing += [f"{one.podm}: undecided" for one in selected.undecided.values()]
-        candidates = (replace(one.candidate, podm=paths.path(one.zone, one.candidate.podm))
-                      for one in offers)  # fmt: skip
         return Ranking(
-            candidates=tuple(candidates),
+            candidates=tuple(map(_named_candidate, offers)),
             missing=tuple(missing),
             request_id=sealed.request.id,
             seed=sealed.request.seed,
@@ -244,12 +252,7 @@ class ZoneDecider(Scheduler):
         """
         if not requests:
             return self._own.select_all(requests, detail=detail)
-        for _ in range(MOST_TRIES - 1):
-            try:
-                return self._select_all(requests, detail)
-            except StaleOffer:
-                continue
-        return self._select_all(requests, detail)
+        return _retried(functools.partial(self._select_all, requests, detail))
 
     def _select_all(self, requests: Sequence[Request], detail: Detail) -> DecisionResults:
         sealed = [
@@ -276,9 +279,9 @@ class ZoneDecider(Scheduler):
         else:
             selections = batch.in_order()
         drop_conflicting_alternates(selections)
-        whole = zip(sealed, selections, strict=False)
-        others = sum(len(selected.nodes) for one, selected in whole
-                     if len(selected.nodes) >= one.request.required_count)  # fmt: skip
+        required = (one.request.required_count for one in sealed)
+        counts = zip((len(one.nodes) for one in selections), required, strict=False)
+        others = sum(count for count, least in counts if count >= least)
         reports = [
             zoned_result(one, selected, self._reasons(request, one, selected, detail, others))
             for request, one, selected in zip(requests, sealed, selections, strict=False)
@@ -328,7 +331,8 @@ class ZoneDecider(Scheduler):
         if others or (placed and not self._own_has_all and detail != "report"):
             return None
         try:
-            asked = selected.request or _as_sealed(request, sealed)
+            # the id that it was sealed with, by which every zone breaks ties
+            asked = selected.request or replace(request, id=request.id or sealed.request.id)
             if placed and len(selected.nodes) == request.count and not self._own_has_all:
                 asked = replace(asked, count=1, min_count=None)  # each zone explains the first node
             request_for = self._requests(asked)
@@ -339,33 +343,30 @@ class ZoneDecider(Scheduler):
             report = self._own.select_destinations(request_for(""), detail=detail).report
         except (NoPodm, UnknownName):  # the zones were asked: only this one lacks them
             report = None
-        if not self._own_has_all:
-            chosen = [replace(one.chosen.candidate, podm=paths.path(*podm_of(one.chosen)))
-                      for one in selected.nodes if placed]  # fmt: skip
-            below = self._reports_below(request_for, detail)
-            return self._with_changes(sealed, selected, with_reasons_below(report, below, chosen))
-        if report is None:
-            return None
-        own = [one.chosen for one in report.placements]
-        same = own == [one.chosen.candidate for one in selected.nodes if placed]
-        return report if same else None
-
-    def _with_changes(
-        self, sealed: SealedRequest, selected: Selected, report: Report | None
-    ) -> Report | None:
+        chosen = [one.chosen for one in selected.nodes if placed]
+        if self._own_has_all:
+            own = [one.chosen for one in report.placements] if report is not None else None
+            return report if own == [one.candidate for one in chosen] else None
+        below = self._reports_below(request_for, detail)
+        report = with_reasons_below(report, below, [_named_candidate(one) for one in chosen])
         if report is None or report.explanation is None:
             return report
         request = as_asked_below(selected.request or sealed.request)
         sealed = replace(sealed, request=request, needs_supplies=False)
         selection = self._selection(sealed, self._mixes(), avoid=tuple(selected.silent.values()))
-        placed = len(selected.nodes) >= request.required_count
         choices = ZoneChoices(selection, request, sealed.policy, selected.nodes, placed=placed)
         return replace(report, explanation=choices.explained(report.explanation))
 
 
-def _as_sealed(request: Request, sealed: SealedRequest) -> Request:
-    """Return a request with the id that it was sealed with, by which every zone breaks ties."""
-    return request if request.id else replace(request, id=sealed.request.id)
+def _named_candidate(offer: Offer) -> Candidate:
+    return replace(offer.candidate, podm=paths.path(offer.zone, offer.candidate.podm))
+
+
+def _retried(decide: Callable[[], R]) -> R:
+    for _ in range(MOST_TRIES - 1):
+        with contextlib.suppress(StaleOffer):
+            return decide()
+    return decide()
 
 
 def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:
@@ -374,3 +375,74 @@ def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:
         return call()
     except (RequestError, UnknownName) as error:
         raise (error if len(requests) == 1 else error.at(f"request {number + 1}")) from None
+
+
+class ZoneChoices:
+    """The choices of a decision over zones, each of which is asked for every one of them.
+
+    ``nodes`` are those that fit, which are ``placed`` or too few for that.
+    """
+
+    def __init__(
+        self,
+        selection: ZoneSelection,
+        request: Request,
+        policy: Policy,
+        nodes: list[PlacedOffer],
+        *,
+        placed: bool,
+    ) -> None:
+        self._selection, self.request, self.policy = selection, request, policy
+        self._offer = nodes[0].chosen if nodes and placed else None
+        self.chosen = _pool(self._offer) if self._offer else None
+        self.attempt_index = nodes[0].choice - 1 if nodes else 0
+        self._most_free: dict[Need, float] = {}
+
+    def needs_anchor(self) -> bool:
+        return self._selection.needs_anchor
+
+    def choose(self, alternative: Alternative) -> Choice:
+        best_of = self.policy.pick.best_of
+        answer = self._selection.first_node(alternative, max(2, best_of))
+        best = self._selection.drawn(answer.ranking[:best_of])
+        if best is None:
+            return Choice(None, bool(answer.undecided), lambda: False)
+        pool, cost = _pool(best), best.candidate.cost
+        others = [one.candidate.cost for one in answer.ranking if _pool(one).podm != pool.podm]
+        return Choice(pool, bool(answer.undecided), lambda: cost in others)
+
+    def weight_changes(self) -> Iterator[Sensitivity] | None:
+        assert self._offer is not None, "no weight makes a node fit"
+        one, alternative = self._offer.candidate, self.request.alternatives[self.attempt_index]
+        rival = Rival(
+            cost=one.cost,
+            lot=pool_lot(one.podm, one.pool, self.request),
+            scores={name: round(score * COST_SCALE) for name, score in one.scores.items()},
+        )
+        answer = self._selection.first_node(alternative, 0, rival)
+        self._most_free = dict(zip(alternative.needs, answer.most_free, strict=False))
+        if answer.overtakings is UNSET:
+            return None
+        found = [replace(one, pool=_below(one.zone, one.pool)) for one in answer.overtakings]
+        return weight_changes(self.policy, rival, self.chosen, found)
+
+    def most_free(self, need: Need) -> float:
+        return self._most_free.get(need, 0.0)
+
+    def explained(self, explanation: Explanation) -> Explanation:
+        """Return an explanation with what changes the choice; a note names silent zones."""
+        notes: list[str] = []
+        earlier = self._selection.silent
+        changes = sorted(choice_changes(self, notes), key=relative_size)
+        if silent := self._selection.silent - earlier:
+            changes, names = [], ", ".join(sorted(silent))
+            notes = [one_line(f"flips: unknown, these zones did not answer: {names}")]
+        return replace(explanation, flips=tuple(changes), notes=(*explanation.notes, *notes))
+
+
+def _pool(offer: Offer) -> PoolRef:
+    return _below(offer.zone, PoolRef(podm=offer.candidate.podm, pool=offer.candidate.pool))
+
+
+def _below(zone: str, pool: PoolRef) -> PoolRef:
+    return replace(pool, podm=paths.path(zone, pool.podm))

@@ -7,13 +7,13 @@ import functools
 import os
 import threading
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from valence_sched.errors import CredentialError, IdentityUnavailable, Unauthenticated, one_line
 from valence_sched.model.claim import Claim
-from valence_sched.model.tls import ClientCertificate, default_authorities
+from valence_sched.model.tls import default_authorities
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
-from valence_sched.model.zone_registry import KeystoneLogin
+from valence_sched.model.zone_registry import KeystoneLogin, ZoneRegistration
 from valence_sched.remote.connection import ServiceConnection
 from valence_sched.remote.scheduler import RemoteScheduler
 
@@ -44,8 +44,8 @@ class RemoteZone:
 
     def hold_offers(self, body: ZoneClaimBody, *, key: str | None = None) -> Claim:
         """Hold offers of the zone, all or none; errors as of the zone."""
-        content, _ = self._connection.ask("POST", "zones/claims", body=body, key=key,
-                                          deadline_s=body.deadline_s)  # fmt: skip
+        ask, deadline_s = self._connection.ask, body.deadline_s
+        content, _ = ask("POST", "zones/claims", body=body, key=key, deadline_s=deadline_s)
         return self._connection.decode(content, Claim)
 
     def verbs(self) -> RemoteScheduler:
@@ -53,33 +53,15 @@ class RemoteZone:
         return RemoteScheduler(self._connection)
 
     def _ask(self, path: str, query: OfferQuery, kind: type[T]) -> T:
-        content, _ = self._connection.ask("POST", path, body=query, deadline_s=query.deadline_s,
-                                          most_bytes=MOST_ANSWER_BYTES)  # fmt: skip
+        deadline_s, most = query.deadline_s, MOST_ANSWER_BYTES
+        ask = self._connection.ask
+        content, _ = ask("POST", path, body=query, deadline_s=deadline_s, most_bytes=most)
         return self._connection.decode(content, kind)
 
 
 MOST_LOGINS = 1000  # that a process keeps
 KEYSTONE_TIMEOUT_S = 10.0  # for Keystone to answer, of the time that the child has at most
 INSTALL = "a login with Keystone needs keystoneauth1: pip install 'valence-sched[keystone]'"
-
-
-class ChildAccess(Protocol):
-    """A child zone as far as it tells how its service is reached."""
-
-    @property
-    def url(self) -> str: ...
-
-    @property
-    def username(self) -> str | None: ...
-
-    @property
-    def cacert(self) -> str | None: ...
-
-    @property
-    def certificate(self) -> ClientCertificate | None: ...
-
-    @property
-    def keystone(self) -> KeystoneLogin | None: ...
 
 
 class KeystoneTokens:
@@ -112,10 +94,10 @@ class KeystoneTokens:
             session = Session(verify=self._verify, timeout=self._timeout_s)
             found: str | None = plugin.get_token(session)
         except Unauthorized:
-            raise Unauthenticated(one_line(
-                f"Keystone at {where} refuses the login of {self._login.username!r} to the "
-                f"project {self._login.project!r}"
-            )) from None  # fmt: skip
+            text = f"{self._login.username!r} to the project {self._login.project!r}"
+            raise Unauthenticated(
+                one_line(f"Keystone at {where} refuses the login of {text}")
+            ) from None
         except (ClientException, OSError) as error:
             text = f"Keystone at {where} gives no token: {type(error).__name__}"
             raise IdentityUnavailable(one_line(text)) from None
@@ -155,7 +137,7 @@ class ChildLogins:
 
     def connection(
         self,
-        child: ChildAccess,
+        child: ZoneRegistration,
         password: str | None,
         timeout_s: float,
         route: Callable[[], Sequence[str]] = tuple,
@@ -166,22 +148,21 @@ class ChildLogins:
         connection.
         """
         verify = child.cacert or default_authorities(os.environ) or True
-        connect = functools.partial(ServiceConnection, child.url, verify=verify,
-                                    certificate=child.certificate, timeout_s=timeout_s,
-                                    route=route)  # fmt: skip
+        connect = functools.partial(
+            ServiceConnection,
+            child.url,
+            verify=verify,
+            certificate=child.certificate,
+            timeout_s=timeout_s,
+            route=route,
+        )
         if child.keystone is None:
             return connect(user=child.username, password=password)
-        tokens = self._tokens_of(child.keystone, password or "", verify, timeout_s)
-        return connect(token=tokens.token, renew=tokens.renew)
-
-    def _tokens_of(
-        self, login: KeystoneLogin, password: str, verify: bool | str, timeout_s: float
-    ) -> KeystoneTokens:
-        key = login, password, verify
+        key = child.keystone, password or "", verify
         with self._lock:
             if key not in self._tokens:
                 if len(self._tokens) >= MOST_LOGINS:
                     self._tokens.clear()
-                wait_s = min(timeout_s, KEYSTONE_TIMEOUT_S)
-                self._tokens[key] = KeystoneTokens(login, password, verify, wait_s)
-            return self._tokens[key]
+                self._tokens[key] = KeystoneTokens(*key, min(timeout_s, KEYSTONE_TIMEOUT_S))
+            tokens = self._tokens[key]
+        return connect(token=tokens.token, renew=tokens.renew)

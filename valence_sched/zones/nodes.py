@@ -34,6 +34,7 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import WAIT_S
 from valence_sched.model.zone import ZoneClaim, ZoneClaimPart, ZoneClaimState, ZonedList
+from valence_sched.store.zones import ZoneClaimRows
 from valence_sched.zones import paths
 from valence_sched.zones.below import (
     ZoneAnswers,
@@ -44,14 +45,7 @@ from valence_sched.zones.below import (
     zone_claim_id,
 )
 from valence_sched.zones.calls import call_all
-from valence_sched.zones.claims import (
-    OWN,
-    Select,
-    ZoneClaimOutcome,
-    ZoneClaims,
-    ZoneClaimStore,
-    merged_claim,
-)
+from valence_sched.zones.claims import OWN, Select, ZoneClaimOutcome, ZoneClaims, merged_claim
 from valence_sched.zones.selection import Selected
 
 COMPOSED: tuple[State, ...] = ("COMPOSED", "SETTLED")
@@ -79,7 +73,7 @@ class ZoneClaimRecovery:
     """Recovers the claims of one zone over what is directly below it."""
 
     below: ZonesBelow
-    rows: ZoneClaimStore
+    rows: ZoneClaimRows
 
     def reap(self, *, dry_run: bool = False) -> Iterator[Action]:
         """Yield what was done about each claim whose time is over, or that it would be ended."""
@@ -87,7 +81,12 @@ class ZoneClaimRecovery:
             self.rows.expire()
         for row in self.rows.due():
             zones = ", ".join(part.zone or OWN for part in row.parts)
-            done = self._planned(row) if dry_run else self._end(row)
+            if not dry_run:
+                done = self._end(row)
+            elif row.state == "COMPOSING":
+                done = self._planned(row)
+            else:
+                done = "would be ended in these zones"
             yield Action(kind="claim", id=row.id, podm=zones, done=one_line(done, 200))
         if not dry_run:
             self.settle()
@@ -98,8 +97,8 @@ class ZoneClaimRecovery:
         Those that are this zone's ``own`` stand in a claim of several zones where one has them.
         """
         rows = {row.id: row for row in self.rows.list()}
-        found = [merged_claim(row, {}) for row in rows.values()
-                 if row.state == "COMPOSING" and row.id not in reaped]  # fmt: skip
+        going_on = (row for row in rows.values() if row.state == "COMPOSING")
+        found = [merged_claim(row, {}) for row in going_on if row.id not in reaped]
         found += [claim for claim in own if zone_claim_id(claim) not in rows]
         return tuple(sorted(found, key=lambda claim: claim.created_at))
 
@@ -115,6 +114,17 @@ class ZoneClaimRecovery:
             if zones <= whole and not any(parts_of(row, found[zone]) for zone in zones):
                 self.rows.change(row.id, ["COMPOSED"], "RELEASED", note="its nodes are gone")
 
+    def _planned(self, row: ZoneClaim) -> str:
+        try:
+            found = self._composed(row)
+        except SchedulerError as error:
+            return f"would be left as it is: {error}"
+        if found.goes_on:
+            return f"would be left as it is: {found.goes_on}"
+        return (
+            f"would be composed: {found.text}" if found.nodes else "would be ended in these zones"
+        )
+
     def _end(self, row: ZoneClaim) -> str:
         try:
             if row.state == "COMPOSING":
@@ -128,18 +138,6 @@ class ZoneClaimRecovery:
         note = row.note or "nobody went on with it"
         self.rows.change(row.id, ["RELEASING"], "FAILED", note=note)
         return f"freed what it held: {note}"
-
-    def _planned(self, row: ZoneClaim) -> str:
-        if row.state == "COMPOSING":
-            try:
-                found = self._composed(row)
-            except SchedulerError as error:
-                return f"would be left as it is: {error}"
-            if found.goes_on:
-                return f"would be left as it is: {found.goes_on}"
-            if found.nodes:
-                return f"would be composed: {found.text}"
-        return "would be ended in these zones"
 
     def _find_composed(self, row: ZoneClaim) -> str:
         """End a claim whose composition was interrupted, as its zones say."""
@@ -259,9 +257,14 @@ class ZoneNodes:
         return ZoneClaimRecovery(self._below, self.claims.rows)
 
     def compose(
-        self, request: Request, select: Select, *, key: str | None = None, ttl_s: float = TTL_S,
+        self,
+        request: Request,
+        select: Select,
+        *,
+        key: str | None = None,
+        ttl_s: float = TTL_S,
         wait_s: float = WAIT_S,
-    ) -> tuple[ProvisionResult, Selected | None]:  # fmt: skip
+    ) -> tuple[ProvisionResult, Selected | None]:
         """Make the nodes of a request, or as many as it must have; return them and the decision.
 
         What was composed is taken apart where too few came to be; the request is then decided
@@ -315,8 +318,8 @@ class ZoneNodes:
         nodes = self.claims.claim_record(claim.id).nodes
         failures = []
         for part in row.parts if row is not None else ():
-            found = sum(paths.split(node.podm, self._below.children)[0] == part.zone
-                        for node in nodes)  # fmt: skip
+            zones = [paths.split(node.podm, self._below.children)[0] for node in nodes]
+            found = zones.count(part.zone)
             if found < len(part.nodes):
                 nodes_of = f"{format_count(len(part.nodes), 'node')} of claim {claim.id}"
                 line = f"has {found} of {nodes_of}"
@@ -352,8 +355,11 @@ class ZoneNodes:
             raise ClaimState(text)
         unsure = f"is COMPOSING in {', '.join(part.zone or 'this zone' for part in row.parts)}"
         self.claims.effects.note("claim", row.id, f"{unsure}: {RECONCILE_HINT}")
-        calls = {part.zone: functools.partial(self._compose_part, part, wait_s)
-                 for part in row.parts}  # fmt: skip
+
+        def compose(part: ZoneClaimPart) -> ProvisionResult:
+            return self._below.part(part.zone).compose_claim(part.claim, wait_s=wait_s)
+
+        calls = {part.zone: functools.partial(compose, part) for part in row.parts}
         outcome = _Outcome()
         answers = call_all(calls, deadline_s)
         for part in row.parts:
@@ -380,18 +386,16 @@ class ZoneNodes:
             elif zone and not isinstance(answer, UnknownName):
                 text = f"{paths.line_below(zone, str(answer))}: nothing was composed"
                 raise Unverified(one_line(f"{text}, and claim {row.id} stays held"))
-        calls = {podm: functools.partial(self._is_enabled, podm) for podm in podms}
+
+        def is_enabled(podm: str) -> bool:
+            _, part, name = self._below.find(podm)
+            return part.podm(name).podm.enabled
+
+        calls = {podm: functools.partial(is_enabled, podm) for podm in podms}
         for podm, enabled in call_all(calls, self._below.deadline_s).items():
             if enabled is False:
                 zone, _, name = self._below.find(podm)
                 raise disabled_error(row.id, name, zone)
-
-    def _is_enabled(self, podm: str) -> bool:
-        _, part, name = self._below.find(podm)
-        return part.podm(name).podm.enabled
-
-    def _compose_part(self, part: ZoneClaimPart, wait_s: float) -> ProvisionResult:
-        return self._below.part(part.zone).compose_claim(part.claim, wait_s=wait_s)
 
     def _note_end(self, row: ZoneClaim, outcome: _Outcome) -> None:
         """Store what became of a claim; one that is unverified is reconciled later."""
@@ -408,11 +412,15 @@ class ZoneNodes:
 
     def _take_apart(self, outcome: _Outcome, wait_s: float) -> None:
         """Decompose what came to be: too little of a request."""
-        by_zone: dict[str, list[ComposedNode]] = {}
-        for zone, node in outcome.nodes:
-            by_zone.setdefault(zone, []).append(node)
-        calls = {f"{zone}/{node.id}": functools.partial(self._delete, zone, node, wait_s)
-                 for zone, nodes in by_zone.items() for node in nodes}  # fmt: skip
+
+        def delete(zone: str, node: ComposedNode) -> None:
+            for error in self._below.part(zone).delete_nodes([node.id], wait_s=wait_s):
+                raise error
+
+        calls = {
+            f"{zone}/{node.id}": functools.partial(delete, zone, node)
+            for zone, node in outcome.nodes
+        }
         answers: Mapping[str, SchedulerError | None] = call_all(calls, _WAITS * wait_s + _MORE_S)
         for zone, node in outcome.nodes:
             above, error = paths.node_below(zone, node), answers[f"{zone}/{node.id}"]
@@ -426,10 +434,6 @@ class ZoneNodes:
             outcome.unverified.append(UnverifiedNode(message=text))
         outcome.nodes = []
 
-    def _delete(self, zone: str, node: ComposedNode, wait_s: float) -> None:
-        for error in self._below.part(zone).delete_nodes([node.id], wait_s=wait_s):
-            raise error
-
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
     ) -> ZonedList[NodeStatus]:
@@ -438,18 +442,23 @@ class ZoneNodes:
         The list names the zones that it lacks. Errors of the zone of ``podm`` are raised.
         """
         if podm is not None:
-            zone, part, rest = self._below.find(podm)
+            zone, part, rest = self._below.find_podm(podm)
             found = ZoneAnswers({zone: part.nodes(podm=rest, owner=owner, live=live)}, ())
         else:
             found = self._below.records(lambda zone: zone.nodes(owner=owner, live=live))
-        nodes = [paths.status_below(zone, one) for zone, some in found.by_zone.items()
-                 for one in some]  # fmt: skip
+        nodes = (
+            replace(one, node=paths.node_below(zone, one.node))
+            for zone, some in found.by_zone.items()
+            for one in some
+        )
         return ZonedList(nodes, found.silent)
 
     def node_record(self, node_id: str) -> NodeRecord:
         """Return a node by its id or path; UnknownName for others."""
         zone, part, rest = self._below.find(node_id)
-        return paths.node_record_below(zone, part.node_record(rest))
+        record = part.node_record(rest)
+        node, events = paths.node_below(zone, record.node), paths.events_below(zone, record.events)
+        return replace(record, node=node, events=events)
 
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S

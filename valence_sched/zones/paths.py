@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from valence_sched.model.capacity import StrandedAmount
 from valence_sched.model.claim import Claim
 from valence_sched.model.composition import ComposedNode
+from valence_sched.model.decision import SilentZone
 from valence_sched.model.hardware import BlockOverview, PodmOverview, PoolOverview
-from valence_sched.model.lifecycle import ClaimRecord, Event, NodeRecord, NodeStatus, UnverifiedNode
+from valence_sched.model.lifecycle import ClaimRecord, Event, UnverifiedNode
 from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import DomainValues, Generations
 
@@ -50,14 +51,12 @@ def request_for(
     """
     if not request.podms and not request.exclude_podms:
         return request
-    named = {name: name_in(zone, name, zones, having)
-             for name in (*request.podms, *request.exclude_podms)}  # fmt: skip
-    podms = tuple(named[name] for name in request.podms if named[name])
-    return replace(
-        request,
-        podms=podms or tuple(f"../{name}" for name in request.podms[:1]),
-        exclude_podms=tuple(found for name in request.exclude_podms if (found := named[name])),
+    podms, excluded = (
+        tuple(found for name in names if (found := name_in(zone, name, zones, having)))
+        for names in (request.podms, request.exclude_podms)
     )
+    podms = podms or tuple(f"../{name}" for name in request.podms[:1])
+    return replace(request, podms=podms, exclude_podms=excluded)
 
 
 def name_in(
@@ -81,9 +80,9 @@ def claim_below(zone: str, claim: Claim) -> Claim:
 
 def record_below(zone: str, record: ClaimRecord) -> ClaimRecord:
     """Return the record of a claim of a zone as the zone above names it."""
-    events = events_below(zone, record.events)
+    claim, events = claim_below(zone, record.claim), events_below(zone, record.events)
     nodes = tuple(node_below(zone, node) for node in record.nodes)
-    return ClaimRecord(claim=claim_below(zone, record.claim), nodes=nodes, events=events)
+    return ClaimRecord(claim=claim, nodes=nodes, events=events)
 
 
 def node_below(zone: str, node: ComposedNode) -> ComposedNode:
@@ -92,32 +91,21 @@ def node_below(zone: str, node: ComposedNode) -> ComposedNode:
     return replace(node, id=path(zone, node.id), podm=path(zone, node.podm), claim=claim)
 
 
-def status_below(zone: str, status: NodeStatus) -> NodeStatus:
-    """Return the status of a node of a zone as the zone above names it."""
-    return replace(status, node=node_below(zone, status.node))
-
-
-def node_record_below(zone: str, record: NodeRecord) -> NodeRecord:
-    """Return the record of a node of a zone as the zone above names it."""
-    node, events = node_below(zone, record.node), events_below(zone, record.events)
-    return replace(record, node=node, events=events)
-
-
 def events_below(zone: str, events: Iterable[Event]) -> tuple[Event, ...]:
     """Return the events of a zone as the zone above names what they are about."""
     return tuple(
-        replace(event, claim=event.claim and path(zone, event.claim),
-                podm=event.podm and path(zone, event.podm))
-        for event in events
-    )  # fmt: skip
+        replace(
+            one, claim=one.claim and path(zone, one.claim), podm=one.podm and path(zone, one.podm)
+        )
+        for one in events
+    )
 
 
 def unverified_below(zone: str, node: UnverifiedNode) -> UnverifiedNode:
     """Return a node of a zone that could not be verified as the zone above names it."""
-    if not node.still_composing:
-        return replace(node, message=line_below(zone, node.message))
-    return replace(node, message=line_below(zone, node.message), node=path(zone, node.node),
-                   podm=path(zone, node.podm), claim=path(zone, node.claim))  # fmt: skip
+    named = ("node", "podm", "claim") if node.still_composing else ()
+    words = {word: path(zone, getattr(node, word)) for word in named}
+    return replace(node, message=line_below(zone, node.message), **words)
 
 
 def overview_below(zone: str, overview: PodmOverview) -> PodmOverview:
@@ -131,39 +119,35 @@ def podm_below(zone: str, one: OnPodm) -> OnPodm:
     return replace(one, podm=path(zone, one.podm))
 
 
-def paths(zone: str, names: str) -> str:
-    """Return the paths of several names, which have commas between them."""
-    return ", ".join(path(zone, name) for name in names.split(", "))
+def silent_below(zone: str, silent: Iterable[SilentZone]) -> list[SilentZone]:
+    """Return the silent zones below a zone by their paths."""
+    return [replace(one, zone=path(zone, one.zone)) for one in silent]
 
 
-def place_below(zone: str, place: DomainValues) -> DomainValues:
-    """Return the place of an offer of a zone as the zone above names it."""
-    return _renamed(place, lambda names: tuple(path(zone, name) for name in names))
+def name_for(zone: str, name: str) -> str:
+    """Return the name that a zone below has for a path: of others one that it lacks."""
+    start = f"{zone}/"
+    return name.removeprefix(start) if name.startswith(start) else f"../{name}"
 
 
-def place_for(zone: str, place: DomainValues) -> DomainValues:
-    """Return a place as a zone below names it: pod managers of others have names it lacks."""
-    return _renamed(place, lambda names: tuple(_name_for(zone, name) for name in names))
-
-
-def state_below(zone: str, state: GroupState) -> GroupState:
-    """Return the group state of a zone as the zone above names it."""
-    return _renamed_state(state, lambda name: path(zone, name))
-
-
-def state_for(zone: str, state: GroupState) -> GroupState:
-    """Return a group state as a zone below names it: pod managers of others have names it lacks."""
-    return _renamed_state(state, lambda name: _name_for(zone, name))
+def renamed_place(place: DomainValues, rename: Callable[[str], str]) -> DomainValues:
+    """Return a place with other names of pod managers: ``path`` or ``name_for`` of a zone."""
+    return _renamed(place, lambda names: tuple(map(rename, names)))
 
 
 def generations_for(zone: str, generations: Generations) -> Generations:
     """Return the generations of a zone below and of those below it, as it names them."""
-    start = f"{zone}/"
-    return {f"{name}/".removeprefix(start).removesuffix("/"): number
-            for name, number in generations.items() if f"{name}/".startswith(start)}  # fmt: skip
+    start, found = f"{zone}/", {f"{name}/": number for name, number in generations.items()}
+    return {
+        name.removeprefix(start).removesuffix("/"): number
+        for name, number in found.items()
+        if name.startswith(start)
+    }
 
 
-def _renamed_state(state: GroupState, rename: Callable[[str], str]) -> GroupState:
+def renamed_state(state: GroupState, rename: Callable[[str], str]) -> GroupState:
+    """Return a group state with other names of pod managers, as a place."""
+
     def counts(of: Mapping[str, int]) -> dict[str, int]:
         return {rename(name): number for name, number in of.items()}
 
@@ -180,11 +164,6 @@ def _renamed(by_domain: Mapping[str, V], rename: Callable[[V], V]) -> dict[str, 
     return {domain: rename(one) if domain == "podm" else one for domain, one in by_domain.items()}
 
 
-def _name_for(zone: str, name: str) -> str:
-    start = f"{zone}/"
-    return name.removeprefix(start) if name.startswith(start) else f"../{name}"
-
-
 def line_below(zone: str, line: str) -> str:
     """Return a line about a zone with its name."""
     return f"zone {zone}: {line}" if zone else line
@@ -195,10 +174,12 @@ def lines_below(by_zone: Mapping[str, Iterable[str]]) -> list[str]:
 
     A fact or capability that a zone does not tell is left out where another one may tell it.
     """
-    lacks = [{line.partition(" (")[0]: line for line in lines if line.startswith(LACK)}
-             for lines in by_zone.values()]  # fmt: skip
-    all_lack = {text: line for text, line in (lacks[0] if lacks else {}).items()
-                if all(text in one for one in lacks)}  # fmt: skip
+    lacks = [
+        {line.partition(" (")[0]: line for line in lines if line.startswith(LACK)}
+        for lines in by_zone.values()
+    ]
+    first = lacks[0] if lacks else {}
+    all_lack = {text: line for text, line in first.items() if all(text in one for one in lacks)}
     found = dict.fromkeys(all_lack.values())
     for zone, lines in by_zone.items():
         for line in lines:

@@ -81,8 +81,8 @@ def zone_info(
     fresh_s = INTERVALS * settings.poll_interval_s
     found = list(podms)
     alive = {one.podm.id for one in found if one.podm.enabled and one.podm.status != "Offline"}
-    fresh = [stats for podm, stats in sorted(reports.items())
-             if podm in alive and ages_s.get(podm, math.inf) <= fresh_s]  # fmt: skip
+    heard = (podm for podm in sorted(reports) if podm in alive)
+    fresh = [reports[podm] for podm in heard if ages_s.get(podm, math.inf) <= fresh_s]
     free = (numbers for one in found if one.podm.id in alive for numbers in _free(one.amounts))
     reported = (numbers for stats in fresh for numbers in _reported(stats))
     capabilities: Capabilities = dict(sorted(settings.capability_map.items()))

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from msgspec import UNSET
 from msgspec.structs import replace
 
 from valence_sched.core.explain.sensitivity import NOTES
@@ -50,13 +51,9 @@ def added_fit_counts(
     counts: Mapping[str, FitCounts], silent: Sequence[SilentZone] = ()
 ) -> FitCounts:
     """Return how many nodes fit on the pod managers of all zones; ``silent`` ones do not count."""
-    return FitCounts(
-        podms=tuple((paths.path(zone, podm), number) for zone, one in counts.items()
-                    for podm, number in one.podms),
-        warnings=tuple(_lines(counts)),
-        undecided=tuple(_undecided(counts)),
-        silent=(*silent, *_silent(counts)),
-    )  # fmt: skip
+    each = ((zone, *pair) for zone, one in counts.items() for pair in one.podms)
+    podms = tuple((paths.path(zone, podm), number) for zone, podm, number in each)
+    return FitCounts(podms=podms, **_remarks(counts, silent))
 
 
 def added_capacities(
@@ -74,43 +71,43 @@ def added_capacities(
     every = list(counts.values())
     if len(counts) == 1 and not silent and "" in counts:
         return counts[""]
-    sums = [one.podm_sums for one in every]
-    proven = [one.proven for one in every]
-    bounds = [one for one in proven if one is not None]
+    sums = [one.podm_sums for one in every if one.podm_sums is not None]
+    bounds = [one.proven for one in every if one.proven is not None]
+    proven = None
+    if every and len(bounds) == len(every) and not mix:
+        found = sum(one.found for one in bounds)
+        proven = ProvenMost(bound=sum(one.bound for one in bounds), found=found)
     by_flavor: Counter[str] = Counter()
     for one in every:
         by_flavor.update(one.by_flavor)
-    podms = tuple(replace(podm, podm=paths.path(zone, podm.podm))
-                  for zone, one in counts.items() for podm in one.podms)  # fmt: skip
-    notes = (MIX_NOTE,) if mix and len(every) > 1 else ()
+    each = ((zone, podm) for zone, one in counts.items() for podm in one.podms)
+    podms = tuple(replace(podm, podm=paths.path(zone, podm.podm)) for zone, podm in each)
+    remarks = _remarks(counts, silent)
+    if mix and len(every) > 1:
+        remarks["warnings"] += (MIX_NOTE,)
     return Capacity(
         name=next((one.name for one in every), name),
         podms=podms,
-        podm_sums=None if None in sums else sum(one for one in sums if one is not None),
+        podm_sums=sum(sums) if len(sums) == len(every) else None,
         site_sums=every[0].site_sums if len(every) == 1 else None,
-        proven=None if mix or not every or len(bounds) < len(every) else ProvenMost(
-            bound=sum(one.bound for one in bounds), found=sum(one.found for one in bounds)
-        ),
+        proven=proven,
         exhausted=exhausted(podms),
         by_flavor=dict(by_flavor),
         refused=every[0].refused if len(every) == 1 else None,
-        warnings=(*_lines(counts), *notes),
-        undecided=tuple(_undecided(counts)),
-        silent=(*silent, *_silent(counts)),
-    )  # fmt: skip
+        **remarks,
+    )
 
 
-def _lines(counts: Mapping[str, FitCounts] | Mapping[str, Capacity]) -> Iterable[str]:
-    return paths.lines_below({zone: one.warnings for zone, one in counts.items()})
-
-
-def _undecided(counts: Mapping[str, FitCounts] | Mapping[str, Capacity]) -> Iterator[str]:
-    return (paths.path(zone, podm) for zone, one in counts.items() for podm in one.undecided)
-
-
-def _silent(counts: Mapping[str, FitCounts] | Mapping[str, Capacity]) -> Iterator[SilentZone]:
-    return (replace(silent, zone=paths.path(zone, silent.zone))
-            for zone, one in counts.items() for silent in one.silent)  # fmt: skip
+def _remarks(
+    counts: Mapping[str, FitCounts] | Mapping[str, Capacity], silent: Sequence[SilentZone]
+) -> dict[str, tuple[Any, ...]]:
+    undecided = ((zone, podm) for zone, one in counts.items() for podm in one.undecided)
+    below = (each for zone, one in counts.items() for each in paths.silent_below(zone, one.silent))
+    return {
+        "warnings": tuple(paths.lines_below({zone: one.warnings for zone, one in counts.items()})),
+        "undecided": tuple(itertools.starmap(paths.path, undecided)),
+        "silent": (*silent, *below),
+    }
 
 
 MOST_CANDIDATES = 6  # of an explanation: the chosen one and the best on other pod managers
@@ -143,12 +140,18 @@ def with_reasons_below(
             continue
         podms += [replace(one, podm=paths.path(zone, one.podm)) for one in answer.podms]
         for step in answer.funnel:
-            known = funnel.get(step.filter)
-            funnel[step.filter] = step if known is None else _sum(known, step)
+            known, counts = funnel.get(step.filter), ("came_in", "went_on", "undecided")
+            sums = {name: getattr(known, name, 0) + getattr(step, name) for name in counts}
+            funnel[step.filter] = replace(step, **sums)
     explained = {zone: one.explanation for zone, one in counted.items() if one.explanation}
-    return replace(first, podms=tuple(_verdicts(podms, chosen)), warnings=tuple(warnings),
-                   inventory=_inventory(counted), funnel=tuple(funnel.values()),
-                   explanation=_explanation(explained, chosen) if explained else None)  # fmt: skip
+    return replace(
+        first,
+        podms=tuple(_verdicts(podms, chosen)),
+        warnings=tuple(warnings),
+        inventory=_inventory(counted),
+        funnel=tuple(funnel.values()),
+        explanation=_explanation(explained, chosen) if explained else None,
+    )
 
 
 def _verdicts(
@@ -180,11 +183,15 @@ def _explanation(below: Mapping[str, Explanation], chosen: Sequence[Candidate]) 
     ]
     candidates.sort(key=lambda one: -one.score)
     if first is not None:
-        candidates = [replace(one, outcome="chosen") for one in candidates if _is(first, one)] + [
-            one for one in candidates if one.podm != first.podm
-        ]
-    notes = [paths.line_below(zone, note) for zone, explanation in below.items()
-             for note in explanation.notes if not note.startswith(NOTES)]  # fmt: skip
+        own = [one for one in candidates if (one.podm, one.pool) == (first.podm, first.pool)]
+        others = [one for one in candidates if one.podm != first.podm]
+        candidates = [*(replace(one, outcome="chosen") for one in own), *others]
+    notes = (
+        paths.line_below(zone, note)
+        for zone, explanation in below.items()
+        for note in explanation.notes
+        if not note.startswith(NOTES)
+    )
     return Explanation(
         candidates=tuple(candidates[:MOST_CANDIDATES]),
         runner_up=_runner_up(candidates) if first is not None else None,
@@ -197,24 +204,20 @@ def _explanation(below: Mapping[str, Explanation], chosen: Sequence[Candidate]) 
     )
 
 
-def _is(chosen: Candidate, one: Contender) -> bool:
-    return (one.podm, one.pool) == (chosen.podm, chosen.pool)
-
-
 def _runner_up(candidates: Sequence[Contender]) -> RunnerUp | None:
     if len(candidates) < 2 or candidates[0].outcome != "chosen":
         return None
     best, second = candidates[:2]
     parts = {part.weigher: part.part for part in second.parts}
-    differences = {part.weigher: round(part.part - parts.get(part.weigher, 0.0), 6)
-                   for part in best.parts}  # fmt: skip
+    differences = {one.weigher: one.part - parts.get(one.weigher, 0.0) for one in best.parts}
     return RunnerUp(
         podm=second.podm,
         pool=second.pool,
         score=second.score,
         margin=round(best.score - second.score, 6),
         differences=tuple(
-            ScoreDifference(weigher=name, difference=one) for name, one in differences.items()
+            ScoreDifference(weigher=name, difference=round(difference, 6))
+            for name, difference in differences.items()
         ),
     )
 
@@ -244,12 +247,6 @@ def added_inventories(
     )
 
 
-def _sum(one: FunnelStep, other: FunnelStep) -> FunnelStep:
-    return FunnelStep(filter=one.filter, came_in=one.came_in + other.came_in,
-                      went_on=one.went_on + other.went_on,
-                      undecided=one.undecided + other.undecided)  # fmt: skip
-
-
 def zoned_result(
     sealed: SealedRequest, selected: Selected, reasons: Report | None = None
 ) -> DecisionResult:
@@ -265,7 +262,8 @@ def zoned_result(
     fitting = len(nodes)
     placed = nodes if fitting >= request.required_count else []
     if not nodes and selected.silent and selected.answered == 1 and not sealed.inventory.podms:
-        raise InventoryIncomplete(one_line(f"no zone answered: {silent_text(selected)}"))
+        text = "; ".join(f"{one.zone}: {one.reason}" for one in _sorted(selected.silent))
+        raise InventoryIncomplete(one_line(f"no zone answered: {text}"))
     zones = DecisionZones(
         answered=selected.answered,
         rounds=selected.rounds,
@@ -277,12 +275,12 @@ def zoned_result(
             )
             for number, one in enumerate(placed, 1)
         ),
-        silent=tuple(sorted(selected.silent.values(), key=lambda one: one.zone)),
-        excluded=tuple(sorted(selected.excluded.values(), key=lambda one: one.zone)),
+        silent=_sorted(selected.silent),
+        excluded=_sorted(selected.excluded),
     )
     uncounted = tuple(
         one_line(f"zone {one.zone} does not count in the scarcity of the mix: {one.reason}")
-        for one in sorted(selected.uncounted.values(), key=lambda one: one.zone)
+        for one in _sorted(selected.uncounted)
     )
     report = Report(
         outcome=_outcome(len(placed), request.count, undecided=bool(selected.undecided)),
@@ -310,9 +308,9 @@ def zoned_result(
         zones=zones,
     )
     if reasons is not None:
-        report = replace(report, inventory=reasons.inventory, podms=reasons.podms,
-                         funnel=reasons.funnel, warnings=(*reasons.warnings, *uncounted),
-                         explanation=reasons.explanation)  # fmt: skip
+        taken = ("inventory", "podms", "funnel", "explanation")
+        words = {name: getattr(reasons, name) for name in taken}
+        report = replace(report, **words, warnings=(*reasons.warnings, *uncounted))
     return DecisionResult(report=report)
 
 
@@ -321,7 +319,11 @@ def zoned_results(requests: Sequence[Request], reports: Sequence[Report]) -> Dec
     *earlier, last = reports
     failed = last.placed < last.request.required_count
     if failed:
-        earlier = [_without_placements(one) for one in earlier]
+        none = {"outcome": "nothing_fits", "placed": 0, "placements": (), "podms": ()}
+        earlier = [
+            replace(one, **none, zones=one.zones and replace(one.zones, placements=()))
+            for one in earlier
+        ]
     decided = (*earlier, last)
     requested = sum(request.count for request in requests)
     placed = 0 if failed else sum(one.placed for one in decided)
@@ -347,8 +349,8 @@ def zoned_report(zone: str, report: Report, selected: Selected) -> Report:
         alternates = tuple(paths.way(zone, lower) for lower in found.alternates)
         return replace(found, zone=paths.way(zone, found.zone), alternates=alternates)
 
-    zones = DecisionZones(answered=selected.answered, rounds=selected.rounds,
-                          placements=tuple(map(placement, report.placements)))  # fmt: skip
+    placements = tuple(map(placement, report.placements))
+    zones = DecisionZones(answered=selected.answered, rounds=selected.rounds, placements=placements)
     return replace(report, zones=zones)
 
 
@@ -374,20 +376,11 @@ def drop_conflicting_alternates(selections: Sequence[Selected]) -> None:
         ]
 
 
-def _without_placements(report: Report) -> Report:
-    zones = report.zones
-    assert zones is not UNSET, "each of them is about zones"
-    return replace(report, outcome="nothing_fits", placed=0, placements=(), podms=(),
-                   zones=replace(zones, placements=()))  # fmt: skip
-
-
 def _outcome(placed: int, requested: int, *, undecided: bool) -> Outcome:
     if not placed:
         return "undecided" if undecided else "nothing_fits"
     return "placed" if placed == requested else "placed_in_part"
 
 
-def silent_text(selected: Selected) -> str:
-    """Return the zones that did not answer, with the reason of each."""
-    silent = sorted(selected.silent.values(), key=lambda one: one.zone)
-    return "; ".join(f"{one.zone}: {one.reason}" for one in silent)
+def _sorted(zones: Mapping[str, SilentZone]) -> tuple[SilentZone, ...]:
+    return tuple(sorted(zones.values(), key=lambda one: one.zone))

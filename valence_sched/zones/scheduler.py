@@ -8,19 +8,12 @@ other verb is that of the zone's *own* scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
-from valence_sched.errors import (
-    RequestError,
-    SchedulerError,
-    ServiceError,
-    UnknownName,
-    UsageError,
-    one_line,
-)
+from valence_sched.errors import RequestError, ServiceError, UnknownName, UsageError, one_line
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import TTL_S, Claim
 from valence_sched.model.decision import (
@@ -38,14 +31,10 @@ from valence_sched.model.hardware import (
     DeviceCount,
     PodmOverview,
     PoolOverview,
-    StatsReport,
     added_devices,
 )
 from valence_sched.model.lifecycle import (
-    ClaimRecord,
     ClaimResult,
-    NodeRecord,
-    NodeStatus,
     PlanRefresh,
     PlanResult,
     ProvisionResult,
@@ -73,6 +62,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
+_OF_PODM = ("reported_stats", "forget_report")  # verbs of the zone that has a pod manager
+
 
 class ZoneScheduler(Scheduler):
     """Claims and composes over the zones that ``zoned`` decides over; ``nodes`` are theirs.
@@ -85,7 +76,15 @@ class ZoneScheduler(Scheduler):
         self._below, self._dispatches = nodes.claims.below, dispatches
 
     def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
-        answer: R = getattr(self._zoned, verb.__name__)(*words, **named)
+        name = verb.__name__
+        owner: Any = next((one for one in (self._claims, self._nodes) if hasattr(one, name)), None)
+        answer: R
+        if name in _OF_PODM:
+            podm: Any = words[0]
+            _, owner, podm = self._below.find_podm(podm)
+            answer = getattr(owner, name)(podm)
+        else:
+            answer = getattr(owner or self._zoned, name)(*words, **named)
         return answer
 
     def claim(
@@ -119,23 +118,6 @@ class ZoneScheduler(Scheduler):
         )
         return replace(provision, decision=decision.result(selected))
 
-    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
-        return self._nodes.compose_claim(claim_id, wait_s=wait_s)
-
-    def claims(
-        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
-    ) -> Sequence[Claim]:
-        return self._claims.claims(podm=self._path_of(podm), owner=owner, ended=ended)
-
-    def claim_record(self, claim_id: str) -> ClaimRecord:
-        return self._claims.claim_record(claim_id)
-
-    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        return self._claims.renew(claim_id, ttl_s)
-
-    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
-        return self._claims.release(claim_ids)
-
     def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
         """Reconcile the zone's own pod managers, and its claims with the zones directly below.
 
@@ -147,19 +129,6 @@ class ZoneScheduler(Scheduler):
         composing = recovery.composing(own.composing, {action.id for action in actions})
         return replace(own, actions=(*own.actions, *actions), composing=composing)
 
-    def nodes(
-        self, *, podm: str | None = None, owner: str | None = None, live: bool = False
-    ) -> Sequence[NodeStatus]:
-        return self._nodes.nodes(podm=self._path_of(podm), owner=owner, live=live)
-
-    def node_record(self, node_id: str) -> NodeRecord:
-        return self._nodes.node_record(node_id)
-
-    def delete_nodes(
-        self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
-    ) -> Iterator[SchedulerError]:
-        return self._nodes.delete_nodes(node_ids, wait_s=wait_s)
-
     def podm(self, name: str) -> PodmOverview:
         zone, verbs, name_there = self._below.find_podm(name)
         if not zone and not self._below.has_own(name):
@@ -170,14 +139,6 @@ class ZoneScheduler(Scheduler):
         """Store what a pod manager reports in the zone that has it; a new one is this zone's."""
         _, verbs, name = self._below.find_podm(podm_id(podm))
         return verbs.update_resource_stats(name, stats)
-
-    def reported_stats(self, podm: str) -> StatsReport:
-        _, verbs, name = self._below.find_podm(podm)
-        return verbs.reported_stats(name)
-
-    def forget_report(self, podm: str) -> None:
-        _, verbs, name = self._below.find_podm(podm)
-        verbs.forget_report(name)
 
     def inventory(self) -> InventorySummary:
         answers = self._below.ask(lambda zone: zone.inventory())
@@ -210,8 +171,8 @@ class ZoneScheduler(Scheduler):
             zone, verbs, known = self._below.find_podm(podm)
             return paths.podm_below(zone, verbs.block(name, known))
         answers = self._below.ask(lambda zone: zone.block(name))
-        found = [paths.podm_below(zone, one) for zone, one in answers.by_zone.items()
-                 if isinstance(one, BlockOverview)]  # fmt: skip
+        blocks = _of_kind(answers, BlockOverview)
+        found = [paths.podm_below(zone, one) for zone, one in blocks.items()]
         if len(found) > 1:
             podms = ", ".join(one.podm for one in found)
             text = f"block {name!r} is on pod managers {podms}: name one with --podm"
@@ -232,11 +193,12 @@ class ZoneScheduler(Scheduler):
     def block_usage(self, podm: str) -> BlockUsage:
         zone, verbs, name = self._below.find_podm(podm)
         found = verbs.block_usage(name)
-        above = {one.id: row for one in (verbs.claims(podm=name) if found.held else ())
-                 if self._claims.rows.get(row := zone_claim_id(one)) is not None}  # fmt: skip
+        rows = {one.id: zone_claim_id(one) for one in verbs.claims(podm=name)} if found.held else {}
 
         def named(claim: str) -> str:
-            return above.get(claim) or paths.path(zone, claim)
+            row = rows.get(claim)
+            known = row is not None and self._claims.rows.get(row) is not None
+            return row if row and known else paths.path(zone, claim)
 
         held = {
             uri: ", ".join(map(named, claims.split(", "))) for uri, claims in found.held.items()
@@ -250,9 +212,11 @@ class ZoneScheduler(Scheduler):
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> Capacity:
-        answers = self._below.ask(
-            lambda zone, one: zone.capacity(one, most, explain=explain, proven=proven), request
-        )
+
+        def ask(zone: Scheduler, one: Request) -> Capacity:
+            return zone.capacity(one, most, explain=explain, proven=proven)
+
+        answers = self._below.ask(ask, request)
         return added_capacities(request.flavor or "", _of_kind(answers, Capacity), answers.silent)
 
     def mix_capacity(
@@ -268,12 +232,12 @@ class ZoneScheduler(Scheduler):
 
         As one zone they may make more or fewer, and no most is proven.
         """
-        answers = self._below.ask(
-            lambda zone, *mix: zone.mix_capacity(mix, shares, most, explain=explain, proven=proven),
-            *requests,
-        )
-        found = _of_kind(answers, Capacity)
-        return added_capacities("", found, answers.silent, mix=True)
+
+        def ask(zone: Scheduler, *mix: Request) -> Capacity:
+            return zone.mix_capacity(mix, shares, most, explain=explain, proven=proven)
+
+        answers = self._below.ask(ask, *requests)
+        return added_capacities("", _of_kind(answers, Capacity), answers.silent, mix=True)
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
         return self._below.merged(
@@ -335,12 +299,6 @@ class ZoneScheduler(Scheduler):
             rules = f"the rules of group {group.name!r} are over all zones"
             text = f"a plan is of one zone, and {rules}: claim the nodes here, without a plan"
             raise RequestError(one_line(text))
-
-    def _path_of(self, podm: str | None) -> str | None:
-        if podm is None:
-            return None
-        zone, _, name = self._below.find_podm(podm)
-        return paths.path(zone, name)
 
     def _placed(self, plan: Plan) -> tuple[str, Plan]:
         """Return the zone directly below that a plan is of, or this one, and the plan as of it.

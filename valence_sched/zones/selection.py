@@ -171,13 +171,15 @@ class ZoneSelection:
 
     def _first_node(self, query: OfferQuery, alternative: Alternative) -> ZoneAnswer:
         query = replace(query, request=_by_alternative(self._request, alternative, count=1))
-        if query.request.group is not None or query.request.owner is not None:
-            query = self._with_group_state(query)
-        return self._ask(query)
+        return self._ask(self._with_group_state(query))
 
     def drawn(self, offers: Sequence[Offer], turn: int = 1) -> Offer | None:
         """Return the one of some offers that the lots of the request choose."""
-        return min(offers, key=lambda one: self._lot(one, turn), default=None)
+
+        def lot(offer: Offer) -> int:
+            return pool_lot(offer.candidate.podm, offer.candidate.pool, self._request, turn)
+
+        return min(offers, key=lot, default=None)
 
     @property
     def silent(self) -> frozenset[str]:
@@ -297,12 +299,14 @@ class ZoneSelection:
         taken, found = list(query.taken), list[Offer]()
         for turn in range(count):
             current = replace(
-                query, request=replace(query.request, count=1), limit=limit, turn=turn,
-                taken=tuple(taken), closed=() if turn else query.closed,
-            )  # fmt: skip
-            if query.request.group is not None or query.request.owner is not None:
-                current = self._with_group_state(current)
-            answer = self._ask(current)
+                query,
+                request=replace(query.request, count=1),
+                limit=limit,
+                turn=turn,
+                taken=tuple(taken),
+                closed=() if turn else query.closed,
+            )
+            answer = self._ask(self._with_group_state(current))
             offers = answer.ranking[:best_of] if limit else answer.nodes[:1]
             chosen = self.drawn(offers, 1 + turn)
             if chosen is None:
@@ -314,9 +318,6 @@ class ZoneSelection:
     def _take(self, offer: Offer) -> Token:
         self._zones[offer.token] = offer.zone
         return offer.token
-
-    def _lot(self, offer: Offer, turn: int) -> int:
-        return pool_lot(offer.candidate.podm, offer.candidate.pool, self._request, turn)
 
     def _with_alternates(self, nodes: list[PlacedOffer]) -> list[PlacedOffer]:
         wanted = self._request.alternates
@@ -363,15 +364,16 @@ class ZoneSelection:
                 raise _OtherSupplies(answer.supplies)
         self._note(answer.excluded, self._noted.excluded)
         self._noted.undecided.update(((one.podm, one.pool), one) for one in answer.undecided)
-        # a name alone may be in a zone that is not asked, a path is in the one that it names
-        unknown = (name for name in answer.unknown_podms
-                   if not any("/" not in name or f"{name}/".startswith(f"{one.zone}/")
-                              for one in answer.excluded))  # fmt: skip
-        if not self._noted.silent and (name := next(unknown, None)):
-            raise UnknownName("pod manager", name, ())
+        for name in answer.unknown_podms if not self._noted.silent else ():
+            # a name alone may be in a zone that is not asked, a path is in the one that it names
+            starts = (f"{one.zone}/" if "/" in name else "" for one in answer.excluded)
+            if not f"{name}/".startswith(tuple(starts)):
+                raise UnknownName("pod manager", name, ())
         return answer
 
     def _with_group_state(self, query: OfferQuery) -> OfferQuery:
+        if query.request.group is None and query.request.owner is None:
+            return query
         answer = self._group_answer(query)
         return replace(query, company=answer.company, generations=answer.generations)
 
@@ -400,10 +402,8 @@ class ZoneSelection:
 
 
 def _by_alternative(request: Request, alternative: Alternative, count: int) -> Request:
-    return replace(
-        request, needs=alternative.needs, bonds=alternative.bonds, fallbacks=(), count=count,
-        min_count=None,
-    )  # fmt: skip
+    words = {"needs": alternative.needs, "bonds": alternative.bonds, "fallbacks": ()}
+    return replace(request, **words, count=count, min_count=None)
 
 
 def podm_of(offer: Offer) -> tuple[str, str]:

@@ -12,10 +12,10 @@ import itertools
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future, wait
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -43,6 +43,16 @@ from valence_sched.zones.merge import PLAIN, OfferOrder, Part, Weighting, merge_
 from valence_sched.zones.mixes import supplies_with_offers, zone_supplies
 from valence_sched.zones.report import why_ruled_out
 from valence_sched.zones.tokens import ChildToken, OwnToken, Tokens
+
+if TYPE_CHECKING:
+    from valence_sched.store.zones import ZoneClaimRows
+
+A = TypeVar("A", ZoneAnswer, GroupAnswer)
+
+TokensByChild = dict[str, tuple[Token, ...]]
+
+MOST_NAMED = 1000  # zones by name, and undecided pools, of the answer of one child
+MOST_PATH = 1 << 12  # characters of the way down to a zone
 
 
 def recorded_tree(
@@ -73,14 +83,6 @@ def flat_request(zone: RecordedZone, request: Request) -> Request:
         return tuple(name.removeprefix(next(filter(name.startswith, ways), "")) for name in names)
 
     return replace(request, podms=flat(request.podms), exclude_podms=flat(request.exclude_podms))
-
-
-A = TypeVar("A", ZoneAnswer, GroupAnswer)
-
-TokensByChild = dict[str, tuple[Token, ...]]
-
-MOST_NAMED = 1000  # zones by name, and undecided pools, of the answer of one child
-MOST_PATH = 1 << 12  # characters of the way down to a zone
 
 
 @dataclass(frozen=True)
@@ -115,19 +117,6 @@ class ChildZone:
         return done
 
 
-class GroupMembers(Protocol):
-    """What the state of a zone knows of groups, without asking any zone below."""
-
-    def generation(self, group: str) -> int:
-        """Return the generation of a group: to be read before the members of the group are."""
-
-    def known(self, request: Request, answering: Container[str]) -> GroupState:
-        """Return the members of the group of a request that were claimed through other zones.
-
-        Those are zones directly below that are not among the ``answering`` ones, which tell theirs.
-        """
-
-
 class ZoneTree:
     """A zone: what is directly below it, asked as one.
 
@@ -144,7 +133,7 @@ class ZoneTree:
         own: OwnPodms | None,
         children: Sequence[ChildZone] = (),
         *,
-        members: GroupMembers | None = None,
+        members: ZoneClaimRows | None = None,
         capabilities: Mapping[str, tuple[str, ...]] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -165,7 +154,7 @@ class ZoneTree:
         generation = query.generations.get("")
         if query.company is None:
             generation = self._generation(query.request)
-        children = self._asked(query, below)
+        children = self._asking(query, below)
         children.begin(lambda zone, asked: zone.offers(asked))
         others = self._others(query)
         own = self._own.offers(self._own_query(query), taken, others) if self._own else None
@@ -178,9 +167,18 @@ class ZoneTree:
         if own is not None:
             parts.append(Part(own))
         order = OfferOrder(query, parts)
-        above = functools.partial(self._above, order, generation)
+
+        def above(part: Part, offer: Offer) -> Offer:
+            place = paths.renamed_place(offer.place, functools.partial(paths.path, part.child))
+            content: ChildToken | OwnToken = OwnToken(offer.candidate, generation)
+            if part.child:
+                content = ChildToken(part.child, offer.token, generation, place)
+            token, zone = self._tokens.sign(content), _path(part.child, offer.zone)
+            return replace(order.as_above(part, offer), token=token, zone=zone, place=place)
+
         count, mix = query.request.count, query.request.mix
         told = [part.answer.supplies for part in parts]
+        free = (part.answer.most_free for part in parts if part.answer.most_free)
         return ZoneAnswer(
             nodes=tuple(itertools.starmap(above, merge_nodes(parts, order, count))),
             ranking=tuple(itertools.starmap(above, merge_ranking(parts, order)[: query.limit])),
@@ -193,9 +191,8 @@ class ZoneTree:
             answered=1 + sum(part.answer.answered for part in parts if part.child),
             supplies=supplies_with_offers(told, len(mix.shares)) if mix.scarcity else UNSET,
             overtakings=_overtakings(parts, order),
-            most_free=tuple(map(max, zip(*(part.answer.most_free for part in parts
-                                           if part.answer.most_free), strict=False))),
-        )  # fmt: skip
+            most_free=tuple(map(max, zip(*free, strict=False))),
+        )
 
     def group_state(self, query: OfferQuery) -> GroupAnswer:
         """Return the group state of the request on this zone and on those below it.
@@ -204,55 +201,46 @@ class ZoneTree:
         """
         taken, below = self._taken(query)
         generation = self._generation(query.request)  # before any member is counted
-        children = self._asked(query, below, for_group=query.request.group is not None)
-        children.begin(lambda zone, asked: zone.group_state(asked))
+        children = self._asking(query, below)
+        for_group = query.request.group is not None
+        children.begin(lambda zone, asked: zone.group_state(asked), for_group=for_group)
         own, own_query, others = self._own, self._own_query(query), self._others(query)
         states = [own.group_state(own_query, taken, others)] if own is not None else []
         own_supplies = own.mix_supplies(own_query, others) if own is not None else None
         answers = children.answers()
         shares = len(query.request.mix.shares)
-        counted = {name: answer for name, answer in answers.items() if children.may_place(name)}
+        ruled_out = {one.zone for one in children.excluded}
+        counted = {name: answer for name, answer in answers.items() if name not in ruled_out}
         supplies, lacking = zone_supplies(own_supplies, counted, shares)
-        states += [paths.state_below(name, answer.company) for name, answer in answers.items()]
         if self._members is not None and query.request.group is not None:
             states.append(self._members.known(query.request, answers))
         generations = {"": generation} if generation is not None else {}
-        for name, answer in answers.items():
-            for lower_zone, number in itertools.islice(answer.generations.items(), MOST_NAMED):
-                generations[_path(name, lower_zone)] = number
         silent, uncounted = list(children.silent), list(lacking)
         for name, answer in answers.items():
+            path = functools.partial(paths.path, name)
+            states.append(paths.renamed_state(answer.company, path))
+            for lower_zone, number in itertools.islice(answer.generations.items(), MOST_NAMED):
+                generations[_path(name, lower_zone)] = number
             silent += (_below(name, one) for one in answer.silent[:MOST_NAMED])
             uncounted += (_below(name, one) for one in answer.uncounted[:MOST_NAMED])
-        return GroupAnswer(company=merged_group_state(states), generations=generations,
-                           silent=tuple(silent), supplies=supplies,
-                           uncounted=tuple(uncounted))  # fmt: skip
+        return GroupAnswer(
+            company=merged_group_state(states),
+            generations=generations,
+            silent=tuple(silent),
+            supplies=supplies,
+            uncounted=tuple(uncounted),
+        )
 
     def _own_query(self, query: OfferQuery) -> OfferQuery:
         return replace(query, request=paths.request_for("", query.request, self._names))
 
     def _unknown_to_all(self, parts: Sequence[Part], query: OfferQuery) -> tuple[str, ...]:
-        named = (*query.request.podms, *query.request.exclude_podms)
-        unknown = [(part.child, set(part.answer.unknown_podms)) for part in parts]
-        return tuple(
-            name
-            for name in named
-            if not any(
-                found not in lacking
-                for child, lacking in unknown
-                if (found := paths.name_in(child, name, self._names))
-            )
-        )
+        def is_known(name: str, part: Part) -> bool:
+            found = paths.name_in(part.child, name, self._names)
+            return bool(found) and found not in part.answer.unknown_podms
 
-    def _above(self, order: OfferOrder, generation: int | None, part: Part, offer: Offer) -> Offer:
-        place = paths.place_below(part.child, offer.place)
-        if part.child:
-            content = ChildToken(part.child, offer.token, generation, place)
-            token = self._tokens.sign(content)
-        else:
-            token = self._tokens.sign(OwnToken(offer.candidate, generation))
-        zone = _path(part.child, offer.zone)
-        return replace(order.as_above(part, offer), token=token, zone=zone, place=place)
+        named = (*query.request.podms, *query.request.exclude_podms)
+        return tuple(name for name in named if not any(is_known(name, part) for part in parts))
 
     def _generation(self, request: Request) -> int | None:
         group = request.group
@@ -260,16 +248,14 @@ class ZoneTree:
             return None
         return self._members.generation(group.name)
 
-    def _asked(
-        self, query: OfferQuery, taken: TokensByChild, *, for_group: bool = False
-    ) -> _Children:
+    def _asking(self, query: OfferQuery, taken: TokensByChild) -> _Children:
         others: dict[str, list[OtherNode]] = {child.name: [] for child in self._children}
         for other in query.others:
             content = self._read(other.token)
             if isinstance(content, ChildToken):
                 others[content.child].append(replace(other, token=content.token))
-        below = replace(query, request=with_inherited(query.request, self._stated))
-        return _Children(self._id, self._children, below, taken, others, self._clock, for_group)
+        query = replace(query, request=with_inherited(query.request, self._stated))
+        return _Children(self._id, self._children, query, taken, others, self._clock)
 
     def _taken(self, query: OfferQuery) -> tuple[list[Candidate], TokensByChild]:
         own: list[Candidate] = []
@@ -311,30 +297,26 @@ class _Children:
         taken: TokensByChild,
         others: Mapping[str, Sequence[OtherNode]],
         clock: Callable[[], float],
-        for_group: bool = False,
     ) -> None:
         if zone in query.route:
             raise SchedulerError("the zones are a circle: one of them is below itself")
-        self._query, self._taken, self._others, self._clock = query, taken, others, clock
+        self._children, self._query, self._taken, self._others = children, query, taken, others
+        self._clock, self._until = clock, clock() + query.deadline_s
         self._lower = replace(
             query,
             route=(*query.route, zone),
             hops=max(query.hops - 1, 0),
             deadline_s=query.deadline_s * DEADLINE_SHARE,
         )
-        self._until = clock() + query.deadline_s
         self._asked: dict[str, Future[Any]] = {}
         self.silent: list[SilentZone] = []
         self.excluded: list[SilentZone] = []
-        self._open = list(self._answering(children, for_group))
 
-    def may_place(self, name: str) -> bool:
-        """Return whether the capabilities of a child do not rule it out."""
-        return all(name != one.zone for one in self.excluded)
-
-    def _answering(self, children: Sequence[ChildZone], for_group: bool) -> Iterator[ChildZone]:
-        """Yield the children that are asked, and name the others."""
-        for child in children:
+    def begin(
+        self, ask: Callable[[OfferingZone, OfferQuery], Any], *, for_group: bool = False
+    ) -> None:
+        """Begin to ask those that can be asked, and name the others."""
+        for child in self._children:
             if child.name in self._query.left_out:
                 continue
             if not child.enabled:
@@ -349,27 +331,23 @@ class _Children:
             if reason is not None:
                 self.silent.append(SilentZone(zone=child.name, reason=reason))
             else:
-                yield child
+                self._asked[child.name] = child.begin(ask, self._query_of(child))
 
-    def begin(self, ask: Callable[[OfferingZone, OfferQuery], Any]) -> None:
-        """Begin to ask them."""
-        company = self._query.company
-        for child in self._open:
-            start = f"{child.name}/"
-            left_out = (one.removeprefix(start) for one in self._query.left_out
-                        if one.startswith(start))  # fmt: skip
-            request = paths.request_for(child.name, self._query.request, self._taken)
-            query = replace(
-                self._lower,
-                request=with_inherited(request, child.capabilities),
-                taken=self._taken[child.name],
-                others=tuple(self._others[child.name]),
-                left_out=tuple(left_out),
-                company=company and paths.state_for(child.name, company),
-                generations=paths.generations_for(child.name, self._query.generations),
-                closed=tuple(paths.place_for(child.name, one) for one in self._query.closed),
-            )
-            self._asked[child.name] = child.begin(ask, query)
+    def _query_of(self, child: ChildZone) -> OfferQuery:
+        name, query, start = child.name, self._query, f"{child.name}/"
+        name_for = functools.partial(paths.name_for, name)
+        request = paths.request_for(name, query.request, self._taken)
+        left_out = (one for one in query.left_out if one.startswith(start))
+        return replace(
+            self._lower,
+            request=with_inherited(request, child.capabilities),
+            taken=self._taken[name],
+            others=tuple(self._others[name]),
+            left_out=tuple(one.removeprefix(start) for one in left_out),
+            company=query.company and paths.renamed_state(query.company, name_for),
+            generations=paths.generations_for(name, query.generations),
+            closed=tuple(paths.renamed_place(one, name_for) for one in query.closed),
+        )
 
     def answers(self) -> dict[str, Any]:
         """Return the answers by the name of the child, once all have come or time is over."""

@@ -6,11 +6,13 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from valence_sched.app import App
+from valence_sched.engine import Engine
 from valence_sched.errors import ServiceError
 from valence_sched.model.decision import SilentZone
 from valence_sched.model.effect import EffectLog
@@ -18,6 +20,7 @@ from valence_sched.model.reading import ReadOptions, ReadPace, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.model.request import Request
 from valence_sched.model.scheduler import OwnScheduler, Scheduler
+from valence_sched.model.verbs import VERBS
 from valence_sched.store.store import Store
 from valence_sched.testing.served import ServedPodm, served
 from valence_sched.zones.below import ZoneChild, ZonesBelow
@@ -45,17 +48,27 @@ def inventory(podms: Mapping[str, int]) -> dict[str, Any]:
 
 
 class OwnEngine(OwnScheduler):
-    """The verbs of an engine over a state, each on an engine of its own, as in a service."""
+    """The verbs of an engine over a state: one that decides, else one each, as in a service."""
 
     def __init__(self, environ: Mapping[str, str], state: str) -> None:
         self._environ = environ
         self._selection = Selection(live=ReadOptions(state=state, stored=True, timeout_s=10))
+        self._lock, self._deciding = threading.Lock(), self._engine()
+
+    def _engine(self) -> Engine:
+        return App(environ=self._environ).engine(self._selection)
 
     def _call(self, verb: Any, *words: Any, **named: Any) -> Any:
-        engine = App(environ=self._environ).engine(self._selection)
-        with contextlib.closing(engine):
-            result = getattr(engine, verb.__name__)(*words, **named)
-            return iter(list(result)) if isinstance(result, Iterator) else result
+        route = VERBS.get(verb.__name__)
+        if route is None or route.reading:
+            with self._lock:
+                return self._answer(self._deciding, verb, words, named)
+        with contextlib.closing(self._engine()) as engine:
+            return self._answer(engine, verb, words, named)
+
+    def _answer(self, engine: Engine, verb: Any, words: Any, named: Any) -> Any:
+        result = getattr(engine, verb.__name__)(*words, **named)
+        return iter(list(result)) if isinstance(result, Iterator) else result
 
 
 class InProcessZone(Scheduler):

@@ -34,8 +34,7 @@ from valence_sched.model.zone_registry import (
 )
 from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone
-from valence_sched.zones.children import Children, ChildRow, ZonePoller, ZoneRegistry
-from valence_sched.zones.merge import Weighting
+from valence_sched.zones.children import Children, ZonePoller, ZoneRegistry
 
 EAST = ZoneRegistration(
     name="east",
@@ -67,37 +66,17 @@ class Listed:
 class TestChildren(unittest.TestCase):
     """The children that may be asked."""
 
-    def row(self, *, heard_age_s=1.0, report=HEARD, registration=EAST):
-        zone = ZoneOverview(id=1, registration=registration, report=report, heard_age_s=heard_age_s)
-        (row,) = Children(lambda: Listed(zone), 30.0).rows()
-        return row
-
-    def test_a_child_has_what_it_takes_to_ask_it_and_what_it_told(self):
-        expected = ChildRow(
-            name="east", url="http://east", username="up", password=PasswordReference(env="EAST"),
-            cacert="/ca.pem", weighting=Weighting(2.0, -0.5), is_active=True,
-            capabilities={"os": ("linux",)},
-        )  # fmt: skip
-        self.assertEqual(expected, self.row())
-
-    def test_one_that_is_not_active_has_the_reason(self):
-        row = self.row(report=replace(HEARD, is_active=False, failures=3, reason="no answer"))
-        self.assertEqual((False, "no answer"), (row.is_active, row.reason))
-        self.assertEqual("it was not polled yet", self.row(report=ZoneReport()).reason)
-
-    def test_a_failure_that_did_not_make_it_inactive_is_no_reason(self):
-        self.assertEqual("", self.row(report=replace(HEARD, failures=1, reason="late")).reason)
+    def capabilities(self, heard_age_s):
+        zone = ZoneOverview(id=1, registration=EAST, report=HEARD, heard_age_s=heard_age_s)
+        (listed,) = Children(lambda: Listed(zone), 30.0).list()
+        self.assertEqual(EAST, listed.registration)
+        return listed.report.info.capabilities
 
     def test_what_it_told_expires_after_three_intervals(self):
         """S47: none for three intervals is stale."""
-        self.assertEqual({"os": ("linux",)}, self.row(heard_age_s=90.0).capabilities)
-        self.assertEqual({}, self.row(heard_age_s=90.1).capabilities)
-        self.assertEqual({}, self.row(heard_age_s=None).capabilities)
-
-    def test_one_that_is_not_enabled_says_so(self):
-        zone = ZoneOverview(id=1, registration=replace(EAST, enabled=False), report=HEARD)
-        (row,) = Children(lambda: Listed(zone), 30.0).rows()
-        self.assertFalse(row.enabled)
+        self.assertEqual({"os": ("linux",)}, self.capabilities(90.0))
+        self.assertEqual({}, self.capabilities(90.1))
+        self.assertEqual({}, self.capabilities(None))
 
     def test_they_are_read_where_they_changed_and_once_a_second(self):
         clock = Clock()
@@ -105,16 +84,16 @@ class TestChildren(unittest.TestCase):
         children = Children(lambda: zones, 30.0, clock)
         for at, changes, reads in ((0, 0, 1), (0.9, 0, 1), (0.95, 1, 2), (1.9, 1, 2), (2, 1, 3)):
             clock.at, zones.moved = at, changes
-            self.assertEqual(["east"], [row.name for row in children.rows()])
+            self.assertEqual(["east"], [one.registration.name for one in children.list()])
             self.assertEqual(reads, zones.reads, at)
 
     def test_what_they_told_expires_without_a_change(self):
         clock, told = Clock(), ZoneOverview(id=1, registration=EAST, report=HEARD, heard_age_s=89.0)
         zones = Listed(told)
         children = Children(lambda: zones, 30.0, clock)
-        self.assertEqual({"os": ("linux",)}, children.rows()[0].capabilities)
+        self.assertEqual({"os": ("linux",)}, children.list()[0].report.info.capabilities)
         zones.rows, clock.at = [replace(told, heard_age_s=90.5)], 1001.5
-        self.assertEqual({}, children.rows()[0].capabilities)
+        self.assertEqual({}, children.list()[0].report.info.capabilities)
 
 
 class Zones:

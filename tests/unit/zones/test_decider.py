@@ -83,7 +83,7 @@ class TestTree(unittest.TestCase):
         flat = decider(podms)
         return flat, zoned(tree(podms, random), flat, deadline_s=600.0), requests(random)
 
-    @quietly(40)
+    @quietly(24)
     @given(st.integers(0, 2**32))
     def test_where_any_order_fits_all_are_placed(self, seed):
         """Up to four requests: every order is tried until one fits; else nothing is placed."""
@@ -95,7 +95,7 @@ class TestTree(unittest.TestCase):
             decided = [one.request.needs for one in report.decisions]
             self.assertEqual([one.needs for one in asked], decided)
 
-    @quietly(40)
+    @quietly(24)
     @given(st.integers(0, 2**32))
     def test_the_first_order_is_that_of_one_zone(self, seed):
         """Where it places all nodes, they are on the same blocks."""
@@ -114,9 +114,12 @@ class TestTree(unittest.TestCase):
         other_order = 0
         for seed in range(150):
             flat, top, asked = self.site(seed)
-            placed = top.select_all(asked).report.placed
-            other_order += bool(placed) and not fits_in_order(flat, asked)
-        self.assertGreater(other_order, 3)
+            if fits_in_order(flat, asked):
+                continue
+            other_order += bool(top.select_all(asked).report.placed)
+            if other_order > 3:
+                return
+        self.fail(f"{other_order} of 150")
 
     def test_an_error_names_the_request(self):
         _, top, asked = self.site(1)

@@ -14,7 +14,6 @@ from valence_sched.model.claim import Claim
 from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneRegistration
-from valence_sched.zones.children import ChildRow
 from valence_sched.zones.logins import ChildLogins, RemoteZone
 
 PASSWORD = "a-secret"
@@ -164,7 +163,7 @@ class RemoteCase(unittest.TestCase):
         self.zone = self.child()
 
     def child(self, password=None, timeout_s=20.0, route=tuple, **words):
-        row = ChildRow(name="east", url=self.service.url, **words)
+        row = ZoneRegistration(name="east", url=self.service.url, **words)
         return RemoteZone(ChildLogins().connection(row, password, timeout_s, route))
 
 
@@ -232,4 +231,4 @@ class TestConnection(RemoteCase):
 
     def test_a_url_that_is_none_is_refused_at_once(self):
         with self.assertRaises(UsageError):
-            ChildLogins().connection(ChildRow(name="east", url="ftp://east"), None, 1.0)
+            ChildLogins().connection(ZoneRegistration(name="east", url="ftp://east"), None, 1.0)

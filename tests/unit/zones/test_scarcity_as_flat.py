@@ -54,7 +54,7 @@ def placed(selected) -> tuple:
 class TestScarcity(unittest.TestCase):
     """What is scarce is decided over all zones, wherever they begin and end."""
 
-    @quietly(60)
+    @quietly(30)
     @given(st.integers(0, 2**32))
     def test_a_tree_places_what_a_flat_zone_places(self, seed):
         """S39: block by block, with the same costs, and the same scarcity in the request."""
@@ -85,10 +85,11 @@ class TestScarcity(unittest.TestCase):
             differ += [one.chosen for one in decision.placements] != [
                 one.chosen.candidate for one in alone.nodes
             ]
-        self.assertGreater(scarce, 20)
-        self.assertGreater(differ, 10)
+            if scarce > 20 and differ > 10:
+                return
+        self.fail(f"{scarce} are scarce, {differ} differ")
 
-    @quietly(40)
+    @quietly(24)
     @given(st.integers(0, 2**32))
     def test_sums_of_an_earlier_decision_change_no_later_one(self, seed):
         """S39: whatever changed in the zones since, and whichever zone it changed in."""

@@ -24,8 +24,8 @@ from valence_sched.model.zone import OfferQuery
 from valence_sched.model.zone_registry import RecordedZone
 from valence_sched.testing import request as node_request
 from valence_sched.testing import view
+from valence_sched.zones.decider import ZoneChoices
 from valence_sched.zones.selection import ZoneSelection
-from valence_sched.zones.sensitivity import ZoneChoices
 from valence_sched.zones.tokens import Tokens
 from valence_sched.zones.tree import ChildZone, ZoneTree, recorded_tree
 
@@ -120,7 +120,7 @@ def request(random: Random) -> Request:
 class TestTree(unittest.TestCase):
     """What is chosen does not depend on where zones begin and end."""
 
-    @quietly(60)
+    @quietly(30)
     @given(st.integers(0, 2**32))
     @example(20064)  # a group that stays together is begun at another place
     @example(20253)  # a fallback for the last node, after nodes by the first alternative
@@ -149,7 +149,7 @@ class TestTree(unittest.TestCase):
             )
         self.assertEqual({}, selected.silent)
 
-    @quietly(40)
+    @quietly(24)
     @given(st.integers(0, 2**32))
     def test_the_best_few_of_a_tree_are_those_of_a_flat_zone(self, seed):
         """S74: K candidates are the first K of all, for every K: nothing is lost."""
@@ -169,7 +169,7 @@ class TestTree(unittest.TestCase):
             self.assertEqual(whole[:limit], tuple(one.candidate for one in offers))
             self.assertEqual({}, selected.silent)
 
-    @quietly(60)
+    @quietly(30)
     @given(st.integers(0, 2**32))
     def test_a_tree_tells_the_same_changes_as_a_flat_zone(self, seed):
         random = Random(seed)

@@ -5,19 +5,17 @@ from __future__ import annotations
 
 import base64
 import itertools
-import os
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 import requests
-from requests.utils import get_environ_proxies
 from urllib3.exceptions import NewConnectionError
 
 from valence_sched.errors import DispatchFailed, UsageError
 from valence_sched.model.dispatch import Order
-from valence_sched.model.tls import default_authorities
+from valence_sched.remote.connection import new_session
 
 #: Of an answer no more is read.
 PIECE_BYTES, MAX_PIECES = 1 << 16, 16
@@ -62,11 +60,11 @@ def _ask(
     where = f"{parts.scheme}://{parts.netloc}{parts.path}"
     every = {"Content-Type": "application/json", **(headers or {})}
     try:
-        with requests.Session() as session:
-            session.proxies, session.trust_env = get_environ_proxies(url), False
-            session.verify = default_authorities(os.environ) or True
-            answer = session.request(method, url, data=body, headers=every, timeout=timeout_s,
-                                     allow_redirects=False, stream=True)  # fmt: skip
+        with new_session(url) as session:
+            session.headers.update(every)
+            answer = session.request(
+                method, url, data=body, timeout=timeout_s, allow_redirects=False, stream=True
+            )
             content = b"".join(itertools.islice(answer.iter_content(PIECE_BYTES), MAX_PIECES))
     except (requests.RequestException, OSError) as error:
         text = f"{type(error).__name__}: the decision may have been taken or not: look there first"

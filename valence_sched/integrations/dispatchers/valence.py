@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from valence_sched.errors import DispatchFailed, RequestError
 from valence_sched.integrations.dispatchers.http_post import get, order_headers, post
 from valence_sched.model.decision import Recording
@@ -30,9 +32,9 @@ def valence(url: str, order: Order) -> Sequence[Receipt]:
     for placement in order.placements:
         number = placement.node if len(order.placements) > 1 else None
         name = "-".join(str(part) for part in (order.name, order.id, number) if part is not None)
+        receipt = Receipt(nodes=(placement.node,), podm=placement.chosen.podm, status=200)
         if name in known:
-            receipts.append(Receipt(nodes=(placement.node,), podm=placement.chosen.podm, status=200,
-                                    reference=known[name]))  # fmt: skip
+            receipts.append(replace(receipt, reference=known[name]))
             continue
         body = {
             "name": name,
@@ -47,10 +49,7 @@ def valence(url: str, order: Order) -> Sequence[Receipt]:
             before = ", ".join(str(receipt.reference) for receipt in receipts)
             more = f"; taken before: {before}" if before else ""
             raise DispatchFailed(f"node {placement.node}: {error}{more}") from None
-        receipts.append(
-            Receipt(nodes=(placement.node,), podm=placement.chosen.podm, status=status,
-                    reference=_uuid(answer))
-        )  # fmt: skip
+        receipts.append(replace(receipt, status=status, reference=_uuid(answer)))
     return receipts
 
 

@@ -23,8 +23,8 @@ def file(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bo
     folder, limit_s = _parsed(argument)
     if not argument or not os.path.isdir(folder):
         raise UsageError(one_line(f"file: {argument or 'nothing'!r} is no folder"))
-    return {sign.id: within(_age_s(folder / quote(sign.id, safe=""), now), limit_s)
-            for sign in signs}  # fmt: skip
+    files = {sign.id: folder / quote(sign.id, safe="") for sign in signs}
+    return {id_: within(_age_s(file, now), limit_s) for id_, file in files.items()}
 
 
 def _parsed(argument: str) -> tuple[Path, float]:

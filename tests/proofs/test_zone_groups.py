@@ -10,9 +10,9 @@ from collections import Counter
 
 from msgspec.structs import replace
 
+from tests.proofs.test_zone_scheduler import claiming
 from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import InProcessZone, served_tree
-from tests.unit.zones.test_scheduler import claiming
 from valence_sched.errors import ClaimLost, RequestError, ServiceError
 from valence_sched.model.zone import OfferQuery, ZoneClaimBody
 from valence_sched.zones.tree import ChildZone, ZoneTree

@@ -31,10 +31,8 @@ from valence_sched.pages.site import (
     query_text,
     site_page,
 )
+from valence_sched.service import handlers
 from valence_sched.service.call import Call, CallResult
-from valence_sched.service.handlers import claims as claim_handlers
-from valence_sched.service.handlers import decisions as decision_handlers
-from valence_sched.service.handlers import podms as podm_handlers
 from valence_sched.words.phrases import missing_line
 
 HTML = "text/html"
@@ -59,13 +57,9 @@ def problem_html(problem: Problem, depth: int) -> bytes:
     """Return a problem as a page that is ``depth`` steps below the first one."""
     from valence_sched.pages.render import site_html
 
-    page = Page(
-        title=problem.title,
-        lead=problem.detail,
-        tone="bad",
-        sections=(Lines(title="For its operator", lines=(f"Status {problem.status}, {problem.code}",
-                        f"Request {problem.request_id}")),),
-    )  # fmt: skip
+    lines = (f"Status {problem.status}, {problem.code}", f"Request {problem.request_id}")
+    sections = (Lines(title="For its operator", lines=lines),)
+    page = Page(title=problem.title, lead=problem.detail, tone="bad", sections=sections)
     return site_html(page, Frame(links=PageLinks(depth).menu("")))
 
 
@@ -103,10 +97,9 @@ class RecordsQuery(Noun, frozen=True, kw_only=True):
 def site(call: Call) -> CallResult:
     """Show the site, or the pod managers that a search finds, as a page."""
     wanted = call.query_noun(SiteQuery)
-    podms, word = podm_handlers.listed_podms(call), wanted.search.casefold()
-    found = [one for one in podms if any(
-        name and word in name.casefold() for name in (one.podm.id, one.podm.name, one.podm.zone)
-    )]  # fmt: skip
+    podms, word = handlers.listed_podms(call), wanted.search.casefold()
+    named = ((one, (one.podm.id, one.podm.name, one.podm.zone)) for one in podms)
+    found = [one for one, names in named if any(name and word in name.casefold() for name in names)]
     part, around = _part(found, wanted.page, MOST_PODMS, {"search": wanted.search})
     links = PageLinks(0)
     page = site_page(found, _hardware(call, part), links)
@@ -120,7 +113,7 @@ def podm(call: Call) -> CallResult:
     with call.reading() as scheduler:
         one = scheduler.podm(call.name())
     links = PageLinks(2)
-    page = podm_page(one, _hardware(call, [one]), podm_handlers.block_usage(call), links)
+    page = podm_page(one, _hardware(call, [one]), handlers.block_usage(call), links)
     return _shown(call, page, "", links)
 
 
@@ -136,9 +129,9 @@ def decisions(call: Call) -> CallResult:
 
 def decision(call: Call) -> CallResult:
     """Show a decision that was kept as a page, on the hardware as it is now."""
-    report = decision_handlers.decision(call)
+    report = handlers.decision(call)
     named = _named_podms(report)
-    podms = podm_handlers.listed_podms(call) if named else ()
+    podms = handlers.listed_podms(call) if named else ()
     every = [one for one in podms if one.podm.id in named]
     drawn, _ = _part(every, 1, MOST_PODMS, {})
     page = decision_page(report, _hardware(call, drawn))
@@ -167,7 +160,7 @@ def claims(call: Call) -> CallResult:
 
 def claim(call: Call) -> CallResult:
     """Show a claim as a page, with its nodes and events."""
-    record = claim_handlers.claim_record(call)
+    record = handlers.claim_record(call)
     links = PageLinks(2)
     return _shown(call, claim_page(record, links), "", links)
 
@@ -257,8 +250,7 @@ def _hardware(call: Call, podms: Sequence[PodmOverview]) -> HardwareListing:
             except UnknownName:
                 continue  # it went since the list was read
             shown.append(one)
-    visible = (podm_handlers.visible_block(call, block) for block in blocks)
-    return hardware_listing(shown, pools, visible)
+    return hardware_listing(shown, pools, call.visible(blocks))
 
 
 def _named_podms(report: Report | Reports) -> set[str]:
@@ -294,6 +286,7 @@ def _shown(
 ) -> CallResult:
     from valence_sched.pages.render import site_html  # Jinja2 takes long to import
 
-    frame = Frame(links=links.menu(current), user=call.user.name, fields=tuple(fields),
-                  range=around.range, before=around.before, after=around.after)  # fmt: skip
+    frame = Frame(
+        links=links.menu(current), user=call.user.name, fields=tuple(fields), **around._asdict()
+    )
     return CallResult(site_html(call.visible(page), frame), headers=HTML_HEADERS)

@@ -7,9 +7,9 @@ from unittest import mock
 
 from msgspec.structs import replace
 
+from tests.proofs.test_zone_claims import TreeCase
 from tests.unit.lifecycle.site import request
 from tests.unit.zones.in_process import InProcessZone, made_nodes, served_tree
-from tests.unit.zones.test_claims import TreeCase
 from valence_sched.errors import ClaimState, InUse, ServiceError, StaleOffer, Unverified
 from valence_sched.model.claim import Claim
 from valence_sched.zones.below import MOST_ROWS, ZoneChild

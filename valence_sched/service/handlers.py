@@ -1,0 +1,420 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Handlers: what answers the routes for which more is to be done than to call a verb."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
+from typing import Annotated, Any, get_args
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from valence_sched.errors import (
+    AccessDenied,
+    InputError,
+    SchedulerError,
+    ServiceError,
+    Undecodable,
+    UnknownName,
+    one_line,
+)
+from valence_sched.model.base import Noun
+from valence_sched.model.decision import DecisionSummary, Detail, Report, Reports
+from valence_sched.model.hardware import BlockUsage, PodmOverview
+from valence_sched.model.inventory import OTHERS, to_json
+from valence_sched.model.lifecycle import ClaimRecord, ClaimResult, Preview, ReconcileResult
+from valence_sched.model.plan import Plan
+from valence_sched.model.policy import PluginKind
+from valence_sched.model.quota import Quota
+from valence_sched.model.registration import PasswordReference
+from valence_sched.model.request import Request, with_content_id
+from valence_sched.model.scheduler import Scheduler
+from valence_sched.model.verbs import (
+    ApiVersion,
+    ApiVersions,
+    Generation,
+    Health,
+    NodesBody,
+    Operation,
+    WaitQuery,
+)
+from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, silent_zones
+from valence_sched.model.zone_registry import ZoneNode, ZoneTreeQuery
+from valence_sched.service.call import GREATEST_VERSION, LEAST_VERSION, Call, CallResult, ServedZone
+from valence_sched.service.operations import digest, new_operation
+from valence_sched.service.settings import is_source
+from valence_sched.service.visibility import visible_error
+
+
+def claim(call: Call) -> CallResult:
+    """Decide and hold what was chosen, or hold the very blocks of a plan."""
+    body = call.body
+    with call.reading() as scheduler:
+        if body.plan is not None:
+            check_plan(call, scheduler, body.plan)
+            held = scheduler.claim_plan(body.plan, key=call.key, ttl_s=body.ttl_s)
+            result = ClaimResult(claim=held)
+        else:
+            request = call.deciding(scheduler, body)
+            result = scheduler.claim(request, key=call.key, ttl_s=body.ttl_s, detail=body.detail)
+    if result.claim is None:
+        return CallResult(result)
+    return CallResult(result, 201, {"Location": f"/v1/claims/{result.claim.id}"})
+
+
+def claim_record(call: Call) -> ClaimRecord:
+    """Show a claim with its nodes and events."""
+    with call.parts.schedulers.changing() as scheduler:
+        return visible_claim(call, scheduler, call.name())
+
+
+def visible_claim(call: Call, scheduler: Scheduler, claim_id: str) -> ClaimRecord:
+    """Return a claim that the user may see; UnknownName for any other, which names none."""
+    owner = call.user.owner
+    if owner is None:
+        return scheduler.claim_record(claim_id)
+    try:
+        record = scheduler.claim_record(claim_id)
+    except UnknownName:
+        record = None
+    if record is None or record.claim.owner != owner:
+        raise UnknownName("claim", claim_id, ())
+    return record
+
+
+def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
+    """Raise UnknownName for a claim that is another user's.
+
+    One of the user's own that cannot be decoded can be released all the same.
+    """
+    if call.user.owner is None:
+        return
+    try:
+        visible_claim(call, scheduler, claim_id)
+    except Undecodable as error:
+        if error.owner != call.user.owner:
+            raise
+
+
+def check_plan(call: Call, scheduler: Scheduler, plan: Plan) -> None:
+    """Raise AccessDenied for a plan of another user, or that no scheduler here signed as it is."""
+    request = call.checked(plan.decision.request)
+    if call.user.owner is not None and request.owner != plan.decision.request.owner:
+        raise AccessDenied("the plan has no owner: make it again as the user that claims it")
+    scheduler.check_plan(plan)
+
+
+def compose(call: Call) -> CallResult:
+    """Have pod managers compose a request, a plan or a claim."""
+    body: NodesBody = call.body
+    times = {"ttl_s": body.ttl_s, "wait_s": body.wait_s}
+    with call.parts.schedulers.changing() as scheduler:
+        if body.claim is not None:
+            check_claim(call, scheduler, body.claim)
+            work = methodcaller("compose_claim", body.claim, wait_s=body.wait_s)
+        elif body.plan is not None:
+            check_plan(call, scheduler, body.plan)
+            work = methodcaller("compose_plan", body.plan, key=call.key, **times)
+        else:
+            request = call.deciding(scheduler, body)
+            work = methodcaller("compose", request, key=call.key, detail=body.detail, **times)
+    return start(call, "compose", work, repeat=body.claim is None)
+
+
+def delete_nodes(call: Call) -> CallResult:
+    """Have a node decomposed."""
+    name = call.name()
+    with call.parts.schedulers.changing() as scheduler:
+        check_node(call, scheduler, name)
+    wait_s = call.query_noun(WaitQuery).wait_s
+
+    def work(scheduler: Scheduler) -> None:
+        for error in scheduler.delete_nodes([name], wait_s=wait_s):
+            raise error
+
+    return start(call, "delete", work, repeat=True)
+
+
+def reconcile(call: Call) -> CallResult:
+    """Make claims and nodes agree with the pod managers."""
+
+    def work(scheduler: Scheduler) -> ReconcileResult:
+        return scheduler.reconcile(dry_run=call.body.dry_run, keep_s=call.body.keep_s)
+
+    return start(call, "reconcile", work, repeat=True)
+
+
+def operation(call: Call) -> Operation:
+    """Show an operation and, once it has ended, what came of it."""
+    return call.parts.operations.get(call.name(), call.user.owner)
+
+
+def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bool) -> CallResult:
+    """Begin an operation, and answer where to poll it."""
+    user = call.user
+    changed_name = f"nodes/{call.name()}" if "name" in call.path else None
+    begun = new_operation(kind, user.owner, call.key, to_json(call.body), user.consumer)
+
+    def run() -> Any:
+        changed, outcome = [changed_name or f"operations/{begun.id}"], "failed"
+        try:
+            with call.parts.schedulers.changing() as scheduler:
+                result = call.visible(work(scheduler))
+            outcome = "done"
+            changed = [f"nodes/{one.id}" for one in getattr(result, "nodes", ())] or changed
+        except (UnknownName, Undecodable) as error:
+            outcome = error.code
+            raise visible_error(error, user.owner) from None
+        except SchedulerError as error:
+            outcome = error.code
+            raise
+        finally:
+            for name in changed:
+                call.record_change(name, outcome)
+        return result
+
+    running = call.parts.operations.start(begun, run, repeat=repeat)
+    return CallResult(running, 202, {"Location": f"/v1/operations/{running.id}"})
+
+
+def check_node(call: Call, scheduler: Scheduler, name: str) -> None:
+    """Raise UnknownName for a node of another user, ServiceError where its zone is silent."""
+    owner = call.user.owner
+    if owner is None:
+        return
+    found = scheduler.nodes(owner=owner)
+    if any(name in (status.node.id, status.node.uri) for status in found):
+        return
+    for zone in silent_zones(found):
+        if name.startswith(f"{zone.zone}/"):
+            raise ServiceError(one_line(f"zone {zone.zone}: {zone.reason}"))
+    raise UnknownName("node", name, ())
+
+
+MOST_SKIPPED = 1_000_000
+
+
+class DecisionsQuery(Noun, frozen=True, kw_only=True):
+    """Which decisions to list: ``limit`` of them, after ``skip`` newer ones."""
+
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+    skip: Annotated[int, Meta(ge=0, le=MOST_SKIPPED)] = 0
+
+
+def compile_request(call: Call) -> Request:
+    """Compile a request with its flavor and places; one with a seed gets its id, decided alike."""
+    spec = call.body.request
+    with call.parts.schedulers.reading() as scheduler:
+        request = call.compiled_spec(scheduler, spec)
+    return request if spec.seed is None else with_content_id(request)
+
+
+def select_destinations(call: Call) -> CallResult:
+    """Choose pool and blocks for every node of a request."""
+    body = call.body
+    with call.reading() as scheduler:
+        request = call.deciding(scheduler, body)
+        detail: Detail = "report" if body.keep else body.detail
+        result = scheduler.select_destinations(request, detail=detail)
+    if not body.keep:
+        return CallResult(result)
+    document = to_json(result.report)
+    decision_id = digest(document)
+    call.parts.records.save_decision(decision_id, result.report, document)
+    return CallResult(result, headers={"Content-Location": f"/v1/decisions/{decision_id}"})
+
+
+def decisions(call: Call) -> Sequence[DecisionSummary]:
+    """List the newest decisions that were kept, of those that the user may see."""
+    page = call.query_noun(DecisionsQuery)
+    return call.parts.records.newest_decisions(page.limit, page.skip, call.user.owner)
+
+
+def decision(call: Call) -> Report | Reports:
+    """Return a decision that was kept."""
+    decision_id = call.name()
+    owner = call.user.owner
+    try:
+        with call.reading() as scheduler:
+            report = scheduler.decision(decision_id)
+    except UnknownName:
+        if owner is None:
+            raise
+        raise UnknownName("decision", decision_id, ()) from None
+    decided = report.decisions if isinstance(report, Reports) else (report,)
+    if owner is not None and any(one.request.owner != owner for one in decided):
+        raise UnknownName("decision", decision_id, ())
+    return report
+
+
+def preview(call: Call) -> Sequence[Preview]:
+    """Ask the chosen pod managers whether they would compose the nodes of a decision."""
+    decision: Report = call.body.decision
+    decision = replace(decision, request=call.checked(decision.request))
+    with call.parts.schedulers.changing() as scheduler:
+        return tuple(scheduler.preview(decision))
+
+
+def listed_podms(call: Call) -> Sequence[PodmOverview]:
+    """Return the pod managers that are decided on, with the zones that the list lacks."""
+    with call.reading() as scheduler:
+        return scheduler.podms()
+
+
+def block_usage(call: Call) -> BlockUsage:
+    """Show which blocks of a pod manager are in use, and by which claims."""
+    owner = call.user.owner
+    with call.parts.schedulers.changing() as scheduler:
+        found = scheduler.block_usage(call.name())
+        own = {one.id for one in scheduler.claims(owner=owner)} if owner is not None else set()
+    if owner is None:
+        return found
+    held = {uri: ids if ids in own else OTHERS for uri, ids in found.held.items()}
+    return replace(found, held=held)
+
+
+def check_reference(call: Call, _scheduler: Scheduler, _what: object) -> None:
+    """Raise InputError for a password that is typed, or kept where the client runs."""
+    reference = getattr(call.body, "registration", call.body).password
+    if isinstance(reference, PasswordReference) and not is_source(reference):
+        raise InputError("the body", "$.password", "no reference", "exactly one of env and file")
+
+
+def update_resource_stats(call: Call) -> Generation:
+    """Store the statistics that a pod manager reports."""
+    with call.parts.schedulers.changing() as scheduler:
+        return Generation(generation=scheduler.update_resource_stats(call.name(), call.body.stats))
+
+
+def receive(call: Call) -> CallResult:
+    """Take an event of the pod manager whose token this is, as a hint to read it."""
+    events = call.parts.events
+    assert events is not None, "else no token is one"
+    events.take(call.user.name, call.body.records)
+    return CallResult(status=204)
+
+
+def zone_tree(call: Call) -> ZoneNode:
+    """Show the zone of the service and those below it, with what each has."""
+    query = call.query_noun(ZoneTreeQuery)
+    with call.reading() as scheduler:
+        own = scheduler.zone_tree(hops=0)
+    # others decide while the zones below are waited for
+    with call.parts.schedulers.changing() as scheduler:
+        branches = scheduler.zone_branches(
+            hops=query.hops, deadline_s=query.deadline_s, route=query.zones_above
+        )
+        return replace(own, children=tuple(branches))
+
+
+def offers(call: Call) -> ZoneAnswer:
+    """Offer nodes for a request, from this zone and those below it, to the zone above."""
+    zone = served_zone(call)
+    return zone.tree(call.user.tenant).offers(_bounded(call, zone))
+
+
+def group_state(call: Call) -> GroupAnswer:
+    """Count the nodes of a group and the supplies to a mix, in this zone and in those below it."""
+    zone = served_zone(call)
+    return zone.tree(call.user.tenant).group_state(_bounded(call, zone))
+
+
+def served_zone(call: Call) -> ServedZone:
+    """Return the zone of the service; AccessDenied where routing is not enabled."""
+    zone = call.parts.zone
+    if zone is None:
+        hint = "set enable_zone_routing: true in the section zones of its settings"
+        raise AccessDenied(f"this zone offers nothing to a zone above: {hint}")
+    return zone
+
+
+def _bounded(call: Call, zone: ServedZone) -> OfferQuery:
+    query: OfferQuery = call.body
+    call.check_limits(query.request)
+    return replace(
+        query,
+        limit=min(query.limit, call.parts.limits.nodes + call.parts.limits.alternates),
+        hops=min(query.hops, zone.most_hops),
+        deadline_s=min(query.deadline_s, zone.deadline_s),
+    )
+
+
+def hold(call: Call) -> CallResult:
+    """Hold what this zone and those below it offered to the zone above, all of it or nothing."""
+    zone, body = served_zone(call), call.body
+    hops, deadline_s = min(body.hops, zone.most_hops), min(body.deadline_s, zone.deadline_s)
+    body = replace(body, request=call.checked(body.request), hops=hops, deadline_s=deadline_s)
+    claim = zone.hold_offers(call.user.tenant, body, call.key)
+    return CallResult(claim, 201, {"Location": f"/v1/claims/{claim.id}"})
+
+
+def versions(_call: Call) -> ApiVersions:
+    """List the versions of the API."""
+    one = ApiVersion(
+        id="v1",
+        status="CURRENT",
+        min_version=str(LEAST_VERSION),
+        version=str(GREATEST_VERSION),
+        links=({"rel": "self", "href": "/v1"},),
+    )
+    return ApiVersions(versions=(one,))
+
+
+def openapi(call: Call) -> CallResult:
+    """Describe the API as OpenAPI 3.1."""
+    return CallResult(call.parts.openapi(), headers={"Content-Type": "application/json"})
+
+
+def health(call: Call) -> CallResult:
+    """Tell whether the service can decide."""
+    found = call.parts.health()
+    return CallResult(found, 200 if found.status in ("ok", "degraded") else 503)
+
+
+def alive(_call: Call) -> Health:
+    """Answer, whether the service can decide or not."""
+    return Health(status="ok")
+
+
+def metrics(call: Call) -> CallResult:
+    """Show counters and times in the text format of Prometheus."""
+    media_type, text = call.parts.metrics()
+    return CallResult(text, headers={"Content-Type": media_type})
+
+
+def set_default(call: Call) -> Quota:
+    """Set the limits of each owner that has none of its own."""
+    with call.parts.schedulers.changing() as scheduler:
+        return scheduler.set_quota(None, call.body.limits)
+
+
+def change_default(call: Call) -> Quota:
+    """Change limits of each owner that has none of its own; null: there is no limit."""
+    with call.parts.schedulers.changing() as scheduler:
+        return scheduler.change_quota(None, call.body.limits)
+
+
+def check_quota(call: Call, _scheduler: Scheduler, owner: str) -> None:
+    """Raise UnknownName for an owner that is not the user."""
+    if call.user.owner not in (None, owner):
+        raise UnknownName("owner", owner, ())
+
+
+def check_kind(_call: Call, _scheduler: Scheduler, kind: str) -> None:
+    """Raise UnknownName for what is no kind of plug-ins."""
+    if kind not in get_args(PluginKind):
+        raise UnknownName("kind of plug-ins", kind, get_args(PluginKind))
+
+
+#: What is checked before a verb that needs no handler: by its name in the path, or its argument.
+CHECKS: Mapping[str, Callable[[Call, Scheduler, Any], None]] = {
+    "renew": check_claim,
+    "release": check_claim,
+    "node_record": check_node,
+    "refresh": check_plan,
+    "register": check_reference,
+    "change_registration": check_reference,
+    "quota": check_quota,
+    "plugins": check_kind,
+}
