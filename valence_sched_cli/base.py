@@ -4,49 +4,44 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import logging
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cliff import command, lister, show
 
-from valence_sched.errors import InventoryIncomplete, SchedulerError, UsageError, one_line, suggest
+from valence_sched.errors import (
+    InventoryIncomplete,
+    SchedulerError,
+    UnknownName,
+    UsageError,
+    one_line,
+    suggest,
+)
 from valence_sched.streams import log_failures, print_message
 from valence_sched_cli import cloud
-from valence_sched_cli.options.parser import (
-    CommandHelp,
-    Setting,
-    StoreOnce,
-    add_options,
-    check_file_names,
-    refuse_empty_names,
-)
+from valence_sched_cli.options import parser as parsing
+from valence_sched_cli.output import table as tables
 from valence_sched_cli.output.cells import format_count, supports_colour
 from valence_sched_cli.output.delivery import Delivery, escape_logs, interrupt_on_signals
-from valence_sched_cli.output.table import (
-    MACHINE,
-    StreamFormatter,
-    check_columns,
-    full_titles,
-    has_any_column,
-    prepare_formatter,
-)
 from valence_sched_cli.plugin import URL_VARIABLE, make_client
 
 if TYPE_CHECKING:
     from valence_sched.app import App
-    from valence_sched.model.decision import SilentZone
     from valence_sched.model.diagnostic import Progress
     from valence_sched.model.effect import EffectLog
+    from valence_sched.model.page import Page
     from valence_sched.model.reading import ReadOptions, Selection
     from valence_sched.model.scheduler import Scheduler
 
 LOG = logging.getLogger(__name__)
 
-#: The titles of columns, and rows of cells; of one object its cells.
+#: The titles of columns, and rows; of one object its row. A row has its cells by title, or in the
+#: order of the titles, and then maybe more of them, which are left out. None is an unknown value.
 Table = tuple[Sequence[str], Iterable[Any]]
 
 _SOURCES = ("inventory", "zone_file", "podm_file", "state", "from_catalog")  # of a scheduler here
@@ -55,7 +50,6 @@ PACKAGE = "valence_sched_cli."
 STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
 OPTION_SIMILARITY = 0.75  # from 0 to 1: options are long, and share their first characters
 WARN_AGE, DEFAULT_WARN_AGE = "VALENCE_SCHED_WARN_AGE", "1d"
-SORT_OPTION = "--sort-column"
 WIDTH_VARIABLES = ("CLIFF_MAX_TERM_WIDTH", "CLIFF_FIT_WIDTH")
 MAX_LINES = 20  # about skipped documents, before the rest is only counted
 
@@ -69,15 +63,14 @@ class PodmCommand:
     formatter: Any
     formatter_namespace: str
     exit_code = 0
-    through_service = False  # whether a service can do it as well as a scheduler here
+    through_service = True  # whether a service can do it as well as a scheduler here
     reads_files_only = False  # whether its answer is the same wherever a scheduler is
-    effectful = False  # whether it changes what outlives it; its effects have each change
-    effects: EffectLog
+    effects: EffectLog  # each change of what outlives the command
     closing: list[str]
     untold: SchedulerError | None = None  # why an output failed after an effect
     tells_remarks = False  # on the inventory, each, and not only how many there are
     arguments = ""  # the usage of each of its own options and arguments, as of add_options
-    option_settings: Mapping[str, Setting] = {}  # of these, where usage does not tell
+    option_settings: Mapping[str, parsing.Setting] = {}  # of these, where usage does not tell
     #: What adds the options that it shares with others, or usages that come behind these.
     option_groups: Sequence[str | Callable[[argparse.ArgumentParser], None]] = ()
     known_columns: Sequence[str] = ()  # of column_names, where the options make no difference
@@ -87,18 +80,23 @@ class PodmCommand:
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return cliff's parser with our arguments, which refuse the second of a single value."""
-        _check_widths(prog_name)
+        for name in WIDTH_VARIABLES:
+            text = os.environ.get(name, "0")
+            if not re.fullmatch(r"\s*[-+]?\d+\s*", text):
+                wrong = f"{prog_name}: {name}: must be a whole number, got {text[:40]!r}"
+                message = one_line(f"{wrong}: change or unset it")
+                argparse.ArgumentParser(prog_name).exit(2, message + "\n")
         parser: argparse.ArgumentParser = super().get_parser(prog_name)  # type: ignore[misc]
         parser.error = functools.partial(_refuse, parser)  # type: ignore[method-assign]
         parser._print_message = print_message  # type: ignore[method-assign]
-        parser.formatter_class = functools.partial(CommandHelp, examples=self.examples)
+        parser.formatter_class = functools.partial(parsing.CommandHelp, examples=self.examples)
         for action in (None, "store"):
-            parser.register("action", action, StoreOnce)
+            parser.register("action", action, parsing.StoreOnce)
         if option := parser._option_string_actions.get("--format"):
             formats = ", ".join(map(str, option.choices or ()))
             option.metavar, option.help = "<format>", f"{option.help}: {formats}"
         self.add_arguments(parser)
-        refuse_empty_names(parser)
+        parsing.refuse_empty_names(parser)
         return parser
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -106,11 +104,15 @@ class PodmCommand:
             if not isinstance(part, str):
                 part(parser)
             elif part:
-                add_options(parser, part, **self.option_settings)
+                parsing.add_options(parser, part, **self.option_settings)
 
     def for_people(self, parsed_args: argparse.Namespace) -> bool:
         """Return whether people read the output, and no column is named."""
-        return parsed_args.formatter not in MACHINE and not parsed_args.columns
+        return parsed_args.formatter not in tables.MACHINE and not parsed_args.columns
+
+    def shows_all(self, parsed_args: argparse.Namespace) -> bool:
+        """Return whether there is a column for all that is known: for programs, or with --long."""
+        return parsed_args.long or not self.for_people(parsed_args)
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Run and return the exit code: the command's own, else that of its error.
@@ -127,29 +129,28 @@ class PodmCommand:
             try:
                 code = self._run(parsed_args)
             except (Exception, KeyboardInterrupt) as raised:
-                error = _out_of_memory(raised) if isinstance(raised, MemoryError) else raised
-                expected = isinstance(error, SchedulerError)
-                if not (expected or self.effects):
+                error = raised
+                if isinstance(raised, MemoryError):  # most of its kind have no text
+                    text = ": ".join(filter(None, ("out of memory", str(raised))))
+                    error = SchedulerError(one_line(f"{text}: name smaller files, or ask for less"))
+                if not (isinstance(error, SchedulerError) or self.effects):
                     raise
                 LOG.debug("%s", type(error).__name__, exc_info=True)  # where, with --debug
                 self._tell_problems(error)
                 code = self._delivery.tell_error(error, self.closing)
             finally:
                 self._close_progress()
-            self._record_changes(parsed_args)
+            app, outcomes = self._scheduler_app, list(self.effects.outcomes())
+            if app is not None and app.service is None and outcomes:
+                state = getattr(parsed_args, "state", None)
+                try:
+                    app.record_changes(state, self.cmd_name or "", outcomes)
+                except SchedulerError as failure:
+                    self.tell(f"not recorded in the audit: {failure}")
             return self._delivery.check(failures, code)
 
-    def _record_changes(self, parsed_args: argparse.Namespace) -> None:
-        app, outcomes = self._scheduler_app, list(self.effects.outcomes())
-        if app is None or app.service is not None or not outcomes:
-            return
-        try:
-            app.record_changes(getattr(parsed_args, "state", None), self.cmd_name or "", outcomes)
-        except SchedulerError as error:
-            self.tell(f"not recorded in the audit: {error}")
-
     def _run(self, parsed_args: argparse.Namespace) -> int:
-        check_file_names(parsed_args)
+        parsing.check_file_names(parsed_args)
         if known := self.column_names(parsed_args):
             name_columns(parsed_args, known)
         status: int = super().run(parsed_args)  # type: ignore[misc]
@@ -167,17 +168,23 @@ class PodmCommand:
 
         Where only another outcome of the command has the named columns, there are no rows.
         """
+        column_names = list(column_names)
         known = self.column_names(parsed_args) or column_names
         name_columns(parsed_args, known)
-        if not has_any_column(parsed_args.columns, column_names):
-            column_names, data = known, ()
-        colour = supports_colour(self.app.stdout)
-        formatter = prepare_formatter(
-            self.formatter, parsed_args.formatter, colour=colour, stream=self.app.stdout
-        )
+        named = {*map(tables.column_key, parsed_args.columns)}
+        if named and named.isdisjoint(map(tables.column_key, column_names)):
+            column_names, data = list(known), ()
+        elif isinstance(self, lister.Lister):
+            data = [tables.in_order(row, column_names) for row in data]
+        else:
+            data = tables.in_order(data, column_names)
+        formatter, stdout = self.formatter, self.app.stdout
+        colour = supports_colour(stdout)
 
         def emit(stream: Any) -> None:
-            self.formatter = StreamFormatter(formatter, stream)
+            self.formatter = tables.PreparedFormatter(
+                formatter, parsed_args.formatter, colour=colour, stream=stdout, target=stream
+            )
             super(PodmCommand, self).produce_output(parsed_args, column_names, data)  # type: ignore[misc]
 
         self._delivery.print(emit)
@@ -187,6 +194,25 @@ class PodmCommand:
         """Print lines to standard output, beside a table or in place of one."""
         text = "".join(f"{line}\n" for line in lines)
         self._delivery.print(lambda stream: stream.write(text))
+
+    @contextlib.contextmanager
+    def page_writer(self, parsed_args: argparse.Namespace) -> Iterator[Callable[[Page], None]]:
+        """Yield what writes a page into the file of --html, which is open before an effect.
+
+        Without the option it writes nothing.
+
+        Raises:
+            UsageError: the file has no name.
+            SchedulerError: the libraries for pages are missing.
+            InputError: the file cannot be written.
+        """
+        if parsed_args.html == "-":
+            raise UsageError("--html: standard output is for the rows: name a file")
+        if parsed_args.html is None:
+            yield lambda page: None
+            return
+        with self.scheduler_app.page_writer(parsed_args.html) as write:
+            yield write
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         """Return every column that these options may lead to; none where that is known too late.
@@ -278,28 +304,25 @@ class PodmCommand:
 
         What names pod managers to decide on here wins over the environment and the catalogue.
         """
-        endpoint = getattr(self.app.options, "os_scheduler_endpoint", None)
-        if not endpoint and not app.config.environ.get(URL_VARIABLE):
-            self._choose_catalogue(app)
-            return
-        here = [name for name in _SOURCES if getattr(self._words, name, None)]
-        if endpoint and (here or not (self.through_service or self.reads_files_only)):
-            option = f"--{here[0].replace('_', '-')}" if here else "this command"
-            raise UsageError(f"--os-scheduler-endpoint: {option} is about what is here, not about "
-                             "a service: leave one of them out")  # fmt: skip
-        if self.through_service and not here:
-            app.use_service(endpoint, token=cloud.token_source(self.app.client_manager))
-
-    def _choose_catalogue(self, app: App) -> None:
-        named = (*(getattr(self._words, name, None) for name in _SOURCES),
-                 *(app.config.environ.get(name) for name in _SOURCE_VARIABLES))  # fmt: skip
-        if self._words is None or not self.through_service or any(named):
-            return
         manager = self.app.client_manager
+        asks_service = self.through_service and not self.reads_files_only
+        endpoint = getattr(self.app.options, "os_scheduler_endpoint", None)
+        here = [name for name in _SOURCES if getattr(self._words, name, None)]
+        if endpoint and (here or not (asks_service or self.reads_files_only)):
+            option = f"--{here[0].replace('_', '-')}" if here else "this command"
+            hint = "is about what is here, not about a service: leave one of them out"
+            raise UsageError(f"--os-scheduler-endpoint: {option} {hint}")
+        if here or not asks_service:
+            return
+        if endpoint or app.config.environ.get(URL_VARIABLE):
+            app.use_service(endpoint, token=cloud.token_source(manager))
+            return
+        if self._words is None or any(map(app.config.environ.get, _SOURCE_VARIABLES)):
+            return
         if found := cloud.scheduler_endpoint(manager):
             url, verify, certificate = found
-            app.use_service(url, token=cloud.token_source(manager), verify=verify,
-                            certificate=certificate)  # fmt: skip
+            token = cloud.token_source(manager)
+            app.use_service(url, token=token, verify=verify, certificate=certificate)
 
     def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:
         """Return which live pod managers the options name, and how they are read."""
@@ -343,12 +366,6 @@ class PodmCommand:
         except ValueError as error:
             raise UsageError(one_line(f"{WARN_AGE}: {error}")) from None
 
-    def known_flavors(self, parsed_args: argparse.Namespace) -> Iterable[str]:
-        return self.scheduler_app.config.flavors(getattr(parsed_args, "flavor_file", None) or ())
-
-    def known_policies(self, parsed_args: argparse.Namespace) -> Iterable[str]:
-        return self.scheduler_app.config.policies(getattr(parsed_args, "policy_file", None) or ())
-
     def known_podms(self, parsed_args: argparse.Namespace) -> Iterable[str]:
         """Return the ids of pod managers: of the inventories named, else those registered."""
         selection = self.selection(parsed_args)
@@ -382,21 +399,18 @@ class PodmCommand:
         unread, skipped = diagnostics.lines("unread"), diagnostics.lines("skipped")
         if isinstance(error, InventoryIncomplete) and len(skipped) + len(unread) == 1:
             skipped = unread = []  # the error is about that one
+        warnings, remarks = diagnostics.lines("warning"), diagnostics.lines("remark")
         self._tell_lines("unread", unread, "pod managers")
         self._tell_lines("skipped", skipped, "documents")
-        self._tell_lines("warning", list(dict.fromkeys(diagnostics.lines("warning"))), "warnings")
-        live = bool(self._scheduler_app.sources.live_ids)
-        self._tell_remarks(diagnostics.lines("remark"), live=live)
-        diagnostics.clear()
-
-    def _tell_remarks(self, remarks: Sequence[str], *, live: bool) -> None:
+        self._tell_lines("warning", list(dict.fromkeys(warnings)), "warnings")
         if self.tells_remarks:
             for line in remarks:
                 self.tell(f"remark: {line}")
         elif remarks:
-            count = format_count(len(remarks), "remark")
+            live = bool(self._scheduler_app.sources.live_ids)
             place = "podm show <podm>" if live else "podm inventory validate --long"
-            self.tell(f"{count} on the inventory: see {place}")
+            self.tell(f"{format_count(len(remarks), 'remark')} on the inventory: see {place}")
+        diagnostics.clear()
 
     def _tell_lines(self, word: str, lines: Sequence[str], noun: str) -> None:
         for line in lines[:MAX_LINES]:
@@ -413,30 +427,75 @@ class Lister(PodmCommand, lister.Lister):
     """A command that prints rows."""
 
     def report_scheduler(
-        self, parsed_args: argparse.Namespace, selection: Selection | None = None
+        self,
+        parsed_args: argparse.Namespace,
+        selection: Selection | None = None,
+        *,
+        reads: bool = True,
     ) -> Scheduler:
         """Return the scheduler of a report; to one over zones --strict says that it is whole.
 
-        How pod managers are read is up to the service.
+        So it does where a report ``reads`` no pod manager; how they are read is up to a service.
         """
-        selection = selection or self.selection(parsed_args)
-        if self.scheduler_app.service:
-            from msgspec.structs import replace
+        from msgspec.structs import replace
 
+        selection = selection or self.selection(parsed_args)
+        if self.scheduler_app.service or not reads:
             selection = replace(selection, strict=False)
         return self.scheduler(parsed_args, selection)
 
-    def tell_missing(self, silent: Sequence[SilentZone], noun: str, *, strict: bool) -> None:
-        """Tell which zones a report lacks; with ``strict`` the exit code is 5, and it is printed.
+    def tell_missing(self, found: object, noun: str, *, strict: bool) -> None:
+        """Tell which zones a list lacks; with ``strict`` the exit code is 5, and it is printed.
 
         The ``noun`` says what is lacking of them.
         """
+        from valence_sched.model.zone import silent_zones
         from valence_sched.words.phrases import missing_line
 
-        if silent:
+        if silent := silent_zones(found):
             line = missing_line(silent, noun)
             self.closing.append(line if strict else f"warning: {line}")
             self.exit_code = InventoryIncomplete.exit_code if strict else self.exit_code
+
+
+class PagedLister(Lister):
+    """A command that prints rows, sorted and page by page where its options say so."""
+
+    marker_columns: tuple[str, ...] = ("Podm",)  # what together names a row
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        parser = super().get_parser(prog_name)
+        names = "/".join(f"<{name.lower()}>" for name in self.marker_columns)
+        text = f"""
+            output --sort <column[:desc]>...: sort by this column before a page is taken (repeat for
+                columns that decide between equals)
+            output --limit <n>: print at most so many rows
+            output --marker <name>: begin behind this row, the last of the page before ({names})
+            """
+        parsing.add_options(parser, text)
+        return parser
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
+    ) -> int:
+        rows = [tables.in_order(row, column_names) for row in data]
+        for word in reversed(parsed_args.sort):
+            name, _, direction = word.partition(":")
+            if direction not in ("", "asc", "desc"):
+                raise UsageError(f"--sort: {word!r}: the direction is asc or desc")
+            title = tables.full_titles([name], column_names)[0]
+            tables.check_columns([title], column_names, "--sort")
+            index = [*map(tables.column_key, column_names)].index(tables.column_key(title))
+            rows.sort(key=lambda row: (row[index] is None, row[index]), reverse=direction == "desc")
+        if parsed_args.marker is not None:
+            picks = [column_names.index(name) for name in self.marker_columns]
+            names = [
+                "/".join(str(tables.machine_value(row[pick])) for pick in picks) for row in rows
+            ]
+            if parsed_args.marker not in names:
+                raise UnknownName("row", parsed_args.marker, names, "--marker")
+            rows = rows[names.index(parsed_args.marker) + 1 :]
+        return super().produce_output(parsed_args, column_names, rows[: parsed_args.limit])
 
 
 class ShowOne(PodmCommand, show.ShowOne):
@@ -445,11 +504,11 @@ class ShowOne(PodmCommand, show.ShowOne):
 
 def name_columns(parsed_args: argparse.Namespace, known: Sequence[str]) -> None:
     """Put the titles of columns in place of the short ones; UsageError where one is unknown."""
-    parsed_args.columns = full_titles(parsed_args.columns, known)
-    check_columns(parsed_args.columns, known)
-    if hasattr(parsed_args, "sort_columns"):
-        parsed_args.sort_columns = full_titles(parsed_args.sort_columns, known)
-        check_columns(parsed_args.sort_columns, known, SORT_OPTION)
+    for name, option in (("columns", "--column"), ("sort_columns", "--sort-column")):
+        if hasattr(parsed_args, name):
+            titles = tables.full_titles(getattr(parsed_args, name), known)
+            tables.check_columns(titles, known, option)
+            setattr(parsed_args, name, titles)
 
 
 def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
@@ -458,18 +517,3 @@ def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
         hint = suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
         message += f" ({hint})" if hint.startswith("did") else ""
     parser.exit(2, one_line(f"{parser.prog}: {message}; see {parser.prog} --help") + "\n")
-
-
-def _check_widths(prog_name: str) -> None:
-    """Exit with 2 and one line where a variable that cliff reads as a number is none."""
-    for name in WIDTH_VARIABLES:
-        text = os.environ.get(name, "0")
-        if not re.fullmatch(r"\s*[-+]?\d+\s*", text):
-            message = f"{name}: must be a whole number, got {text[:40]!r}: change or unset it"
-            argparse.ArgumentParser(prog_name).exit(2, one_line(f"{prog_name}: {message}") + "\n")
-
-
-def _out_of_memory(error: MemoryError) -> SchedulerError:
-    """Return what says so: most errors of this kind have no text."""
-    text = f": {error}" if str(error) else ""
-    return SchedulerError(one_line(f"out of memory{text}: name smaller files, or ask for less"))

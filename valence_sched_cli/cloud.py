@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 SERVICE_TYPE = "podm"
 SCHEDULER_TYPE = "podm-scheduler"  # of the scheduler's service itself
 #: The token is the one header of a client whose value the user gives.
-_UNSENDABLE = ("header X-Auth-Token: found a line break or a character beyond Latin-1, expected "
-               "one line of Latin-1: check the token")  # fmt: skip
+_UNSENDABLE = "header X-Auth-Token: found a line break or a character beyond Latin-1, expected one "
+_UNSENDABLE += "line of Latin-1: check the token"
 UNNAMED_CLOUDS = ("defaults", "envvars")  # as openstacksdk calls one without a name of its own
 
 
@@ -83,14 +84,12 @@ def _endpoints(sdk: Any, kind: str, region_name: str | None) -> list[tuple[str, 
     endpoints = auth.get_access(sdk.session).service_catalog.get_endpoints_data(
         service_type=kind, interface=_interface(sdk, kind), region_name=region_name
     )
-    return [(one.region_name or "", _endpoint_id(one), one.url)
-            for found in endpoints.values() for one in found]  # fmt: skip
-
-
-def _endpoint_id(endpoint: Any) -> str:
-    """Return the id of an endpoint; where the catalogue has none, one that is made of its URL."""
-    told = endpoint.endpoint_id or (endpoint.raw_endpoint or {}).get("id")
-    return str(told or hashlib.blake2b(endpoint.url.encode(), digest_size=8).hexdigest())
+    rows = []
+    for one in itertools.chain(*endpoints.values()):
+        told = one.endpoint_id or (one.raw_endpoint or {}).get("id")  # else one made of its URL
+        id_ = told or hashlib.blake2b(one.url.encode(), digest_size=8).hexdigest()
+        rows.append((one.region_name or "", str(id_), one.url))
+    return rows
 
 
 def _interface(sdk: Any, kind: str) -> Any:
@@ -99,21 +98,18 @@ def _interface(sdk: Any, kind: str) -> Any:
 
 def _no_endpoint_text(sdk: Any, region_name: str | None) -> str:
     interface = _interface(sdk, SERVICE_TYPE)
-    text = f"the service catalogue has no endpoint of service type {SERVICE_TYPE}: "
-    text += f"region {region_name}" if region_name else "any region"
-    text += f", interface {interface if isinstance(interface, str) else ' or '.join(interface)}"
-    return one_line(f"{text}, {_scope_text(sdk)}")
-
-
-def _scope_text(sdk: Any) -> str:
-    if not hasattr(sdk.session.auth, "get_access"):
-        return "a token without a catalogue"
-    access = sdk.session.auth.get_access(sdk.session)
-    if access.project_id:
-        return f"project {access.project_name or access.project_id}"
-    if access.domain_id:
-        return f"domain {access.domain_name or access.domain_id}"
-    return "system scope" if access.system_scoped else "a token without a scope"
+    where = f"region {region_name}" if region_name else "any region"
+    names = interface if isinstance(interface, str) else " or ".join(interface)
+    scope = "a token without a catalogue"
+    if hasattr(sdk.session.auth, "get_access"):
+        access = sdk.session.auth.get_access(sdk.session)
+        scope = "system scope" if access.system_scoped else "a token without a scope"
+        if access.domain_id:
+            scope = f"domain {access.domain_name or access.domain_id}"
+        if access.project_id:
+            scope = f"project {access.project_name or access.project_id}"
+    text = f"the service catalogue has no endpoint of service type {SERVICE_TYPE}: {where}"
+    return one_line(f"{text}, interface {names}, {scope}")
 
 
 def scheduler_endpoint(manager: Any) -> tuple[str, bool | str, ClientCertificate | None] | None:
@@ -137,8 +133,8 @@ def scheduler_endpoint(manager: Any) -> tuple[str, bool | str, ClientCertificate
     found = {region: url for region, _, url in known}
     if len(found) > 1:
         regions = ", ".join(sorted(region or "no region" for region in found))
-        raise CloudError(one_line(f"service catalogue: {SCHEDULER_TYPE} in several regions "
-                                  f"({regions}): name one with --os-region-name"))  # fmt: skip
+        found_in = f"{SCHEDULER_TYPE} in several regions ({regions})"
+        raise CloudError(one_line(f"service catalogue: {found_in}: name one with --os-region-name"))
     cert = sdk.session.cert or (None, None)
     files = (cert, None) if isinstance(cert, str) else cert
     trust = (sdk.session.verify, client_certificate(*files))
@@ -159,8 +155,8 @@ def baremetal_login(manager: Any) -> CloudLogin | None:
     if not (_names_cloud(manager) or manager._cli_options.config.get("endpoint")):
         return None  # the latter is of a service that stands alone, with the login "none"
     sdk, kind = connect(), "baremetal"
-    return CloudLogin(sdk.session, sdk.config.get_interface(kind) or "public",
-                      sdk.config.region_name or None, sdk.config.get_endpoint(kind))  # fmt: skip
+    region, endpoint = sdk.config.region_name or None, sdk.config.get_endpoint(kind)
+    return CloudLogin(sdk.session, _interface(sdk, kind), region, endpoint)
 
 
 def token_source(manager: Any) -> Callable[[], str] | None:
@@ -168,11 +164,7 @@ def token_source(manager: Any) -> Callable[[], str] | None:
     connect = sdk_connector(manager)
     if connect is None or not _names_cloud(manager):
         return None
-
-    def token() -> str:
-        return str(query_cloud(manager, connect().session.get_token))
-
-    return token
+    return lambda: str(query_cloud(manager, connect().session.get_token))
 
 
 def token_project(manager: Any, *, log_in: bool) -> str | None:
@@ -207,24 +199,19 @@ def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:
         reason = " ".join(str(error).split()).rstrip(".")
         if " in header " in reason:  # requests shows what it cannot send
             reason = _UNSENDABLE
-        raise CloudError(_error_text(manager, reason)) from None
     except UnicodeEncodeError:
-        raise CloudError(_error_text(manager, _UNSENDABLE)) from None
+        reason = _UNSENDABLE
     except (KeyError, TypeError) as error:  # what OpenStackClient raises for half a configuration
-        raise CloudError(_error_text(manager, f"its configuration lacks {error}")) from None
+        reason = f"its configuration lacks {error}"
+    cloud = _cloud_text(manager)
+    hint = "" if cloud else ": name one with --os-cloud or OS_CLOUD"
+    raise CloudError(one_line(f"{cloud or 'no cloud to ask'}: {reason}{hint}", 300))
 
 
 def _login(manager: Any) -> Any:
     manager.setup_auth()
     manager.sdk_connection.authorize()
     return manager.sdk_connection
-
-
-def _error_text(manager: Any, reason: str) -> str:
-    cloud = _cloud_text(manager)
-    if cloud is None:
-        return one_line(f"no cloud to ask: {reason}: name one with --os-cloud or OS_CLOUD", 300)
-    return one_line(f"{cloud}: {reason}", 300)
 
 
 def _names_cloud(manager: Any) -> bool:
@@ -265,10 +252,7 @@ def nova_flavor(
     if answer is None:
         known = query_cloud(client_manager, lambda: [other.name for other in compute.flavors()])
         raise UnknownName("Nova flavor", name, known)
-    return app.config.nova_flavor(_nova_document(answer), name, flavor_files)
-
-
-def _nova_document(flavor: Any) -> dict[str, Any]:
     fields = ("id", "name", "description", "vcpus", "ram", "disk", "ephemeral", "swap")
-    document = {field: getattr(flavor, field) for field in fields}
-    return {**document, "swap": flavor.swap or 0, "extra_specs": dict(flavor.extra_specs or {})}
+    document = {field: getattr(answer, field) for field in fields}
+    document |= {"swap": answer.swap or 0, "extra_specs": dict(answer.extra_specs or {})}
+    return app.config.nova_flavor(document, name, flavor_files)

@@ -160,7 +160,10 @@ def complete(shell: App) -> None:
     shell.options = shell.parser.parse_args([])
     names, command_ = _command(shell, finished[1:])
     if command_ is None:
-        parser = _next_words(shell, names)
+        parser = argparse.ArgumentParser(PROGRAM, add_help=False)
+        known = [name.split() for name, _ in shell.command_manager]
+        longer = [name for name in known if name[: len(names)] == names and name != names]
+        parser.add_argument("command", choices=sorted({name[len(names)] for name in longer}))
     else:
         parser = command_.get_parser(" ".join((PROGRAM, *names)))
         _add_completers(parser, command_)
@@ -180,36 +183,33 @@ def _typed_words(line: str) -> list[str]:
 
 
 def _command(shell: App, words: Sequence[str]) -> tuple[list[str], Any]:
-    names = [tuple(name.split()) for name, _ in shell.command_manager]
+    names = [name.split() for name, _ in shell.command_manager]
     typed: list[str] = []
     for word in words:
-        if not any(name[: len(typed) + 1] == (*typed, word) for name in names):
-            break
         typed.append(word)
-        longer = any(len(name) > len(typed) and name[: len(typed)] == tuple(typed)
-                     for name in names)  # fmt: skip
-        if tuple(typed) in names and not longer:
+        begun = [name for name in names if name[: len(typed)] == typed]
+        if not begun:
+            return typed[:-1], None
+        if begun == [typed]:
             factory, _, _ = shell.command_manager.find_command(typed)
             return typed, factory(shell, argparse.Namespace())
     return typed, None
-
-
-def _next_words(shell: App, typed: Sequence[str]) -> argparse.ArgumentParser:
-    names = [name.split() for name, _ in shell.command_manager]
-    following = {name[len(typed)]: None for name in names if name[: len(typed)] == list(typed)
-                 and len(name) > len(typed)}  # fmt: skip
-    parser = argparse.ArgumentParser(PROGRAM, add_help=False)
-    parser.add_argument("command", choices=sorted(following))
-    return parser
 
 
 def _add_completers(parser: argparse.ArgumentParser, command_: Any) -> None:
     """Let options whose values have names complete them."""
     if not isinstance(command_, PodmCommand):
         return
+
+    def flavors(args: argparse.Namespace) -> Iterable[str]:
+        return command_.scheduler_app.config.flavors(getattr(args, "flavor_file", None) or ())
+
+    def policies(args: argparse.Namespace) -> Iterable[str]:
+        return command_.scheduler_app.config.policies(getattr(args, "policy_file", None) or ())
+
     values: dict[str, Callable[[argparse.Namespace], Iterable[str]]] = {
-        "flavor": command_.known_flavors,
-        "policy": command_.known_policies,
+        "flavor": flavors,
+        "policy": policies,
         "podm": command_.known_podms,
         "exclude_podm": command_.known_podms,
     }

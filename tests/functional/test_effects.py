@@ -239,9 +239,8 @@ class TestEnumerated(unittest.TestCase):
             if not point.value.startswith("valence_sched_cli."):
                 continue
             with self.subTest(point.name):
-                command = point.load()
-                self.assertIn(point.name, READERS | ROWS.keys(), "effectful? give it a row")
-                self.assertEqual(point.name in ROWS, command.effectful)
+                found = (point.name in READERS, point.name in ROWS)
+                self.assertIn(found, ((True, False), (False, True)), "has an effect? give it a row")
 
     def test_every_command_with_rows_and_an_effect_knows_its_columns_beforehand(self):
         for point in metadata.entry_points(group=GROUP):

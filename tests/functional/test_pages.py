@@ -52,7 +52,7 @@ class TestPages(Case):
 
     def test_a_decision_that_is_refused_has_a_page_and_its_exit_code(self):
         text = self.page(*SCHEDULE, "--count", "30", code=3)
-        self.assertIn("Nothing is placed: 4 of 30 nodes fit", text)
+        self.assertIn("Nothing is placed: 4 of 30 nodes would fit, but all must", text)
 
     def test_a_list_is_of_the_pod_managers_that_its_options_name(self):
         text = self.page(*LIST, "--zone", "east-1")

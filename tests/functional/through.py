@@ -142,7 +142,8 @@ def _command(words: tuple[str, ...]) -> str | None:
     for size in (3, 2):
         name = " ".join(rest[:size])
         if name in _entry_points():
-            return name if _entry_points()[name].load().through_service else None
+            command = _entry_points()[name].load()
+            return name if command.through_service and not command.reads_files_only else None
     return None
 
 

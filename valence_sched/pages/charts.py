@@ -13,31 +13,24 @@ import markupsafe
 import pygal  # type: ignore[import-untyped]
 from markupsafe import Markup
 
-from valence_sched.model.page import (
-    BarComparison,
-    ChartGrid,
-    ChartSeries,
-    Measure,
-    PageTable,
-    TableCell,
-    TimeChart,
-)
+from valence_sched.model import page as pages
 from valence_sched.pages.tables import amount_text, measured_text, shown_text, table
 
 
-def comparison_table(section: BarComparison) -> PageTable:
+def comparison_table(section: pages.BarComparison) -> pages.PageTable:
     """Return the numbers of a comparison, the best of each measure marked."""
-    columns = [
-        [TableCell(text=_measured(measure, number), best=number == measure.best)
-         for number in range(len(section.names))]
-        for measure in section.measures
-    ]  # fmt: skip
     titles = [measure.name for measure in section.measures]
-    rows = zip(section.names, *columns, strict=True)
+    rows: list[pages.Row] = []
+    for number, name in enumerate(section.names):
+        cells = []
+        for measure in section.measures:
+            text = _measured(measure, number)
+            cells.append(pages.TableCell(text=text, best=number == measure.best))
+        rows.append((name, *cells))
     return table(f"{section.title}: numbers", ("", *titles), rows, titles)
 
 
-def _measured(measure: Measure, number: int) -> str:
+def _measured(measure: pages.Measure, number: int) -> str:
     value = measure.values[number]
     if value is None:
         return "unknown"
@@ -47,22 +40,38 @@ def _measured(measure: Measure, number: int) -> str:
 
 COLOURS = 6  # of lines, in the style of the page; then they begin again
 _SHAPES = frozenset(("svg", "g", "path", "rect", "circle", "line", "text"))
-_ATTRIBUTES = frozenset(
-    ("class", "cx", "cy", "d", "height", "r", "rx", "ry", "style", "transform", "viewBox", "width",
-     "x", "x1", "x2", "y", "y1", "y2")
-)  # fmt: skip
+_NUMBERS = frozenset(
+    [
+        "cx",
+        "cy",
+        "d",
+        "height",
+        "r",
+        "rx",
+        "ry",
+        "transform",
+        "viewBox",
+        "width",
+        "x",
+        "x1",
+        "x2",
+        "y",
+        "y1",
+        "y2",
+    ]
+)
+_ATTRIBUTES = _NUMBERS | {"class", "style"}
 #: Groups and shapes of the library that nobody sees without its scripts.
 _HIDDEN = frozenset(("background", "tooltip-overlay", "legends", "tooltip", "titles"))
 _COLOUR = re.compile(r"\bcolor-(\d+)")
 _LONG_NUMBER = re.compile(r"-?(?<!\d)\d++\.\d++")
-_NUMBERS = frozenset(_ATTRIBUTES - {"class", "style"})
 
 
 def inline_svg(root: Any, label: str, name: str) -> Markup:
     """Return a tree of SVG as markup; ``label`` says what it shows, ``name`` is its class."""
     view_box = _attribute("viewBox", root.get("viewBox", ""))
-    parts = [Markup('<svg role="img" class="{}" aria-label="{}"').format(name, shown_text(label)),
-             view_box, Markup(">")]  # fmt: skip
+    head = Markup('<svg role="img" class="{}" aria-label="{}"').format(name, shown_text(label))
+    parts = [head, view_box, Markup(">")]
     for child in root:
         parts += _markup(child)
     return Markup("").join([*parts, Markup("</svg>")])
@@ -111,18 +120,20 @@ _TICKS = (1, 2, 3, 5, 6, 10, 12, 15, 20, 25, 30, 50, 60)
 Points = Sequence[tuple[float, float | None]]
 
 
-def time_charts(section: TimeChart) -> Markup:
+def time_charts(section: pages.TimeChart) -> Markup:
     """Return the chart of a section, wide and narrow."""
-    return Markup("").join(_time_chart(section, f"chart {name}", width, TIME_HEIGHT)
-                           for name, width in WIDTHS.items())  # fmt: skip
+    drawn = (
+        _time_chart(section, f"chart {name}", width, TIME_HEIGHT) for name, width in WIDTHS.items()
+    )
+    return Markup("").join(drawn)
 
 
-def small_chart(section: TimeChart) -> Markup:
+def small_chart(section: pages.TimeChart) -> Markup:
     """Return a chart of a grid, for any screen: several stand abreast."""
     return _time_chart(section, "chart", WIDTHS["narrow"], SMALL_HEIGHT)
 
 
-def _time_chart(section: TimeChart, name: str, width: int, height: int) -> Markup:
+def _time_chart(section: pages.TimeChart, name: str, width: int, height: int) -> Markup:
     times = [time for one in section.series for time, _ in one.points]
     values = [value for one in section.series for _, value in one.points if value is not None]
     longest = max(times, default=0.0)
@@ -147,7 +158,7 @@ def _time_chart(section: TimeChart, name: str, width: int, height: int) -> Marku
     return inline_svg(chart.render_tree(), label, name)
 
 
-def bar_chart(section: BarComparison, measure: Measure) -> Markup:
+def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
     """Return the bars of one measure of a comparison, for any screen: several stand abreast."""
     known = [value for value in measure.values if value is not None]
     chart = pygal.HorizontalBar(
@@ -157,9 +168,11 @@ def bar_chart(section: BarComparison, measure: Measure) -> Markup:
         x_labels=[short_label(one) for one in reversed(section.names)],
         value_formatter=amount_text,
     )
-    bars = reversed([*enumerate(measure.values)])
-    chart.add("", [{"value": value, "color": f"var(--{'best' if at == measure.best else 'bar'})"}
-                   for at, value in bars])  # fmt: skip
+    bars = []
+    for at, value in enumerate(measure.values):
+        colour = "best" if at == measure.best else "bar"
+        bars.append({"value": value, "color": f"var(--{colour})"})
+    chart.add("", bars[::-1])
     label = f"{measure.name}: a bar for each of {', '.join(section.names)}"
     return inline_svg(chart.render_tree(), label, "chart")
 
@@ -204,12 +217,9 @@ def thinned(points: Points, most: int = MOST_POINTS) -> Points:
     kept: list[int] = []
     for start in range(0, len(points), size):
         stretch = range(start, min(start + size, len(points)))
-        known = [index for index in stretch if points[index][1] is not None]
-        gap = [index for index in stretch if points[index][1] is None][:1]
-        extremes: Iterable[int] = ()
-        if known:
-            extremes = (min(known, key=lambda index: (points[index][1], index)),
-                        max(known, key=lambda index: (points[index][1], index)))  # fmt: skip
+        known = [(value, at) for at in stretch if (value := points[at][1]) is not None]
+        gap = [at for at in stretch if points[at][1] is None][:1]
+        extremes = [min(known)[1], max(known)[1]] if known else []
         kept += sorted({stretch[0], *extremes, *gap, stretch[-1]})
     return [points[index] for index in kept]
 
@@ -224,7 +234,7 @@ def stepped(points: Points) -> Points:
     return steps
 
 
-def grid_table(section: ChartGrid) -> PageTable:
+def grid_table(section: pages.ChartGrid) -> pages.PageTable:
     """Return the numbers of the charts of a grid, as :func:`series_table` does of one."""
     tables = [(chart.title, series_table(chart)) for chart in section.charts]
     rows = ((title, *row) for title, numbers in tables for row in numbers.rows)
@@ -232,18 +242,18 @@ def grid_table(section: ChartGrid) -> PageTable:
     return table(f"{section.title}: numbers", columns, rows, _NUMBER_COLUMNS[1:])
 
 
-def series_table(section: TimeChart) -> PageTable:
+def series_table(section: pages.TimeChart) -> pages.PageTable:
     """Return the numbers of a chart: where each line begins and ends, its least and its most."""
     rows = ((one.name, *_extremes(one, section.unit)) for one in section.series)
     return table(f"{section.title}: numbers", _NUMBER_COLUMNS, rows, _NUMBER_COLUMNS[1:])
 
 
-def _extremes(one: ChartSeries, unit: str) -> Iterable[str]:
+def _extremes(one: pages.ChartSeries, unit: str) -> Iterable[str]:
     values = [value for _, value in one.points if value is not None]
     if not values:
         return ("unknown",) * 4
-    return [measured_text(value, unit)
-            for value in (values[0], min(values), max(values), values[-1])]  # fmt: skip
+    shown = (values[0], min(values), max(values), values[-1])
+    return [measured_text(value, unit) for value in shown]
 
 
 def _ticks(last: float, most: int) -> list[float]:

@@ -1,44 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of a decision: where the nodes go, why not elsewhere, and the map of the hardware."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator
 
 import msgspec
 
-from valence_sched.model.decision import (
-    Candidate,
-    Explanation,
-    PodmVerdict,
-    Report,
-    Reports,
-    with_podm_paths,
-)
-from valence_sched.model.page import (
-    FunnelChart,
-    Lines,
-    Page,
-    PageTable,
-    Row,
-    Section,
-    TableCell,
-    Tone,
-)
+from valence_sched.model import page as pages
+from valence_sched.model.decision import Explanation, PodmVerdict, Report, Reports, with_podm_paths
 from valence_sched.pages.hardware import HardwareListing, decision_map, tail
-from valence_sched.pages.tables import Facts, bar, table
-from valence_sched.words.decision import (
-    NEAREST_MISS,
-    near_miss_line,
-    not_chosen,
-    pool_texts,
-    score_parts,
-    sensitivity_line,
-)
+from valence_sched.pages.tables import MOST_ROWS, Facts, bar, table
+from valence_sched.words import decision as sentences
 from valence_sched.words.phrases import ReasonPhrases, excess_phrases, request_phrase
 
 MANY = 16  # pod managers, above which their reasons are counted first
-MOST_ROWS = 500  # of pod managers in a table: the report has all
-TONES: dict[str, Tone] = {
+TONES: dict[str, pages.Tone] = {
     "placed": "good",
     "placed_in_part": "part",
     "nothing_fits": "bad",
@@ -46,7 +22,9 @@ TONES: dict[str, Tone] = {
 }
 
 
-def decision_page(document: Report | Reports, hardware: HardwareListing, facts: Facts = ()) -> Page:
+def decision_page(
+    document: Report | Reports, hardware: HardwareListing, facts: Facts = ()
+) -> pages.Page:
     """Return the page of decisions on ``hardware``; ``facts`` is what became of them."""
     if isinstance(document, Reports):
         reports = tuple(_as_in(hardware, one) for one in document.decisions)
@@ -55,10 +33,10 @@ def decision_page(document: Report | Reports, hardware: HardwareListing, facts: 
     document = _as_in(hardware, document)
     request = document.request
     explanation = document.explanation
-    flips = tuple(map(sensitivity_line, explanation.flips)) if explanation else ()
-    return Page(
+    flips = tuple(map(sentences.sensitivity_line, explanation.flips)) if explanation else ()
+    return pages.Page(
         title=f"Decision: {request.flavor or request.id or 'request'}",
-        lead=_lead(document),
+        lead=sentences.lead(document),
         tone=TONES[document.outcome],
         facts=(
             ("Asked for", request_phrase(request)),
@@ -72,7 +50,7 @@ def decision_page(document: Report | Reports, hardware: HardwareListing, facts: 
         sections=(
             *_sections(document),
             decision_map(hardware, [document]),
-            *([Lines(title="What would change the choice", lines=flips)] if flips else []),
+            *([pages.Lines(title="What would change the choice", lines=flips)] if flips else []),
             *_warnings(document),
         ),
     )
@@ -84,18 +62,17 @@ def _as_in(hardware: HardwareListing, report: Report) -> Report:
     return named if any(one.chosen.podm in known for one in named.placements) else report
 
 
-def _decisions_page(document: Reports, hardware: HardwareListing, facts: Facts) -> Page:
+def _decisions_page(document: Reports, hardware: HardwareListing, facts: Facts) -> pages.Page:
     reports = document.decisions
-    rows: list[Row] = [
-        (request_phrase(one.request), one.outcome.replace("_", " "),
-         f"{one.placed:,} of {one.requested:,}",
-         ", ".join(dict.fromkeys(node.chosen.podm for node in one.placements)))
-        for one in reports
-    ]  # fmt: skip
+    rows: list[pages.Row] = []
+    for one in reports:
+        podms = ", ".join(dict.fromkeys(node.chosen.podm for node in one.placements))
+        outcome, nodes = one.outcome.replace("_", " "), f"{one.placed:,} of {one.requested:,}"
+        rows.append((request_phrase(one.request), outcome, nodes, podms))
     requests = table("Requests", ("Request", "Outcome", "Nodes", "Podms"), rows, ("Nodes",))
     short = [one for one in reports if one.placed < one.requested and one.funnel]
     details = [section for one in short for section in _reasons(one, request_phrase(one.request))]
-    return Page(
+    return pages.Page(
         title="Decisions",
         lead=f"{document.outcome.replace('_', ' ').capitalize()}: "
         f"{document.placed:,} of {document.requested:,} nodes",
@@ -103,24 +80,6 @@ def _decisions_page(document: Reports, hardware: HardwareListing, facts: Facts) 
         facts=(*facts, *_inventory_facts(document)),
         sections=(requests, *details, decision_map(hardware, reports), *_warnings(document)),
     )
-
-
-def _lead(report: Report) -> str:
-    podms = Counter(placement.chosen.podm for placement in report.placements)
-    if not podms:
-        if report.outcome == "undecided":
-            return "Undecided: the budget of the policy ended before it was settled"
-        if report.fitting:
-            return (
-                f"Nothing is placed: {report.fitting:,} of {report.requested:,} nodes fit, and "
-                f"the request must have {report.request.required_count:,}"
-            )
-        return f"Nothing fits: no node on any of {report.inventory.podms:,} pod managers"
-    word = "Placed" if report.outcome == "placed" else "Placed in part"
-    where = ", ".join(podm if n == 1 else f"{podm} ({n})" for podm, n in podms.most_common(5))
-    more = f" and {len(podms) - 5:,} more pod managers" if len(podms) > 5 else ""
-    noun = "node" if report.requested == 1 else "nodes"
-    return f"{word}: {report.placed:,} of {report.requested:,} {noun} on {where}{more}"
 
 
 def _zone_facts(report: Report) -> Facts:
@@ -144,7 +103,7 @@ def _inventory_facts(document: Report | Reports) -> Facts:
     return (*sizes, ("Inventory", source.digest)) if source.digest else sizes
 
 
-def _sections(report: Report) -> Iterator[Section]:
+def _sections(report: Report) -> Iterator[pages.Section]:
     """Yield where the nodes go before why not elsewhere; of a refusal why comes first."""
     explanation = report.explanation
     candidates = [_candidates(explanation)] if explanation and explanation.candidates else []
@@ -154,90 +113,84 @@ def _sections(report: Report) -> Iterator[Section]:
         yield from (*_reasons(report), *candidates)
 
 
-def _reasons(report: Report, name: str = "") -> Iterator[Section]:
+def _reasons(report: Report, name: str = "") -> Iterator[pages.Section]:
     after = f" ({name})" if name else ""
     if report.funnel:
         text = "How many pools were left after each filter, of those that came in."
-        yield FunnelChart(title=f"Filters{after}", steps=report.funnel, text=text)
+        yield pages.FunnelChart(title=f"Filters{after}", steps=report.funnel, text=text)
     yield from _not_chosen(report, after)
     misses = report.explanation.nearest_misses if report.explanation else ()
     if misses:
-        yield Lines(title=f"{NEAREST_MISS}es{after}", lines=tuple(map(near_miss_line, misses)))
+        yield pages.Lines(
+            title=f"{sentences.NEAREST_MISS}es{after}",
+            lines=tuple(map(sentences.near_miss_line, misses)),
+        )
 
 
-def _warnings(document: Report | Reports) -> Iterator[Section]:
+def _warnings(document: Report | Reports) -> Iterator[pages.Section]:
     explanation = document.explanation if isinstance(document, Report) else None
-    lines = (*document.warnings, *(f"not read: {one}" for one in document.inventory.skipped),
-             *(explanation.notes if explanation else ()))  # fmt: skip
-    if lines:
-        yield Lines(title="Warnings and notes", lines=lines)
+    notes = explanation.notes if explanation else ()
+    skipped = (f"not read: {one}" for one in document.inventory.skipped)
+    if lines := (*document.warnings, *skipped, *notes):
+        yield pages.Lines(title="Warnings and notes", lines=lines)
 
 
-def _nodes(report: Report) -> PageTable:
-    rows: list[Row] = [
-        (f"{placement.node}", "chosen" if rank == 1 else f"alternate {rank - 1}", one.podm,
-         one.pool, _score(one.score), _parts(one))
-        for placement in report.placements
-        for rank, one in enumerate((placement.chosen, *placement.alternates), 1)
-    ]  # fmt: skip
+def _nodes(report: Report) -> pages.PageTable:
+    rows: list[pages.Row] = []
+    for placement in report.placements:
+        for rank, one in enumerate((placement.chosen, *placement.alternates)):
+            choice = f"alternate {rank}" if rank else "chosen"
+            parts = [tail(block.uri) for block in one.blocks]
+            for it in one.grants:
+                parts.append(f"{it.amount:g} {it.unit} {it.resource} of {tail(it.uri)}")
+            made_of = ", ".join(parts)
+            place = (one.podm, one.pool, _score(one.score), made_of)
+            rows.append((f"{placement.node}", choice, *place))
     return table("Nodes", ("Node", "Choice", "Podm", "Pool", "Score", "Made of"), rows, ("Score",))
 
 
-def _parts(one: Candidate) -> str:
-    grants = [f"{grant.amount:g} {grant.unit} {grant.resource} of {tail(grant.uri)}"
-              for grant in one.grants]  # fmt: skip
-    return ", ".join([*(tail(block.uri) for block in one.blocks), *grants])
-
-
-def _candidates(explanation: Explanation) -> PageTable:
-    candidates = list(score_parts(explanation))
+def _candidates(explanation: Explanation) -> pages.PageTable:
+    candidates = list(sentences.score_parts(explanation))
     weighers = [part.weigher for part in candidates[0][1]]
-    rows: list[Row] = [
-        (one.podm, one.pool, one.outcome, _score(one.score),
-         *(TableCell(text=f"{part.part:.3f}", share=part.score) for part in parts),
-         ", ".join(excess_phrases(one.excess)))
-        for one, parts in candidates
-    ]  # fmt: skip
+    rows: list[pages.Row] = []
+    for one, parts in candidates:
+        scores = (pages.TableCell(text=f"{part.part:.3f}", share=part.score) for part in parts)
+        excess = ", ".join(excess_phrases(one.excess))
+        rows.append((one.podm, one.pool, one.outcome, _score(one.score), *scores, excess))
     text = "What each weigher adds to the score. A bar is the weigher's own answer, from 0 to 1."
     columns = ("Podm", "Pool", "Choice", "Score", *weighers, "Over-allocated")
     return table("Candidates", columns, rows, ("Score", *weighers), text)
 
 
-def _score(score: float) -> TableCell:
-    return TableCell(text=f"{score:.3f}", share=score)
+def _score(score: float) -> pages.TableCell:
+    return pages.TableCell(text=f"{score:.3f}", share=score)
 
 
-def _not_chosen(report: Report, after: str) -> Iterator[PageTable]:
-    others = not_chosen(report)
+def _not_chosen(report: Report, after: str) -> Iterator[pages.PageTable]:
+    others = sentences.not_chosen(report)
     if not others:
         return
     words = ReasonPhrases()
     if len(others) > MANY:
-        yield _by_reason(others, words, f"Not chosen, by reason{after}")
-    more = len(others) - MOST_ROWS
+        groups: dict[str, list[str]] = defaultdict(list)
+        for one in others:
+            groups[words.of_pool([one.reason] if one.reason else [])].append(one.podm)
+        grouped: list[pages.Row] = []
+        for reason, podms in sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])):
+            examples = ", ".join(podms[:3]) + (" and others" if len(podms) > 3 else "")
+            grouped.append((reason, bar(len(podms), len(others)), examples))
+        columns = ("Why", "Pod managers", "Such as")
+        yield table(f"Not chosen, by reason{after}", columns, grouped, columns[1:2], most=MOST_ROWS)
     text = f"{len(others):,} of {report.inventory.podms:,} pod managers."
-    if more > 0:
+    if len(others) > MOST_ROWS:
         text += f" The first {MOST_ROWS} are listed; podm schedule --report has all."
-    rows = (row for one in others[:MOST_ROWS] for row in _why(one, words))
+    rows = [row for one in others[:MOST_ROWS] for row in _why(one, words)]
     yield table(f"Not chosen{after}", ("Podm", "Pool", "Why"), rows, text=text)
-
-
-def _by_reason(verdicts: Sequence[PodmVerdict], words: ReasonPhrases, title: str) -> PageTable:
-    groups: dict[str, list[str]] = defaultdict(list)
-    for one in verdicts:
-        groups[words.of_pool([one.reason] if one.reason else [])].append(one.podm)
-    ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    rows: list[Row] = [
-        (reason, bar(len(podms), len(verdicts)),
-         ", ".join(podms[:3]) + (" and others" if len(podms) > 3 else ""))
-        for reason, podms in ordered[:MOST_ROWS]
-    ]  # fmt: skip
-    return table(title, ("Why", "Pod managers", "Such as"), rows, ("Pod managers",))
 
 
 def _why(verdict: PodmVerdict, words: ReasonPhrases) -> Iterator[tuple[str, str, str]]:
     """Yield a row for each pool of which the reasons are known, else for the pod manager."""
-    after, texts = pool_texts(verdict, words)
+    after, texts = sentences.pool_texts(verdict, words)
     if len(set(texts.values())) == 1:
         pool = verdict.pool if len(texts) == 1 else "all"
         texts = {pool: next(iter(texts.values()))}

@@ -7,15 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from valence_sched.model.page import HardwareMap, Lines, Page, PageTable, Role, Row, Section, Tone
 from valence_sched.model.quantity import format_count
 from valence_sched.model.relocation import MovedNode, NodeMove, Relocation, StuckNode, Survival
-from valence_sched.pages.hardware import (
-    MOST_PODMS,
-    BlockMarks,
-    HardwareListing,
-    hardware_map,
-    map_podm,
-    tail,
-)
-from valence_sched.pages.tables import Facts, bar, first_of, sentence, table
+from valence_sched.pages import hardware as inventory
+from valence_sched.pages.tables import Facts, bar, sentence, table
 from valence_sched.words.phrases import ReasonPhrases, device_phrases
 from valence_sched.words.relocation import NO_HARDWARE, relocation_phrase, survival_phrases
 
@@ -24,41 +17,43 @@ MOST_REASONS = 3  # against a node that is stuck
 _TITLES = {"failed": "Failure", "drained": "Drain"}
 
 
-def relocation_page(result: Relocation, hardware: HardwareListing, facts: Facts = ()) -> Page:
+def relocation_page(
+    result: Relocation, hardware: inventory.HardwareListing, facts: Facts = ()
+) -> Page:
     """Return the page of moves of nodes on ``hardware`` as it was; ``facts`` say what decided."""
-    sections = [*_stuck(result.stuck), *_moves(result.moves), *_by_podm(result)]
     leaving = [*result.moves, *result.stuck]
+    drawn = relocation_map(hardware, leaving, result.moves)
+    tables = (*_stuck(result.stuck), *_moves(result.moves), *_by_podm(result))
     return Page(
         title=f"{_TITLES[result.why]}: {result.target}",
         lead=sentence(relocation_phrase(result)),
         tone="good" if not result.stuck else "part" if result.moves else "bad",
         facts=(("Nodes", f"{result.nodes:,}"), *facts),
-        sections=(*sections, relocation_map(hardware, leaving, result.moves),
-                  *_notes(result.notes)),
-    )  # fmt: skip
+        sections=(*tables, drawn, *_notes(result.notes)),
+    )
 
 
-def survival_page(result: Survival, hardware: HardwareListing, facts: Facts = ()) -> Page:
+def survival_page(result: Survival, hardware: inventory.HardwareListing, facts: Facts = ()) -> Page:
     """Return the page of whether any so many pod managers may fail, with the worst set of them."""
     lead, *_ = survival_phrases(result)
     tones: dict[bool | None, Tone] = {True: "good", None: "part", False: "bad"}
     worst: Facts = ()
     if result.worst:
         nodes = format_count(result.worst_nodes, "node")
-        worst = (("Worst set", ", ".join(result.worst)),
-                 ("Without a place then", f"{len(result.stuck):,} of {nodes}"))  # fmt: skip
+        stuck = f"{len(result.stuck):,} of {nodes}"
+        worst = (("Worst set", ", ".join(result.worst)), ("Without a place then", stuck))
+    drawn = relocation_map(hardware, result.stuck, (), result.worst)
     return Page(
         title=f"Failure of any {format_count(result.failures, 'pod manager')}",
         lead=sentence(lead),
         tone=tones[result.answer],
         facts=(*worst, *facts),
-        sections=(*_stuck(result.stuck), relocation_map(hardware, result.stuck, (), result.worst),
-                  *_notes(result.notes)),
-    )  # fmt: skip
+        sections=(*_stuck(result.stuck), drawn, *_notes(result.notes)),
+    )
 
 
 def relocation_map(
-    hardware: HardwareListing,
+    hardware: inventory.HardwareListing,
     leaving: Sequence[MovedNode],
     moves: Sequence[NodeMove],
     sources: Iterable[str] = (),
@@ -73,20 +68,27 @@ def relocation_map(
         return "source" if podm in left else "destination" if podm in landed else ""
 
     order = ("source", "destination", "")
-    podms = sorted(hardware.podms, key=lambda one: order.index(role(one.podm.id)))[:MOST_PODMS]
-    return hardware_map(
-        hardware,
-        [map_podm(hardware, one.podm, marks, role=role(one.podm.id),
-                  text=_traffic(left[one.podm.id], landed[one.podm.id])) for one in podms],
-        [move.node for move in moves],
-    )  # fmt: skip
+    podms = sorted(hardware.podms, key=lambda one: order.index(role(one.podm.id)))[
+        : inventory.MOST_PODMS
+    ]
+    drawn = []
+    for one in podms:
+        name = one.podm.id
+        parts = []
+        if left[name]:
+            parts.append(format_count(left[name], "node leaves", "nodes leave"))
+        if landed[name]:
+            parts.append(format_count(landed[name], "node lands here", "nodes land here"))
+        text = "; ".join(parts)
+        drawn.append(inventory.map_podm(hardware, one.podm, marks, role=role(name), text=text))
+    return inventory.hardware_map(hardware, drawn, [move.node for move in moves])
 
 
 def _marks(
-    hardware: HardwareListing, leaving: Sequence[MovedNode], moves: Sequence[NodeMove]
-) -> BlockMarks:
+    hardware: inventory.HardwareListing, leaving: Sequence[MovedNode], moves: Sequence[NodeMove]
+) -> inventory.BlockMarks:
     gone = {(one.podm, one.uri) for one in leaving}
-    marks: BlockMarks = {
+    marks: inventory.BlockMarks = {
         (one.podm.id, uri): ("left", ())
         for one in hardware.podms
         for node in one.podm.nodes
@@ -101,45 +103,36 @@ def _marks(
     return {**marks, **{key: ("chosen", numbers) for key, numbers in landed.items()}}
 
 
-def _traffic(left: int, landed: int) -> str:
-    parts = [f"{format_count(number, 'node')} {one if number == 1 else many}"
-             for number, one, many in ((left, "leaves", "leave"),
-                                       (landed, "lands here", "land here")) if number]  # fmt: skip
-    return "; ".join(parts)
-
-
 def _stuck(stuck: Sequence[StuckNode]) -> Iterator[PageTable]:
-    words = ReasonPhrases()
     rows: list[Row] = [
-        (one.node, one.podm, one.owner or "", _hardware(one), _why(one, words))
-        for one in stuck[:MOST_ROWS]
+        (one.node, one.podm, one.owner or "", _hardware(one), _why(one)) for one in stuck
     ]
     if rows:
         columns = ("Node", "Podm", "Owner", "Hardware", "Why")
-        yield table("No place", columns, rows, text=first_of(MOST_ROWS, len(stuck), "nodes"))
+        yield table("No place", columns, rows, most=MOST_ROWS, noun="nodes")
 
 
-def _why(one: StuckNode, words: ReasonPhrases) -> str:
-    if not one.reasons:
-        return NO_HARDWARE
-    texts = [f"{words.of_reason(group.reason)} ({format_count(group.podms, 'pod manager')})"
-             for group in one.reasons if group.reason is not None]  # fmt: skip
+def _why(one: StuckNode) -> str:
+    texts = []
+    for group in one.reasons:
+        if group.reason is not None:
+            reason = ReasonPhrases().of_reason(group.reason)
+            texts.append(f"{reason} ({format_count(group.podms, 'pod manager')})")
     others = len(texts) - MOST_REASONS
-    more = f"; and {format_count(others, 'other reason')}" if others > 0 else ""
-    return "; ".join(texts[:MOST_REASONS]) + more
+    more = [f"and {format_count(others, 'other reason')}"] if others > 0 else []
+    return "; ".join([*texts[:MOST_REASONS], *more]) if one.reasons else NO_HARDWARE
 
 
 def _moves(moves: Sequence[NodeMove]) -> Iterator[PageTable]:
-    rows: list[Row] = [
-        (f"{move.step}", move.node, move.podm, move.to_podm, move.to_pool,
-         ", ".join(map(tail, move.to_blocks)), _hardware(move), move.owner or "")
-        for move in moves[:MOST_ROWS]
-    ]  # fmt: skip
+    rows: list[Row] = []
+    for move in moves:
+        place = (f"{move.step}", move.node, move.podm, move.to_podm, move.to_pool)
+        blocks = ", ".join(map(inventory.tail, move.to_blocks))
+        rows.append((*place, blocks, _hardware(move), move.owner or ""))
     columns = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware", "Owner")
     if rows:
-        text = "In this order. A node asks again for the hardware that it has. "
-        text += first_of(MOST_ROWS, len(moves), "moves")
-        yield table("Moves", columns, rows, text=text.rstrip())
+        text = "In this order. A node asks again for the hardware that it has."
+        yield table("Moves", columns, rows, text=text, most=MOST_ROWS, noun="moves")
 
 
 def _by_podm(result: Relocation) -> Iterator[PageTable]:
@@ -149,9 +142,9 @@ def _by_podm(result: Relocation) -> Iterator[PageTable]:
     left = Counter(one.podm for one in (*result.moves, *result.stuck))
     most = max((*landed.values(), *left.values()))
     order = sorted({*landed, *left}, key=lambda podm: (-landed[podm], podm))
-    rows = ((podm, bar(landed[podm], most), bar(left[podm], most)) for podm in order[:MOST_ROWS])
+    rows = ((podm, bar(landed[podm], most), bar(left[podm], most)) for podm in order)
     numbers = ("Land here", "Leave")
-    yield table("Nodes by pod manager", ("Podm", *numbers), rows, numbers)
+    yield table("Nodes by pod manager", ("Podm", *numbers), rows, numbers, most=MOST_ROWS)
 
 
 def _hardware(one: MovedNode) -> str:

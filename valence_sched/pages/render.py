@@ -8,27 +8,14 @@ escaped, and what turns the direction of text or does not print is written out a
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 import jinja2
 from markupsafe import Markup
 
+from valence_sched.model import page as pages
 from valence_sched.model.hardware import BlockUse
-from valence_sched.model.page import (
-    BarComparison,
-    ChartGrid,
-    Frame,
-    FunnelChart,
-    HardwareMap,
-    Lines,
-    MapBlock,
-    MapGroup,
-    MapPodm,
-    Page,
-    PageTable,
-    TimeChart,
-)
 from valence_sched.pages import charts
 from valence_sched.pages.charts import COLOURS, comparison_table
 from valence_sched.pages.tables import shown_text
@@ -50,9 +37,9 @@ _BYTES = {"names": 24, "squares": 15, "group": 130}  # of the markup of a square
 _DIGITS = re.compile(r"([0-9]+)")
 
 
-def map_detail(section: HardwareMap) -> MapDetail:
+def map_detail(section: pages.HardwareMap) -> MapDetail:
     """Return how much of a map is drawn: less of a large one."""
-    groups = [group for podm in section.podms for pool in podm.pools for group in pool.groups]
+    groups = list(_groups(section))
     names = [min(len(block.name), MOST_NAME) for group in groups for block in group.blocks]
     labels = sum(len(group.label) + _BYTES["group"] for group in groups)
     if labels + len(names) * _BYTES["names"] + sum(names) <= MOST_BYTES["names"]:
@@ -61,13 +48,19 @@ def map_detail(section: HardwareMap) -> MapDetail:
     return "squares" if whole else "bars"
 
 
-def squares(group: MapGroup, detail: MapDetail, takers: Sequence[str] = ()) -> Markup:
+def _groups(section: pages.HardwareMap) -> Iterator[pages.MapGroup]:
+    for podm in section.podms:
+        for pool in podm.pools:
+            yield from pool.groups
+
+
+def squares(group: pages.MapGroup, detail: MapDetail, takers: Sequence[str] = ()) -> Markup:
     """Return a square for each block, without names where the detail has none."""
     names = detail == "names"
     return Markup("").join(_square(one, takers, names) for one in sorted(group.blocks, key=_rank))
 
 
-def _square(block: MapBlock, takers: Sequence[str], names: bool) -> Markup:
+def _square(block: pages.MapBlock, takers: Sequence[str], names: bool) -> Markup:
     """Return a square; one that is taken has the numbers of its takers, and the first's colour."""
     if not takers or not block.takers:
         if not names:
@@ -81,17 +74,17 @@ def _square(block: MapBlock, takers: Sequence[str], names: bool) -> Markup:
     )
 
 
-def block_roles(section: HardwareMap) -> list[tuple[str, str]]:
+def block_roles(section: pages.HardwareMap) -> list[tuple[str, str]]:
     """Return class and word of the roles that blocks of a map have, for its legend."""
-    found = {block.role for podm in section.podms for pool in podm.pools for group in pool.groups
-             for block in group.blocks if not (block.takers and section.takers)}  # fmt: skip
+    blocks = (block for group in _groups(section) for block in group.blocks)
+    found = {block.role for block in blocks if not (block.takers and section.takers)}
     return [(_ROLE_CLASSES[role], word) for role, word in _ROLE_WORDS.items() if role in found]
 
 
-def takers_legend(section: HardwareMap) -> tuple[list[tuple[str, int, str]], int]:
+def takers_legend(section: pages.HardwareMap) -> tuple[list[tuple[str, int, str]], int]:
     """Return class, number and name of the takers of a map, and how many more there are."""
-    named = [(_taker_class(number), number, name)
-             for number, name in enumerate(section.takers[:MOST_TAKERS], 1)]  # fmt: skip
+    numbered = enumerate(section.takers[:MOST_TAKERS], 1)
+    named = [(_taker_class(number), number, name) for number, name in numbered]
     return named, len(section.takers) - len(named)
 
 
@@ -104,26 +97,30 @@ def use_shares(uses: dict[BlockUse, int]) -> list[tuple[str, int]]:
     return [(_CLASSES[use], uses[use]) for use in _USES if uses.get(use)]
 
 
-def use_text(podm: MapPodm | MapGroup) -> str:
+def use_text(podm: pages.MapPodm | pages.MapGroup) -> str:
     """Return uses in words: ``3 of 8 free, 1 unusable``; a shared one is free for another."""
-    uses = Counter(block.use for block in podm.blocks) if isinstance(podm, MapGroup) else podm.uses
+    uses = (
+        Counter(block.use for block in podm.blocks)
+        if isinstance(podm, pages.MapGroup)
+        else podm.uses
+    )
     free = uses.get("free", 0) + uses.get("shared", 0)
     unusable = f", {uses['unusable']:,} unusable" if uses.get("unusable") else ""
     return f"{free:,} of {sum(uses.values()):,} free{unusable}"
 
 
-def _rank(block: MapBlock) -> tuple[int, tuple[int, ...], list[tuple[int, str]]]:
+def _rank(block: pages.MapBlock) -> tuple[int, tuple[int, ...], list[tuple[int, str]]]:
     """Return the place of a square: by its role, use and taker, then by its name with numbers."""
     parts = _DIGITS.split(block.name)
     order = _ORDER[_class(block)]
     return order, block.takers, [(len(one) if n % 2 else 0, one) for n, one in enumerate(parts)]
 
 
-def _class(block: MapBlock) -> str:
+def _class(block: pages.MapBlock) -> str:
     return _ROLE_CLASSES.get(block.role) or _CLASSES[block.use]
 
 
-def _name(block: MapBlock) -> str:
+def _name(block: pages.MapBlock) -> str:
     return shown_text(block.name, MOST_NAME)
 
 
@@ -139,22 +136,28 @@ ROLES = {
 }
 #: The macro that draws each kind of section, in ``templates/sections.html``.
 _KINDS: dict[type, str] = {
-    PageTable: "table",
-    HardwareMap: "map",
-    FunnelChart: "funnel",
-    TimeChart: "time",
-    ChartGrid: "grid",
-    BarComparison: "comparison",
-    Lines: "lines",
+    pages.PageTable: "table",
+    pages.HardwareMap: "map",
+    pages.FunnelChart: "funnel",
+    pages.TimeChart: "time",
+    pages.ChartGrid: "grid",
+    pages.BarComparison: "comparison",
+    pages.Lines: "lines",
 }
 
 
-def page_html(page: Page) -> bytes:
+def idle_filters(section: pages.FunnelChart) -> str:
+    """Return the filters that kept all that came in."""
+    steps = (step for step in section.steps if step.went_on == step.came_in and not step.undecided)
+    return ", ".join(step.filter for step in steps)
+
+
+def page_html(page: pages.Page) -> bytes:
     """Return a page as HTML in UTF-8."""
     return _environment().get_template("page.html").render(page=page).encode()
 
 
-def site_html(page: Page, frame: Frame) -> bytes:
+def site_html(page: pages.Page, frame: pages.Frame) -> bytes:
     """Return a page of a service as HTML in UTF-8, with what is around it."""
     return _environment().get_template("site.html").render(page=page, frame=frame).encode()
 
@@ -180,12 +183,7 @@ def _environment() -> jinja2.Environment:
     functions: dict[str, Callable[..., Any]] = {
         "kind": lambda section: _KINDS[type(section)],
         "squares": squares,
-        # those that kept all that came in
-        "idle_filters": lambda section: ", ".join(
-            step.filter
-            for step in section.steps
-            if step.went_on == step.came_in and not step.undecided
-        ),
+        "idle_filters": idle_filters,
         "detail": map_detail,
         "block_roles": block_roles,
         "takers_legend": takers_legend,

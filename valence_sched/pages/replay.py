@@ -1,56 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a replay: how its runs compare, what was refused and why, and what was replayed."""
+"""The pages of a replay and a sweep: how runs compare, what was refused and why, and on what."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
-from valence_sched.model.page import (
-    BarComparison,
-    ChartGrid,
-    ChartSeries,
-    FunnelChart,
-    Lines,
-    Measure,
-    Page,
-    PageTable,
-    Row,
-    Section,
-    TableCell,
-    TimeChart,
-    Tone,
-)
+from valence_sched.model import page as pages
+from valence_sched.model import replay as model
 from valence_sched.model.quantity import format_age, format_count, resource_title
-from valence_sched.model.replay import (
-    FirstRefusal,
-    MeasureComparison,
-    Replay,
-    ReplayResult,
-    compare_seeds,
-    sweep_run_of,
-)
 from valence_sched.model.scenario import EditEffect
+from valence_sched.pages import tables
 from valence_sched.pages.charts import COLOURS
-from valence_sched.pages.tables import (
-    Facts,
-    bar,
-    first_of,
-    in_sentence,
-    measured_text,
-    sentence,
-    table,
-)
 from valence_sched.words.phrases import ReasonPhrases
 
 Values = Sequence[float]
 _USED_TEXT = "The share of each resource that no further node can have."
 
 
-def time_sections(runs: Sequence[ReplayResult]) -> Iterator[Section]:
+def time_sections(runs: Sequence[model.ReplayResult]) -> Iterator[pages.Section]:
     """Yield the charts of one run, a line a resource, or of the first of several, a line each."""
     if len(runs) != 1:
-        drawn = runs[:COLOURS]
-        few = first_of(COLOURS, len(runs), "runs are drawn")
-        yield _grid("Over time", (*_counts(drawn), *_used(drawn)), few)
+        several, few = runs[:COLOURS], tables.first_of(COLOURS, len(runs), "runs are drawn")
+        yield _grid("Over time", (*_counts(several), *_used(several)), few)
         return
     (run,) = runs
     resources = sorted(run.series.used.items(), key=lambda item: -max(item[1], default=0.0))
@@ -60,22 +30,23 @@ def time_sections(runs: Sequence[ReplayResult]) -> Iterator[Section]:
     lines = [_line(run, resource_title(name), _percent(values)) for name, values in resources]
     for start in range(0, len(lines), COLOURS):
         after = "" if start == 0 else ", less used resources"
-        yield TimeChart(title=f"Utilisation over time{after}", unit="%", text=_USED_TEXT,
-                        series=tuple(lines[start : start + COLOURS]))  # fmt: skip
+        title, drawn = f"Utilisation over time{after}", lines[start : start + COLOURS]
+        yield pages.TimeChart(title=title, unit="%", text=_USED_TEXT, series=tuple(drawn))
     yield _grid("Nodes over time", _counts(runs))
 
 
-def _used_table(run: ReplayResult) -> PageTable:
-    rows: list[Row] = [
-        (resource_title(name), TableCell(text=f"{share_percent(values[-1])} %", share=values[-1]))
-        for name, values in run.series.used.items() if values
-    ]  # fmt: skip
-    return table("Utilisation", ("Resource", "In use"), rows, ("In use",), _USED_TEXT)
+def _used_table(run: model.ReplayResult) -> pages.PageTable:
+    rows: list[pages.Row] = []
+    for name, values in run.series.used.items():
+        if values:
+            cell = pages.TableCell(text=f"{share_percent(values[-1])} %", share=values[-1])
+            rows.append((resource_title(name), cell))
+    return tables.table("Utilisation", ("Resource", "In use"), rows, ("In use",), _USED_TEXT)
 
 
 def used_title(resource: str) -> str:
     """Return the title of the share of a resource that is in use."""
-    return sentence(f"{resource_title(resource)} in use")
+    return tables.sentence(f"{resource_title(resource)} in use")
 
 
 def share_percent(share: float) -> float:
@@ -83,28 +54,29 @@ def share_percent(share: float) -> float:
     return round(100 * share, 1)
 
 
-def _grid(title: str, charts: Iterable[TimeChart], text: str = "") -> ChartGrid:
+def _grid(title: str, charts: Iterable[pages.TimeChart], text: str = "") -> pages.ChartGrid:
     """Return charts side by side; one whose lines never change is a few words instead."""
     drawn, constant = [], []
     for chart in charts:
         values = {value for line in chart.series for _, value in line.points}
+        known = [value for value in values if value is not None]
         if len(values) == 1:
-            constant += [f"{in_sentence(chart.title)} {measured_text(value, chart.unit)}"
-                         for value in values if value is not None]  # fmt: skip
+            name = tables.in_sentence(chart.title)
+            constant += [f"{name} {tables.measured_text(value, chart.unit)}" for value in known]
         elif any(len(line.points) > 1 for line in chart.series):
             drawn.append(chart)
     texts = [text, f"The same at all times: {', '.join(constant)}." if constant else ""]
-    return ChartGrid(title=title, charts=tuple(drawn), text=" ".join(filter(None, texts)))
+    return pages.ChartGrid(title=title, charts=tuple(drawn), text=" ".join(filter(None, texts)))
 
 
-def _used(runs: Sequence[ReplayResult]) -> Iterator[TimeChart]:
+def _used(runs: Sequence[model.ReplayResult]) -> Iterator[pages.TimeChart]:
     for name in dict.fromkeys(name for run in runs for name in run.series.used):
         lines = (_line(run, run.name, _percent(run.series.used.get(name, ()))) for run in runs)
-        yield TimeChart(title=used_title(name), unit="%", series=tuple(lines))
+        yield pages.TimeChart(title=used_title(name), unit="%", series=tuple(lines))
 
 
-def _counts(runs: Sequence[ReplayResult]) -> Iterator[TimeChart]:
-    kinds: tuple[tuple[str, str, Callable[[ReplayResult], Values | None]], ...] = (
+def _counts(runs: Sequence[model.ReplayResult]) -> Iterator[pages.TimeChart]:
+    kinds: tuple[tuple[str, str, Callable[[model.ReplayResult], Values | None]], ...] = (
         ("Refused nodes so far", "", lambda run: tuple(accumulate(run.series.refused))),
         ("Fragmentation", "%", lambda run: _percent(run.series.fragmentation)),
         ("Nodes in use", "", lambda run: run.series.nodes),
@@ -113,93 +85,99 @@ def _counts(runs: Sequence[ReplayResult]) -> Iterator[TimeChart]:
     for title, unit, read in kinds:
         found = [(run, read(run)) for run in runs]
         if any(values is not None for _, values in found):
-            yield TimeChart(
-                title=title,
-                unit=unit,
-                series=tuple(_line(run, run.name, values) for run, values in found),
-            )
+            lines = tuple(_line(run, run.name, values) for run, values in found)
+            yield pages.TimeChart(title=title, unit=unit, series=lines)
 
 
 def _percent(shares: Iterable[float] | None) -> Values | None:
     return None if shares is None else [share_percent(share) for share in shares]
 
 
-def _line(run: ReplayResult, name: str, values: Values | None) -> ChartSeries:
+def _line(run: model.ReplayResult, name: str, values: Values | None) -> pages.ChartSeries:
     """Return the values of the buckets of a run as a line; the last one lasts until its end."""
     width_s = run.series.bucket_s
     points = [(number * width_s, value) for number, value in enumerate(values or ())]
     if points and points[-1][0] < run.duration_s:
         points.append((run.duration_s, points[-1][1]))
-    return ChartSeries(name=name, points=tuple(points))
+    return pages.ChartSeries(name=name, points=tuple(points))
 
 
 MOST_MEASURES = 10
 #: What is compared, in this order, with its title; of a measure with a dot what stands before it.
 TITLES = {
-    "placed": "Placed", "refused": "Refused", "undecided": "Undecided",
-    "podms_needed": "Podms needed", "podms_per_node": "Podms per placed node",
-    "fragmentation": "Fragmentation", "cost": "Cost", "cost_per_node": "Cost per placed node",
+    "placed": "Placed",
+    "refused": "Refused",
+    "undecided": "Undecided",
+    "podms_needed": "Podms needed",
+    "podms_per_node": "Podms per placed node",
+    "fragmentation": "Fragmentation",
+    "cost": "Cost",
+    "cost_per_node": "Cost per placed node",
     "utilisation": "",
-}  # fmt: skip
+}
 
 
-def side_by_side(compared: Sequence[MeasureComparison], text: str) -> BarComparison:
+def side_by_side(compared: Sequence[model.MeasureComparison], text: str) -> pages.BarComparison:
     """Return a comparison; a measure that is equal in all is words."""
-    by_group = {one.measure.name: one for one in compared}
-    ordered = [one for group in TITLES for name, one in by_group.items()
-               if name.partition(".")[0] == group]  # fmt: skip
+    groups = list(TITLES)
+    known = [one for one in compared if one.measure.name.partition(".")[0] in groups]
+    known.sort(key=lambda one: groups.index(one.measure.name.partition(".")[0]))
     shown, equal = [], []
-    for one in ordered:
-        measure = _measure(one)
+    for measure in map(_measure, known):
         if len(set(measure.values)) > 1:
             shown.append(measure)
         elif (value := measure.values[0]) is not None:
-            equal.append(f"{in_sentence(measure.name)} {measured_text(value, measure.unit)}")
+            equal.append(
+                f"{tables.in_sentence(measure.name)} {tables.measured_text(value, measure.unit)}"
+            )
     names = tuple(compared[0].means)
     if equal and len(names) > 1:
         text += f" The same in each: {', '.join(equal)}."
-    return BarComparison(title="Side by side", names=names,
-                         measures=tuple(shown[:MOST_MEASURES]), text=text)  # fmt: skip
+    measures = tuple(shown[:MOST_MEASURES])
+    return pages.BarComparison(title="Side by side", names=names, measures=measures, text=text)
 
 
-def _measure(one: MeasureComparison) -> Measure:
+def _measure(one: model.MeasureComparison) -> pages.Measure:
     _, dot, resource = one.measure.name.partition(".")
-    title = used_title(resource) if dot else TITLES[one.measure.name]
     share = one.measure.is_share
-    shown = [None if value is None else share_percent(value) if share else round(value, 2)
-             for value in one.means.values()]  # fmt: skip
-    errors = [None if value is None else value * (100 if share else 1)
-              for value in one.errors.values()]  # fmt: skip
-    best = None if one.best is None else [*one.means].index(one.best)
-    return Measure(name=title, values=tuple(shown), unit="%" if share else "",
-                   better=one.measure.better or "", errors=tuple(errors), best=best)  # fmt: skip
+
+    def shown(value: float | None) -> float | None:
+        return None if value is None else share_percent(value) if share else round(value, 2)
+
+    return pages.Measure(
+        name=used_title(resource) if dot else TITLES[one.measure.name],
+        values=tuple(map(shown, one.means.values())),
+        unit="%" if share else "",
+        better=one.measure.better or "",
+        errors=tuple(value and value * (100 if share else 1) for value in one.errors.values()),
+        best=None if one.best is None else [*one.means].index(one.best),
+    )
 
 
-MOST_ROWS = 500  # of pod managers, and of reasons
 MOST_COLUMNS = 8  # of runs, where each has a column
 NO_FLAVOR = "without flavor"
 
 Edits = Mapping[str, Sequence[EditEffect]]  # by the site of a run
 
 
-def replay_page(replay: Replay, edits: Edits, facts: Facts = ()) -> Page:
+def replay_page(replay: model.Replay, edits: Edits, facts: tables.Facts = ()) -> pages.Page:
     """Return the page of a replay; ``facts`` say of which workload, ``edits`` made its sites."""
     runs = replay.runs
     alone = len(runs) == 1
-    sections: list[Section] = []
+    sections: list[pages.Section] = []
     if not alone:
-        once = [sweep_run_of(run, "", 0) for run in runs]
+        once = [model.sweep_run_of(run, "", 0) for run in runs]
         text = "Shares are means over time. One seed does not tell which run is better."
-        sections.append(side_by_side(compare_seeds(once), text))
+        sections.append(side_by_side(model.compare_seeds(once), text))
     sections += time_sections(runs)
     sections += _refusals(runs, alone)
     sections += [_by_flavor(runs, alone), _by_podm(runs), *_made_of(runs, edits, alone)]
     warnings = tuple(dict.fromkeys(line for run in runs for line in run.warnings))
     if warnings:
-        sections.append(Lines(title="Warnings", lines=warnings))
+        sections.append(pages.Lines(title="Warnings", lines=warnings))
     lead, tone = _lead(runs)
     own = _run_facts(runs[0]) if alone else ()
-    return Page(
+    return pages.Page(
         title=f"Replay: {replay.workload}",
         lead=lead,
         tone=tone,
@@ -208,29 +186,29 @@ def replay_page(replay: Replay, edits: Edits, facts: Facts = ()) -> Page:
     )
 
 
-def _lead(runs: Sequence[ReplayResult]) -> tuple[str, Tone]:
+def _lead(runs: Sequence[model.ReplayResult]) -> tuple[str, pages.Tone]:
     least, most = (pick(run.placed for run in runs) for pick in (min, max))
     requested = format_count(runs[0].requested, "node")
     if len(runs) == 1:
         (run,) = runs
-        rest = [f"{number:,} {word}" for number, word in
-                ((run.refused, "refused"), (run.undecided, "undecided")) if number]  # fmt: skip
-        tone: Tone = "good" if not rest else "part" if most else "bad"
-        return f"Placed {most:,} of {requested}" + "".join(f", {text}" for text in rest), tone
+        rest = f", {run.refused:,} refused" if run.refused else ""
+        rest += f", {run.undecided:,} undecided" if run.undecided else ""
+        tone: pages.Tone = "good" if not rest else "part" if most else "bad"
+        return f"Placed {most:,} of {requested}{rest}", tone
     every = format_count(len(runs), "run")
     if least == most:
         return f"Each of {every} places {most:,} of {requested}", ""
     return f"{every} place {least:,} to {most:,} of {requested}", ""
 
 
-def _shared_facts(runs: Sequence[ReplayResult]) -> Iterator[tuple[str, str]]:
+def _shared_facts(runs: Sequence[model.ReplayResult]) -> Iterator[tuple[str, str]]:
     yield "Requests", f"{runs[0].requests:,}"
     yield "Duration", format_age(runs[0].duration_s)
     if len(runs) > 1:
         yield "Runs", f"{len(runs):,}"
 
 
-def _run_facts(run: ReplayResult) -> Iterator[tuple[str, str]]:
+def _run_facts(run: model.ReplayResult) -> Iterator[tuple[str, str]]:
     yield "Policy", run.policy or "of each request"
     yield "Pod managers with nodes, at most", f"{run.podms_needed:,}"
     yield "Nodes at once, at most", f"{run.peak_nodes:,}"
@@ -245,101 +223,206 @@ def _run_facts(run: ReplayResult) -> Iterator[tuple[str, str]]:
     yield "Inventory", source.digest
 
 
-def _refusals(runs: Sequence[ReplayResult], alone: bool) -> Iterator[Section]:
+def _refusals(runs: Sequence[model.ReplayResult], alone: bool) -> Iterator[pages.Section]:
     rows = [(run, one) for run in runs for one in run.refusals]
     if not rows:
         return
     most = max(one.nodes for _, one in rows)
-    steps: list[Row] = [
-        (*_name(run, alone), one.flavor or NO_FLAVOR, one.step, bar(one.nodes, most))
-        for run, one in rows[:MOST_ROWS]
+    steps: list[pages.Row] = [
+        (run.name, one.flavor or NO_FLAVOR, one.step, tables.bar(one.nodes, most))
+        for run, one in rows
     ]
     text = "A step is the filter that no pool passed; fit is where no pool has the blocks that "
     text += "make the node."
-    columns = (*_run_title(alone), "Flavor", "Step", "Nodes")
-    yield table("Refused nodes", columns, steps, ("Nodes",), text)
-    if alone:
-        for first in runs[0].first_refusals:
-            yield FunnelChart(
-                title=f"First refusal of {_flavor(first)}, after {format_age(first.time_s)}",
-                steps=first.funnel,
-                text="How many pools were left after each filter, of those that came in.",
-            )
+    columns = ("Run", "Flavor", "Step", "Nodes")
+    yield _run_table(alone, "Refused nodes", columns, steps, ("Nodes",), text)
+    text = "How many pools were left after each filter, of those that came in."
+    for first in runs[0].first_refusals if alone else ():
+        title = f"First refusal of {_flavor(first)}, after {format_age(first.time_s)}"
+        yield pages.FunnelChart(title=title, steps=first.funnel, text=text)
     yield _reasons(runs, alone)
 
 
-def _reasons(runs: Sequence[ReplayResult], alone: bool) -> PageTable:
+def _reasons(runs: Sequence[model.ReplayResult], alone: bool) -> pages.PageTable:
     words = ReasonPhrases()
-    rows: list[Row] = []
+    rows: list[pages.Row] = []
     firsts = [(run, first) for run in runs for first in run.first_refusals]
     for run, first in firsts:
         most = max((one.podms for one in first.reasons), default=0)
+        begin = (run.name, _flavor(first), format_age(first.time_s))
         for one in first.reasons:
             if one.reason is not None:
                 near = one.nearest if one.reason.is_amount and one.reason.have else ""
-                rows.append((*_name(run, alone), _flavor(first), format_age(first.time_s),
-                             words.of_reason(one.reason), bar(one.podms, most), near))  # fmt: skip
-    return table(
-        "Why the first nodes were refused",
-        (*_run_title(alone), "Flavor", "After", "Why", "Pod managers", "Nearest"),
-        rows[:MOST_ROWS],
-        ("After", "Pod managers"),
-        "Of each flavor the first request that was refused, and what the pod managers lacked "
-        "then. The nearest had most of it.",
-    )
+                rows.append(
+                    (*begin, words.of_reason(one.reason), tables.bar(one.podms, most), near)
+                )
+    columns = ("Run", "Flavor", "After", "Why", "Pod managers", "Nearest")
+    text = "Of each flavor the first request that was refused, and what the pod managers lacked "
+    text += "then. The nearest had most of it."
+    title = "Why the first nodes were refused"
+    return _run_table(alone, title, columns, rows, ("After", "Pod managers"), text)
 
 
-def _by_flavor(runs: Sequence[ReplayResult], alone: bool) -> PageTable:
+def _by_flavor(runs: Sequence[model.ReplayResult], alone: bool) -> pages.PageTable:
     numbers = ("Requested", "Placed", "Refused", "Undecided")
-    rows: list[Row] = [
-        (*_name(run, alone), one.flavor or NO_FLAVOR, f"{one.requested:,}",
-         bar(one.placed, max(one.requested, 1)),
-         f"{one.refused:,}", f"{one.undecided:,}")
-        for run in runs for one in run.by_flavor
-    ]  # fmt: skip
-    return table("Flavors", (*_run_title(alone), "Flavor", *numbers), rows, numbers)
+    rows: list[pages.Row] = []
+    for run in runs:
+        for one in run.by_flavor:
+            placed = tables.bar(one.placed, max(one.requested, 1))
+            counts = (f"{one.requested:,}", placed, f"{one.refused:,}", f"{one.undecided:,}")
+            rows.append((run.name, one.flavor or NO_FLAVOR, *counts))
+    return _run_table(alone, "Flavors", ("Run", "Flavor", *numbers), rows, numbers)
 
 
-def _by_podm(runs: Sequence[ReplayResult]) -> PageTable:
+def _run_table(
+    alone: bool,
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[pages.Row],
+    numbers: Sequence[str],
+    text: str = "",
+) -> pages.PageTable:
+    """Return a table whose first column is the run, which one run alone does not need."""
+    if alone:
+        columns, rows = columns[1:], [row[1:] for row in rows]
+    return tables.table(title, columns, rows, numbers, text, most=tables.MOST_ROWS)
+
+
+def _by_podm(runs: Sequence[model.ReplayResult]) -> pages.PageTable:
     shown = runs[:MOST_COLUMNS]
     names = dict.fromkeys(name for run in shown for name in run.spread.placed)
     sums = {name: sum(run.spread.placed.get(name, 0) for run in shown) for name in names}
     most = max((count for run in shown for count in run.spread.placed.values()), default=0)
-    ordered = sorted(names, key=lambda name: (-sums[name], name))
-    texts = [first_of(len(shown), len(runs), "runs"),
-             first_of(MOST_ROWS, len(ordered), "pod managers")]  # fmt: skip
     titles = tuple(run.name if len(runs) > 1 else "Nodes" for run in shown)
-    rows: list[Row] = [
-        (name, *(bar(run.spread.placed.get(name, 0), most) for run in shown))
-        for name in ordered[:MOST_ROWS]
-    ]
-    text = " ".join(filter(None, texts))
-    return table("Nodes placed by pod manager", ("Podm", *titles), rows, titles, text)
+    rows: list[pages.Row] = []
+    for name in sorted(names, key=lambda name: (-sums[name], name)):
+        rows.append((name, *(tables.bar(run.spread.placed.get(name, 0), most) for run in shown)))
+    text, columns = tables.first_of(len(shown), len(runs), "runs"), ("Podm", *titles)
+    title, noun = "Nodes placed by pod manager", "pod managers"
+    return tables.table(title, columns, rows, titles, text, most=tables.MOST_ROWS, noun=noun)
 
 
-def _made_of(runs: Sequence[ReplayResult], edits: Edits, alone: bool) -> Iterator[Section]:
+def _made_of(
+    runs: Sequence[model.ReplayResult], edits: Edits, alone: bool
+) -> Iterator[pages.Section]:
     if alone:
-        lines = tuple(one.text for one in edits.get(runs[0].site, ()))
-        if lines:
-            yield Lines(title="Edits of the inventory", lines=lines)
+        if lines := tuple(one.text for one in edits.get(runs[0].site, ())):
+            yield pages.Lines(title="Edits of the inventory", lines=lines)
         return
-    rows: list[Row] = [
-        (run.name, run.policy or "of each request",
-         "; ".join(one.text for one in edits.get(run.site, ())) or "none",
-         f"{run.inventory.podms:,}", f"{run.inventory.blocks:,}", run.inventory.digest)
-        for run in runs
-    ]  # fmt: skip
+    rows: list[pages.Row] = []
+    for run in runs:
+        texts = "; ".join(one.text for one in edits.get(run.site, ())) or "none"
+        source = run.inventory
+        size = (f"{source.podms:,}", f"{source.blocks:,}", source.digest)
+        rows.append((run.name, run.policy or "of each request", texts, *size))
     columns = ("Run", "Policy", "Edits", "Podms", "Blocks", "Inventory")
-    yield table("Runs", columns, rows, ("Podms", "Blocks"))
+    yield tables.table("Runs", columns, rows, ("Podms", "Blocks"))
 
 
-def _name(run: ReplayResult, alone: bool) -> tuple[str, ...]:
-    return () if alone else (run.name,)
-
-
-def _run_title(alone: bool) -> tuple[str, ...]:
-    return () if alone else ("Run",)
-
-
-def _flavor(first: FirstRefusal) -> str:
+def _flavor(first: model.FirstRefusal) -> str:
     return first.flavor or NO_FLAVOR
+
+
+MOST_RUNS = 2000  # of a sweep in a table
+_SPREAD = ("placed", "refused", "podms_needed", "fragmentation", "cost")
+
+Variations = dict[str, list[model.SweepRun]]  # by the name of a scenario and a policy
+
+
+def sweep_page(
+    runs: Sequence[model.SweepRun], edits: Edits, facts: tables.Facts = ()
+) -> pages.Page:
+    """Return the page of a sweep; ``edits`` are by scenario, ``facts`` say of which workload."""
+    variations: Variations = {}
+    for run in runs:
+        variations.setdefault(run.variation, []).append(run)
+    seeds, compared = len({run.seed for run in runs}), model.compare_seeds(runs)
+    sections: list[pages.Section] = []
+    if len(variations) > 1:
+        sections.append(side_by_side(compared, _comparison_text(compared, seeds)))
+    if seeds > 1:
+        sections.append(_spread(variations))
+    sections.append(_runs(runs))
+    if any(edits.values()):
+        texts = {name: "; ".join(one.text for one in some) for name, some in edits.items()}
+        rows = ((name, text or "none") for name, text in texts.items())
+        sections.append(tables.table("Scenarios", ("Scenario", "Edits"), rows))
+    numbers = {"Runs": len(runs), "Variations": len(variations), "Seeds": seeds}
+    sizes = ((name, f"{number:,}") for name, number in numbers.items())
+    return pages.Page(
+        title="Sweep",
+        lead=_sweep_lead(variations, compared),
+        facts=(*facts, *sizes, ("Digest", runs[0].question if runs else "none")),
+        sections=tuple(sections),
+    )
+
+
+def _comparison_text(compared: Sequence[model.MeasureComparison], seeds: int) -> str:
+    if seeds == 1:
+        return "Shares are means over time. One seed does not tell which variation is better."
+    text = f"Means over {format_count(seeds, 'seed')}, ± the standard error; shares are means over "
+    text += "time. The best is so at 95 %, compared seed by seed."
+    names = (one.measure.name for one in compared if one.is_unclear)
+    unclear = [tables.in_sentence(TITLES.get(name, name)) for name in names]
+    return f"{text} No clear difference: {', '.join(unclear)}." if unclear else text
+
+
+def _sweep_lead(variations: Variations, compared: Sequence[model.MeasureComparison]) -> str:
+    shares = [_placed_percent(found) for found in variations.values()]
+    if not variations:
+        return "No run"
+    least, most = (f"{tables.amount_text(pick(shares))} %" for pick in (min, max))
+    if len(variations) == 1:
+        return f"Placed {most} of all nodes"
+    every = format_count(len(variations), "variation")
+    if least == most:
+        return f"Each of {every} places {most} of all nodes"
+    placed = next(one for one in compared if one.measure.name == "placed")
+    if placed.best is not None:
+        return f"{placed.best} places the most: {most} of all nodes, {least} at the least"
+    return f"No clear difference: {every} place {least} to {most} of all nodes"
+
+
+def _placed_percent(runs: Sequence[model.SweepRun]) -> float:
+    placed = sum(run.measures.get("placed") or 0 for run in runs)
+    requested = sum(run.measures.get("requested") or 0 for run in runs)
+    return share_percent(placed / requested) if requested else 0.0
+
+
+def _spread(variations: Variations) -> pages.PageTable:
+    every = [run for runs in variations.values() for run in runs]
+    names = [one for one in _SPREAD if any(run.measures.get(one) is not None for run in every)]
+    rows: list[pages.Row] = [
+        (variation, *(_range_text(name, runs) for name in names))
+        for variation, runs in variations.items()
+    ]
+    titles = [TITLES[name] for name in names]
+    title = "Least and most over seeds"
+    return tables.table(title, ("Variation", *titles), rows, titles, most=MOST_RUNS)
+
+
+def _range_text(name: str, runs: Sequence[model.SweepRun]) -> str:
+    known = [value for run in runs if (value := run.measures.get(name)) is not None]
+    if not known:
+        return "unknown"
+    least, most = (_shown(model.run_measure(name, value)) for value in (min(known), max(known)))
+    return least if least == most else f"{least} to {most}"
+
+
+def _runs(runs: Sequence[model.SweepRun]) -> pages.PageTable:
+    rows: list[pages.Row] = []
+    for run in runs[:MOST_RUNS]:
+        placed = tables.bar(run.measures.get("placed") or 0, run.measures.get("requested") or 0)
+        cells = [_shown(model.run_measure(name, run.measures.get(name))) for name in _SPREAD[1:]]
+        rows.append((run.scenario, run.policy or "of each request", f"{run.seed}", placed, *cells))
+    text = "A bar is the part of the requested nodes that is placed."
+    if len(runs) > MOST_RUNS:
+        text += f" The first {MOST_RUNS:,} of {format_count(len(runs), 'run')}: --output has all."
+    numbers = ("Seed", *(TITLES[name] for name in _SPREAD))
+    return tables.table("Runs", ("Scenario", "Policy", *numbers), rows, numbers, text)
+
+
+def _shown(one: model.RunMeasure) -> str:
+    if one.value is None:
+        return "unknown"
+    return f"{share_percent(one.value)} %" if one.is_share else tables.amount_text(one.value)

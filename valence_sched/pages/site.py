@@ -13,15 +13,8 @@ from valence_sched.model.hardware import BlockUsage, PodmOverview, PodmSummary
 from valence_sched.model.lifecycle import ClaimRecord, NodeStatus
 from valence_sched.model.page import Lines, Page, PageLink, PageTable, Row, Section, TableCell
 from valence_sched.model.quantity import format_count
-from valence_sched.pages.hardware import HardwareListing, inventory_map, tail
-from valence_sched.pages.inventory import (
-    device_table,
-    podm_table,
-    size_facts,
-    totals_table,
-    use_facts,
-)
-from valence_sched.pages.tables import first_of, table
+from valence_sched.pages import hardware as inventory
+from valence_sched.pages.tables import MOST_ROWS, table
 from valence_sched.words.phrases import format_instant
 
 NAME_IN_QUERY = "-"  # in place of a name that a path cannot have
@@ -47,14 +40,10 @@ class PageLinks(NamedTuple):
 
     def menu(self, current: str) -> tuple[PageLink, ...]:
         """Return the links to all lists; the one that is called ``current`` is marked."""
+        lists = {"Site": "", "Decisions": "/decisions", "Claims": "/claims", "Nodes": "/nodes"}
         return tuple(
             PageLink(text=text, href=self.to(path), current=text == current)
-            for text, path in (
-                ("Site", ""),
-                ("Decisions", "/decisions"),
-                ("Claims", "/claims"),
-                ("Nodes", "/nodes"),
-            )
+            for text, path in lists.items()
         )
 
     def _named(self, path: str, name: str) -> str:
@@ -69,23 +58,28 @@ def query_text(words: Mapping[str, object]) -> str:
     return f"?{text}" if text else ""
 
 
-MOST_ROWS = 500  # of a table
 MOST_LINES = 100
 
 
-def site_page(podms: Sequence[PodmOverview], shown: HardwareListing, links: PageLinks) -> Page:
+def site_page(
+    podms: Sequence[PodmOverview], shown: inventory.HardwareListing, links: PageLinks
+) -> Page:
     """Return the page of these pod managers; of those in ``shown`` the hardware is drawn."""
     free, every = (sum(one.amounts.blocks[n] for one in podms) for n in (0, 1))
     return Page(
         title="Site",
         lead=f"{free:,} of {every:,} blocks are free on {len(podms):,} pod managers",
-        facts=size_facts(podms, every),
-        sections=(totals_table(podms), inventory_map(shown), podm_table(shown.podms, links.podm)),
+        facts=inventory.size_facts(podms, every),
+        sections=(
+            inventory.totals_table(podms),
+            inventory.inventory_map(shown),
+            inventory.podm_table(shown.podms, links.podm),
+        ),
     )
 
 
 def podm_page(
-    one: PodmOverview, hardware: HardwareListing, usage: BlockUsage, links: PageLinks
+    one: PodmOverview, hardware: inventory.HardwareListing, usage: BlockUsage, links: PageLinks
 ) -> Page:
     """Return the page of a pod manager, its pools, its blocks and what holds them."""
     podm = one.podm
@@ -96,45 +90,42 @@ def podm_page(
         ("Status", podm.status if podm.enabled else f"{podm.status}, disabled"),
         ("Zone", podm.zone or "none"),
         ("Read at", podm.read_at or "unknown"),
-        *size_facts([one], every)[1:],
-        *use_facts(uses),
+        *inventory.size_facts([one], every)[1:],
+        *inventory.use_facts(uses),
     ]
     return Page(
         title=f"Podm {podm.id}",
         lead=f"{free:,} of {every:,} blocks are free",
         facts=tuple(facts),
         sections=(
-            totals_table([one]),
-            inventory_map(hardware),
+            inventory.totals_table([one]),
+            inventory.inventory_map(hardware),
             _pools(one.pools),
-            device_table(hardware),
+            inventory.device_table(hardware),
             *_usage(usage, links),
         ),
     )
 
 
 def _pools(pools: dict[str, PodmSummary]) -> PageTable:
-    rows = [
-        (name, *(" of ".join(map(format_value, it)) for it in (one.blocks, one.cores, one.gpus)))
-        for name, one in list(pools.items())[:MOST_ROWS]
-    ]
+    rows: list[Row] = []
+    for name, one in pools.items():
+        pairs = (one.blocks, one.cores, one.gpus)
+        rows.append((name, *(" of ".join(map(format_value, pair)) for pair in pairs)))
     columns = ("Pool", "Blocks", "Cores", "GPUs")
-    text = f"Free of all. {first_of(MOST_ROWS, len(pools))}".rstrip()
-    return table("Pools", columns, rows, columns[1:], text)
+    return table("Pools", columns, rows, columns[1:], "Free of all.", most=MOST_ROWS)
 
 
 def _usage(usage: BlockUsage, links: PageLinks) -> Iterator[Section]:
-    held = sorted(usage.held.items())
     # several claims, or another owner, of whom no more is known, have no page
     rows: list[Row] = [
-        (tail(uri), TableCell(text=ids, href="" if " " in ids else links.claim(ids)))
-        for uri, ids in held[:MOST_ROWS]
+        (inventory.tail(uri), TableCell(text=ids, href="" if " " in ids else links.claim(ids)))
+        for uri, ids in sorted(usage.held.items())
     ]
-    text = "Blocks that claims hold, or that nodes of claims are made of. "
-    text += first_of(MOST_ROWS, len(held))
-    yield table("Held blocks", ("Block", "Claim"), rows, text=text.rstrip())
+    text = "Blocks that claims hold, or that nodes of claims are made of."
+    yield table("Held blocks", ("Block", "Claim"), rows, text=text, most=MOST_ROWS)
     if usage.foreign:
-        lines = [tail(uri) for uri in usage.foreign[:MOST_LINES]]
+        lines = [inventory.tail(uri) for uri in usage.foreign[:MOST_LINES]]
         if len(usage.foreign) > len(lines):
             lines.append(f"and {len(usage.foreign) - len(lines):,} more")
         yield Lines(title="Blocks in use that no claim holds", lines=tuple(lines))
@@ -148,13 +139,13 @@ NO_OWNER = "nobody"
 
 def decisions_page(decisions: Sequence[DecisionSummary], links: PageLinks) -> Page:
     """Return the page of decisions, the newest first."""
-    rows: list[Row] = [
-        (TableCell(text=format_time(one.decided_at), href=links.decision(one.id)),
-         one.request or "unknown", (one.outcome or "unknown").replace("_", " "),
-         "unknown" if one.requested is None else f"{one.placed:,} of {one.requested:,}",
-         _podm_names(one.podms, one.podm_count), one.owner or NO_OWNER)
-        for one in decisions
-    ]  # fmt: skip
+    rows: list[Row] = []
+    for one in decisions:
+        at = TableCell(text=format_time(one.decided_at), href=links.decision(one.id))
+        outcome = (one.outcome or "unknown").replace("_", " ")
+        nodes = "unknown" if one.requested is None else f"{one.placed:,} of {one.requested:,}"
+        podms = _podm_names(one.podms, one.podm_count)
+        rows.append((at, one.request or "unknown", outcome, nodes, podms, one.owner or NO_OWNER))
     columns = ("Decided at", "Request", "Outcome", "Nodes", "Podms", "Owner")
     text = "Decisions that were asked for with keep."
     newest = table("Newest first", columns, rows, ("Nodes",), text, opened=True)
@@ -163,12 +154,12 @@ def decisions_page(decisions: Sequence[DecisionSummary], links: PageLinks) -> Pa
 
 def claims_page(claims: Sequence[Claim], links: PageLinks, *, every: int) -> Page:
     """Return the page of some of ``every`` claims."""
-    rows: list[Row] = [
-        (TableCell(text=one.id, href=links.claim(one.id)), one.state, one.owner or NO_OWNER,
-         f"{one.nodes:,}", _podm_names(one.podms[:MOST_PODMS], len(one.podms)),
-         format_time(one.created_at), format_time(one.expires_at))
-        for one in claims
-    ]  # fmt: skip
+    rows: list[Row] = []
+    for one in claims:
+        podms = _podm_names(one.podms[:MOST_PODMS], len(one.podms))
+        held = (one.state, one.owner or NO_OWNER, f"{one.nodes:,}", podms)
+        times = map(format_time, (one.created_at, one.expires_at))
+        rows.append((TableCell(text=one.id, href=links.claim(one.id)), *held, *times))
     columns = ("Claim", "State", "Owner", "Nodes", "Podms", "Created at", "Expires at")
     newest = table("Newest first", columns, rows, ("Nodes",), opened=True)
     return Page(title="Claims", lead=format_count(every, "claim"), sections=(newest,))
@@ -177,20 +168,23 @@ def claims_page(claims: Sequence[Claim], links: PageLinks, *, every: int) -> Pag
 def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
     """Return the page of a claim: what it holds, its nodes, and what happened to it."""
     claim = record.claim
-    parts: list[Row] = [
-        (TableCell(text=part.podm, href=links.podm(part.podm)), f"{share.node}", share.pool,
-         _blocks(share.blocks),
-         ", ".join(f"{grant.amount:g} {grant.unit} {grant.resource or tail(grant.uri)}".strip()
-                   for grant in share.grants))
-        for part in claim.parts for share in part.shares
-    ]  # fmt: skip
+    parts: list[Row] = []
+    for part in claim.parts:
+        for share in part.shares:
+            amounts = []
+            for grant in share.grants:
+                name = grant.resource or inventory.tail(grant.uri)
+                amounts.append(f"{grant.amount:g} {grant.unit} {name}".strip())
+            made_of = (_blocks(share.blocks), ", ".join(amounts))
+            parts.append((_podm_cell(part.podm, links), f"{share.node}", share.pool, *made_of))
     nodes: list[Row] = [
-        (one.name or one.id, TableCell(text=one.podm, href=links.podm(one.podm)),
-         _blocks(one.blocks))
+        (one.name or one.id, _podm_cell(one.podm, links), _blocks(one.blocks))
         for one in record.nodes
-    ]  # fmt: skip
-    events = [(format_time(one.at), one.kind, one.podm or "", one.words or "")
-              for one in record.events]  # fmt: skip
+    ]
+    events: list[Row] = [
+        (format_time(one.at), one.kind, one.podm or "", one.words or "") for one in record.events
+    ]
+    columns = ("Podm", "Node", "Pool", "Blocks", "Amounts")
     facts = [
         ("State", claim.state),
         ("Owner", claim.owner or NO_OWNER),
@@ -204,23 +198,22 @@ def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
         f"{format_count(len(claim.parts), 'pod manager')}",
         facts=tuple(facts),
         sections=(
-            _table("What it holds", ("Podm", "Node", "Pool", "Blocks", "Amounts"), parts),
-            _table("Nodes", ("Node", "Podm", "Blocks"), nodes),
-            _table("Events", ("At", "What", "Podm", "Note"), events),
+            table("What it holds", columns, parts, most=MOST_ROWS),
+            table("Nodes", ("Node", "Podm", "Blocks"), nodes, most=MOST_ROWS),
+            table("Events", ("At", "What", "Podm", "Note"), events, most=MOST_ROWS),
         ),
     )
 
 
 def nodes_page(nodes: Sequence[NodeStatus], links: PageLinks, *, every: int) -> Page:
     """Return the page of some of ``every`` nodes."""
-    rows: list[Row] = [
-        (one.node.name or one.node.id, one.state, one.node.owner or NO_OWNER,
-         TableCell(text=one.node.podm, href=links.podm(one.node.podm)), one.node.flavor or "none",
-         f"{len(one.node.blocks):,}",
-         TableCell(text=one.node.claim, href=links.claim(one.node.claim)),
-         format_time(one.node.created_at))
-        for one in nodes
-    ]  # fmt: skip
+    rows: list[Row] = []
+    for one in nodes:
+        node = one.node
+        owned = (node.name or node.id, one.state, node.owner or NO_OWNER)
+        made = (_podm_cell(node.podm, links), node.flavor or "none", f"{len(node.blocks):,}")
+        claim = TableCell(text=node.claim, href=links.claim(node.claim))
+        rows.append((*owned, *made, claim, format_time(node.created_at)))
     columns = ("Node", "State", "Owner", "Podm", "Flavor", "Blocks", "Claim", "Created at")
     newest = table("Newest first", columns, rows, ("Blocks",), opened=True)
     return Page(title="Nodes", lead=format_count(every, "node"), sections=(newest,))
@@ -231,13 +224,13 @@ def format_time(seconds: float | None) -> str:
     return "never" if seconds is None else format_instant(seconds, " ")
 
 
-def _table(title: str, columns: tuple[str, ...], rows: Sequence[Row]) -> PageTable:
-    return table(title, columns, rows[:MOST_ROWS], text=first_of(MOST_ROWS, len(rows)))
+def _podm_cell(name: str, links: PageLinks) -> TableCell:
+    return TableCell(text=name, href=links.podm(name))
 
 
 def _blocks(uris: Sequence[str]) -> str:
     more = f" and {len(uris) - MOST_BLOCKS:,} more" if len(uris) > MOST_BLOCKS else ""
-    return ", ".join(map(tail, uris[:MOST_BLOCKS])) + more
+    return ", ".join(map(inventory.tail, uris[:MOST_BLOCKS])) + more
 
 
 def _podm_names(names: Sequence[str], every: int) -> str:

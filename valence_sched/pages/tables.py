@@ -7,6 +7,7 @@ from valence_sched.errors import escape
 from valence_sched.model.page import PageTable, Row, TableCell
 
 MOST_CHARACTERS = 2000  # a name has at most 1024
+MOST_ROWS = 500  # of a table
 
 Facts = tuple[tuple[str, str], ...]
 
@@ -19,10 +20,23 @@ def table(
     text: str = "",
     *,
     opened: bool = False,
+    most: int | None = None,
+    noun: str = "",
 ) -> PageTable:
-    """Return a table; ``numbers`` are the columns of numbers."""
-    return PageTable(title=title, columns=tuple(columns), rows=tuple(rows),
-                     numbers=frozenset(numbers), text=text, opened=opened)  # fmt: skip
+    """Return a table; ``numbers`` are the columns of numbers.
+
+    It has at most so many rows, which a ``noun`` names where the text says that some are left out.
+    """
+    every = tuple(rows)
+    text = text if most is None else f"{text} {first_of(most, len(every), noun)}"
+    return PageTable(
+        title=title,
+        columns=tuple(columns),
+        rows=every[:most],
+        numbers=frozenset(numbers),
+        text=text.strip(),
+        opened=opened,
+    )
 
 
 def bar(number: float, whole: float) -> TableCell:

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 from valence_sched.model.base import format_value, is_number
 from valence_sched.model.decision import (
     Contender,
+    DecisionResult,
     Explanation,
+    FunnelStep,
     NearMiss,
     PodmVerdict,
     Report,
@@ -18,7 +21,8 @@ from valence_sched.model.decision import (
     Shortfall,
 )
 from valence_sched.model.quantity import agree, format_bytes, format_count
-from valence_sched.words.phrases import MIB, ReasonPhrases
+from valence_sched.model.request import Request
+from valence_sched.words.phrases import MIB, ReasonPhrases, share, thing, too_small
 
 NEAREST_MISS = "Nearest miss"
 
@@ -36,6 +40,92 @@ def pool_texts(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, dict[st
     after = f"after {format_count(verdict.fitting, 'node')}: " if verdict.fitting else ""
     texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
     return after, texts or {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}
+
+
+def reason_group(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, str]:
+    """Return the text under which equal reasons are counted, and what else they must share."""
+    reason = verdict.reason
+    if reason is None:
+        return "no reason is known", False, ""
+    if reason.podm_have is not None:
+        return "fit in sums, not as one node", True, ""
+    text = too_small(reason) if reason.is_amount else words.of_reason(reason)
+    return text, False, reason.label
+
+
+def nearest_text(members: Sequence[PodmVerdict]) -> str:
+    """Return who comes nearest in a group of amounts; who is an example of another group."""
+    amounts = [(one, one.reason) for one in members if one.reason and one.reason.is_amount]
+    best = max(amounts, key=lambda pair: pair[1].have, default=None)  # type: ignore[arg-type,return-value]
+    if best is None or not best[1].have:
+        return ""
+    verdict, reason = best
+    if reason.podm_have is None:
+        return f"best: {verdict.podm} with {share(reason)}"
+    total = share(reason, reason.podm_have).partition(" of ")[0]
+    return f"e.g. {verdict.podm}: {total} {thing(reason)} in {verdict.pools} pools"
+
+
+def would_fit(report: Report) -> str:
+    """Return how many nodes fit of a request that got none, and how many it must have."""
+    request = report.request
+    least = "all" if request.min_count is None else f"at least {request.required_count:,}"
+    nodes = format_count(request.count, "node")
+    return f"{report.fitting:,} of {nodes} would fit, but {least} must"
+
+
+def lead(report: Report) -> str:
+    """Return the outcome in one sentence: what is placed, and where."""
+    podms = Counter(placement.chosen.podm for placement in report.placements)
+    if not podms:
+        if report.outcome == "undecided":
+            return "Undecided: the budget of the policy ended before it was settled"
+        if report.fitting:
+            return f"Nothing is placed: {would_fit(report)}"
+        return f"Nothing fits: no node on any of {report.inventory.podms:,} pod managers"
+    word = "Placed" if report.outcome == "placed" else "Placed in part"
+    where = ", ".join(podm if n == 1 else f"{podm} ({n})" for podm, n in podms.most_common(5))
+    more = f" and {len(podms) - 5:,} more pod managers" if len(podms) > 5 else ""
+    return f"{word}: {report.placed:,} of {format_count(report.requested, 'node')} on {where}{more}"
+
+
+def decided_by(request: Request, *, names_id: bool) -> str:
+    """Return what decided on a request: its policy, and what breaks ties."""
+    ties = f", request ID {request.id}" if names_id else ""
+    return f"(policy {request.policy}, seed {request.seed}{ties})"
+
+
+def outcome_lines(
+    result: DecisionResult, fewer: str = "--min-count {}", *, names_id: bool = False
+) -> Iterator[str]:
+    """Yield the lines about the outcome, the outcome itself last.
+
+    ``fewer`` is how the caller says that fewer nodes are enough. With ``names_id`` the outcome has
+    the id of the request, which is no digest of it.
+    """
+    report, request = result.report, result.report.request
+    choices = len(request.alternatives)
+    for failed in result.details.failed_choices if result.details else ():
+        funnel = funnel_text(report, failed.funnel)
+        yield f"choice {failed.choice} of {choices} fits nowhere: {funnel}"
+    if report.placements and choices > 1:
+        counts = sorted(Counter(placement.choice for placement in report.placements).items())
+        texts = (f"{format_count(count, 'node')} by choice {choice}" for choice, count in counts)
+        yield ", ".join(texts)
+    if report.fitting and not report.placements:
+        yield f"{would_fit(report)}: take what fits with {fewer.format(report.fitting)}"
+    chosen_by = decided_by(request, names_id=names_id)
+    nothing = "nothing fits: " if report.outcome == "nothing_fits" else ""
+    yield f"{nothing}placed {report.placed} of {request.count} {chosen_by}"
+
+
+def funnel_text(report: Report, funnel: Sequence[FunnelStep]) -> str:
+    """Return a funnel in one line: how many pools each filter left that rejected some."""
+    left = [format_count(report.inventory.pools, "pool")]
+    cuts = (step for step in funnel if step.went_on < step.came_in and not step.undecided)
+    left += [f"{step.went_on:,} after {step.filter}" for step in cuts]
+    undecided = sum(step.undecided for step in funnel)
+    return ", ".join(left) + (f"; undecided: {undecided:,}" if undecided else "")
 
 
 def score_parts(explanation: Explanation) -> Iterator[tuple[Contender, list[ScorePart]]]:

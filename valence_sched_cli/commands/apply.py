@@ -12,17 +12,18 @@ from valence_sched_cli import base
 from valence_sched_cli.commands.claim import NODE_COLUMNS, claim_lines, describe_result, node_table
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
-from valence_sched_cli.output.cells import UriTails, format_count, or_absent
-from valence_sched_cli.output.table import without_redundant
+from valence_sched_cli.output.cells import UriTails, format_count
+from valence_sched_cli.output.table import telling_columns
 
 if TYPE_CHECKING:
-    from valence_sched.model.decision import Placement, Report
+    from valence_sched.model.decision import Placement
     from valence_sched.model.plan import Plan
 
 CLAIM_COLUMNS = ("Node", "Podm", "Pool", "Blocks", "Claim")
 REFRESH_COLUMNS = (
-    "Node", "Differs", "Old Podm", "Old Pool", "Old Blocks", "New Podm", "New Pool", "New Blocks",
-)  # fmt: skip
+    *("Node", "Differs", "Old Podm", "Old Pool", "Old Blocks", "New Podm", "New Pool"),
+    "New Blocks",
+)
 EXIT_DIFFERENT = 10
 MAX_LISTED_CHANGES = 20  # of what moved, a line each
 
@@ -37,8 +38,6 @@ class ApplyPodm(base.Lister):
     10 with --refresh and --detailed-exitcode when another decision is made now.
     """
 
-    through_service = True
-    effectful = True
     examples = ("node.json --key ticket-7", "node.json --refresh --detailed-exitcode")
 
     arguments = """
@@ -50,8 +49,7 @@ class ApplyPodm(base.Lister):
         then --detailed-exitcode: with --refresh, exit 10 when another decision is made now
         """
     option_settings = {"plan": {"dest": "planned"}, **claim_options.SETTINGS}
-    option_groups = (inventory.INVENTORY, inventory.POLICY_FILE,
-                     claim_options.CLAIM)  # fmt: skip
+    option_groups = (inventory.INVENTORY, inventory.POLICY_FILE, claim_options.CLAIM)
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
         if parsed_args.refresh:
@@ -59,40 +57,26 @@ class ApplyPodm(base.Lister):
         return CLAIM_COLUMNS if parsed_args.claim else NODE_COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        wait_s = claim_options.wait_s(parsed_args)
-        holds = not parsed_args.refresh
-        claim_options.refuse_idle(
-            parsed_args, holds=holds, composes=holds and not parsed_args.claim
-        )
-        if parsed_args.detailed_exitcode and holds:
+        args, wait_s = parsed_args, claim_options.wait_s(parsed_args)
+        holds = not args.refresh
+        claim_options.refuse_idle(args, holds=holds, composes=holds and not args.claim)
+        if args.detailed_exitcode and holds:
             raise UsageError("--detailed-exitcode: nothing is decided again: add --refresh")
-        plan = self.scheduler_app.read_plan(parsed_args.planned)
-        if parsed_args.refresh:
-            return self._refresh(parsed_args, plan)
-        if parsed_args.claim:
-            return self._claim(parsed_args, plan)
-        return self._compose(parsed_args, plan, wait_s)
-
-    def _claim(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:
-        scheduler = self.scheduler(parsed_args)
-        ttl_s = claim_options.ttl_s(parsed_args)
-        claim = scheduler.claim_plan(plan, key=parsed_args.key, ttl_s=ttl_s)
-        self.closing += claim_lines(self, parsed_args, claim)
+        plan = self.scheduler_app.read_plan(args.planned)
+        if args.refresh:
+            return self._refresh(args, plan)
+        scheduler, ttl_s = self.scheduler(args), claim_options.ttl_s(args)
+        if not args.claim:
+            result = scheduler.compose_plan(plan, key=args.key, ttl_s=ttl_s, wait_s=wait_s)
+            describe_result(self, result, plan.decision.request.count, waits=wait_s > 0)
+            return node_table(args, result)
+        claim = scheduler.claim_plan(plan, key=args.key, ttl_s=ttl_s)
+        self.closing += claim_lines(self, args, claim)
         zone = plan.zone and f"{plan.zone}/"
-        rows = [
+        return CLAIM_COLUMNS, [
             (one.node, f"{zone}{one.chosen.podm}", one.chosen.pool, _blocks(one), claim.id)
             for one in plan.decision.placements
         ]
-        return CLAIM_COLUMNS, rows
-
-    def _compose(self, parsed_args: argparse.Namespace, plan: Plan, wait_s: float) -> base.Table:
-        ttl_s = claim_options.ttl_s(parsed_args)
-        result = self.scheduler(parsed_args).compose_plan(
-            plan, key=parsed_args.key, ttl_s=ttl_s, wait_s=wait_s
-        )
-        count, waits = plan.decision.request.count, wait_s > 0
-        describe_result(self, result, count, waits=waits)
-        return node_table(parsed_args, result)
 
     def _refresh(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:
         refresh = self.scheduler(parsed_args).refresh(plan)
@@ -100,30 +84,30 @@ class ApplyPodm(base.Lister):
         self.closing += [f"moved: {change}" for change in changes[:MAX_LISTED_CHANGES]]
         if len(changes) > MAX_LISTED_CHANGES:
             self.closing.append(f"moved: {format_count(len(changes), 'thing')} in all")
-        rows = list(_differences(plan.decision, refresh.report))
-        differing = sum(row[1] for row in rows)
-        self.closing.append(
-            f"{differing} of {format_count(len(rows), 'node')} would be another now"
-        )
+        planned, present = plan.decision.placements, refresh.report.placements
+        rows = list(_differences(planned, present))
+        differing = sum(row["Differs"] for row in rows)
+        nodes = format_count(len(rows), "node")
+        self.closing.append(f"{differing} of {nodes} would be another now")
         if differing and parsed_args.detailed_exitcode:
             self.exit_code = EXIT_DIFFERENT
-        return without_redundant(REFRESH_COLUMNS, rows, parsed_args, {"Differs": None})
+        return telling_columns(REFRESH_COLUMNS, rows, parsed_args, {"Differs": None}), rows
 
 
-def _differences(planned: Report, present: Report) -> Iterator[tuple[Any, ...]]:
+def _differences(
+    planned: Sequence[Placement], present: Sequence[Placement]
+) -> Iterator[dict[str, Any]]:
     from valence_sched.model.plan import same_placement
 
-    before = {placement.node: placement for placement in planned.placements}
-    after = {placement.node: placement for placement in present.placements}
+    before, after = ({one.node: one for one in some} for some in (planned, present))
     for node in sorted({*before, *after}):
-        one, other = before.get(node), after.get(node)
-        yield (node, not same_placement(one, other), *_cells(one), *_cells(other))
-
-
-def _cells(placement: Placement | None) -> tuple[Any, ...]:
-    if placement is None:
-        return or_absent(None), or_absent(None), UriTails([])
-    return placement.chosen.podm, placement.chosen.pool, _blocks(placement)
+        old, new = before.get(node), after.get(node)
+        row: dict[str, Any] = {"Node": node, "Differs": not same_placement(old, new)}
+        for word, placement in (("Old", old), ("New", new)):
+            row[f"{word} Podm"] = placement and placement.chosen.podm
+            row[f"{word} Pool"] = placement and placement.chosen.pool
+            row[f"{word} Blocks"] = _blocks(placement) if placement else UriTails([])
+        yield row
 
 
 def _blocks(placement: Placement) -> UriTails:

@@ -10,31 +10,18 @@ from typing import TYPE_CHECKING, Any
 from valence_sched.errors import InputError, RequestError, SchedulerError, UnknownName
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
-from valence_sched_cli.output.cells import (
-    Absent,
-    AlternativesCell,
-    AnyOfCell,
-    ExpressionCell,
-    LinesCell,
-    NeedsCell,
-    PairLines,
-    Pairs,
-    Sentence,
-    TopologyConstraintsCell,
-    WordLines,
-    or_absent,
-)
+from valence_sched_cli.output.cells import NounLines, PairLines, Pairs, Sentence, Shown, WordLines
 
 if TYPE_CHECKING:
     from valence_sched.model.flavor import Flavor
-    from valence_sched.model.policy import PluginKind, WeigherUse
+    from valence_sched.model.need import TopologyConstraint
+    from valence_sched.model.policy import PluginKind
 
 LONG_COLUMNS = (
-    "Bonds", "Fallbacks", "Policy", "Share", "Zone", "Locations", "Aggregates",
-    "Forbidden Aggregates",
-    "Any Aggregates", "Capabilities", "Required Traits", "Forbidden Traits", "Any Traits",
-    "Attributes", "Where",
-)  # fmt: skip
+    *("Bonds", "Fallbacks", "Policy", "Share", "Zone", "Locations", "Aggregates"),
+    *("Forbidden Aggregates", "Any Aggregates", "Capabilities", "Required Traits"),
+    *("Forbidden Traits", "Any Traits", "Attributes", "Where"),
+)
 
 
 class ListFlavor(base.Lister):
@@ -43,23 +30,17 @@ class ListFlavor(base.Lister):
     They are the built-in ones, your own, and those of --flavor-file.
     """
 
-    through_service = True
-
     option_groups = (inventory.FLAVOR_FILE, "--long: list more columns")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         flavors = self.scheduler_app.config.flavors(parsed_args.flavor_file)
-        columns = ["Name", "Description", "Needs"]
-        if parsed_args.long:
-            columns += LONG_COLUMNS
-        cells = map(_cells, flavors.values())
-        return columns, (tuple(row[column] for column in columns) for row in cells)
+        columns = ("Name", "Description", "Needs", *(LONG_COLUMNS if parsed_args.long else ()))
+        return columns, map(_cells, flavors.values())
 
 
 class ShowFlavor(base.ShowOne):
     """Show one flavor and the needs it compiles to."""
 
-    through_service = True
     arguments = "<flavor>: flavor: a name, a file, or - for standard input"
     option_groups = (inventory.FLAVOR_FILE,)
 
@@ -71,7 +52,7 @@ class ShowFlavor(base.ShowOne):
         cells = _cells(flavor)
         head = {name: cells.pop(name) for name in ("Name", "Description")}
         cells = {**head, "Properties": words, **cells}
-        return list(cells), list(cells.values())
+        return tuple(cells), cells
 
 
 class _ValidateFiles(base.Lister):
@@ -87,7 +68,7 @@ class _ValidateFiles(base.Lister):
         rows: list[tuple[str, bool, int, Any]] = []
         for file in parsed_args.file:
             try:
-                rows.append((file, True, len(self.read_file(file, parsed_args)), Absent()))
+                rows.append((file, True, len(self.read_file(file, parsed_args)), None))
             except self.invalid as error:
                 rows.append((file, False, 0, Sentence(str(error), file)))
                 self.exit_code = 1
@@ -100,7 +81,6 @@ class ValidateFlavor(_ValidateFiles):
     Exits 1 if a file is invalid.
     """
 
-    through_service = True
     noun = "Flavors"
     invalid = (InputError, RequestError, UnknownName)
     arguments = "<file>...: YAML or JSON file"
@@ -111,28 +91,41 @@ class ValidateFlavor(_ValidateFiles):
 
 
 def _cells(flavor: Flavor) -> dict[str, Any]:
+    from valence_sched.model.expression import conjuncts, parse_expression
+    from valence_sched.words.phrases import need_phrase
+
+    def ask_phrase(ask: Any) -> str:
+        return "; ".join([*map(need_phrase, ask.needs), *map(_bond_phrase, ask.bonds)])
+
+    def where_lines(value: Any) -> str:
+        return "\n".join(map(str, conjuncts(parse_expression(value))))
+
     first, *others = flavor.alternatives
     aggregates, traits = flavor.aggregate_names, flavor.traits
     return {
         "Name": flavor.name,
         "Description": flavor.description,
-        "Needs": NeedsCell(first.needs),
-        "Bonds": TopologyConstraintsCell(first.bonds),
-        "Fallbacks": AlternativesCell(others),
-        "Policy": or_absent(flavor.policy),
+        "Needs": NounLines(first.needs, need_phrase),
+        "Bonds": NounLines(first.bonds, _bond_phrase),
+        "Fallbacks": NounLines(others, ask_phrase),
+        "Policy": flavor.policy,
         "Share": flavor.share,
-        "Zone": or_absent(flavor.zone),
+        "Zone": flavor.zone,
         "Locations": WordLines(flavor.locations),
         "Aggregates": WordLines(aggregates.required),
         "Forbidden Aggregates": WordLines(aggregates.forbidden),
-        "Any Aggregates": AnyOfCell(aggregates.any_of),
+        "Any Aggregates": NounLines(aggregates.any_of, " or ".join),
         "Capabilities": PairLines(flavor.capability_map),
         "Required Traits": WordLines(traits.required),
         "Forbidden Traits": WordLines(traits.forbidden),
-        "Any Traits": AnyOfCell(traits.any_of),
+        "Any Traits": NounLines(traits.any_of, " or ".join),
         "Attributes": PairLines(flavor.attributes),
-        "Where": Absent() if flavor.where is None else ExpressionCell(flavor.where),
+        "Where": None if flavor.where is None else Shown(flavor.where, where_lines),
     }
+
+
+def _bond_phrase(bond: TopologyConstraint) -> str:
+    return f"{bond.relation} {bond.place}: {', '.join(bond.of)}"
 
 
 class ListPolicy(base.Lister):
@@ -141,28 +134,24 @@ class ListPolicy(base.Lister):
     They are the built-in ones, your own, and those of --policy-file.
     """
 
-    through_service = True
-
     option_groups = (inventory.POLICY_FILE, "--long: list more columns")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         columns = ["Name", "Description", "Scheduler", "Weighers"]
         if parsed_args.long:
             columns += ["Filters", "Unknown", "Best Of"]
-        rows = (
-            (policy.name, policy.description, policy.scheduler,
-             PairLines({use.name: use.weight for use in policy.weighers}),
-             WordLines([use.name for use in policy.filters]), policy.unknown,
-             policy.pick.best_of)[: len(columns)]
-            for policy in self.scheduler_app.config.policies(parsed_args.policy_file).values()
-        )  # fmt: skip
+        rows = []
+        for one in self.scheduler_app.config.policies(parsed_args.policy_file).values():
+            weighers = PairLines({use.name: use.weight for use in one.weighers})
+            filters = WordLines([use.name for use in one.filters])
+            row = (one.name, one.description, one.scheduler, weighers)
+            rows.append((*row, filters, one.unknown, one.pick.best_of))
         return columns, rows
 
 
 class ShowPolicy(base.ShowOne):
     """Show one policy, its filters and its weighers."""
 
-    through_service = True
     arguments = "<policy>: policy (name)"
     option_groups = (inventory.POLICY_FILE,)
 
@@ -175,34 +164,31 @@ class ShowPolicy(base.ShowOne):
             reads = self.scheduler_app.engine(self.selection(parsed_args)).podm_reads(policy.name)
         else:
             reads = self.scheduler(parsed_args).podm_reads(policy.name)
+        filters = [{"name": use.name, **use.options} for use in policy.filters]
+        weighers = []
+        for use in policy.weighers:
+            places = {"aggregate": use.overrides.aggregate, "zone": use.overrides.zone}
+            others = {place: weights for place, weights in places.items() if weights}
+            weigher = {"name": use.name, "weight": use.weight, **use.options}
+            weighers.append(weigher | ({"overrides": others} if others else {}))
+        names = ("pool_states", "decision_states", "batch_fits", "solver_nodes")
         cells = {
             "Name": policy.name,
             "Description": policy.description,
             "Scheduler": policy.scheduler,
-            "Filters": LinesCell([{"name": use.name, **use.options} for use in policy.filters]),
-            "Weighers": LinesCell([
-                {"name": use.name, "weight": use.weight, **use.options, **_overrides(use)}
-                for use in policy.weighers
-            ]),
+            "Filters": NounLines(filters, _pairs),
+            "Weighers": NounLines(weighers, _pairs),
             "Best Of": policy.pick.best_of,
             "Unknown": policy.unknown,
-            "Budget": PairLines({
-                "pool_states": policy.budget.pool_states,
-                "decision_states": policy.budget.decision_states,
-                "batch_fits": policy.budget.batch_fits,
-                "solver_nodes": policy.budget.solver_nodes,
-            }),
+            "Budget": PairLines({name: getattr(policy.budget, name) for name in names}),
             "Goals": ", ".join(policy.goals),
             "Reads": WordLines(reads.fields),
-        }  # fmt: skip
-        return list(cells), list(cells.values())
+        }
+        return tuple(cells), cells
 
 
-def _overrides(use: WeigherUse) -> dict[str, Any]:
-    """Return the other weights of a weigher as they are written, nothing where it has none."""
-    by_place = {"aggregate": use.overrides.aggregate, "zone": use.overrides.zone}
-    overrides = {place: weights for place, weights in by_place.items() if weights}
-    return {"overrides": overrides} if overrides else {}
+def _pairs(words: dict[str, Any]) -> str:
+    return Pairs(words).human_readable()
 
 
 class ValidatePolicy(_ValidateFiles):
@@ -230,11 +216,9 @@ class ListPlugins(base.Lister):
         for name, error in installed.load_errors.items():
             self.tell(f"{installed.kind} {name!r} cannot be loaded: {error}")
         columns = ["Name", "Description", "Options"] + (["Source"] if parsed_args.long else [])
-        rows = [
-            (plugin.name, plugin.description, Pairs(plugin.options), plugin.source)
-            for plugin in installed.plugins
+        return columns, [
+            (one.name, one.description, Pairs(one.options), one.source) for one in installed.plugins
         ]
-        return columns, [row[: len(columns)] for row in rows]
 
 
 class ListFilter(ListPlugins):
@@ -243,7 +227,6 @@ class ListFilter(ListPlugins):
     Each has its options with their defaults.
     """
 
-    through_service = True
     kind = "filters"
 
 
@@ -253,5 +236,4 @@ class ListWeigher(ListPlugins):
     Each has its options with their defaults.
     """
 
-    through_service = True
     kind = "weighers"

@@ -4,28 +4,16 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import base, paging
+from valence_sched_cli import base
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.claim import ttl_s
-from valence_sched_cli.output.cells import (
-    Absent,
-    Cell,
-    GrantsCell,
-    PairLines,
-    UriTails,
-    WordLines,
-    Words,
-    format_count,
-    format_time,
-    or_absent,
-)
-from valence_sched_cli.output.decision import LONG_COLUMNS, REDUNDANT, BlocksCell, ScoreCell
-from valence_sched_cli.output.table import without_redundant
+from valence_sched_cli.output import cells
+from valence_sched_cli.output.table import REDUNDANT, telling_columns
 
 if TYPE_CHECKING:
     from valence_sched.model.claim import Claim
@@ -50,39 +38,20 @@ def result_columns(args: argparse.Namespace) -> tuple[str, ...]:
     return () if args.dispatch is None else (*DISPATCH_COLUMNS, *TIE_COLUMNS)
 
 
-def with_ties(
-    columns: Sequence[str], rows: Sequence[tuple[Any, ...]], request: Request
-) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    """Return columns and rows with what broke the ties of the decision on a request."""
-    return (*columns, *TIE_COLUMNS), [(*row, request.seed, request.id) for row in rows]
+def tie_cells(request: Request) -> dict[str, Any]:
+    """Return what broke the ties of the decision on a request, by TIE_COLUMNS."""
+    return {"Seed": request.seed, "Request ID": request.id}
 
 
 def claim_request(command: PodmCommand, args: argparse.Namespace, request: Request) -> ClaimResult:
     """Decide and claim; note the claim among the closing lines."""
-    result = command.scheduler(args).claim(
-        request, key=args.key, ttl_s=ttl_s(args), detail=detail_of(args)
-    )
+    ttl_s, detail = claim_options.ttl_s(args), detail_of(args)
+    result = command.scheduler(args).claim(request, key=args.key, ttl_s=ttl_s, detail=detail)
     if result.claim is not None:
         if result.decision is None:
             command.closing.append(f"--key {args.key} stands for this claim already")
         command.closing += claim_lines(command, args, result.claim)
     return result
-
-
-def claim_rows(claim: Claim) -> list[tuple[Any, ...]]:
-    """Return a row for each node of a claim; cells as in LONG_COLUMNS, as far as it has them."""
-    from valence_sched.model.composition import node_allocations
-    from valence_sched.model.decision import GrantRef
-
-    rows = []
-    for part, share in node_allocations(claim):
-        grants = [GrantRef(uri=it.uri, resource=it.resource, amount=it.amount, unit=it.unit)
-                  for it in share.grants]  # fmt: skip
-        score = Absent() if share.score is None else ScoreCell(share.score)
-        known = (share.node, 1, part.podm, share.pool, score, BlocksCell(share.blocks),
-                 GrantsCell(grants))  # fmt: skip
-        rows.append((*known, *(Absent() for _ in LONG_COLUMNS[len(known) :])))
-    return sorted(rows, key=lambda row: row[0])
 
 
 def claim_lines(command: PodmCommand, args: argparse.Namespace, claim: Claim) -> list[str]:
@@ -95,7 +64,7 @@ def claim_lines(command: PodmCommand, args: argparse.Namespace, claim: Claim) ->
     for part in claim.parts:
         held["block"] += part.blocks.total()
         held["amount"] += len(part.amounts)
-    what = " and ".join(format_count(number, noun) for noun, number in held.items() if number)
+    what = " and ".join(cells.format_count(number, noun) for noun, number in held.items() if number)
     some = len(claim.podms) > MAX_LISTED_PODMS
     podms = f"{len(claim.podms):,} pod managers" if some else ", ".join(claim.podms)
     until = "" if claim.expires_at is None else f" until {ExpiryCell(claim).human_readable()}"
@@ -107,11 +76,11 @@ def claim_lines(command: PodmCommand, args: argparse.Namespace, claim: Claim) ->
     ]
 
 
-class ExpiryCell(Cell[str | None]):
+class ExpiryCell(cells.Cell[str | None]):
     """Until when a claim is held: people see the time of day alone where that is soon."""
 
     def __init__(self, claim: Claim) -> None:
-        super().__init__(format_time(claim.expires_at))
+        super().__init__(cells.format_time(claim.expires_at))
         self._soon = (claim.expires_at or 0.0) - claim.created_at < DAY_S
 
     def human_readable(self) -> str:
@@ -124,15 +93,13 @@ class ExpiryCell(Cell[str | None]):
 
 def _option_words(args: argparse.Namespace, *names: str) -> str:
     """Return the options that another command must repeat to find the same state."""
-    import shlex
-
     words = []
     for name in names:
         value = getattr(args, name, None)
-        option = f"--{name.replace('_', '-')}"
+        option = f" --{name.replace('_', '-')}"
         for one in value if isinstance(value, list) else [value] if value else []:
-            words += [option] if one is True else [option, shlex.quote(str(one))]
-    return "".join(f" {word}" for word in words)
+            words.append(option if one is True else f"{option} {shlex.quote(str(one))}")
+    return "".join(words)
 
 
 def detail_of(args: argparse.Namespace) -> Detail:
@@ -143,26 +110,22 @@ def detail_of(args: argparse.Namespace) -> Detail:
 
 def node_table(
     args: argparse.Namespace, result: ProvisionResult, request: Request | None = None
-) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
+) -> base.Table:
     """Return the columns and rows of the nodes; people find URI and claim in the name of a node.
 
     Those of a ``request`` that was decided now have what broke its ties.
     """
-    columns: Sequence[str] = NODE_COLUMNS
-    rows = list(node_rows(result))
-    if request is not None:
-        columns, rows = with_ties(columns, rows, request)
-    return without_redundant(columns, rows, args, {**REDUNDANT, "URI": None, "Claim": None})
-
-
-def node_rows(result: ProvisionResult) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each node; cells as in NODE_COLUMNS."""
+    ties = tie_cells(request) if request else {}
+    rows = []
     for node in sorted(result.nodes, key=lambda node: node.id):
-        yield (node.id, "COMPOSED", node.podm, or_absent(node.pool), node.uri,
-               UriTails(list(node.blocks)), node.claim)  # fmt: skip
-    for going_on in result.still_composing:
-        yield (going_on.node, "COMPOSING", going_on.podm, Absent(), Absent(), UriTails([]),
-               going_on.claim)  # fmt: skip
+        blocks = cells.UriTails(list(node.blocks))
+        row: Any = (node.id, "COMPOSED", node.podm, node.pool, node.uri, blocks, node.claim)
+        rows.append(dict(zip(NODE_COLUMNS, row, strict=True)) | ties)
+    for one in result.still_composing:
+        row = (one.node, "COMPOSING", one.podm, None, None, cells.UriTails([]), one.claim)
+        rows.append(dict(zip(NODE_COLUMNS, row, strict=True)) | ties)
+    redundant = {**REDUNDANT, "URI": None, "Claim": None}
+    return telling_columns((*NODE_COLUMNS, *ties), rows, args, redundant), rows
 
 
 def describe_result(
@@ -181,7 +144,7 @@ def describe_result(
         command.closing.append(f"{state}: {node.message}")
     goes_on = f", {going_on} going on" if going_on else ""
     command.closing.append(
-        f"{len(result.nodes)} of {format_count(count, 'node')} composed{goes_on}{by}"
+        f"{len(result.nodes)} of {cells.format_count(count, 'node')} composed{goes_on}{by}"
     )
     allowed = 0 if waits else going_on
     expected = len(result.nodes) + allowed
@@ -197,55 +160,36 @@ def describe_result(
 
 def dispatch(
     command: PodmCommand, args: argparse.Namespace, report: Report
-) -> list[tuple[Any, ...]]:
-    """Hand the decision over; return a row for each node, cells as in DISPATCH_COLUMNS."""
+) -> list[dict[str, Any]]:
+    """Hand the decision over; return a row for each node, cells by DISPATCH_COLUMNS."""
     name = args.dispatch.partition("=")[0]
+    key, timeout_s = args.dispatch_key_env, args.request_timeout
     with command.effects.change("order to", name, "may have been taken", "was taken"):
-        receipts = command.scheduler_app.engine().dispatch(
-            args.dispatch,
-            report,
-            key_variable=args.dispatch_key_env,
-            timeout_s=args.request_timeout,
-        )
-    for receipt in receipts:
-        state = f"was taken by {name}: {receipt.status} {receipt.reference or ''}"
-        for node in receipt.nodes:
-            command.effects.note("node", str(node), state)
-    command.effects.forget("order to", name)
+        engine = command.scheduler_app.engine()
+        receipts = engine.dispatch(args.dispatch, report, key_variable=key, timeout_s=timeout_s)
     podms = {placement.node: placement.chosen.podm for placement in report.placements}
-    return [
-        (node, podms.get(node, receipt.podm), receipt.status, or_absent(receipt.reference))
-        for receipt in receipts
-        for node in receipt.nodes
-    ]
-
-
-def preview(command: PodmCommand, args: argparse.Namespace, report: Report) -> None:
-    """Tell whether each chosen pod manager says that it would compose its nodes."""
-    for answer in command.scheduler(args).preview(report):
-        if answer.problem is not None:
-            text = f"cannot tell: {answer.problem}"
-        elif answer.refusal is not None:
-            text = f"would not: {answer.refusal}"
-            command.exit_code = command.exit_code or 1
-        else:
-            text = "would compose it"
-        command.closing.append(f"node {answer.node}: {answer.podm} {text}")
+    rows = []
+    for one in receipts:
+        state = f"was taken by {name}: {one.status} {one.reference or ''}"
+        for node in one.nodes:
+            command.effects.note("node", str(node), state)
+            row = (node, podms.get(node, one.podm), one.status, one.reference)
+            rows.append(dict(zip(DISPATCH_COLUMNS, row, strict=True)))
+    command.effects.forget("order to", name)
+    return rows
 
 
 COLUMNS = (
-    "ID", "State", "Owner", "Group", "Key", "Created At", "Expires At", "Note", "Podms",
-    "Nodes", "Blocks", "Amounts",
-)  # fmt: skip
+    *("ID", "State", "Owner", "Group", "Key", "Created At", "Expires At", "Note", "Podms"),
+    *("Nodes", "Blocks", "Amounts"),
+)
 MAX_LISTED_CLAIMS = 3  # in the lines about those that are left alone
 
 
-class ListClaim(paging.PagedLister):
+class ListClaim(base.PagedLister):
     """List claims: for whom, of what and until when."""
 
-    through_service = True
     marker_columns = ("ID",)
-
     arguments = """
         what --podm <podm>: only of this pod manager
         what --owner <owner>: only of this owner
@@ -258,30 +202,24 @@ class ListClaim(paging.PagedLister):
         columns = ["ID", "State", "Owner", "Podms", "Nodes", "Expires At"]
         if parsed_args.long:
             columns += ["Created At", "Key", "Blocks", "Note"]
-        claims = self.list_scheduler(parsed_args).claims(
+        claims = self.report_scheduler(parsed_args, reads=False).claims(
             podm=parsed_args.podm, owner=parsed_args.owner, ended=parsed_args.all
         )
-        self.tell_missing_of(claims, "claims", strict=parsed_args.strict)
-        rows = []
-        for claim in claims:
-            cells = dict(zip(COLUMNS, _cells(claim), strict=True))
-            cells["Expires At"] = ExpiryCell(claim)
-            rows.append(tuple(cells[column] for column in columns))
-        return columns, rows
+        self.tell_missing(claims, "claims", strict=parsed_args.strict)
+        return columns, [{**_cells(claim), "Expires At": ExpiryCell(claim)} for claim in claims]
 
 
 class ShowClaim(base.ShowOne):
     """Show one claim, what it holds and its history."""
 
-    through_service = True
     arguments = "<claim>: claim (ID)"
     option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         record = self.scheduler(parsed_args).claim_record(parsed_args.claim)
-        nodes = WordLines([node.uri for node in record.nodes])
-        columns = (*COLUMNS, "Composed Nodes", "Events")
-        return columns, (*_cells(record.claim), nodes, event_cell(record.events))
+        nodes = cells.WordLines([node.uri for node in record.nodes])
+        more = {"Composed Nodes": nodes, "Events": event_cell(record.events)}
+        return (*COLUMNS, *more), _cells(record.claim) | more
 
 
 class ComposeClaim(base.Lister):
@@ -293,9 +231,6 @@ class ComposeClaim(base.Lister):
     whether it uses the hardware; 6 another system uses a block by now; 7 what was composed could
     not be verified, or not all of it be told.
     """
-
-    through_service = True
-    effectful = True
 
     arguments = "<claim>: claim (ID)"
     option_groups = (claim_options.WAIT, inventory.LIVE)
@@ -317,8 +252,6 @@ class ReleaseClaim(base.Command):
     it is.
     """
 
-    through_service = True
-    effectful = True
     arguments = "<claim>...: claim (ID; repeat for several)"
     option_groups = (inventory.STATE,)
 
@@ -328,9 +261,6 @@ class ReleaseClaim(base.Command):
 
 class RenewClaim(base.ShowOne):
     """Let a claim that is held end later, or sooner."""
-
-    through_service = True
-    effectful = True
 
     arguments = """
         <claim>: claim (ID)
@@ -353,9 +283,6 @@ class ReapClaim(base.Lister):
     tell whether it uses the hardware, 6 when it does.
     """
 
-    through_service = True
-    effectful = True
-
     arguments = """
         then --dry-run: say what would be done, and do nothing
         then --keep <age>=30d: forget claims that ended, and decisions, longer ago than this
@@ -371,42 +298,37 @@ class ReapClaim(base.Lister):
         self.exit_code = max((action.exit_code for action in result.actions), default=0)
         counts = (("claims", result.forgotten_claims), ("decisions", result.forgotten_decisions))
         rows += [(kind, "", "", f"forgot {n} that ended long ago") for kind, n in counts if n]
-        self.closing += _composing_lines(result.composing)
-        return self.column_names(parsed_args), rows
+        for claim in result.composing[:MAX_LISTED_CLAIMS]:
+            until = ExpiryCell(claim).human_readable()
+            left = f"left alone: claim {claim.id} is being composed until {until}"
+            hint = f"run podm claim renew {claim.id} --ttl 1s, and reap again"
+            self.closing.append(f"{left}: if nothing composes it any more, {hint}")
+        if (more := len(result.composing) - MAX_LISTED_CLAIMS) > 0:
+            self.closing.append(f"left alone: {more:,} more: see podm claim list")
+        return self.known_columns, rows
 
 
-def _cells(claim: Claim) -> tuple[Any, ...]:
-    amounts = {f"{part.podm} {uri}": amount
-               for part in claim.parts for uri, amount in part.amounts.items()}  # fmt: skip
-    return (
-        claim.id,
-        claim.state,
-        or_absent(claim.owner),
-        or_absent(claim.group),
-        or_absent(claim.key),
-        or_absent(format_time(claim.created_at)),
-        or_absent(format_time(claim.expires_at)),
-        or_absent(claim.note),
-        Words(claim.podms),
-        claim.nodes,
-        WordLines([f"{part.podm} {uri}" for part in claim.parts for uri in part.blocks]),
-        PairLines(amounts),
-    )
+def _cells(claim: Claim) -> dict[str, Any]:
+    blocks = [f"{part.podm} {uri}" for part in claim.parts for uri in part.blocks]
+    amounts: dict[str, Any] = {}
+    for part in claim.parts:
+        amounts |= {f"{part.podm} {uri}": amount for uri, amount in part.amounts.items()}
+    return {
+        "ID": claim.id,
+        "State": claim.state,
+        "Owner": claim.owner,
+        "Group": claim.group,
+        "Key": claim.key,
+        "Created At": cells.format_time(claim.created_at),
+        "Expires At": cells.format_time(claim.expires_at),
+        "Note": claim.note,
+        "Podms": cells.Words(claim.podms),
+        "Nodes": claim.nodes,
+        "Blocks": cells.WordLines(blocks),
+        "Amounts": cells.PairLines(amounts),
+    }
 
 
-def _composing_lines(claims: Sequence[Claim]) -> list[str]:
-    """Return the lines about claims that are left alone, as something may be composing them."""
-    lines = []
-    for claim in claims[:MAX_LISTED_CLAIMS]:
-        until = ExpiryCell(claim).human_readable()
-        lines.append(
-            f"left alone: claim {claim.id} is being composed until {until}: if nothing composes it "
-            f"any more, run podm claim renew {claim.id} --ttl 1s, and reap again"
-        )
-    more = len(claims) - len(lines)
-    return [*lines, f"left alone: {more:,} more: see podm claim list"] if more else lines
-
-
-def event_cell(events: Sequence[Event]) -> WordLines:
+def event_cell(events: Sequence[Event]) -> cells.WordLines:
     """Return the cell of what happened to a claim."""
-    return WordLines([f"{format_time(event.at)} {event.kind}" for event in events])
+    return cells.WordLines([f"{cells.format_time(event.at)} {event.kind}" for event in events])

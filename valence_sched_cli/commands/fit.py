@@ -5,24 +5,21 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.options import inventory, placement
-from valence_sched_cli.options.parser import by_name, positive
-from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
-from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, edited_site
-from valence_sched_cli.output.capacity import (
-    capacity_table,
-    explanation,
-    outcome_lines,
-    stranded_lines,
-    stranded_table,
+from valence_sched_cli.options import inventory
+from valence_sched_cli.options.parser import by_name, is_not, positive
+from valence_sched_cli.options.request import (
+    add_request_options,
+    flavor_named,
+    make_request,
+    says_resources,
 )
-from valence_sched_cli.output.cells import format_count
-from valence_sched_cli.output.decision import warning_lines
+from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, edited_site
+from valence_sched_cli.output.cells import format_count, warning_lines
 
 if TYPE_CHECKING:
     from valence_sched.app import Site
@@ -35,9 +32,9 @@ MIX = "mix"  # what --require names it by
 
 
 def _requirement(text: str) -> tuple[str, int]:
-    flavor, equals, number = text.rpartition("=")
-    if not equals or not flavor:
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not FLAVOR=N, as in gpu-large=4")
+    flavor, _, number = text.rpartition("=")
+    if not flavor:
+        raise is_not("FLAVOR=N, as in gpu-large=4", text)
     return flavor, positive(number)
 
 
@@ -50,7 +47,6 @@ class FitPodm(base.Lister):
     for each flavor and pod manager.
     """
 
-    through_service = True
     examples = (
         "--inventory examples/site.json",
         "--flavor gpu-large --require gpu-large=4 --zone east-1",
@@ -58,7 +54,6 @@ class FitPodm(base.Lister):
         "--inventory examples/site.json --mix gpu-large=1,small=4 --stranded",
     )
     _sections: Sequence[str] = ()
-
     arguments = """
         output --proven: also the proven most: no order of nodes and no policy places more
         output --explain: also which resource runs out first, and what free amounts promise that are
@@ -82,94 +77,92 @@ class FitPodm(base.Lister):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        _check_options(parsed_args)
-        shares: Mapping[str, float] = parsed_args.mix or {}
+        from valence_sched.model.capacity import whole_shares
+        from valence_sched_cli.output.capacity import capacity_table, explanation
+
+        args, shares = parsed_args, parsed_args.mix or {}
+        for option in ("proven", "explain", "require", "limit") if args.stranded else ():
+            if getattr(args, option):
+                raise UsageError(f"--{option}: not with --stranded, which counts no nodes")
         site = None
-        if parsed_args.scenario or parsed_args.edits or parsed_args.weight:
-            site = edited_site(self, parsed_args)
-        requests = self._requests(parsed_args, shares, site)
-        whatif, strict = self.scheduler_app.whatif, parsed_args.strict
-        counter = (
-            whatif.capacity(site, strict=strict) if site else self.report_scheduler(parsed_args)
-        )
-        if parsed_args.stranded:
-            from valence_sched.model.zone import silent_zones
+        if args.scenario or args.edits or args.weight:
+            site = edited_site(self, args)
+        requests = self._requests(args, shares, site)
+        whatif, strict = self.scheduler_app.whatif, args.strict
+        counter = whatif.capacity(site, strict=strict) if site else self.report_scheduler(args)
+        if args.stranded:
+            return self._stranded(args, counter.stranded([request for _, request in requests]))
 
-            found = counter.stranded([request for _, request in requests])
-            self.tell_missing(silent_zones(found), "resources", strict=strict)
-            self.closing += stranded_lines(found)
-            return stranded_table(found, people=self.for_people(parsed_args))
-
-        limit = parsed_args.limit or MOST_COUNTED
-        words = {"explain": parsed_args.explain, "proven": parsed_args.proven}
+        limit = args.limit or MOST_COUNTED
+        words = {"explain": args.explain, "proven": args.proven}
         counts = []
         for name, request in requests:
-            with flavor_named(request, parsed_args):
+            with flavor_named(request, args):
                 one = counter.capacity(request, limit, **words)
             counts.append((name or one.name, one))
         if shares:
-            from valence_sched.model.capacity import whole_shares
-
             known = dict(requests)
             mixed = [known[name] for name in shares]
             found_mix = counter.mix_capacity(mixed, whole_shares(shares), limit, **words)
             counts.append((f"the {MIX}" if MIX in dict(counts) else MIX, found_mix))
-        self._close(parsed_args, counts)
-        if self.for_people(parsed_args) and parsed_args.explain:
+        self._close(args, counts)
+        if self.for_people(args) and args.explain:
             self._sections = list(explanation(counts))
-        return capacity_table(counts, people=self.for_people(parsed_args), **words)
+        return capacity_table(counts, people=self.for_people(args), **words)
 
     def _requests(
-        self, parsed_args: argparse.Namespace, shares: Mapping[str, float], site: Site | None
+        self, args: argparse.Namespace, shares: Mapping[str, float], site: Site | None
     ) -> list[tuple[str | None, Request]]:
-        required = [name for name in by_name("--require", parsed_args.require)
-                    if not (shares and name == MIX)]  # fmt: skip
+        required = by_name("--require", args.require)
+        if shares:
+            required.pop(MIX, None)
         names: list[tuple[str | None, str | None]] = [
-            *((name, None) for name in dict.fromkeys((*parsed_args.flavor, *shares, *required))),
-            *((None, name) for name in dict.fromkeys(parsed_args.nova_flavor)),
+            *((name, None) for name in dict.fromkeys((*args.flavor, *shares, *required))),
+            *((None, name) for name in dict.fromkeys(args.nova_flavor)),
         ]
-        if not names and placement.says_resources(parsed_args):
+        if not names and says_resources(args):
             names = [(None, None)]
         if not names:
-            known = {**self.scheduler_app.config.flavors(parsed_args.flavor_file),
-                     **(site.flavors if site else {})}  # fmt: skip
+            flavors = self.scheduler_app.config.flavors(args.flavor_file)
+            known = dict.fromkeys((*flavors, *(site.flavors if site else ())))
             names = [(name, None) for name in known]
-        return [(name, make_request(self, parsed_args, name, nova_name, site))
-                for name, nova_name in names]  # fmt: skip
+        return [(name, make_request(self, args, name, nova, site)) for name, nova in names]
 
-    def _close(
-        self, parsed_args: argparse.Namespace, counts: Sequence[tuple[str, Capacity]]
-    ) -> None:
-        self.closing += warning_lines(dict.fromkeys(
-            line for _, one in counts for line in one.warnings
-        ))  # fmt: skip
+    def _stranded(self, args: argparse.Namespace, found: Any) -> base.Table:
+        from valence_sched.words.capacity import stranded_lines
+        from valence_sched_cli.output.capacity import stranded_table
+
+        self.tell_missing(found, "resources", strict=args.strict)
+        self.closing += stranded_lines(found)
+        return stranded_table(found, people=self.for_people(args))
+
+    def _close(self, args: argparse.Namespace, counts: Sequence[tuple[str, Capacity]]) -> None:
+        from valence_sched.model.zone import ZonedList
+        from valence_sched.words.capacity import capacity_lines
+
+        warnings = dict.fromkeys(line for _, one in counts for line in one.warnings)
+        self.closing += warning_lines(warnings)
         podms = {podm.podm for _, one in counts for podm in one.podms}
         unread = bool(podms) and podms <= self.scheduler_app.sources.unread_ids
         silent = {zone.zone: zone for _, one in counts for zone in one.silent}
         undecided = unread or bool(silent) or any(one.undecided for _, one in counts)
         none = UNDECIDED if undecided else NOTHING_FITS
         self.exit_code = 0 if any(one.nodes for _, one in counts) else none
-        limit = parsed_args.limit or MOST_COUNTED
+        limit = args.limit or MOST_COUNTED
         if any(podm.nodes >= limit for _, one in counts for podm in one.podms):
             self.closing.append(f"stopped counting at {limit:,} a pod manager: see --limit")
-        self.closing += outcome_lines(counts, parsed_args.mix)
-        self.closing += self._unmet(parsed_args, counts)
-        self.tell_missing(list(silent.values()), "nodes", strict=parsed_args.strict)
-
-    def _unmet(
-        self, parsed_args: argparse.Namespace, counts: Sequence[tuple[str, Capacity]]
-    ) -> Iterator[str]:
+        self.closing += capacity_lines(counts, args.mix)
         found = {name: one.nodes for name, one in counts}
-        if parsed_args.mix:
+        if args.mix:
             found[MIX] = counts[-1][1].nodes
-        for name, least in dict(parsed_args.require).items():
+        for name, least in dict(args.require).items():
             if found[name] < least:
                 self.exit_code = NOTHING_FITS
-                if parsed_args.mix and name == MIX:
+                fits = f"{name} fits {format_count(found[name], 'time')}"
+                if args.mix and name == MIX:
                     fits = f"the mix has {format_count(found[name], 'node')}"
-                else:
-                    fits = f"{name} fits {format_count(found[name], 'time')}"
-                yield f"{fits}, and {least:,} are required"
+                self.closing.append(f"{fits}, and {least:,} are required")
+        self.tell_missing(ZonedList(silent=silent.values()), "nodes", strict=args.strict)
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
@@ -178,10 +171,3 @@ class FitPodm(base.Lister):
         if self._sections:
             self.print_lines(self._sections)
         return status
-
-
-def _check_options(args: argparse.Namespace) -> None:
-    if args.stranded:
-        for name in ("proven", "explain", "require", "limit"):
-            if getattr(args, name):
-                raise UsageError(f"--{name}: not with --stranded, which counts no nodes")

@@ -13,17 +13,8 @@ from valence_sched.errors import InputError, UsageError
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.whatif import add_edit_options, edited_site
-from valence_sched_cli.output.cells import (
-    Absent,
-    Cell,
-    Pairs,
-    Sentence,
-    Sentences,
-    UriTails,
-    format_value,
-    or_absent,
-)
-from valence_sched_cli.output.table import without_redundant
+from valence_sched_cli.output.cells import Pairs, Sentence, Sentences, Shown, format_value, tail
+from valence_sched_cli.output.table import telling_columns
 
 if TYPE_CHECKING:
     from valence_sched.model.reading import Selection
@@ -38,7 +29,6 @@ class ValidateInventory(base.Lister):
     """
 
     reads_files_only = True
-
     arguments = """
         <path>...: file, directory, archive, or -
         --strict: exit 5 when any document had to be skipped
@@ -50,27 +40,27 @@ class ValidateInventory(base.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.model.reading import Selection
 
-        rows: list[tuple[Any, ...]] = []
+        rows = []
         resources = tuple(parsed_args.resource_file)
         diagnostics = self.scheduler_app.diagnostics
         for source in parsed_args.source:
-            error: Any = Absent()
+            row: dict[str, Any] = {"Source": source, "Valid": True, "Error": None}
             try:
                 selection = Selection(sources=(source,), resource_files=resources)
                 size = self._scheduler(parsed_args, selection, source).inventory()
-                counts = (size.podms, size.pools, size.blocks)
+                row |= {"Podms": size.podms, "Pools": size.pools, "Blocks": size.blocks}
             except InputError as caught:
-                counts, error, self.exit_code = (0, 0, 0), Sentence(str(caught), source), 1
+                row |= {"Podms": 0, "Pools": 0, "Blocks": 0}
+                row |= {"Valid": False, "Error": Sentence(str(caught), source)}
+                self.exit_code = 1
             skipped, remarks = diagnostics.lines("skipped"), diagnostics.lines("remark")
             diagnostics.clear()
             if skipped and parsed_args.strict and not self.exit_code:
                 self.exit_code = 5
-            valid = isinstance(error, Absent)
-            rows.append((source, valid, *counts, Sentences(skipped), error, Sentences(remarks)))
+            rows.append({**row, "Skipped": Sentences(skipped), "Remarks": Sentences(remarks)})
         columns = ["Source", "Valid", "Podms", "Pools", "Blocks", "Skipped", "Error"]
         columns += ["Remarks"] if parsed_args.long else []
-        rows = [row[: len(columns)] for row in rows]
-        return without_redundant(columns, rows, parsed_args, {"Skipped": "", "Error": ""})
+        return telling_columns(columns, rows, parsed_args, {"Skipped": "", "Error": ""}), rows
 
     def _scheduler(
         self, parsed_args: argparse.Namespace, selection: Selection, source: str
@@ -89,13 +79,10 @@ class ConvertInventory(base.ShowOne):
     .zst are compressed.
     """
 
-    through_service = True
-    effectful = True
     examples = (
         "--inventory tree.zip --output site.json",
         "--inventory a.json --inventory b.json -o both.jsonl.gz",
     )
-
     arguments = "output --output,-o <file>: file to write"
     option_settings = {"output": {"required": True}}
     option_groups = (inventory.INVENTORY,)
@@ -121,13 +108,10 @@ class EditInventory(base.Lister):
     a file decides its form, as for podm inventory convert.
     """
 
-    through_service = True
-    effectful = True
     examples = (
         "--inventory examples/site.json --fail GPU-02@gpu-east --output edited.json",
         "--inventory examples/site.json --clone gpu-eastx2 --add 4xNVMe-02@store-1 --output -",
     )
-
     arguments = "output --output,-o <file>: file to write, or - for standard output"
     option_settings = {"output": {"required": True}}
     option_groups = (inventory.INVENTORY, add_edit_options)
@@ -135,12 +119,12 @@ class EditInventory(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         if not parsed_args.edits and not parsed_args.scenario:
-            raise UsageError("no edit: name --fail, --drain, --remove, --clone, --add, --set or "
-                             "--scenario, or use podm inventory convert")  # fmt: skip
+            options = "--fail, --drain, --remove, --clone, --add, --set or --scenario"
+            raise UsageError(f"no edit: name {options}, or use podm inventory convert")
         site = self._site = edited_site(self, parsed_args)
         if self.scheduler_app.decides_otherwise(site):
-            self.closing.append("remark: policies, weights and flavors of a scenario are not in an "
-                                "inventory")  # fmt: skip
+            what = "policies, weights and flavors of a scenario"
+            self.closing.append(f"remark: {what} are not in an inventory")
         file = parsed_args.output
         if file != "-":
             with self.effects.change("inventory", file, "may be written", "is written"):
@@ -174,7 +158,6 @@ class DiffInventory(base.Lister):
     """
 
     reads_files_only = True
-
     arguments = """
         <old>: inventory as it was: file, directory, archive, or - for standard input
         <new>: inventory as it is: file, directory, archive, or - for standard input
@@ -183,11 +166,10 @@ class DiffInventory(base.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         loader = self.scheduler_app.loader
-        rows = [
-            (difference.podm, difference.kind, UriCell(difference.name), difference.change,
-             _cell(difference.before), _cell(difference.after))
-            for difference in loader.differences(parsed_args.old, parsed_args.new)
-        ]  # fmt: skip
+        rows = []
+        for one in loader.differences(parsed_args.old, parsed_args.new):
+            name = Shown(one.name, lambda uri: tail(uri) or uri)
+            rows.append((one.podm, one.kind, name, one.change, _cell(one.before), _cell(one.after)))
         if not rows:
             self.closing.append("no difference")
         elif parsed_args.detailed_exitcode:
@@ -202,29 +184,18 @@ class DiffInventory(base.Lister):
         return super().produce_output(parsed_args, column_names, data)
 
 
-class UriCell(Cell[str]):
-    """A URI or another name: people see its last part, machines all of it."""
-
-    def human_readable(self) -> str:
-        return UriTails([self._value]).human_readable() or self._value
-
-
-class ValueCell(Cell[Any]):
-    """Any value of an inventory: in a few lines for people, as it is for machines."""
-
-    def human_readable(self) -> str:
-        if isinstance(self._value, dict):
-            lines = _field_lines(self._value)
-        elif isinstance(self._value, list):
-            lines = [_inline(item) for item in self._value]
-        else:
-            lines = [format_value(self._value)]
-        fold = textwrap.TextWrapper(VALUE_WIDTH, subsequent_indent="  ", break_long_words=False)
-        return "\n".join(map(fold.fill, lines))
-
-
 def _cell(value: Any) -> Any:
-    return or_absent(value) if value is None or isinstance(value, str | bool) else ValueCell(value)
+    return value if value is None or isinstance(value, str | bool) else Shown(value, _value_text)
+
+
+def _value_text(value: Any) -> str:
+    """Return any value of an inventory in a few lines."""
+    if isinstance(value, dict):
+        lines = _field_lines(value)
+    else:
+        lines = list(map(_inline, value if isinstance(value, list) else [value]))
+    fold = textwrap.TextWrapper(VALUE_WIDTH, subsequent_indent="  ", break_long_words=False)
+    return "\n".join(map(fold.fill, lines))
 
 
 def _field_lines(value: dict[str, Any]) -> list[str]:
@@ -253,9 +224,8 @@ class CapturePodm(base.ShowOne):
     --strict.
     """
 
-    effectful = True
+    through_service = False
     examples = ("--all --output site.json", "gpu-east gpu-west --tree mockups --anonymize")
-
     arguments = """
         [<name>...]: pod managers to record
         what --all: record every pod manager

@@ -7,48 +7,29 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched_cli import base, paging
+from valence_sched_cli import base
 from valence_sched_cli.commands.claim import event_cell
 from valence_sched_cli.options import claim, inventory
-from valence_sched_cli.output.cells import Amount, UriTails, WordLines, format_time, or_absent
-from valence_sched_cli.output.hardware import WIDTH, NodeHardwareCell
+from valence_sched_cli.output.cells import Amount, UriTails, WordLines, format_time
 from valence_sched_cli.output.table import MACHINE
 
 if TYPE_CHECKING:
     from valence_sched.model.lifecycle import NodeStatus
 
 COLUMNS = ("Node", "Podm", "Flavor", "Hardware", "Owner", "State", "Since")
-LEAST_WIDTH = 11  # of the hardware, where the other columns leave so little
+LEAST_WIDTH, MOST_WIDTH = 11, 30  # of the hardware, as much as the other columns leave
 LONG_COLUMNS = (*COLUMNS, "Pool", "URI", "Blocks", "Amounts", "Group", "Claim")
 
 
-class SinceCell(Amount[Any]):
-    """Since when: how long ago for people, as in ``12m``, the time for machines."""
-
-    def __init__(self, at: float, now: float) -> None:
-        super().__init__(at)
-        self._now = now
-
-    def human_readable(self) -> str:
-        from valence_sched.model.quantity import format_age
-
-        return format_age(max(0.0, self._now - self._value))
-
-    def machine_readable(self) -> str:
-        return format_time(self._value) or ""
-
-
-class ListNode(paging.PagedLister):
+class ListNode(base.PagedLister):
     """List the nodes that were composed here.
 
     With --live, those that others composed are there, too. Tables leave out the state where every
     node is COMPOSED, else the flavor, and the owner where none has one.
     """
 
-    through_service = True
     marker_columns = ("Node",)
     examples = ("--owner team-a", "--podm gpu-east --live")
-
     arguments = """
         what --podm <podm>: only of this pod manager
         what --owner <owner>: only of this owner
@@ -59,35 +40,43 @@ class ListNode(paging.PagedLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         args = parsed_args
-        scheduler = self.list_scheduler(args)
+        scheduler = self.report_scheduler(args, reads=False)
         nodes = scheduler.nodes(podm=args.podm, owner=args.owner, live=args.live)
-        self.tell_missing_of(nodes, "nodes", strict=args.strict)
+        self.tell_missing(nodes, "nodes", strict=args.strict)
         columns = _visible_columns(args, nodes)
         now = self.scheduler_app.now().timestamp()
         rows = []
         for one in nodes:
-            at, cells = one.node.created_at, _cells(one)
-            cells["Since"] = SinceCell(at, now) if at else or_absent(None)
-            rows.append({**cells, "Blocks": UriTails(list(one.node.blocks))})
-        others = [name for name in columns if name != "Hardware"]
-        taken = sum(max(len(str(cell)) for cell in (name, *(row[name] for row in rows)))
-                    for name in others)  # fmt: skip
+            blocks = UriTails(list(one.node.blocks))
+            rows.append({**_cells(one), "Since": _since(one, now), "Blocks": blocks})
+        taken = 3 * len(columns)
+        for name in columns:
+            texts = ("" if row[name] is None else str(row[name]) for row in rows)
+            taken += max(map(len, (name, *texts))) if name != "Hardware" else 0
         for row in rows:
-            row["Hardware"].width = max(LEAST_WIDTH, min(WIDTH, 78 - taken - 3 * len(columns)))
-        return columns, [tuple(row[column] for column in columns) for row in rows]
+            row["Hardware"].width = max(LEAST_WIDTH, min(MOST_WIDTH, 78 - taken))
+        return columns, rows
 
 
 class ShowNode(base.ShowOne):
     """Show one node as its pod manager has it now."""
 
-    through_service = True
     arguments = "<node>: node (ID or URI)"
     option_groups = (inventory.LIVE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         record = self.scheduler(parsed_args).node_record(parsed_args.node)
         cells = {**_cells(record), "Events": event_cell(record.events)}
-        return list(cells), list(cells.values())
+        return tuple(cells), cells
+
+
+def _since(status: NodeStatus, now: float) -> Any:
+    """Return since when a node is there: how long for people, as in ``12m``, else the time."""
+    from valence_sched.model.quantity import format_age
+
+    at = status.node.created_at
+    age = format_age(max(0.0, now - at)) if at else ""
+    return Amount(format_time(at), lambda _: age) if at else None
 
 
 def _visible_columns(args: argparse.Namespace, nodes: Sequence[NodeStatus]) -> tuple[str, ...]:
@@ -104,19 +93,21 @@ def _visible_columns(args: argparse.Namespace, nodes: Sequence[NodeStatus]) -> t
 
 
 def _cells(status: NodeStatus) -> dict[str, Any]:
+    from valence_sched_cli.output.hardware import NodeHardwareCell
+
     node = status.node
     return {
         "Node": node.id,
         "State": status.state,
-        "Flavor": or_absent(node.flavor),
+        "Flavor": node.flavor,
         "Hardware": NodeHardwareCell(status),
         "Podm": node.podm,
-        "Pool": or_absent(node.pool),
+        "Pool": node.pool,
         "URI": node.uri,
-        "Owner": or_absent(node.owner),
-        "Group": or_absent(node.group),
-        "Claim": or_absent(node.claim or None),
-        "Since": or_absent(format_time(node.created_at or None)),
+        "Owner": node.owner,
+        "Group": node.group,
+        "Claim": node.claim or None,
+        "Since": format_time(node.created_at or None),
         "Blocks": WordLines(node.blocks),
         "Amounts": WordLines([amount.uri for amount in node.amounts]),
     }
@@ -128,9 +119,6 @@ class DeleteNode(base.Command):
     The node stays in the list where it could not be: exit codes are 5 when Ironic does not tell
     whether it uses the hardware, 6 when it does, 7 when something is left or that cannot be told.
     """
-
-    through_service = True
-    effectful = True
 
     arguments = "<node>...: node (ID or URI; repeat for several)"
     option_groups = (claim.TIMEOUT, inventory.LIVE)

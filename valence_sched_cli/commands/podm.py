@@ -8,24 +8,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import AccessDenied, UnknownName, unknown_lines
-from valence_sched_cli import base, paging
-from valence_sched_cli.commands import page_file
+from valence_sched_cli import base
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name
-from valence_sched_cli.output.cells import (
-    Cell,
-    PairLines,
-    UriTails,
-    WordLines,
-    or_absent,
-    time_cell,
-)
-from valence_sched_cli.output.hardware import PoolsCell, amount_cells, bar_cells
+from valence_sched_cli.output.cells import Cell, PairLines, UriTails, WordLines, time_cell
 
 if TYPE_CHECKING:
     from valence_sched.model.inventory import LeanPodm, Node
     from valence_sched.model.reading import Selection
-    from valence_sched.model.scheduler import Scheduler
 
 STALE_S = 600.0  # what --stale lists, where --max-age does not say
 
@@ -53,15 +43,13 @@ class NodesCell(UriTails):
         return "\n".join(name or tail for name, tail in zip(self._names, tails, strict=False))
 
 
-class ListPodm(paging.PagedLister):
+class ListPodm(base.PagedLister):
     """List pod managers and what is free on each."""
 
-    through_service = True
     examples = (
         "--inventory examples/site.json --zone east-1",
         "--status Online --sort free_gpus:desc --limit 10",
     )
-
     arguments = """
         output --capabilities: also list capabilities and traits
         output --long: list more columns
@@ -76,84 +64,84 @@ class ListPodm(paging.PagedLister):
         "status": {"choices": ("Online", "Offline", "Unknown")},
         "aggregate": nonempty_name,
     }
-    option_groups = (inventory.INVENTORY, page_file.html_option("the inventory and a map of it"))
+    option_groups = (inventory.INVENTORY, inventory.html_option("the inventory and a map of it"))
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
 
         from valence_sched.model.quantity import age_s
+        from valence_sched_cli.output.hardware import amount_cells
 
-        selection = self.selection(parsed_args)
+        args, selection = parsed_args, self.selection(parsed_args)
         max_age_s = selection.live.max_age_s
-        if parsed_args.stale:
+        if args.stale:
             any_age = msgspec.structs.replace(selection.live, max_age_s=None)
             selection = msgspec.structs.replace(selection, live=any_age)
-        scheduler = self.report_scheduler(parsed_args, selection)
-        limit = STALE_S if max_age_s is None else max_age_s
-        now = self.scheduler_app.now()
-        columns = ["Podm", "Status", "Zone", "Free Cores", "Free Memory MiB", "Free GPUs", "Nodes",
-                   "Read At"]  # fmt: skip
-        if parsed_args.long:
-            columns += [
-                "Enabled", "Pools", "Free Blocks", "Total Blocks", "Total Cores",
-                "Total Memory MiB", "Total GPUs", "Free Accelerators", "Total Accelerators",
-                "Free Drives", "Total Drives", "Free NICs", "Total NICs", "Free Stocks",
-                "Total Stocks", "Aggregates", "Facts", "Driver", "Name", "URL",
-            ]  # fmt: skip
-        if parsed_args.capabilities:
+        scheduler = self.report_scheduler(args, selection)
+        columns = ["Podm", "Status", "Zone", "Free Cores", "Free Memory MiB", "Free GPUs", "Nodes"]
+        columns += ["Read At"]
+        if args.long:
+            columns += ["Enabled", "Pools", "Free Blocks", "Total Blocks", "Total Cores"]
+            columns += ["Total Memory MiB", "Total GPUs", "Free Accelerators"]
+            columns += ["Total Accelerators", "Free Drives", "Total Drives", "Free NICs"]
+            columns += ["Total NICs", "Free Stocks", "Total Stocks", "Aggregates", "Facts"]
+            columns += ["Driver", "Name", "URL"]
+        if args.capabilities:
             columns += ["Capabilities", "Traits"]
-
-        def is_stale(podm: LeanPodm) -> bool:
-            age = age_s(podm.read_at, now)
-            return age is None or age > limit
-
         podms = scheduler.podms()
-        self.tell_missing_of(podms, "pod managers", strict=parsed_args.strict)
-        for line in _unknown_words([one.podm for one in podms], parsed_args):
+        self.tell_missing(podms, "pod managers", strict=args.strict)
+        for line in _unknown_words([one.podm for one in podms], args):
             self.tell(f"warning: {line}")
-        listed = [one for one in podms if _is_listed(one.podm, parsed_args)
-                  and (not parsed_args.stale or is_stale(one.podm))]  # fmt: skip
-        with page_file.page_file(self.scheduler_app, parsed_args) as page:
-            if page is not None:
-                page.read_hardware(scheduler, listed)
-                from valence_sched.pages.inventory import inventory_page
+        listed = [one for one in podms if _is_listed(one.podm, args)]
+        now, limit_s = self.scheduler_app.now(), STALE_S if max_age_s is None else max_age_s
+        ages = {one.podm.id: age_s(one.podm.read_at, now) for one in listed}
+        if args.stale:
+            fresh = {name for name, age in ages.items() if age is not None and age <= limit_s}
+            listed = [one for one in listed if one.podm.id not in fresh]
+        with self.page_writer(args) as write:
+            if args.html:
+                from valence_sched.pages.hardware import inventory_page, read_hardware
 
-                page.write(inventory_page(page.hardware))
+                write(inventory_page(read_hardware(scheduler, listed)))
+        rows = []
+        for one in listed:
+            podm = one.podm
+            cells = {
+                **_cells(podm),
+                "Status": StatusCell(podm.status, podm.enabled),
+                "Pools": one.pool_count,
+                **amount_cells(one.amounts),
+                "Nodes": len(podm.nodes),
+                "Read At": time_cell(podm.read_at, ages[podm.id]),
+            }
+            rows.append(cells)
+        return columns, rows
 
-        def rows() -> Iterator[tuple[Any, ...]]:
-            for one in listed:
-                podm = one.podm
-                cells = {
-                    "Podm": podm.id,
-                    "Status": StatusCell(podm.status, podm.enabled),
-                    "Enabled": podm.enabled,
-                    "URL": or_absent(podm.url),
-                    "Zone": or_absent(podm.zone),
-                    "Pools": one.pool_count,
-                    **amount_cells(one.amounts),
-                    "Aggregates": WordLines(podm.aggregates),
-                    "Facts": PairLines(podm.facts),
-                    "Nodes": len(podm.nodes),
-                    "Driver": or_absent(podm.driver),
-                    "Name": or_absent(podm.name),
-                    "Read At": time_cell(podm.read_at, age_s(podm.read_at, now)),
-                    "Capabilities": PairLines(podm.capabilities),
-                    "Traits": WordLines(podm.traits),
-                }
-                yield tuple(cells[column] for column in columns)
 
-        return columns, rows()
+def _cells(podm: LeanPodm) -> dict[str, Any]:
+    return {
+        "Podm": podm.id,
+        "Name": podm.name,
+        "Status": podm.status,
+        "Enabled": podm.enabled,
+        "Driver": podm.driver,
+        "URL": podm.url,
+        "Identity": podm.identity,
+        "Zone": podm.zone,
+        "Aggregates": WordLines(podm.aggregates),
+        "Capabilities": PairLines(podm.capabilities),
+        "Traits": WordLines(podm.traits),
+        "Facts": PairLines(podm.facts),
+        "Generation": podm.generation,
+    }
 
 
 def _is_listed(podm: LeanPodm, parsed_args: argparse.Namespace) -> bool:
-    return (
-        all(
-            getattr(parsed_args, word) in (None, getattr(podm, word))
-            for word in ("zone", "status", "driver")
-        )
-        and {*parsed_args.trait} <= {*podm.traits}
-        and {*parsed_args.aggregate} <= {*podm.aggregates}
-    )
+    words = {name: getattr(parsed_args, name) for name in ("zone", "status", "driver")}
+    if any(word not in (None, getattr(podm, name)) for name, word in words.items()):
+        return False
+    has_traits = {*parsed_args.trait} <= {*podm.traits}
+    return has_traits and {*parsed_args.aggregate} <= {*podm.aggregates}
 
 
 def _unknown_words(podms: Sequence[LeanPodm], parsed_args: argparse.Namespace) -> Iterator[str]:
@@ -169,7 +157,6 @@ def _unknown_words(podms: Sequence[LeanPodm], parsed_args: argparse.Namespace) -
 class ShowPodm(base.ShowOne):
     """Show one pod manager, its pools and what is free."""
 
-    through_service = True
     examples = ("--inventory examples/site.json mem-1", "gpu-east -f json")
     arguments = "<podm>: pod manager (ID or name)"
     option_groups = (inventory.INVENTORY,)
@@ -178,63 +165,49 @@ class ShowPodm(base.ShowOne):
         import msgspec
 
         from valence_sched.model.quantity import age_s
+        from valence_sched_cli.output.hardware import PoolsCell, amount_cells, bar_cells
 
-        selection = self.selection(parsed_args)
-        registered = self._registration_cells(parsed_args.podm, selection)
-        live = selection.live
+        app, selection = self.scheduler_app, self.selection(parsed_args)
+        registered = self._registered(parsed_args.podm, selection)
         if registered:
-            live = msgspec.structs.replace(live, only=(parsed_args.podm,))
-            selection = msgspec.structs.replace(selection, live=live)
+            only = msgspec.structs.replace(selection.live, only=(parsed_args.podm,))
+            selection = msgspec.structs.replace(selection, live=only)
             self.tells_remarks = True
         scheduler = self.scheduler(parsed_args, selection)
         overview = scheduler.podm(parsed_args.podm)
         podm = overview.podm
-        if self.scheduler_app.service and overview.live and podm.id == parsed_args.podm:
-            registered = self._service_registration_cells(scheduler, podm.id)
-        age = age_s(podm.read_at, self.scheduler_app.now())
-        counted = overview.live or selection.live.state is not None
-        amounts = (bar_cells if self.for_people(parsed_args) else amount_cells)(overview.amounts)
+        if app.service and overview.live and podm.id == parsed_args.podm:
+            try:
+                found = scheduler.registration(podm.id)
+                registered = registration.connection_cells(found.registration, found.source)
+            except (AccessDenied, UnknownName):
+                pass  # only an admin is told; what reports has none
         usage_cells: dict[str, Any] = {}
-        if counted:
+        if overview.live or selection.live.state is not None:
             usage = scheduler.block_usage(podm.id)
-            usage_cells = {"Held Blocks": PairLines(usage.held),
-                           "Foreign Blocks": WordLines(usage.foreign)}  # fmt: skip
+            foreign = WordLines(usage.foreign)
+            usage_cells = {"Held Blocks": PairLines(usage.held), "Foreign Blocks": foreign}
+        age = age_s(podm.read_at, app.now()) if overview.live else None
+        cells = _cells(podm)
+        head = {name: cells.pop(name) for name in ("Podm", "Name", "Status", "Enabled")}
         cells = {
-            "Podm": podm.id,
-            "Name": or_absent(podm.name),
-            "Status": podm.status,
-            "Enabled": podm.enabled,
-            **amounts,
-            "Driver": or_absent(podm.driver),
-            "URL": or_absent(podm.url),
-            "Identity": or_absent(podm.identity),
-            "Zone": or_absent(podm.zone),
-            "Aggregates": WordLines(podm.aggregates),
-            "Capabilities": PairLines(podm.capabilities),
-            "Traits": WordLines(podm.traits),
-            "Facts": PairLines(podm.facts),
-            "Generation": podm.generation,
-            "Read At": time_cell(podm.read_at, age if overview.live else None, both=True),
+            **head,
+            **(bar_cells if self.for_people(parsed_args) else amount_cells)(overview.amounts),
+            **cells,
+            "Read At": time_cell(podm.read_at, age, both=True),
             **registered,
             **usage_cells,
             "Pools": PoolsCell(overview.pools),
             "Nodes": NodesCell(podm.nodes),
-        }  # fmt: skip
-        return list(cells), list(cells.values())
+        }
+        return tuple(cells), cells
 
-    def _registration_cells(self, podm: str, selection: Selection) -> dict[str, Any]:
-        if self.scheduler_app.service or self.scheduler_app.sources.named_sources(selection):
+    def _registered(self, podm: str, selection: Selection) -> dict[str, Any]:
+        """Return how a pod manager is reached that is registered here, else nothing."""
+        app, live = self.scheduler_app, selection.live
+        if app.service or app.sources.named_sources(selection):
             return {}
-        live = selection.live
-        for member in self.scheduler_app.registry(live.state).members(live):
+        for member in app.registry(live.state).members(live):
             if member.registration.name == podm:
                 return registration.connection_cells(member.registration, member.source)
         return {}
-
-    def _service_registration_cells(self, scheduler: Scheduler, podm: str) -> dict[str, Any]:
-        """Return how the service reaches a pod manager, where it may be told."""
-        try:
-            found = scheduler.registration(podm)
-        except (AccessDenied, UnknownName):  # only an admin is told; what reports has none
-            return {}
-        return registration.connection_cells(found.registration, found.source)

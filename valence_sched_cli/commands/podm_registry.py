@@ -5,30 +5,30 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valence_sched.errors import InputError, SchedulerError, UnknownName, UsageError, one_line
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name
-from valence_sched_cli.output.cells import PairLines, Sentence, format_count, or_absent, time_cell
+from valence_sched_cli.output.cells import PairLines, Sentence, format_count, time_cell
 
-if TYPE_CHECKING:
-    pass
-
-UNSET_FLAGS = ("driver", "identity", "username", "password", "auth", "cacert", "cert", "insecure",
-               "zone", "location", "max_blocks", "parallel_composes")  # fmt: skip
-UNSET_NAMES = {"aggregate": "aggregates", "capability": "capabilities", "trait": "traits",
-               "fact": "facts"}  # fmt: skip
+UNSET_FLAGS = (
+    *("driver", "identity", "username", "password", "auth", "cacert", "cert", "insecure", "zone"),
+    *("max_blocks", "parallel_composes"),
+)
+UNSET_NAMES = {
+    "aggregate": "aggregates",
+    "capability": "capabilities",
+    "trait": "traits",
+    "fact": "facts",
+}
 
 
 class UnsetPodm(base.Command):
     """Unset properties of a registered pod manager."""
 
-    through_service = True
-    effectful = True
     examples = ("rack-7 --zone", "rack-7 --aggregate gold --fact year")
-
     arguments = """
         <podm>: registered pod manager
         what --driver: ask it again what it speaks
@@ -60,11 +60,9 @@ class UnsetPodm(base.Command):
         old = scheduler.registration(parsed_args.podm).registration
         plain = Registration(name=old.name, url=old.url)
         flags = [flag for flag in UNSET_FLAGS if getattr(parsed_args, flag)]
-        if parsed_args.username:
-            flags.append("password")
-        if parsed_args.cert:
-            flags.append("key")
-        changes = {flag: getattr(plain, flag) for flag in flags if flag != "location"}
+        flags += ["password"] if parsed_args.username else []
+        flags += ["key"] if parsed_args.cert else []
+        changes = {flag: getattr(plain, flag) for flag in flags}
         for option, field in UNSET_NAMES.items():
             names = list(getattr(parsed_args, option))
             if option == "fact" and parsed_args.location:
@@ -95,13 +93,10 @@ class CreatePodm(base.ShowOne):
     is never kept beside it, only where it is.
     """
 
-    through_service = True
-    effectful = True
     examples = (
         "rack-7 https://10.0.0.7 --username op --password-prompt",
         "rack-8 https://10.0.0.8 --zone east-1 --fact year=2024 --no-check",
     )
-
     arguments = """
         <name>: name, its ID in every inventory
         <url>: where it is: https://HOST[:PORT]
@@ -114,16 +109,13 @@ class CreatePodm(base.ShowOne):
         return registration.column_names(parsed_args)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.podm_address import strip_service_root, url_problem
         from valence_sched.model.registration import Registration
 
         name = parsed_args.name
         if not name:
             raise UsageError("an empty name")
-        if wrong := url_problem(parsed_args.url):
-            raise UsageError(f"url: found {wrong}")
+        plain = Registration(name=name, url=registration.service_root("url", parsed_args.url))
         scheduler, here = self.scheduler(parsed_args), self.scheduler_app.service is None
-        plain = Registration(name=name, url=strip_service_root(parsed_args.url))
         wanted = registration.with_options(plain, parsed_args, here=here)
         if parsed_args.password_prompt and here:  # nobody types one for what is refused
             self.scheduler_app.registry(parsed_args.state).check_new(wanted)
@@ -142,12 +134,10 @@ class CreatePodm(base.ShowOne):
             self.closing.append(f"{name} is {podm.status}: {counts}, driver {driver}")
         self.closing += registration.warnings_on(result.registration)
         cells = registration.registration_cells(result.registration, result.source)
-        columns = registration.column_names(parsed_args)
-        return columns, tuple(cells[column] for column in columns)
+        return registration.column_names(parsed_args), cells
 
 
-class _Problem(Sentence):
-    width = 35  # leaves room for the other columns
+PROBLEM_WIDTH = 35  # leaves room for the other columns
 
 
 class CheckPodm(base.Lister):
@@ -160,6 +150,7 @@ class CheckPodm(base.Lister):
         [<podm>...]: registered pod manager
         --all: check all that are registered
         """
+    through_service = False
     option_groups = (inventory.LIVE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
@@ -181,14 +172,12 @@ class CheckPodm(base.Lister):
                 self.exit_code = 5
                 failure = one_line(failure.removeprefix(f"{podm.id}: "))
             blocks = None if failure else len(podm.blocks)
-            rows.append((podm.id, podm.status, or_absent(podm.driver), or_absent(blocks),
-                         _Problem(failure or "")))  # fmt: skip
+            problem = Sentence(failure or "", width=PROBLEM_WIDTH)
+            rows.append((podm.id, podm.status, podm.driver, blocks, problem))
         self.progress.end_count()
         self.scheduler_app.config.remarks += reader.remarks
-        failed = sum(1 for row in rows if str(row[4]))
-        self.closing.append(
-            f"{len(rows) - failed:,} of {format_count(len(rows), 'pod manager')} could be read"
-        )
+        read, podms = sum(1 for row in rows if not str(row[4])), len(rows)
+        self.closing.append(f"{read:,} of {format_count(podms, 'pod manager')} could be read")
         return ("Podm", "Status", "Driver", "Blocks", "Problem"), rows
 
 
@@ -198,8 +187,6 @@ class SetPodm(base.Command):
     Aggregates, traits, capabilities and facts are added to those that it has.
     """
 
-    through_service = True
-    effectful = True
     examples = ("rack-7 --zone east-1 --disable", "rack-7 --aggregate gold --capability os=linux")
 
     arguments = """
@@ -212,17 +199,14 @@ class SetPodm(base.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         import msgspec
 
-        from valence_sched.model.podm_address import strip_service_root, url_problem
         from valence_sched.model.registration import RegistrationChange
 
-        url = parsed_args.url
-        if url is not None and (wrong := url_problem(url)):
-            raise UsageError(f"--url: found {wrong}")
+        url = parsed_args.url and registration.service_root("--url", parsed_args.url)
         scheduler, here = self.scheduler(parsed_args), self.scheduler_app.service is None
         old = scheduler.registration(parsed_args.podm).registration
         new = registration.with_options(old, parsed_args, here=here)
         if url is not None:
-            new = msgspec.structs.replace(new, url=strip_service_root(url))
+            new = msgspec.structs.replace(new, url=url)
         if new == old and not parsed_args.password_prompt:
             raise UsageError("nothing to set: say what is different from now")
         password = registration.prompt_password(parsed_args, old.name, here=here)
@@ -237,8 +221,6 @@ class DeletePodm(base.Command):
     One of which claims or nodes exist stays there.
     """
 
-    through_service = True
-    effectful = True
     arguments = "<podm>...: registered pod manager (repeat for several)"
     option_groups = (inventory.STATE,)
 
@@ -253,8 +235,6 @@ class SetStats(base.ShowOne):
     that are no fields of a pod manager are facts. An empty report only says that it is alive.
     """
 
-    through_service = True
-    effectful = True
     arguments = """
         <podm>: pod manager (ID, or host/node)
         <file>: JSON or YAML object, or - for standard input
@@ -263,21 +243,17 @@ class SetStats(base.ShowOne):
     known_columns = ("Podm", "Generation")
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        stats = self._read_stats(parsed_args.file)
-        scheduler = self.scheduler(parsed_args)
-        generation = scheduler.update_resource_stats(parsed_args.podm, stats)
-        return self.column_names(parsed_args), (parsed_args.podm, generation)
-
-    def _read_stats(self, file: str) -> dict[str, Any]:
         from valence_sched.model.codec import load_yaml
 
+        file = parsed_args.file
         name = "stdin" if file == "-" else file
         document = load_yaml(self.scheduler_app.config.read(file), name)
-        if document is None:
-            raise InputError(name, "$", "an empty document", "an object")
         if not isinstance(document, dict):
-            raise InputError(name, "$", type(document).__name__, "an object")
-        return {str(word): value for word, value in document.items()}
+            found = "an empty document" if document is None else type(document).__name__
+            raise InputError(name, "$", found, "an object")
+        stats = {str(word): value for word, value in document.items()}
+        generation = self.scheduler(parsed_args).update_resource_stats(parsed_args.podm, stats)
+        return self.known_columns, (parsed_args.podm, generation)
 
 
 class UnsetStats(base.Command):
@@ -286,8 +262,6 @@ class UnsetStats(base.Command):
     One that was never read is forgotten whole.
     """
 
-    through_service = True
-    effectful = True
     arguments = "<podm>...: pod manager (ID, or host/node; repeat for several)"
     option_groups = (inventory.STATE,)
 
@@ -303,7 +277,6 @@ class UnsetStats(base.Command):
 class ShowStats(base.ShowOne):
     """Show what a pod manager has reported by itself."""
 
-    through_service = True
     arguments = "<podm>: pod manager (ID, or host/node)"
     option_groups = (inventory.STATE,)
 

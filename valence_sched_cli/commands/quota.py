@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from valence_sched.errors import UsageError
-from valence_sched_cli import base, paging
+from valence_sched_cli import base
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import by_name, resource_limit
-from valence_sched_cli.output.cells import PairLines, or_absent
+from valence_sched_cli.options.parser import by_name, named_number
+from valence_sched_cli.output.cells import PairLines
 
 if TYPE_CHECKING:
     from valence_sched.model.quota import Quota
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 COLUMNS = ("Owner", "Limits", "Used")
 _OWNER = """[<owner>]: owner (project, or user of a password file)
         --default: what holds for each owner without a limit of its own"""
+_LIMIT = named_number("NAME=LIMIT, as in nodes=20, with a number from 0 to 1e15", 0, 1e15)
 
 
-class ListQuota(paging.PagedLister):
+class ListQuota(base.PagedLister):
     """List the limits that are set, by owner.
 
     Those without an owner hold for each owner that has no limit of its own on a resource.
     """
 
-    through_service = True
     marker_columns = ("Owner", "Resource")
     option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         rows = [
-            (or_absent(quota.owner), name, limit)
+            (quota.owner, name, limit)
             for quota in self.scheduler(parsed_args).quotas()
             for name, limit in _numbers(quota.limits).items()
         ]
@@ -43,7 +43,6 @@ class ListQuota(paging.PagedLister):
 class ShowQuota(base.ShowOne):
     """Show the limits of an owner, and what it uses."""
 
-    through_service = True
     arguments = "<owner>: owner (project, or user of a password file)"
     option_groups = (inventory.STATE,)
 
@@ -58,19 +57,16 @@ class SetQuota(base.ShowOne):
     use beyond a lower limit.
     """
 
-    through_service = True
-    effectful = True
     examples = (
         "team-a --resource nodes=20 --resource accelerators:a100=8",
         "--default --resource claims=50",
     )
-
     arguments = f"""
         {_OWNER}
         --resource <name=limit>...: most of claims, nodes, cores, processors, memory_mib, drives,
             nics, accelerators, accelerators:NAME or stock:NAME (repeat for several)
         """
-    option_settings = {"resource": {"type": resource_limit, "required": True}}
+    option_settings = {"resource": {"type": _LIMIT, "required": True}}
     option_groups = (inventory.STATE,)
     known_columns = COLUMNS
 
@@ -86,9 +82,6 @@ class UnsetQuota(base.Command):
 
     All of them are unset where no resource is named. What holds for every owner then holds for it.
     """
-
-    through_service = True
-    effectful = True
 
     arguments = f"""
         {_OWNER}
@@ -113,10 +106,10 @@ def _owner(parsed_args: argparse.Namespace) -> str | None:
 
 def _cells(quota: Quota) -> tuple[object, ...]:
     limits, used = _numbers(quota.limits), _numbers(quota.used)
-    return or_absent(quota.owner), PairLines(limits), PairLines(used)
+    return quota.owner, PairLines(limits), PairLines(used)
 
 
 def _numbers(amounts: Mapping[str, float]) -> dict[str, float]:
     """Return amounts by name; a whole one is printed as such, as it was written."""
-    return {name: int(amount) if amount == int(amount) else amount
-            for name, amount in sorted(amounts.items())}  # fmt: skip
+    numbers = sorted(amounts.items())
+    return {name: int(number) if number == int(number) else number for name, number in numbers}

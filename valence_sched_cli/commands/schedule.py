@@ -6,141 +6,45 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from valence_sched.errors import RequestError, SchedulerError, UnknownName, UsageError
+from valence_sched.errors import (
+    InventoryIncomplete,
+    RequestError,
+    SchedulerError,
+    UnknownName,
+    UsageError,
+    one_line,
+)
 from valence_sched_cli import base
-from valence_sched_cli.commands import page_file
-from valence_sched_cli.commands.claim import (
-    DISPATCH_COLUMNS,
-    claim_request,
-    claim_rows,
-    describe_result,
-    detail_of,
-    dispatch,
-    node_table,
-    preview,
-    result_columns,
-    with_ties,
-)
+from valence_sched_cli.commands import claim as claims
 from valence_sched_cli.options import claim as claim_options
-from valence_sched_cli.options import inventory, placement
-from valence_sched_cli.options.request import add_request_options, flavor_named, make_request
-from valence_sched_cli.output import decision
-from valence_sched_cli.output.cells import format_count, or_absent
-from valence_sched_cli.output.decision import (
-    COLUMNS,
-    EXIT_CODES,
-    LONG_COLUMNS,
-    REDUNDANT,
-    ZONE,
-    ReportRenderer,
-    check_zones,
-    decided_by,
-    not_chosen,
-    placement_rows,
-    request_lines,
-    request_names,
-    summary_lines,
-    with_zones,
-    zone_cells,
+from valence_sched_cli.options import inventory
+from valence_sched_cli.options.request import (
+    OPTION_DESTS,
+    add_request_options,
+    flavor_named,
+    make_request,
 )
-from valence_sched_cli.output.table import MACHINE, without_redundant
+from valence_sched_cli.output.cells import format_count
+from valence_sched_cli.output.table import MACHINE, telling_columns
 
 if TYPE_CHECKING:
-    from valence_sched.app import App
     from valence_sched.model.claim import Claim
-    from valence_sched.model.decision import (
-        DecisionResult,
-        DecisionResults,
-        Detail,
-        Report,
-        Reports,
-    )
+    from valence_sched.model.decision import DecisionResult, Report, Reports
+    from valence_sched.model.page import Page
     from valence_sched.model.reading import Selection
     from valence_sched.model.request import Request
     from valence_sched.model.scheduler import Scheduler
+    from valence_sched.pages.hardware import HardwareListing
 
-FILE_COLUMNS = ("Request", *decision.COLUMNS)
-
-#: Options that are allowed beside a file; the file has all others, for each request by itself.
-_COMMON_OPTIONS = ("policy", "seed")
+#: Options that are not allowed beside a file, which has them for each request by itself.
 _FILE_ONLY_OPTIONS = (
-    "flavor", "count", "min_count", "alternates", "podm", "exclude_podm", "zone", "attribute",
-    *placement.OPTION_DESTS, "nova_flavor", "request_id",
-)  # fmt: skip
-
-
-def read_requests(app: App, args: argparse.Namespace) -> list[Request]:
-    """Return the requests of the file, all with ``--policy`` and ``--seed``.
-
-    UsageError if an option is given that belongs into the file.
-    """
-    import msgspec
-
-    for name in _FILE_ONLY_OPTIONS:
-        if getattr(args, name) not in (None, []):
-            option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option}: with --request-file, say it in the file")
-    if args.explain:
-        hint = "write --report FILE and read it with scheduler explain FILE"
-        raise UsageError(f"--explain: not with --request-file: {hint}")
-    common = {name: value for name in _COMMON_OPTIONS if (value := getattr(args, name)) is not None}
-    requests = app.config.read_requests(args.request_file, args.flavor_file, args.near_map)
-    return [msgspec.structs.replace(request, **common) for request in requests]
-
-
-def decide_file(
-    scheduler: Scheduler, requests: Sequence[Request], args: argparse.Namespace
-) -> DecisionResults:
-    """Return the decisions on the requests of the file; errors name the file."""
-    detail: Detail = "report" if args.report or args.html else "summary"
-    try:
-        return scheduler.select_all(requests, detail=detail)
-    except (RequestError, UnknownName) as error:
-        if args.policy is not None and getattr(error, "kind", "") == "policy":
-            known = [policy.name for policy in scheduler.policies()]
-            raise UnknownName("policy", args.policy, known) from None
-        raise error.at(args.request_file) from None
-
-
-def file_zones(decisions: DecisionResults) -> list[str] | None:
-    """Return the zone of each row, None where no zones were asked."""
-    found: list[str] = []
-    for result in decisions.results:
-        cells = decision.zone_cells(result.report)
-        if cells is None:
-            return None
-        found += cells
-    return found
-
-
-def file_rows(decisions: DecisionResults, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each node; where one request failed, nothing is placed."""
-    for name, result in zip(names, decisions.results, strict=False):
-        if decisions.failure in (None, result.report):
-            for row in decision.placement_rows(result.report):
-                yield (name, *row[: len(decision.COLUMNS)])
-
-
-def file_lines(decisions: DecisionResults, names: Sequence[str]) -> Iterator[str]:
-    """Yield the lines about the outcome, the outcome itself last."""
-    report, failure = decisions.report, decisions.failure
-    notes = (note for one in report.decisions for note in decision.zone_notes(one))
-    yield from decision.warning_lines(dict.fromkeys((*report.warnings, *notes)))
-    for name, result in zip(names, decisions.results, strict=False):
-        if result.details is not None and failure in (None, result.report):
-            if failure is not None:
-                yield from not_chosen(result.report)
-            for line in decision.outcome_lines(result, "min_count: {}"):
-                yield f"{name}: {line}"
-    count, tried = len(names), len(report.decisions)
-    of = format_count(count, "request")
-    if failure and count > 1:
-        left = f", {count - tried} not tried" if count > tried else ""
-        yield f"{names[tried - 1]} fails all {of}{left}"
-    yield f"placed {report.placed:,} of {format_count(report.requested, 'node')} of {of}"
+    *("flavor", "count", "min_count", "alternates", "podm", "exclude_podm", "zone", "attribute"),
+    *(*OPTION_DESTS, "nova_flavor", "request_id"),
+)
+EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4, "undecided": 5}
 
 
 class SchedulePodm(base.Lister):
@@ -153,21 +57,19 @@ class SchedulePodm(base.Lister):
     6 somebody else was faster; 7 what was composed could not be verified, or not all of it be told.
     """
 
-    through_service = True
-    effectful = True
     examples = (
         "--inventory examples/site.json --flavor gpu-large --explain",
         "--flavor gpu-large --count 4 --compose --owner team-a",
     )
     _report_writer: Callable[[Report | Reports], None] | None = None
-    _page: page_file.PageFile | None = None
+    _page_writer: Callable[[Page], None]
+    _hardware: HardwareListing | None = None  # of the page, if there is one
     _claim: Claim | None = None
     _tied: Request | None = None  # of which something is taken
     _names_id = False
-    _zones: Sequence[str] | None = None
+    _has_zones = False
     _sections: Sequence[str] = ()
     _question: Sequence[str] = ()
-
     option_settings = claim_options.SETTINGS
     option_groups = (
         inventory.INVENTORY,
@@ -185,16 +87,18 @@ class SchedulePodm(base.Lister):
         output --long: list more columns
         output --report <file>: write the whole decision as JSON, with - in place of the rows
         """,
-        page_file.html_option("the decision and a map of the site"),
+        inventory.html_option("the decision and a map of the site"),
         claim_options.CLAIM_OR_COMPOSE,
     )
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        from valence_sched_cli.output.decision import COLUMNS, LONG_COLUMNS, ZONE
+
         may_have_zones = parsed_args.zone_file is not None or self.scheduler_app.service is not None
         zones = (ZONE,) if may_have_zones else ()
         if parsed_args.request_file is not None:
-            return (*FILE_COLUMNS, *zones)
-        return (*LONG_COLUMNS, *zones, *result_columns(parsed_args))
+            return ("Request", *COLUMNS, *zones)
+        return (*LONG_COLUMNS, *zones, *claims.result_columns(parsed_args))
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         claim_options.check_options(parsed_args)
@@ -205,8 +109,10 @@ class SchedulePodm(base.Lister):
             elif parsed_args.report:
                 writer = self.scheduler_app.report_writer(parsed_args.report)
                 self._report_writer = stack.enter_context(writer)
-            self._page = stack.enter_context(page_file.page_file(self.scheduler_app, parsed_args))
-            return self._act(parsed_args)
+            self._page_writer = stack.enter_context(self.page_writer(parsed_args))
+            if parsed_args.request_file is not None:
+                return self._schedule_all(parsed_args)
+            return self._schedule(parsed_args)
 
     def scheduler(
         self, parsed_args: argparse.Namespace, selection: Selection | None = None
@@ -227,34 +133,37 @@ class SchedulePodm(base.Lister):
         return super().scheduler(parsed_args, selection)
 
     def _check_strict(self, parsed_args: argparse.Namespace, report: Report) -> None:
-        if not parsed_args.strict:
-            return
-        if self.scheduler_app.service is not None and not report.zones:
-            raise UsageError("--strict: the service decides by its own settings: leave it out, or "
-                             "name an inventory or a state to decide here")  # fmt: skip
-        check_zones(report)
+        if parsed_args.strict and self.scheduler_app.service is not None and not report.zones:
+            hint = "leave it out, or name an inventory or a state to decide here"
+            raise UsageError(f"--strict: the service decides by its own settings: {hint}")
+        if parsed_args.strict and report.zones and report.zones.silent:
+            from valence_sched.words.phrases import zone_lines
 
-    def _act(self, parsed_args: argparse.Namespace) -> base.Table:
+            raise InventoryIncomplete(one_line(next(zone_lines(report.zones))))
+
+    def _schedule(self, parsed_args: argparse.Namespace) -> base.Table:
         import msgspec
 
-        if parsed_args.request_file is not None:
-            return self._schedule_all(parsed_args)
+        from valence_sched_cli.output import decision
+
         request = self._request(parsed_args)
         if parsed_args.claim or parsed_args.compose:
-            self._read_hardware(lambda: self.scheduler(parsed_args), reads_again=True)
+            self._read_hardware(parsed_args, lambda: self.scheduler(parsed_args), reads_again=True)
         if parsed_args.compose:
             return self._compose(parsed_args, request)
         if parsed_args.claim:
-            claimed = claim_request(self, parsed_args, request)
+            claimed = claims.claim_request(self, parsed_args, request)
             self._claim, result = claimed.claim, claimed.decision
             if result is None:
                 assert claimed.claim is not None, "what was not decided now was claimed before"
                 self._tell_no_report(parsed_args)
                 self.exit_code = 0 if claimed.claim.nodes == request.count else 4
-                return self._rows(parsed_args, claim_rows(claimed.claim))
+                columns = decision.LONG_COLUMNS if parsed_args.long else decision.COLUMNS
+                return self._table(parsed_args, columns, decision.claim_rows(claimed.claim))
         else:
             scheduler = self.scheduler(parsed_args)
-            self._read_hardware(lambda: scheduler, reads_again=parsed_args.plan is not None)
+            plans = parsed_args.plan is not None
+            self._read_hardware(parsed_args, lambda: scheduler, reads_again=plans)
             with flavor_named(request, parsed_args):
                 result = self._decide(parsed_args, request, scheduler)
             if parsed_args.dispatch is not None and result.report.placements:
@@ -280,17 +189,24 @@ class SchedulePodm(base.Lister):
         return request
 
     def _read_hardware(
-        self, scheduler: Callable[[], Scheduler], *, reads_again: bool = False
+        self,
+        parsed_args: argparse.Namespace,
+        scheduler: Callable[[], Scheduler],
+        *,
+        reads_again: bool = False,
     ) -> None:
-        if self._page is not None:
-            self._page.read_hardware(scheduler())
+        """Read what the page is about before an effect changes it."""
+        if parsed_args.html is not None:
+            from valence_sched.pages.hardware import read_hardware
+
+            self._hardware = read_hardware(scheduler())
             if reads_again:  # and tells then what could not be read
                 self.scheduler_app.diagnostics.clear()
 
     def _decide(
         self, parsed_args: argparse.Namespace, request: Request, scheduler: Scheduler
     ) -> DecisionResult:
-        detail = detail_of(parsed_args)
+        detail = claims.detail_of(parsed_args)
         if parsed_args.plan is None:
             return scheduler.select_destinations(request, detail=detail)
         planned = scheduler.plan(request)
@@ -304,74 +220,92 @@ class SchedulePodm(base.Lister):
 
     def _dispatch(self, parsed_args: argparse.Namespace, result: DecisionResult) -> base.Table:
         self._write_report(result.report)
-        rows = dispatch(self, parsed_args, result.report)
+        rows = claims.dispatch(self, parsed_args, result.report)
+        from valence_sched_cli.output.decision import summary_lines
+
         self.exit_code = EXIT_CODES[result.report.outcome]
         self.closing += summary_lines(result, explain=parsed_args.explain, names_id=self._names_id)
-        columns: Sequence[str] = DISPATCH_COLUMNS
-        if self._tied is not None:
-            columns, rows = with_ties(columns, rows, self._tied)
-        return without_redundant(columns, rows, parsed_args, REDUNDANT)
+        return self._table(parsed_args, claims.DISPATCH_COLUMNS, rows)
 
     def _compose(self, parsed_args: argparse.Namespace, request: Request) -> base.Table:
+        from valence_sched.words.decision import decided_by
+
         ttl_s, wait_s = claim_options.ttl_s(parsed_args), claim_options.wait_s(parsed_args)
-        detail = detail_of(parsed_args)
-        result = self.scheduler(parsed_args).compose(
-            request, key=parsed_args.key, ttl_s=ttl_s, wait_s=wait_s, detail=detail
-        )
-        if result.decision is not None:
-            if not result.decision.report.placements:
-                return self._show_decision(parsed_args, result.decision)
+        detail, key = claims.detail_of(parsed_args), parsed_args.key
+        scheduler = self.scheduler(parsed_args)
+        result = scheduler.compose(request, key=key, ttl_s=ttl_s, wait_s=wait_s, detail=detail)
+        by = ""
+        if result.decision is None:
+            self._tell_no_report(parsed_args)
+        elif not result.decision.report.placements:
+            return self._show_decision(parsed_args, result.decision)
+        else:
             facts = [("Composed", f"{len(result.nodes)} of {format_count(request.count, 'node')}")]
             self._write_report(result.decision.report, facts)
             self._explain(parsed_args, result.decision.report)
-        else:
-            self._tell_no_report(parsed_args)
-        by = f" {decided_by(request, names_id=self._names_id)}" if result.decision else ""
-        describe_result(self, result, request.count, waits=wait_s > 0, by=by)
-        return node_table(parsed_args, result, request)
+            by = f" {decided_by(request, names_id=self._names_id)}"
+        claims.describe_result(self, result, request.count, waits=wait_s > 0, by=by)
+        return claims.node_table(parsed_args, result, request)
 
     def _show_decision(self, parsed_args: argparse.Namespace, result: DecisionResult) -> base.Table:
+        from valence_sched_cli.output import decision
+
         self._check_strict(parsed_args, result.report)
         self.exit_code = EXIT_CODES[result.report.outcome]
-        self._zones = zone_cells(result.report)
+        self._has_zones = bool(result.report.zones)
         if parsed_args.dry_run == "server":
-            preview(self, parsed_args, result.report)
+            self._preview(parsed_args, result.report)
         facts = [] if self._claim is None else [("Claim", f"{self._claim.id}, {self._claim.state}")]
         self._write_report(result.report, facts)
         self._explain(parsed_args, result.report)
-        self.closing += summary_lines(result, explain=parsed_args.explain, names_id=self._names_id)
-        return self._rows(parsed_args, list(placement_rows(result.report)))
+        explain, names_id = parsed_args.explain, self._names_id
+        self.closing += decision.summary_lines(result, explain=explain, names_id=names_id)
+        columns = decision.LONG_COLUMNS if parsed_args.long else decision.COLUMNS
+        return self._table(parsed_args, columns, list(decision.placement_rows(result.report)))
 
-    def _zones_of(
-        self, parsed_args: argparse.Namespace, rows: list[Any], zones: Sequence[str] | None
-    ) -> Sequence[str] | None:
-        """Return the zone of each row; a column that is named has no zone where there are none."""
+    def _preview(self, parsed_args: argparse.Namespace, report: Report) -> None:
+        """Tell whether each chosen pod manager says that it would compose its nodes."""
+        for answer in self.scheduler(parsed_args).preview(report):
+            if answer.problem is not None:
+                text = f"cannot tell: {answer.problem}"
+            elif answer.refusal is not None:
+                text = f"would not: {answer.refusal}"
+                self.exit_code = self.exit_code or 1
+            else:
+                text = "would compose it"
+            self.closing.append(f"node {answer.node}: {answer.podm} {text}")
+
+    def _table(
+        self, parsed_args: argparse.Namespace, columns: Sequence[str], rows: list[dict[str, Any]]
+    ) -> base.Table:
+        """Return the table with what broke the ties, and with zones where some or one is named."""
+        from valence_sched_cli.output import decision
+
         named = {name.casefold() for name in parsed_args.columns}
-        return [""] * len(rows) if zones is None and ZONE.casefold() in named else zones
-
-    def _rows(self, parsed_args: argparse.Namespace, rows: list[tuple[Any, ...]]) -> base.Table:
-        columns: Sequence[str] = LONG_COLUMNS if parsed_args.long else COLUMNS
-        rows = [row[: len(columns)] for row in rows]
-        columns, rows = with_zones(columns, rows, self._zones_of(parsed_args, rows, self._zones))
+        if self._has_zones or decision.ZONE.casefold() in named:
+            columns = decision.with_zone(columns)
+            rows = [{decision.ZONE: "", **row} for row in rows]
         if self._claim is not None:
-            columns, rank = (*columns, "Claim"), columns.index("Rank")
-            rows = [(*row, or_absent(self._claim.id if row[rank] == 1 else None)) for row in rows]
+            columns = (*columns, "Claim")
+            rows = [{**row, "Claim": self._claim.id if row["Rank"] == 1 else None} for row in rows]
         if self._tied is not None:
-            columns, rows = with_ties(columns, rows, self._tied)
-        return without_redundant(columns, rows, parsed_args, REDUNDANT)
+            ties = claims.tie_cells(self._tied)
+            columns, rows = (*columns, *ties), [row | ties for row in rows]
+        return telling_columns(columns, rows, parsed_args), rows
 
     def _explain(self, parsed_args: argparse.Namespace, report: Report) -> None:
-        if parsed_args.explain:
-            self._question = request_lines(report)
-        self._sections = list(self._explained(parsed_args, report))
+        from valence_sched_cli.output.decision import ReportRenderer, request_lines
 
-    def _explained(self, parsed_args: argparse.Namespace, report: Report) -> Iterator[str]:
-        if not (parsed_args.explain or not report.placements):
+        if not parsed_args.explain and report.placements:
             return
         given = [name for name, value in vars(parsed_args).items() if value]
         table = self._formatter_plugins["table"].obj
         renderer = ReportRenderer(table, self.app.stdout, parsed_args, given)
-        yield from renderer.explanation(report) if parsed_args.explain else renderer.reasons(report)
+        if parsed_args.explain:
+            self._question = request_lines(report)
+            self._sections = list(renderer.explanation(report))
+        else:
+            self._sections = list(renderer.reasons(report))
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
@@ -393,20 +327,51 @@ class SchedulePodm(base.Lister):
         return 0
 
     def _schedule_all(self, parsed_args: argparse.Namespace) -> base.Table:
-        requests = read_requests(self.scheduler_app, parsed_args)
+        from valence_sched_cli.output import decision
+
+        requests = self._read_requests(parsed_args)
         scheduler = self.scheduler(parsed_args)
-        self._read_hardware(lambda: scheduler)
-        decisions = decide_file(scheduler, requests, parsed_args)
+        self._read_hardware(parsed_args, lambda: scheduler)
+        whole = parsed_args.report or parsed_args.html
+        try:
+            decisions = scheduler.select_all(requests, detail="report" if whole else "summary")
+        except (RequestError, UnknownName) as error:
+            if parsed_args.policy is not None and getattr(error, "kind", "") == "policy":
+                known = [policy.name for policy in scheduler.policies()]
+                raise UnknownName("policy", parsed_args.policy, known) from None
+            raise error.at(parsed_args.request_file) from None
         self.exit_code = EXIT_CODES[decisions.report.outcome]
         self._write_report(decisions.report)
-        names = request_names(requests)
-        self.closing += file_lines(decisions, names)
+        names = decision.request_names(requests)
+        self.closing += decision.several_lines(decisions, names)
         for report in decisions.report.decisions:
             self._check_strict(parsed_args, report)
-        rows = list(file_rows(decisions, names))
-        zones = self._zones_of(parsed_args, rows, file_zones(decisions))
-        columns, rows = with_zones(FILE_COLUMNS, rows, zones)
-        return without_redundant(columns, rows, parsed_args, REDUNDANT)
+        rows = []
+        for name, result in zip(names, decisions.results, strict=False):
+            if decisions.failure in (None, result.report):  # where one failed, nothing is placed
+                rows += [{**row, "Request": name} for row in decision.placement_rows(result.report)]
+        self._has_zones = all(result.report.zones for result in decisions.results)
+        return self._table(parsed_args, ("Request", *decision.COLUMNS), rows)
+
+    def _read_requests(self, parsed_args: argparse.Namespace) -> list[Request]:
+        """Return the requests of the file, all with ``--policy`` and ``--seed``.
+
+        UsageError if an option is given that belongs into the file.
+        """
+        import msgspec
+
+        for name in _FILE_ONLY_OPTIONS:
+            if getattr(parsed_args, name) not in (None, []):
+                option = f"--{name.replace('_', '-')}"
+                raise UsageError(f"{option}: with --request-file, say it in the file")
+        if parsed_args.explain:
+            hint = "write --report FILE and read it with scheduler explain FILE"
+            raise UsageError(f"--explain: not with --request-file: {hint}")
+        words = {"policy": parsed_args.policy, "seed": parsed_args.seed}
+        common = {name: word for name, word in words.items() if word is not None}
+        files = (parsed_args.request_file, parsed_args.flavor_file, parsed_args.near_map)
+        requests = self.scheduler_app.config.read_requests(*files)
+        return [msgspec.structs.replace(request, **common) for request in requests]
 
     def _write_report(
         self, report: Report | Reports, facts: Sequence[tuple[str, str]] = ()
@@ -415,10 +380,10 @@ class SchedulePodm(base.Lister):
         writers: list[Callable[[], None]] = []
         if self._report_writer is not None:
             writers.append(functools.partial(self._report_writer, report))
-        if (page := self._page) is not None:
+        if (hardware := self._hardware) is not None:
             from valence_sched.pages.decision import decision_page
 
-            writers.append(lambda: page.write(decision_page(report, page.hardware, tuple(facts))))
+            writers.append(lambda: self._page_writer(decision_page(report, hardware, tuple(facts))))
         for write in writers:
             try:
                 write()
@@ -432,7 +397,7 @@ class SchedulePodm(base.Lister):
         self._delivery.print(lambda stream: stream.write(text))
 
     def _tell_no_report(self, parsed_args: argparse.Namespace) -> None:
+        known = f"what --key {parsed_args.key} stands for was decided on before"
         for option, noun in ((parsed_args.report, "report"), (parsed_args.html, "page")):
             if option:
-                self.closing.append(f"no {noun}: what --key {parsed_args.key} stands for was "
-                                    "decided on before")  # fmt: skip
+                self.closing.append(f"no {noun}: {known}")

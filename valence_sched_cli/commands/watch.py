@@ -24,7 +24,6 @@ class WatchPodm(base.Command):
         "--interval 30 --readers 8",
         "--report https://scheduler.example.org:8790 --report-interval 30",
     )
-
     arguments = """
         what --once: read each pod manager once, and exit; 5 when none could be read
         what --interval <seconds>=60: time between two readings of a pod manager (default: 60)
@@ -43,6 +42,7 @@ class WatchPodm(base.Command):
         then --report-policy <policy>...: report only the fields that this policy of the service
             reads (repeat for several)
         """
+    through_service = False
     option_settings = {"report_policy": None}
     option_groups = (
         inventory.STATE,

@@ -10,26 +10,13 @@ from typing import TYPE_CHECKING
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.commands import page_file
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import by_name, number_of, percentage
+from valence_sched_cli.options.parser import by_name, named_number, percentage
 from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, addition, edited_site
-from valence_sched_cli.output.cells import format_count, or_absent
-from valence_sched_cli.output.decision import warning_lines
-from valence_sched_cli.output.relocation import (
-    COLUMNS,
-    LONG_COLUMNS,
-    REBALANCE_COLUMNS,
-    REBALANCE_LONG_COLUMNS,
-    move_rows,
-    rebalance_row,
-    stuck_lines,
-    stuck_rows,
-)
+from valence_sched_cli.output.cells import warning_lines
 
 if TYPE_CHECKING:
     from valence_sched.app import Site
-    from valence_sched.model.capacity import PurchaseResult
     from valence_sched.model.relocation import Relocation, Survival
 
 TARGET_HELP = (
@@ -43,8 +30,6 @@ MOST_MOVES_TO_DEFRAGMENT = 20
 
 class _MoveLister(base.Lister):
     """A list of moves."""
-
-    through_service = True
 
     option_groups: Sequence[str | Callable[[argparse.ArgumentParser], None]] = (
         inventory.INVENTORY,
@@ -68,25 +53,24 @@ class _MoveLister(base.Lister):
         """Return the rows of an answer; its page is opened before and written after it."""
         from valence_sched.model.relocation import Survival
         from valence_sched.words.relocation import relocation_phrase, survival_phrases
+        from valence_sched_cli.output import relocation as output
 
-        with page_file.page_file(self.scheduler_app, parsed_args) as page:
+        with self.page_writer(parsed_args) as write:
             result = answer()
-            if page is not None:
-                page.write(self.scheduler_app.relocation_page(result, site))
+            if parsed_args.html:
+                write(self.scheduler_app.relocation_page(result, site))
         self.closing += warning_lines(result.notes)
-        self.closing += stuck_lines(result.stuck, parsed_args.all_reasons)
-        long = parsed_args.long or not self.for_people(parsed_args)
+        self.closing += output.stuck_lines(result.stuck, parsed_args.all_reasons)
+        columns = output.LONG_COLUMNS if self.shows_all(parsed_args) else output.COLUMNS
         if isinstance(result, Survival):
             self.closing += survival_phrases(result)
             if not result.answer:
                 self.exit_code = UNDECIDED if result.answer is None else PLACED_IN_PART
-            rows = stuck_rows(result.stuck, long=long)
-        else:
-            self.closing.append(relocation_phrase(result))
-            if result.stuck:
-                self.exit_code = PLACED_IN_PART if result.moves else NONE_PLACED
-            rows = move_rows(result, long=long)
-        return LONG_COLUMNS if long else COLUMNS, list(rows)
+            return columns, map(output.stuck_row, result.stuck)
+        self.closing.append(relocation_phrase(result))
+        if result.stuck:
+            self.exit_code = PLACED_IN_PART if result.moves else NONE_PLACED
+        return columns, output.move_rows(result)
 
 
 class FailWhatif(_MoveLister):
@@ -102,7 +86,6 @@ class FailWhatif(_MoveLister):
         "--survive 1 --inventory examples/site.json --clone gpu-east",
         "--fail-zone east --zone-file examples/zones.yaml",
     )
-
     arguments = f"""
         [<target>...]: what fails: {TARGET_HELP}
         what --survive <n>: may any so many pod managers fail at once?
@@ -113,7 +96,7 @@ class FailWhatif(_MoveLister):
     option_groups = (
         *_MoveLister.option_groups,
         inventory.ZONE_FILE,
-        page_file.html_option(PAGE_HELP),
+        inventory.html_option(PAGE_HELP),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
@@ -126,9 +109,10 @@ class FailWhatif(_MoveLister):
         whatif, site = self.scheduler_app.whatif, edited_site(self, parsed_args)
         answer: Callable[[], Relocation | Survival]
         if fails:
-            app, selection = self.scheduler_app, self.selection(parsed_args)
-            podms = {f"zone {name}": app.zone_podms(selection, parsed_args.zone_file, [name])
-                     for name in parsed_args.fail_zone}  # fmt: skip
+            podms, selection = {}, self.selection(parsed_args)
+            for name in parsed_args.fail_zone:
+                found = self.scheduler_app.zone_podms(selection, parsed_args.zone_file, [name])
+                podms[f"zone {name}"] = found
             answer = functools.partial(whatif.fail, site, parsed_args.target, podms)
         else:
             answer = functools.partial(whatif.survive, site, parsed_args.survive, self._show)
@@ -149,9 +133,8 @@ class DrainWhatif(_MoveLister):
         "gpu-west --inventory examples/site.json",
         "model=A100,zone=az2 --inventory examples/site.json --policy pack",
     )
-
     arguments = f"<target>...: what is drained: {TARGET_HELP}"
-    option_groups = (*_MoveLister.option_groups, page_file.html_option(PAGE_HELP))
+    option_groups = (*_MoveLister.option_groups, inventory.html_option(PAGE_HELP))
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         whatif, site = self.scheduler_app.whatif, edited_site(self, parsed_args)
@@ -173,7 +156,6 @@ class RebalanceWhatif(_MoveLister):
         "--flavor gpu-large --inventory examples/site.json --drain gpu-north --most 2",
         "--fragmentation-below 30% --mix gpu-large=1,small=3 --inventory examples/site.json",
     )
-
     arguments = f"""
         what --flavor <flavor>: name, file or - (standard input) of the flavor that room is made for
         what --fragmentation-below <percent>: move until fragmentation is below this; --flavor then
@@ -188,34 +170,24 @@ class RebalanceWhatif(_MoveLister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
         from valence_sched.words.relocation import rebalance_lines
+        from valence_sched_cli.output import relocation as output
 
-        below, mix = parsed_args.fragmentation_below, parsed_args.mix
-        whatif, site = self.scheduler_app.whatif, edited_site(self, parsed_args)
+        args, below = parsed_args, parsed_args.fragmentation_below
+        whatif, site = self.scheduler_app.whatif, edited_site(self, args)
         request = None
-        if parsed_args.flavor is not None:
-            request = whatif.request(site, parsed_args.flavor, policy=parsed_args.policy,
-                                     flavor_files=parsed_args.flavor_file)  # fmt: skip
+        if args.flavor is not None:
+            files = {"policy": args.policy, "flavor_files": args.flavor_file}
+            request = whatif.request(site, args.flavor, **files)
         if below is None and request is None:
             raise UsageError("name a goal: room with --flavor F, or --fragmentation-below PERCENT")
-        most = parsed_args.most or (MOST_MOVES if below is None else MOST_MOVES_TO_DEFRAGMENT)
-        result = whatif.rebalance(site, most, request, below, mix)
+        most = args.most or (MOST_MOVES if below is None else MOST_MOVES_TO_DEFRAGMENT)
+        result = whatif.rebalance(site, most, request, below, args.mix)
         self.closing += [*warning_lines(result.notes), *rebalance_lines(result, most)]
         if not result.reached:
             self.exit_code = NONE_PLACED if result.complete else UNDECIDED
-        long = parsed_args.long or not self.for_people(parsed_args)
-        columns = REBALANCE_LONG_COLUMNS if long else REBALANCE_COLUMNS
-        return columns, [rebalance_row(move, long=long) for move in result.moves]
-
-
-NEED_COLUMNS = ("Podm", "Pool", "Block", "Number", "Price", "Cost")
-
-
-def _price(text: str) -> tuple[str, float]:
-    name, equals, number = text.rpartition("=")
-    price = number_of(number)
-    if not equals or not name or not 0 <= price < 10**12:
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not BLOCK=AMOUNT, as in GPU-03=9000")
-    return name, price
+        long = self.shows_all(args)
+        columns = output.REBALANCE_LONG_COLUMNS if long else output.REBALANCE_COLUMNS
+        return columns, map(output.rebalance_row, result.moves)
 
 
 class NeedWhatif(base.Lister):
@@ -227,14 +199,12 @@ class NeedWhatif(base.Lister):
     node after another reaches fewer than the purchase makes room for.
     """
 
-    through_service = True
     examples = (
         "--flavor gpu-large --count 5 --inventory examples/site.json --buy GPU-03@gpu-east "
         "--buy Compute-02@gpu-east",
         "--flavor gpu-large --count 5 --inventory examples/site.json --buy GPU-03@gpu-east "
         "--price GPU-03=9000",
     )
-
     arguments = """
         what --flavor <flavor>: name, file or - (standard input) of the flavor
         what --count <n>=1: so many more nodes (default: 1)
@@ -242,7 +212,11 @@ class NeedWhatif(base.Lister):
             file, may be bought for these pod managers or pools (repeat for several)
         what --price <block=amount>...: of one such block (repeat for several)
         """
-    option_settings = {"flavor": {"required": True}, "buy": addition, "price": _price}
+    option_settings = {
+        "flavor": {"required": True},
+        "buy": addition,
+        "price": named_number("BLOCK=AMOUNT, as in GPU-03=9000", 0, 1e12),
+    }
     option_groups = (
         inventory.INVENTORY,
         inventory.FLAVOR_FILE,
@@ -256,40 +230,24 @@ class NeedWhatif(base.Lister):
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        whatif, site = self.scheduler_app.whatif, edited_site(self, parsed_args)
-        request = whatif.request(site, parsed_args.flavor, parsed_args.count,
-                                 policy=parsed_args.policy,
-                                 flavor_files=parsed_args.flavor_file)  # fmt: skip
-        prices = by_name("--price", parsed_args.price)
-        result = whatif.smallest_purchase(site, request, parsed_args.buy, prices)
-        self.closing.append(_outcome(result))
+        from valence_sched.words.capacity import purchase_line
+
+        args = parsed_args
+        whatif, site = self.scheduler_app.whatif, edited_site(self, args)
+        files = {"policy": args.policy, "flavor_files": args.flavor_file}
+        request = whatif.request(site, args.flavor, args.count, **files)
+        prices = by_name("--price", args.price)
+        result = whatif.smallest_purchase(site, request, args.buy, prices)
+        self.closing.append(purchase_line(result))
         if result.lines is None:
             self.exit_code = NONE_PLACED
         elif result.placed < result.wanted:
             self.exit_code = PLACED_IN_PART
-            self.closing.append(
-                f"warning: placing one after another reaches {result.placed:,} of "
-                f"{result.wanted:,} with these blocks: a better order or policy is needed"
-            )
-        return NEED_COLUMNS, [
-            (one.podm, one.pool, one.block, one.number, or_absent(one.price),
-             or_absent(one.price and one.price * one.number))
-            for one in result.lines or ()
-        ]  # fmt: skip
-
-
-def _outcome(result: PurchaseResult) -> str:
-    nodes = f"{result.wanted:,} {result.flavor}"
-    if result.lines is None:
-        return f"nothing that may be bought is known to make {nodes} fit"
-    if not result.lines:
-        return f"{nodes} fit as things are: nothing has to be bought"
-    bought = format_count(sum(line.number for line in result.lines), "block")
-    if result.priced:
-        bought += f" for {result.total:,.2f}".removesuffix(".00")
-    if result.is_smallest:
-        proof = "no purchase is cheaper" if result.priced else "fewer are not enough"
-    else:
-        least = f"{result.bound:,.2f}".removesuffix(".00")
-        proof = f"any purchase comes to at least {least}"
-    return f"{nodes} fit after {bought}: {proof}"
+            reached = f"{result.placed:,} of {result.wanted:,} with these blocks"
+            hint = "a better order or policy is needed"
+            self.closing.append(f"warning: placing one after another reaches {reached}: {hint}")
+        rows = []
+        for one in result.lines or ():
+            cost = one.price and one.price * one.number
+            rows.append((one.podm, one.pool, one.block, one.number, one.price, cost))
+        return ("Podm", "Pool", "Block", "Number", "Price", "Cost"), rows

@@ -10,37 +10,13 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.commands import page_file
-from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import by_name, number_of, parsed
-from valence_sched_cli.options.whatif import (
-    WEIGHT,
-    add_edit_options,
-    add_workload_options,
-    edited_sites,
-    make_workload,
-    workload_facts,
-)
-from valence_sched_cli.output.cells import format_count
-from valence_sched_cli.output.decision import warning_lines
-from valence_sched_cli.output.replay import (
-    COLUMNS,
-    LONG_COLUMNS,
-    SWEEP_COLUMNS,
-    SWEEP_LONG_COLUMNS,
-    change_lines,
-    comparison,
-    outcome_lines,
-    progress_text,
-    run_rows,
-    series_table,
-    sweep_comparison,
-    sweep_rows,
-)
+from valence_sched_cli.options import inventory, whatif
+from valence_sched_cli.options.parser import by_name, number_of, parsed_by
+from valence_sched_cli.output.cells import format_count, warning_lines
 from valence_sched_cli.output.table import MACHINE
 
 if TYPE_CHECKING:
@@ -62,12 +38,6 @@ def _tolerance(text: str) -> tuple[str | None, float]:
     return (name.strip() or None), percent / 100
 
 
-def _seeds(text: str) -> tuple[int, ...]:
-    from valence_sched.model.replay import parse_seeds
-
-    return parsed(parse_seeds, text)
-
-
 class RunWhatif(base.Lister):
     """Replay a workload and compare the outcomes.
 
@@ -77,20 +47,18 @@ class RunWhatif(base.Lister):
     inventory without them is replayed as well.
     """
 
-    through_service = True
     examples = (
         "--workload workload.csv --policy default --policy pack --compare",
         "--rate 10/h --mix gpu-large=1,small=3 --lifetime 2d --horizon 30d --seed 7",
     )
-
     option_settings = {"policy": {"dest": "policies"}, "tolerance": _tolerance}
     option_groups = (
         inventory.INVENTORY,
         inventory.FLAVOR_FILE,
         inventory.POLICY_FILE,
-        add_workload_options,
-        add_edit_options,
-        WEIGHT,
+        whatif.add_workload_options,
+        whatif.add_edit_options,
+        whatif.WEIGHT,
         """
         decide --policy <policy>...: policy of all requests (repeat for a run under each; default:
             that of each request)
@@ -103,45 +71,51 @@ class RunWhatif(base.Lister):
         then --tolerance <[measure=]percent>...: by how much measures, or this one, may differ from
             the baseline (default: 0)
         """,
-        page_file.html_option("the runs, side by side and over time,"),
+        inventory.html_option("the runs, side by side and over time,"),
     )
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        _check_options(parsed_args)
-        app, tolerances = self.scheduler_app, dict(parsed_args.tolerance)
-        baseline = self._read_baseline(parsed_args.baseline, tolerances)
+        from valence_sched_cli.output import replay as output
+
+        args, app = parsed_args, self.scheduler_app
+        if args.tolerance and not args.baseline:
+            raise UsageError("--tolerance: only with --baseline FILE")
+        by_name("--tolerance", (pair for pair in args.tolerance if pair[0] is not None))
+        if [name for name, _ in args.tolerance].count(None) > 1:
+            raise UsageError("--tolerance: two for all measures: name a measure, as in placed=5")
+        if args.series and args.compare:
+            raise UsageError("--series: not with --compare, which has a row for each measure")
+        tolerances = dict(args.tolerance)
+        baseline = self._read_baseline(args.baseline, tolerances)
         with contextlib.ExitStack() as stack:
-            write: Callable[[Replay], None] = lambda replay: None  # noqa: E731
-            if parsed_args.output:
-                write = stack.enter_context(app.report_writer(parsed_args.output))
-            page = stack.enter_context(page_file.page_file(app, parsed_args))
-            workload = make_workload(app, parsed_args)
-            sites = self._sites(parsed_args)
-            replay = self._replay(sites, parsed_args, workload)
-            write(replay)
-            if page is not None:
+            if args.output:
+                write = stack.enter_context(app.report_writer(args.output))
+            write_page = stack.enter_context(self.page_writer(args))
+            workload = whatif.make_workload(app, args)
+            sites = self._sites(args)
+            replay = self._replay(sites, args, workload)
+            if args.output:
+                write(replay)
+            if args.html:
                 from valence_sched.pages.replay import replay_page
 
                 effects = {site.name: site.effects for site in sites}
-                page.write(replay_page(replay, effects, tuple(workload_facts(parsed_args))))
-        self.closing += outcome_lines(replay)
+                write_page(replay_page(replay, effects, tuple(whatif.workload_facts(args))))
+        self.closing += output.outcome_lines(replay)
         if baseline is not None:
             from valence_sched.model.replay import changes
 
             found = changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
-            self.closing += change_lines(found, parsed_args.baseline)
+            self.closing += output.change_lines(found, args.baseline)
             self.exit_code = EXIT_DIFFERENT if found else 0
-        if parsed_args.compare:
+        if args.compare:
             if len(replay.runs) > 1:
                 self.closing.append("one seed does not tell which run is better: use whatif sweep")
-            return comparison(
-                replay, machine=parsed_args.formatter in MACHINE, long=parsed_args.long
-            )
-        if parsed_args.series:
-            machine = not self.for_people(parsed_args)
-            return series_table(replay, machine=machine, long=parsed_args.long)
-        long = parsed_args.long or not self.for_people(parsed_args)
-        return LONG_COLUMNS if long else COLUMNS, list(run_rows(replay, long=long))
+            return output.comparison(replay, machine=args.formatter in MACHINE, long=args.long)
+        if args.series:
+            return output.series_table(replay, machine=not self.for_people(args), long=args.long)
+        columns = output.LONG_COLUMNS if self.shows_all(args) else output.COLUMNS
+        return columns, output.run_rows(replay)
 
     def _sites(self, parsed_args: argparse.Namespace) -> list[Site]:
         """Return the sites that the options make; for a comparison the one without edits first."""
@@ -149,8 +123,8 @@ class RunWhatif(base.Lister):
         base = app.site(self.selection(parsed_args))
         sites = app.edited_sites(base, tuple(parsed_args.scenario), tuple(parsed_args.edits))
         for policy in (parsed_args.policies or [None]) if weights else ():
-            sites = [one for site in sites
-                     for one in app.edited_sites(site, policy=policy, weights=weights)]  # fmt: skip
+            made = (app.edited_sites(site, policy=policy, weights=weights) for site in sites)
+            sites = [site for some in made for site in some]
         if not (parsed_args.edits or parsed_args.scenario or weights):
             return sites
         if not parsed_args.scenario:
@@ -195,16 +169,6 @@ def _rate(requests: int, started: float) -> float:
     return requests / max(1e-9, time.monotonic() - started)
 
 
-def _check_options(args: argparse.Namespace) -> None:
-    if args.tolerance and not args.baseline:
-        raise UsageError("--tolerance: only with --baseline FILE")
-    by_name("--tolerance", ((name, most) for name, most in args.tolerance if name is not None))
-    if [name for name, _ in args.tolerance].count(None) > 1:
-        raise UsageError("--tolerance: two for all measures: name a measure, as in placed=5")
-    if args.series and args.compare:
-        raise UsageError("--series: not with --compare, which has a row for each measure")
-
-
 class SweepWhatif(base.Lister):
     """Replay a workload in many variations at once.
 
@@ -213,22 +177,22 @@ class SweepWhatif(base.Lister):
     scenario, policy and seed; they are the same with any number of processes, and on a cluster.
     """
 
-    through_service = True
-    effectful = True
     examples = (
         "--inventory examples/site.json --rate 2/h --mix small=6,gpu-large=1 --lifetime 8h "
         "--horizon 7d --seeds 1..5 --policy default --policy pack",
         "--inventory examples/site.json --workload examples/workload.csv --scenario "
         "examples/scenarios.yaml --output sweep.csv",
     )
-
-    option_settings = {"policy": {"dest": "policies"}, "seeds": {"type": _seeds, "default": (0,)}}
+    option_settings = {
+        "policy": {"dest": "policies"},
+        "seeds": {"type": parsed_by("replay:parse_seeds"), "default": (0,)},
+    }
     option_groups = (
         inventory.INVENTORY,
         inventory.FLAVOR_FILE,
         inventory.POLICY_FILE,
-        add_edit_options,
-        functools.partial(add_workload_options, seed=False),
+        whatif.add_edit_options,
+        functools.partial(whatif.add_workload_options, seed=False),
         """
         decide --policy <policy>...: policy of all requests (repeat for runs under each; default:
             that of each request)
@@ -240,7 +204,7 @@ class SweepWhatif(base.Lister):
             are added when they finish
         output --output,-o <file>: file to write all runs to: .jsonl, .csv or .parquet
         """,
-        page_file.html_option("the scenarios and policies, side by side,"),
+        inventory.html_option("the scenarios and policies, side by side,"),
         """
         output --compare: a row for each measure: means and standard errors over seeds, and the
             variation that is clearly the best
@@ -249,54 +213,54 @@ class SweepWhatif(base.Lister):
     )
 
     def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+        from valence_sched_cli.output.replay import SWEEP_LONG_COLUMNS
+
         return () if parsed_args.compare else SWEEP_LONG_COLUMNS
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        app = self.scheduler_app
+        from valence_sched_cli.output import replay as output
+
+        args, app = parsed_args, self.scheduler_app
         with contextlib.ExitStack() as stack:
-            write: Callable[[list[SweepRun]], None] = lambda runs: None  # noqa: E731
-            if parsed_args.output:
-                write = stack.enter_context(app.sweep_writer(parsed_args.output))
-            page = stack.enter_context(page_file.page_file(app, parsed_args))
-            workload = make_workload(app, parsed_args)
-            sites = edited_sites(self, parsed_args)
-            sweep = app.sweep(sites, parsed_args.policies, parsed_args.seeds, workload,
-                              strict=parsed_args.strict)  # fmt: skip
-            if parsed_args.compare:
+            if args.output:
+                write = stack.enter_context(app.sweep_writer(args.output))
+            write_page = stack.enter_context(self.page_writer(args))
+            workload = whatif.make_workload(app, args)
+            sites = whatif.edited_sites(self, args)
+            sweep = app.sweep(sites, args.policies, args.seeds, workload, strict=args.strict)
+            if args.compare:
                 variations = dict.fromkeys(key.variation for key in sweep.keys)
-                base.name_columns(parsed_args, ("Measure", *variations, "Best"))
-            runs = self._runs(sweep, parsed_args)
-            if parsed_args.output:
-                with self.effects.change("sweep", parsed_args.output, "may be written",
-                                         "is written"):  # fmt: skip
+                base.name_columns(args, ("Measure", *variations, "Best"))
+            runs = self._runs(sweep, args)
+            if args.output:
+                with self.effects.change("sweep", args.output, "may be written", "is written"):
                     write(runs)
-                count = format_count(len(runs), "run")
-                self.closing.append(f"written to {parsed_args.output}: {count}")
-            if page is not None:
-                from valence_sched.pages.sweep import sweep_page
+                self.closing.append(f"written to {args.output}: {format_count(len(runs), 'run')}")
+            if args.html:
+                from valence_sched.pages.replay import sweep_page
 
                 effects = {site.name: site.effects for site in sites}
-                page.write(sweep_page(runs, effects, tuple(workload_facts(parsed_args))))
-        long = parsed_args.long or not self.for_people(parsed_args)
-        if parsed_args.compare:
-            if len(parsed_args.seeds) == 1:
-                self.closing.append(
-                    "one seed does not tell which variation is better: --seeds 1..10"
-                )
-            return sweep_comparison(runs, long=long)
-        return SWEEP_LONG_COLUMNS if long else SWEEP_COLUMNS, list(sweep_rows(runs, long=long))
+                write_page(sweep_page(runs, effects, tuple(whatif.workload_facts(args))))
+        if args.compare:
+            if len(args.seeds) == 1:
+                hint = "one seed does not tell which variation is better: --seeds 1..10"
+                self.closing.append(hint)
+            return output.sweep_comparison(runs, long=self.shows_all(args))
+        columns = output.SWEEP_LONG_COLUMNS if self.shows_all(args) else output.SWEEP_COLUMNS
+        return columns, output.sweep_rows(runs)
 
     def _runs(self, sweep: Sweep, parsed_args: argparse.Namespace) -> list[SweepRun]:
         """Return all runs; those of a journal are not made again, and others are added to it."""
+        from valence_sched_cli.output.replay import progress_text
+
         app, total, file = self.scheduler_app, len(sweep.keys), parsed_args.resume
         with contextlib.ExitStack() as stack:
             finished: list[SweepRun] = []
-            add: Callable[[SweepRun], None] = lambda run: None  # noqa: E731
+            journal: Any = None
             if file:
                 journal = stack.enter_context(app.sweep_journal(file))
                 keys = set(sweep.keys)
                 finished = [run for run in journal.finished(sweep.question) if run.key in keys]
-                add = journal.add
             workers = stack.enter_context(app.sweep_workers(parsed_args.jobs, parsed_args.backend))
             made, started = 0, time.monotonic()
 
@@ -306,7 +270,8 @@ class SweepWhatif(base.Lister):
 
             def record(run: SweepRun) -> None:
                 nonlocal made
-                add(run)
+                if journal is not None:
+                    journal.add(run)
                 made += 1
                 show()
 

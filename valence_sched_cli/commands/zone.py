@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING, Any
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import nonempty_name, number_of
-from valence_sched_cli.options.registration import (
-    client_certificate_changes,
-    password_reference,
-    path_of_file,
-)
-from valence_sched_cli.output.cells import (
-    Cell,
-    PairLines,
-    Pairs,
-    format_count,
-    or_absent,
-    time_cell,
-)
+from valence_sched_cli.options.parser import must_be, nonempty_name, number_of
+from valence_sched_cli.options.registration import login_changes
+from valence_sched_cli.output.cells import Cell, PairLines, Pairs, format_count, time_cell
 
 if TYPE_CHECKING:
     from valence_sched.model.reading import Selection
@@ -32,26 +21,25 @@ if TYPE_CHECKING:
 LIST_COLUMNS = ("ID", "Name", "Own Name", "Is Active", "Capabilities", "API URL")
 LONG_COLUMNS = ("Enabled", "Failures", "Heard", "Reason")
 SHOW_COLUMNS = (
-    "ID", "Name", "Own Name", "API URL", "Enabled", "Is Active", "Reason", "Failures",
-    "Capabilities", "Services", "Weight Scale", "Weight Offset", "Login", "Username", "Password",
-    "Auth URL", "Project", "User Domain", "Project Domain", "CA Cert", "Client Cert", "Heard",
-    "Polled",
-)  # fmt: skip
-TREE_COLUMNS = ("Zone", "Podms", "Free Cores", "Free Memory MiB", "Free GPUs", "Read At",
-                "Problem")  # fmt: skip
-TOTAL_COLUMNS = ("Total Cores", "Total Memory MiB", "Total GPUs", "Free Drives", "Total Drives",
-                 "Free NICs", "Total NICs")  # fmt: skip
-_AMOUNTS = {"Cores": "cores", "Memory MiB": "memory_mib", "GPUs": "gpus", "Drives": "drives",
-            "NICs": "nics"}  # fmt: skip
-
-
+    *("ID", "Name", "Own Name", "API URL", "Enabled", "Is Active", "Reason", "Failures"),
+    *("Capabilities", "Services", "Weight Scale", "Weight Offset", "Login", "Username"),
+    *("Password", "Auth URL", "Project", "User Domain", "Project Domain", "CA Cert"),
+    *("Client Cert", "Heard", "Polled"),
+)
+_AMOUNTS = {
+    "Cores": "cores",
+    "Memory MiB": "memory_mib",
+    "GPUs": "gpus",
+    "Drives": "drives",
+    "NICs": "nics",
+}
 _KEYSTONE = ("auth_url", "project", "user_domain", "project_domain")
 
 
 def _number(text: str) -> float:
     number = number_of(text)
     if not abs(number) <= 1000:
-        raise argparse.ArgumentTypeError(f"must be a number from -1000 to 1000, got {text[:40]}")
+        raise must_be("a number from -1000 to 1000", text)
     return number
 
 
@@ -100,55 +88,50 @@ def zone_cells(zone: ZoneOverview) -> dict[str, Any]:
 
     one, report = zone.registration, zone.report
     info, password, keystone = report.info, one.password, one.keystone
+    services = info.services if info else {}
     return {
         "ID": zone.id,
         "Name": one.name,
-        "Own Name": or_absent(info and info.name),
+        "Own Name": info and info.name,
         "API URL": one.url,
         "Enabled": one.enabled,
         "Is Active": report.is_active,
         "Reason": report.reason,
         "Failures": report.failures,
         "Capabilities": Pairs(info.capabilities if info else {}),
-        "Services": PairLines({name: range_text(pair)
-                               for name, pair in (info.services if info else {}).items()}),
+        "Services": PairLines({name: range_text(pair) for name, pair in services.items()}),
         "Weight Scale": one.weight_scale,
         "Weight Offset": one.weight_offset,
         "Login": one.login,
-        "Username": or_absent(one.username),
-        "Password": or_absent(password and password.text),
-        "Auth URL": or_absent(one.auth_url),
-        "Project": or_absent(one.project),
-        "User Domain": or_absent(keystone and keystone.user_domain),
-        "Project Domain": or_absent(keystone and keystone.project_domain),
-        "CA Cert": or_absent(one.cacert),
-        "Client Cert": or_absent(one.cert),
+        "Username": one.username,
+        "Password": password and password.text,
+        "Auth URL": one.auth_url,
+        "Project": one.project,
+        "User Domain": keystone and keystone.user_domain,
+        "Project Domain": keystone and keystone.project_domain,
+        "CA Cert": one.cacert,
+        "Client Cert": one.cert,
         "Heard": time_cell(zone.heard_at, zone.heard_age_s),
         "Polled": time_cell(zone.polled_at, zone.polled_age_s),
-    }  # fmt: skip
+    }
 
 
 def _changes(parsed_args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
-    words = {name: getattr(parsed_args, name)
-             for name in ("username", *_KEYSTONE, "weight_scale", "weight_offset")}  # fmt: skip
-    changes = {name: value for name, value in words.items() if value is not None}
-    if password := password_reference(parsed_args, here=here):
-        changes["password"] = password
-    if parsed_args.cacert is not None:
-        changes["cacert"] = path_of_file(parsed_args.cacert, here=here)
-    return changes | client_certificate_changes(parsed_args, here=here)
+    names = ("username", *_KEYSTONE, "weight_scale", "weight_offset")
+    given = [name for name in names if getattr(parsed_args, name) is not None]
+    changes = {name: getattr(parsed_args, name) for name in given}
+    return changes | login_changes(parsed_args, here=here)
 
 
-def _warnings(zone: ZoneOverview) -> list[str]:
+def _warnings(zone: ZoneOverview) -> Iterator[str]:
     from valence_sched.model.podm_address import is_unencrypted
 
     one = zone.registration
-    if one.password is None:
-        return []
-    goes = [("password", one.auth_url or one.url)]
-    goes += [("token", one.url)] if one.auth_url else []
-    return [f"warning: {one.name}: its {what} goes to {url} in the clear: name an https URL"
-            for what, url in goes if is_unencrypted(url)]  # fmt: skip
+    goes = {"password": one.auth_url or one.url, "token": one.url if one.auth_url else ""}
+    for what, url in goes.items() if one.password else ():
+        if url and is_unencrypted(url):
+            text = f"its {what} goes to {url} in the clear: name an https URL"
+            yield f"warning: {one.name}: {text}"
 
 
 class AddZone(base.ShowOne):
@@ -157,15 +140,12 @@ class AddZone(base.ShowOne):
     It is only stored: the service of this zone connects to it later, and polls it from then on.
     """
 
-    through_service = True
-    effectful = True
     examples = (
         "east http://10.1.0.1:8790",
         "west https://west:8790 --username up --password-env WEST_PASSWORD --weight-scale 0.5",
         "north https://north:8790 --auth-url https://keystone:5000/v3 --username up "
         "--project service --password-env NORTH_PASSWORD",
     )
-
     arguments = """
         <name>: name that this zone has for it
         <url>: URL of its service: http://HOST:PORT
@@ -184,14 +164,11 @@ class AddZone(base.ShowOne):
         wanted = ZoneRegistration(name=parsed_args.name, url=parsed_args.url, **changes)
         zone = scheduler.add_zone(wanted)
         self.closing += _warnings(zone)
-        cells = zone_cells(zone)
-        return SHOW_COLUMNS, tuple(cells[column] for column in SHOW_COLUMNS)
+        return SHOW_COLUMNS, zone_cells(zone)
 
 
 class ListZone(base.Lister):
     """List the zones directly below this one."""
-
-    through_service = True
 
     arguments = "output --long: list more columns"
     option_groups = (inventory.STATE,)
@@ -204,20 +181,17 @@ class ListZone(base.Lister):
             for one in zones
             if one.registration.enabled and not one.report.is_active
         ]
-        every = map(zone_cells, zones)
-        return columns, [tuple(cells[column] for column in columns) for cells in every]
+        return columns, map(zone_cells, zones)
 
 
 class ShowZone(base.ShowOne):
     """Show a zone directly below this one."""
 
-    through_service = True
     arguments = "<zone>: zone directly below (name or ID)"
     option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        cells = zone_cells(self.scheduler(parsed_args).zone(parsed_args.zone))
-        return SHOW_COLUMNS, tuple(cells[column] for column in SHOW_COLUMNS)
+        return SHOW_COLUMNS, zone_cells(self.scheduler(parsed_args).zone(parsed_args.zone))
 
 
 class SetZone(base.Command):
@@ -226,8 +200,6 @@ class SetZone(base.Command):
     What is known of a zone is forgotten where its URL or its login changes, until it was polled.
     """
 
-    through_service = True
-    effectful = True
     examples = ("east --weight-scale 2", "east --url https://east:8790 --disable")
 
     arguments = """
@@ -272,8 +244,6 @@ class DeleteZone(base.Command):
     with claims or nodes of this zone is not deleted.
     """
 
-    through_service = True
-    effectful = True
     arguments = "<zone>...: zone directly below (name or ID; repeat for several)"
     option_groups = (inventory.STATE,)
 
@@ -297,7 +267,6 @@ class InfoZone(_OwnZone):
     managers have free, its own and those of the zones below, and what they report by service.
     """
 
-    through_service = True
     option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
@@ -313,7 +282,6 @@ class TreeZone(_OwnZone):
     Every zone is asked at once, and asks those below it. One that does not answer says why.
     """
 
-    through_service = True
     examples = ("--timeout 5", "--long -f json")
 
     arguments = """
@@ -323,33 +291,29 @@ class TreeZone(_OwnZone):
     option_groups = (inventory.STATE,)
 
     def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        columns = (
-            TREE_COLUMNS[:-2] + (TOTAL_COLUMNS if parsed_args.long else ()) + TREE_COLUMNS[-2:]
-        )
+        columns = ["Zone", "Podms", "Free Cores", "Free Memory MiB", "Free GPUs"]
+        if parsed_args.long:
+            columns += ["Total Cores", "Total Memory MiB", "Total GPUs", "Free Drives"]
+            columns += ["Total Drives", "Free NICs", "Total NICs"]
         tree = self.scheduler(parsed_args).zone_tree(deadline_s=min(parsed_args.timeout, 600.0))
-        rows = [_tree_cells(path, node) for path, node in _nodes(tree, ())]
-        silent = sum(bool(cells["Problem"]) for cells in rows)
-        if silent:
-            self.closing.append(f"{format_count(silent, 'zone')} did not answer: what is free "
-                                "below is not counted")  # fmt: skip
-        return columns, [tuple(cells[column] for column in columns) for cells in rows]
+        rows = list(_rows(tree, ()))
+        if silent := sum(bool(cells["Problem"]) for cells in rows):
+            zones = format_count(silent, "zone")
+            self.closing.append(f"{zones} did not answer: what is free below is not counted")
+        return [*columns, "Read At", "Problem"], rows
 
 
-def _nodes(node: ZoneNode, above: Sequence[str]) -> Iterator[tuple[Sequence[str], ZoneNode]]:
+def _rows(node: ZoneNode, above: Sequence[str]) -> Iterator[dict[str, Any]]:
     path = (*above, node.known_as or node.name)
-    yield path, node
-    for child in node.children:
-        yield from _nodes(child, path)
-
-
-def _tree_cells(path: Sequence[str], node: ZoneNode) -> dict[str, Any]:
     cells: dict[str, Any] = {
         "Zone": Branch(path, node.name),
-        "Podms": or_absent(None if node.silent else node.own.podms),
+        "Podms": None if node.silent else node.own.podms,
         "Read At": time_cell(node.read_at, node.age_s),
         "Problem": node.silent,
     }
     for title, name in _AMOUNTS.items():
         free, total = node.own.amounts.get(name, (None, None))
-        cells |= {f"Free {title}": or_absent(free), f"Total {title}": or_absent(total)}
-    return cells
+        cells |= {f"Free {title}": free, f"Total {title}": total}
+    yield cells
+    for child in node.children:
+        yield from _rows(child, path)

@@ -80,32 +80,30 @@ def wait_s(args: argparse.Namespace) -> float:
 
 def refuse_idle(args: argparse.Namespace, *, holds: bool, composes: bool) -> None:
     """Refuse options that would do nothing, as nothing is held, or nothing composed."""
-    waiting = {"--timeout": args.timeout, "--wait": args.wait, "--no-wait": args.no_wait,
-               "--no-ironic": args.no_ironic}  # fmt: skip
-    given = {"--ttl": args.ttl, "--key": args.key} | waiting
-    if not holds and (idle := _given(given)):
-        raise UsageError(f"{idle}: nothing is held or composed: add --claim or --compose")
-    if not composes and (idle := _given(waiting)):
-        raise UsageError(f"{idle}: nothing is composed: add --compose")
-
-
-def _given(options: Mapping[str, object]) -> str:
-    return ", ".join(option for option, value in options.items() if value not in (None, False))
+    waiting = ("timeout", "wait", "no_wait", "no_ironic")
+    for needed, names, hint in (
+        (holds, ("ttl", "key", *waiting), "nothing is held or composed: add --claim or --compose"),
+        (composes, waiting, "nothing is composed: add --compose"),
+    ):
+        idle = [name for name in names if getattr(args, name) not in (None, False)]
+        if idle and not needed:
+            options = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
+            raise UsageError(f"{options}: {hint}")
 
 
 def check_options(args: argparse.Namespace) -> None:
     """Refuse options that contradict each other."""
     acts = args.claim or args.compose or args.dispatch is not None
     if args.plan is not None and acts:
-        raise UsageError("--plan: a plan is done later, with podm apply: leave --claim, --compose "
-                         "and --dispatch out")  # fmt: skip
+        hint = "leave --claim, --compose and --dispatch out"
+        raise UsageError(f"--plan: a plan is done later, with podm apply: {hint}")
     if args.plan == "-":
         raise UsageError("--plan: standard output is for the rows: name a file")
     if args.dispatch_key_env is not None and args.dispatch is None:
         raise UsageError("--dispatch-key-env: there is nothing to sign without --dispatch")
     wait_s(args)
     refuse_idle(args, holds=args.claim or args.compose, composes=args.compose)
-    several = args.request_file is not None
-    if several and (acts or args.plan is not None or args.dry_run == "server"):
-        raise UsageError("--request-file: several requests are only decided on: leave --claim, "
-                         "--compose, --dispatch, --plan and --dry-run=server out")  # fmt: skip
+    plans = args.plan is not None or args.dry_run == "server"
+    if args.request_file is not None and (acts or plans):
+        hint = "leave --claim, --compose, --dispatch, --plan and --dry-run=server out"
+        raise UsageError(f"--request-file: several requests are only decided on: {hint}")

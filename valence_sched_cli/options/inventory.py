@@ -83,8 +83,13 @@ def check_zone_file(args: argparse.Namespace) -> None:
     if args.zone_file is None:
         return
     if getattr(args, "plan", None) is not None:
-        raise UsageError("--plan: a plan is of one zone: leave --zone-file out, and name the "
-                         "inventories of that zone")  # fmt: skip
+        hint = "leave --zone-file out, and name the inventories of that zone"
+        raise UsageError(f"--plan: a plan is of one zone: {hint}")
     if args.inventory or args.podm_file or args.from_catalog:
-        raise UsageError("--zone-file names all inventories: leave --inventory, --podm-file and "
-                         "--from-catalog out")  # fmt: skip
+        hint = "leave --inventory, --podm-file and --from-catalog out"
+        raise UsageError(f"--zone-file names all inventories: {hint}")
+
+
+def html_option(what: str) -> str:
+    """Return the usage of the option for the file of the page; ``what`` says what it is about."""
+    return f"output --html <file>: write {what} as one self-contained page for a browser"

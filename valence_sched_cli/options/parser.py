@@ -6,12 +6,13 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import pkgutil
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from valence_sched.errors import UsageError, one_line
+from valence_sched.errors import RequestError, UsageError, one_line
 
 #: The sections, in their order: what is asked for, where it may go, together with what, on which
 #: inventory, edited how, and how to decide, what to do then, and what to print.
@@ -76,12 +77,13 @@ class CommandHelp(argparse.HelpFormatter):
         return indent + f" \\\n{indent}".join(lines).replace(_GLUE, " ") + "\n"
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        fill = super()._fill_text
         parts = text.split("\n\n")
-        return "\n\n".join(
-            _fold_rows(part, width) if part.startswith("  ") else fill(part, width, indent)
-            for part in parts
-        )
+        for number, part in enumerate(parts):
+            if part.startswith("  "):
+                parts[number] = "\n".join(_folded_row(line, width) for line in part.split("\n"))
+            else:
+                parts[number] = super()._fill_text(part, width, indent)
+        return "\n\n".join(parts)
 
 
 def _needed(
@@ -90,22 +92,20 @@ def _needed(
     """Return what must be given and --help, with a word for all other options, and the groups."""
     needed = [group for group in groups if group.required]
     either = [action for group in needed for action in group._group_actions]
+
+    def is_shown(action: argparse.Action) -> bool:
+        return action.required or action in either or "--help" in action.option_strings
+
     options = [action for action in actions if action.option_strings]
-    arguments = [action for action in actions if action not in options]
     others = argparse.Action([], "options", metavar="[options]", required=True)
-    shown = [action for action in options
-             if action.required or action in either
-             or "--help" in action.option_strings]  # fmt: skip
-    return [*shown, others, *arguments], needed
+    arguments = [action for action in actions if action not in options]
+    return [*filter(is_shown, options), others, *arguments], needed
 
 
-def _fold_rows(text: str, width: int) -> str:
-    lines: list[str] = []
-    for line in text.split("\n"):
-        first = re.match(r"  (?:\S ?)*\s+", line)
-        hanging = " " * len(first[0] if first else "    ")
-        lines += textwrap.wrap(line, width, subsequent_indent=hanging, break_on_hyphens=False)
-    return "\n".join(lines)
+def _folded_row(line: str, width: int) -> str:
+    first = re.match(r"  (?:\S ?)*\s+", line)
+    hanging = " " * len(first[0] if first else "    ")
+    return textwrap.fill(line, width, subsequent_indent=hanging, break_on_hyphens=False)
 
 
 Value = TypeVar("Value")
@@ -113,10 +113,11 @@ Value = TypeVar("Value")
 _A_FILE = "name a file"
 #: What a usage text calls files and URLs, and what to do about an empty one.
 NAMES: Mapping[Any, str] = {
-    "<file>": _A_FILE, "<path>": "name a file or a folder", "<inventory>": _A_FILE,
-    "<old>": _A_FILE, "<new>": _A_FILE, "<plan>": _A_FILE, "<report>": _A_FILE,
-    "<dir>": "name a folder", "<url>": "name a URL",
-}  # fmt: skip
+    **dict.fromkeys(("<file>", "<inventory>", "<old>", "<new>", "<plan>", "<report>"), _A_FILE),
+    "<path>": "name a file or a folder",
+    "<dir>": "name a folder",
+    "<url>": "name a URL",
+}
 
 
 #: Of an option: what argparse takes beside its usage, or its type alone.
@@ -222,31 +223,33 @@ def by_name(
     return named
 
 
+def must_be(wanted: str, text: str) -> argparse.ArgumentTypeError:
+    """Return the error about a value that is out of its range, or not of its form."""
+    return argparse.ArgumentTypeError(f"must be {wanted}, got {text[:40]!r}")
+
+
+def is_not(form: str, text: str) -> argparse.ArgumentTypeError:
+    """Return the error about a value that has not the form, maybe with an example of it."""
+    return argparse.ArgumentTypeError(f"{text[:60]!r} is not {form}")
+
+
 def whole(text: str) -> int:
     """Parse a whole number of at most 18 digits."""
     if not re.fullmatch(r"-?[0-9]{1,18}", text):
-        raise argparse.ArgumentTypeError(_must("a whole number of at most 18 digits", text))
+        raise must_be("a whole number of at most 18 digits", text)
+    return int(text)
+
+
+def natural(text: str, least: int = 0, most: int = 1_000_000) -> int:
+    """Parse a whole number from 0 on."""
+    if not re.fullmatch(r"[0-9]{1,7}", text) or not least <= int(text) <= most:
+        raise must_be(f"{least} to {most:,}", text)
     return int(text)
 
 
 def positive(text: str) -> int:
     """Parse a whole number from 1 on."""
-    return _bounded(text, least=1)
-
-
-def natural(text: str) -> int:
-    """Parse a whole number from 0 on."""
-    return _bounded(text, least=0)
-
-
-def _bounded(text: str, least: int) -> int:
-    if not re.fullmatch(r"[0-9]{1,7}", text) or not least <= int(text) <= 1_000_000:
-        raise argparse.ArgumentTypeError(_must(f"{least} to 1,000,000", text))
-    return int(text)
-
-
-def _must(wanted: str, text: str) -> str:
-    return f"must be {wanted}, got {text[:40]!r}"
+    return natural(text, least=1)
 
 
 def number_of(text: str) -> float:
@@ -261,40 +264,53 @@ def parsed(parse: Callable[[str], Value], text: str) -> Value:
     """Return what a function of the model makes of a text; what it refuses is a wrong option."""
     try:
         return parse(text)
-    except ValueError as error:
+    except (ValueError, RequestError) as error:
         raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def parsed_by(name: str) -> Callable[[str], Any]:
+    """Return the type of what a function of the model parses; ``name`` is MODULE:FUNCTION.
+
+    It is imported when it parses: ``openstack`` imports the options at every start.
+    """
+    return lambda text: parsed(pkgutil.resolve_name(f"valence_sched.model.{name}"), text)
 
 
 def seconds(text: str) -> float:
     """Parse how long something may take: more than nothing, at most a day."""
     number = number_of(text)
     if not 0 < number <= 86_400:
-        raise argparse.ArgumentTypeError(_must("seconds above 0 and at most 86,400", text))
+        raise must_be("seconds above 0 and at most 86,400", text)
     return number
 
 
-def age_limit(text: str) -> float:
-    """Parse an age into seconds; 0 and never are infinite."""
-    from valence_sched.model.quantity import parse_age_limit
+def named_number(
+    form: str, least: float, most: float, *, first: bool = False
+) -> Callable[[str], tuple[str, float]]:
+    """Return the type of ``NAME=NUMBER``, as ``form`` says it; the number is within a range.
 
-    return parsed(parse_age_limit, text)
+    The name ends with the last ``=``, with ``first`` with the first one.
+    """
+
+    def parse(text: str) -> tuple[str, float]:
+        name, _, number = text.partition("=") if first else text.rpartition("=")
+        if not name or not least <= number_of(number) <= most:
+            raise is_not(form, text)
+        return name, float(number)
+
+    return parse
 
 
-def age(text: str) -> float:
-    """Parse an age such as 30s, 10m, 2h or 1d into seconds."""
-    from valence_sched.model.quantity import parse_age
+def key_and_value(form: str) -> Callable[[str], tuple[str, str]]:
+    """Return the type of ``KEY=VALUE``, as ``form`` says it, neither of which is empty."""
 
-    return parsed(parse_age, text)
+    def parse(text: str) -> tuple[str, str]:
+        key, _, value = (part.strip() for part in text.partition("="))
+        if not key or not value:
+            raise is_not(form, text)
+        return key, value
 
-
-def resource_limit(text: str) -> tuple[str, float]:
-    """Parse ``NAME=LIMIT``, a number from 0 to 1e15."""
-    name, _, number = text.rpartition("=")
-    limit = number_of(number)
-    if not name or not 0.0 <= limit <= 1e15:
-        hint = "as in nodes=20, with a number from 0 to 1e15"
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not NAME=LIMIT, {hint}")
-    return name, limit
+    return parse
 
 
 def flavor_shares(text: str) -> dict[str, float]:
@@ -302,26 +318,19 @@ def flavor_shares(text: str) -> dict[str, float]:
     shares: dict[str, float] = {}
     for part in text.split(","):
         name, _, number = part.strip().partition("=")
-        share = _share(number or "1")
-        if not name or share is None or name in shares:
-            hint = "as in gpu-large=1,small=3, each flavor once"
-            raise argparse.ArgumentTypeError(f"{part[:40]!r} is not FLAVOR=SHARE, {hint}")
+        share = number_of(number or "1")
+        if not name or not 0.0 < share < math.inf or name in shares:
+            raise is_not("FLAVOR=SHARE, as in gpu-large=1,small=3, each flavor once", part)
         shares[name] = share
     return shares
 
 
 def percentage(text: str) -> float:
     """Parse a percentage above 0, at most 100, such as ``5%`` or ``5``, into a share."""
-    share = _share(text.strip().removesuffix("%"))
-    if share is None or share > 100.0:
-        wanted = "a percentage above 0 and at most 100, such as 5%"
-        raise argparse.ArgumentTypeError(_must(wanted, text))
+    share = number_of(text.strip().removesuffix("%"))
+    if not 0.0 < share <= 100.0:
+        raise must_be("a percentage above 0 and at most 100, such as 5%", text)
     return share / 100.0
-
-
-def _share(text: str) -> float | None:
-    share = number_of(text)
-    return share if 0.0 < share < math.inf else None
 
 
 def nonempty_name(text: str) -> str:
@@ -331,21 +340,12 @@ def nonempty_name(text: str) -> str:
     return text
 
 
-def weigher_weight(text: str) -> tuple[str, float]:
-    """Parse ``WEIGHER=NUMBER``."""
-    name, equals, number = text.partition("=")
-    weight = number_of(number)
-    if not name or not equals or not 0 <= weight <= 1000:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not WEIGHER=N with N from 0 to 1000")
-    return name, weight
-
-
 #: The type of the value of an option, by what a usage text calls the value.
 TYPES: Mapping[str, Callable[[str], Any]] = {
     "<seconds>": seconds,
-    "<age>": age,
-    "<weigher=number>": weigher_weight,
-    "--warn-age": age_limit,
+    "<age>": parsed_by("quantity:parse_age"),
+    "<weigher=number>": named_number("WEIGHER=N with N from 0 to 1000", 0, 1000, first=True),
+    "--warn-age": parsed_by("quantity:parse_age_limit"),
     "<flavor=share,...>": flavor_shares,
     **dict.fromkeys(("<n>", "<requests>", "<failures>"), positive),
     **dict.fromkeys(("<m>", "<k>"), natural),
@@ -353,9 +353,11 @@ TYPES: Mapping[str, Callable[[str], Any]] = {
 }
 
 #: What may be a path or standard input; some stand without an option, as their help calls them.
-_READ = ("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_file",
-         "resource_file", "request_file", "scenario", "workload", "map_file", "baseline", "file",
-         "old", "new", "planned")  # fmt: skip
+_READ = (
+    *("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_file", "resource_file"),
+    *("request_file", "scenario", "workload", "map_file", "baseline", "file", "old", "new"),
+    "planned",
+)
 _ARGUMENTS = {"source": "path", "file": "file", "old": "old", "new": "new", "planned": "plan"}
 _READ_AND_NO_STDIN = ("zone_file", "near_map")
 #: What is written; the first ones in a form that is never read in the place of an input.
@@ -370,10 +372,16 @@ def check_file_names(args: argparse.Namespace) -> None:
         UsageError: standard input is read twice, a file is written twice, or a report, page or
             plan would replace a file that the command reads.
     """
-    _check_stdin(args)
+    readers = [_option(name) for name in _READ for word in _words(args, name) if word == "-"]
+    if len(readers) > 1:  # the second one would find it empty
+        raise UsageError(f"only one may be standard input (-): {', '.join(readers)}")
+    if "-" in _words(args, "near_map"):
+        raise UsageError("--near-map: no map is read from standard input: name a file")
     written: dict[str, str] = {}
     for name in _WRITTEN:
-        for file in filter(_is_replaced, _words(args, name)):
+        for file in _words(args, name):
+            if file in ("", "-") or (os.path.exists(file) and not os.path.isfile(file)):
+                continue  # writing to a pipe or a device makes no new file of this name
             place = os.path.realpath(file)
             if place in written:
                 raise _collision(name, f"{_option(written[place])} writes {file}, too")
@@ -389,15 +397,6 @@ def _collision(name: str, what: str) -> UsageError:
     return UsageError(one_line(f"{_option(name)}: {what}: name another file"))
 
 
-def _check_stdin(args: argparse.Namespace) -> None:
-    """Refuse to read standard input twice: the second reader would find it empty."""
-    readers = [_option(name) for name in _READ for word in _words(args, name) if word == "-"]
-    if len(readers) > 1:
-        raise UsageError(f"only one may be standard input (-): {', '.join(readers)}")
-    if "-" in _words(args, "near_map"):
-        raise UsageError("--near-map: no map is read from standard input: name a file")
-
-
 def _words(args: argparse.Namespace, name: str) -> Iterator[str]:
     value: Any = getattr(args, name, None)
     words = value if isinstance(value, list) else [value]
@@ -406,8 +405,3 @@ def _words(args: argparse.Namespace, name: str) -> Iterator[str]:
 
 def _option(name: str) -> str:
     return f"<{_ARGUMENTS[name]}>" if name in _ARGUMENTS else f"--{name.replace('_', '-')}"
-
-
-def _is_replaced(file: str) -> bool:
-    """Return whether writing makes a new file of this name; it does not of a pipe or a device."""
-    return file not in ("", "-") and (os.path.isfile(file) or not os.path.exists(file))

@@ -8,21 +8,20 @@ import itertools
 import os
 import re
 from collections import Counter
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from valence_sched.errors import UsageError, one_line
-from valence_sched_cli.options.parser import add_options, by_name, nonempty_name, positive, section
-from valence_sched_cli.output.cells import Pairs, Words, or_absent
+from valence_sched_cli.options import parser as parsing
+from valence_sched_cli.output.cells import Pairs, Words
 
 if TYPE_CHECKING:
-    from valence_sched.model.registration import PasswordReference, Registration
+    from valence_sched.model.registration import Registration
 
+CONNECTION_COLUMNS = ("Username", "Password", "Auth", "CA Cert", "Client Cert", "TLS Verified")
 COLUMNS = (
-    "Podm", "URL", "Identity", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities", "Traits",
-    "Facts", "Username", "Password", "Auth", "CA Cert", "Client Cert", "TLS Verified",
-    "Registered In",
-)  # fmt: skip
+    *("Podm", "URL", "Identity", "Driver", "Enabled", "Zone", "Aggregates", "Capabilities"),
+    *("Traits", "Facts", *CONNECTION_COLUMNS),
+)
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,2})?")
 
@@ -31,15 +30,15 @@ class _RefusePassword(argparse.Action):
     """A password on the command line, which everybody on the machine sees; it is not repeated."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
-        parser.error("--password: every user of this machine sees a command line: name "
-                     "--password-env, --password-file or --password-prompt")  # fmt: skip
+        hint = "name --password-env, --password-file or --password-prompt"
+        parser.error(f"--password: every user of this machine sees a command line: {hint}")
 
 
 def add_registration_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say how a pod manager is reached, and what it counts as."""
-    what = section(parser, "what")
+    what = parsing.section(parser, "what")
     what.add_argument("--password", nargs="?", action=_RefusePassword, help=argparse.SUPPRESS)
-    add_options(
+    parsing.add_options(
         parser,
         """
         what --driver <driver>: what it speaks (default: auto)
@@ -70,52 +69,75 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
         auth={"choices": ("auto", "session", "basic")},
         max_blocks=_max_blocks,
         parallel_composes=_parallel_composes,
-        username=nonempty_name,
-        aggregate=nonempty_name,
-        location=nonempty_name,
-        capability=_pair,
-        fact=_pair,
+        **dict.fromkeys(("username", "aggregate", "location"), parsing.nonempty_name),
+        **dict.fromkeys(("capability", "fact"), parsing.key_and_value("KEY=VALUE")),
     )
 
 
-def client_certificate_changes(args: argparse.Namespace, *, here: bool) -> dict[str, str]:
-    """Return the fields that name a client certificate; a certificate alone has its own key."""
-    named = {name: getattr(args, name) for name in ("cert", "key")}
-    changes = {name: path_of_file(file, here=here) for name, file in named.items() if file}
-    return {"key": None, **changes} if "cert" in changes else changes  # type: ignore[dict-item]
+def login_changes(args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
+    """Return the fields about TLS and the password that options name.
+
+    A certificate alone has its own key. Files of what is not registered ``here`` are named as they
+    are: they are a service's. UsageError for a name that no variable has.
+    """
+    from valence_sched.model.registration import PasswordReference, is_variable
+
+    named = {name: getattr(args, name) for name in ("cacert", "cert", "key")}
+    changes: dict[str, Any] = {name: _path(file, here) for name, file in named.items() if file}
+    if "cert" in changes:
+        changes.setdefault("key", None)
+    if args.password_env is not None:
+        if not is_variable(args.password_env):
+            raise UsageError("--password-env: expected the name of an environment variable")
+        changes["password"] = PasswordReference(env=args.password_env)
+    elif args.password_file is not None:
+        changes["password"] = PasswordReference(file=_path(args.password_file, here))
+    elif getattr(args, "password_prompt", False):
+        changes["password"] = PasswordReference(stored=True)
+    return changes
+
+
+def _path(name: str, here: bool) -> str:
+    return os.path.abspath(os.path.expanduser(name)) if here else name
 
 
 def with_options(
     registration: Registration, args: argparse.Namespace, *, here: bool = True
 ) -> Registration:
-    """Return a pod manager with what the words of the shell say of it.
+    """Return a pod manager with what the words of the shell say of it, as of ``login_changes``.
 
-    Files of what is not registered ``here`` are named as they are: they are a service's.
     UsageError if they contradict each other.
     """
     import msgspec
 
+    max_blocks = parsing.by_name("--max-blocks", itertools.chain(*args.max_blocks))
     changes: dict[str, Any] = {
-        "aggregates": _merge(registration.aggregates, args.aggregate),
-        "traits": _merge(registration.traits, args.trait),
+        "aggregates": (*dict.fromkeys((*registration.aggregates, *args.aggregate)),),
+        "traits": (*dict.fromkeys((*registration.traits, *args.trait)),),
         "capabilities": registration.capabilities | _capabilities(args.capability),
         "facts": dict(registration.facts) | _facts(args),
-        "max_blocks": registration.max_blocks
-        | by_name("--max-blocks", itertools.chain(*args.max_blocks)),
+        "max_blocks": registration.max_blocks | max_blocks,
+        **login_changes(args, here=here),
     }
     for name in ("driver", "username", "auth", "zone", "parallel_composes"):
         if getattr(args, name) is not None:
             changes[name] = getattr(args, name)
-    if password := password_reference(args, here=here):
-        changes["password"] = password
     if args.cacert is not None:
-        changes |= {"cacert": path_of_file(args.cacert, here=here), "insecure": False}
+        changes["insecure"] = False
     if args.insecure:
         changes |= {"cacert": None, "insecure": True}
-    changes |= client_certificate_changes(args, here=here)
     if args.enable or args.disable:
         changes["enabled"] = args.enable
     return msgspec.structs.replace(registration, **changes)
+
+
+def service_root(option: str, url: str) -> str:
+    """Return the URL of a pod manager without the path of its service; UsageError if it is none."""
+    from valence_sched.model.podm_address import strip_service_root, url_problem
+
+    if wrong := url_problem(url):
+        raise UsageError(f"{option}: found {wrong}")
+    return strip_service_root(url)
 
 
 def prompt_password(args: argparse.Namespace, name: str, *, here: bool = True) -> str | None:
@@ -129,15 +151,15 @@ def prompt_password(args: argparse.Namespace, name: str, *, here: bool = True) -
     if not args.password_prompt:
         return None
     if not here:
-        raise UsageError("--password-prompt: a typed password is sent to no service: name "
-                         "--password-env or --password-file, which it reads")  # fmt: skip
+        hint = "name --password-env or --password-file, which it reads"
+        raise UsageError(f"--password-prompt: a typed password is sent to no service: {hint}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", getpass.GetPassWarning)
             password = getpass.getpass(f"Password of {name}: ")
     except (EOFError, OSError, getpass.GetPassWarning):
-        raise UsageError("--password-prompt: no terminal to ask on: name --password-file or "
-                         "--password-env") from None  # fmt: skip
+        hint = "no terminal to ask on: name --password-file or --password-env"
+        raise UsageError(f"--password-prompt: {hint}") from None
     if not password:
         raise UsageError("--password-prompt: nothing was typed")
     return password
@@ -147,11 +169,11 @@ def connection_cells(registration: Registration, file: str) -> dict[str, Any]:
     """Return how to reach a pod manager, by the title of the column; its password is not there."""
     password = registration.password
     return {
-        "Username": or_absent(registration.username),
-        "Password": or_absent(None if password is None else password.text),
+        "Username": registration.username,
+        "Password": password and password.text,
         "Auth": registration.auth,
-        "CA Cert": or_absent(registration.cacert),
-        "Client Cert": or_absent(registration.cert),
+        "CA Cert": registration.cacert,
+        "Client Cert": registration.cert,
         "TLS Verified": not registration.insecure,
         "Max Blocks": Pairs(dict(registration.max_blocks.items())),
         "Parallel Composes": registration.parallel_composes,
@@ -161,7 +183,7 @@ def connection_cells(registration: Registration, file: str) -> dict[str, Any]:
 
 def column_names(args: argparse.Namespace) -> tuple[str, ...]:
     """Return the columns of what is registered, that of ``--max-blocks`` only where it is given."""
-    return (*COLUMNS[:-1], "Max Blocks", COLUMNS[-1]) if args.max_blocks else COLUMNS
+    return (*COLUMNS, *(["Max Blocks"] if args.max_blocks else []), "Registered In")
 
 
 def registration_cells(registration: Registration, file: str) -> dict[str, Any]:
@@ -169,10 +191,10 @@ def registration_cells(registration: Registration, file: str) -> dict[str, Any]:
     return {
         "Podm": registration.name,
         "URL": registration.url,
-        "Identity": or_absent(registration.identity),
+        "Identity": registration.identity,
         "Driver": registration.driver,
         "Enabled": registration.enabled,
-        "Zone": or_absent(registration.zone),
+        "Zone": registration.zone,
         "Aggregates": Words(registration.aggregates),
         "Capabilities": Pairs(registration.capabilities),
         "Traits": Words(registration.traits),
@@ -188,34 +210,8 @@ def warnings_on(registration: Registration) -> list[str]:
     name, url = registration.name, registration.url
     if registration.password is None or not is_unencrypted(url):
         return []
-    return [f"warning: {name}: its password goes to {url} in the clear: everybody on the way can "
-            "read it"]  # fmt: skip
-
-
-def password_reference(args: argparse.Namespace, *, here: bool) -> PasswordReference | None:
-    """Return where the options say that a password is, None where they do not.
-
-    UsageError for a name that no variable has.
-    """
-    from valence_sched.model.registration import PasswordReference, is_variable
-
-    if args.password_env is not None:
-        if not is_variable(args.password_env):
-            raise UsageError("--password-env: expected the name of an environment variable")
-        return PasswordReference(env=args.password_env)
-    if args.password_file is not None:
-        return PasswordReference(file=path_of_file(args.password_file, here=here))
-    prompted = getattr(args, "password_prompt", False)
-    return PasswordReference(stored=True) if prompted else None
-
-
-def path_of_file(name: str, *, here: bool) -> str:
-    """Return the path of a file wherever a command runs; a service's is named as it is."""
-    return os.path.abspath(os.path.expanduser(name)) if here else name
-
-
-def _merge(known: Sequence[str], more: Sequence[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*known, *more)))
+    danger = "everybody on the way can read it"
+    return [f"warning: {name}: its password goes to {url} in the clear: {danger}"]
 
 
 def _capabilities(pairs: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
@@ -228,16 +224,16 @@ def _capabilities(pairs: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
         except ValueError as error:
             raise UsageError(f"--capability: {error}") from None
         for name, more in parsed.items():
-            capabilities[name] = _merge(capabilities.get(name, ()), more)
+            capabilities[name] = (*dict.fromkeys((*capabilities.get(name, ()), *more)),)
     return capabilities
 
 
 def _facts(args: argparse.Namespace) -> dict[str, Any]:
     """Return the facts; UsageError if one is given twice, as with ``--location``, too."""
-    facts = [(key, fact_value(text)) for key, text in args.fact]
+    facts: list[tuple[str, Any]] = [(key, fact_value(text)) for key, text in args.fact]
     if args.location:
-        facts.append(("location", args.location[0] if len(args.location) == 1
-                     else tuple(args.location)))  # fmt: skip
+        one, *more = args.location
+        facts.append(("location", (one, *more) if more else one))
     for key, times in Counter(key for key, _ in facts).items():
         if times > 1:
             also = " (--location says it, too)" if key == "location" and args.location else ""
@@ -261,30 +257,18 @@ def _max_blocks(text: str) -> list[tuple[str, int]]:
 
     kind, equals, number = text.rpartition("=")
     try:
-        most = positive(number)
+        most = parsing.positive(number)
     except argparse.ArgumentTypeError:
-        what = f"must be a number from 1 on, or TYPE=NUMBER, got {text[:40]!r}"
-        raise argparse.ArgumentTypeError(what) from None
+        raise parsing.must_be("a number from 1 on, or TYPE=NUMBER", text) from None
     if not equals:
         return list(max_blocks_of(most).items())
     known = {it.casefold(): it for it in get_args(BlockType)}
     if kind.strip().casefold() not in known:
-        what = f"must be of a type of blocks ({', '.join(known.values())}), got {kind[:40]!r}"
-        raise argparse.ArgumentTypeError(what)
+        raise parsing.must_be(f"of a type of blocks ({', '.join(known.values())})", kind)
     return [(known[kind.strip().casefold()], most)]
 
 
 def _parallel_composes(text: str) -> int:
     from valence_sched.model.registration import MOST_PARALLEL_COMPOSES
 
-    if not re.fullmatch(r"[0-9]{1,4}", text) or not 1 <= int(text) <= MOST_PARALLEL_COMPOSES:
-        what = f"must be 1 to {MOST_PARALLEL_COMPOSES}, got {text[:40]!r}"
-        raise argparse.ArgumentTypeError(what)
-    return int(text)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    key, equals, value = (part.strip() for part in text.partition("="))
-    if not equals or not key or not value:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not KEY=VALUE")
-    return key, value
+    return parsing.natural(text, 1, MOST_PARALLEL_COMPOSES)

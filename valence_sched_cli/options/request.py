@@ -1,77 +1,122 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that make a request, and the request made of them."""
+"""Options that make a request: what a node has, and where it goes; and the request made of them."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from valence_sched.errors import UnknownName, UsageError
+from valence_sched.errors import InputError, UnknownName, UsageError
 from valence_sched_cli import cloud
-from valence_sched_cli.options import inventory, placement
-from valence_sched_cli.options.parser import add_options, by_name, nonempty_name, whole
-from valence_sched_cli.options.placement import (
-    add_group_options,
-    add_location_options,
-    add_proximity_options,
-)
+from valence_sched_cli.options import inventory
+from valence_sched_cli.options import parser as parsing
 
 if TYPE_CHECKING:
     from valence_sched.app import Site
     from valence_sched.model.flavor import Flavor
-    from valence_sched.model.request import Request
+    from valence_sched.model.request import Group, NameRequirements, Request
     from valence_sched_cli.base import PodmCommand
 
-
-def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
-    """Add the options that a request is made of."""
-    add_options(
-        parser,
-        """
-        what --flavor <flavor>...: flavor: a name, a file with one flavor, or - for standard input
-            (repeat for several; default: all known)
-        what --nova-flavor <flavor>...: flavor of Nova, by name or ID, beside those of --flavor
-            (only inside openstack; repeat for several)
-        """
-        if many
-        else """
-        what --flavor <flavor>: flavor: a name, a file with one flavor, or - for standard input
-        what --nova-flavor <flavor>: flavor of Nova, by name or ID, in place of --flavor (only
-            inside openstack)
-        """,
-    )
-    add_options(
-        parser,
-        f"""\
+RESOURCE_DESTS = ("cores", "memory", "gpu", "drive", "resource")
+#: Where argparse stores what says what a node has, where it goes, and together with what.
+OPTION_DESTS = (
+    *RESOURCE_DESTS,
+    *("required", "forbidden", "member_of", "aggregate", "exclude_aggregate", "trait"),
+    *("exclude_trait", "capability", "location", "where", "near", "prefer_near", "owner", "group"),
+    *("affinity", "anti_affinity", "soft_affinity", "soft_anti_affinity", "at_most", "spread"),
+    "soft_spread",
+)
+_FLAVOR = """\
+what --flavor <flavor>: flavor: a name, a file with one flavor, or - for standard input
+what --nova-flavor <flavor>: flavor of Nova, by name or ID, in place of --flavor (only
+    inside openstack)
+"""
+_FLAVORS = """\
+what --flavor <flavor>...: flavor: a name, a file with one flavor, or - for standard input
+    (repeat for several; default: all known)
+what --nova-flavor <flavor>...: flavor of Nova, by name or ID, beside those of --flavor
+    (only inside openstack; repeat for several)
+"""
+_OPTIONS = f"""\
 {inventory.FLAVOR_FILE}\
 decide --policy <policy>: policy (default: the flavor's, else default)
 {inventory.POLICY_FILE}\
 where --podm <podm>...: only this pod manager, by ID or name (repeat for several)
 where --exclude-podm <podm>...: not this pod manager, by ID or name (repeat for several)
 where --zone <zone>: only this availability zone
-""",
-    )
-    add_location_options(parser)
-    add_options(
-        parser,
-        """
-        where --attribute <name=expression>...: only where this attribute of the pod manager is so:
-            facts.year='>= 2022' (repeat for several; takes the place of the flavor's)
-        """,
-        attribute=_attribute,
-    )
-    placement.add_placement_options(parser)
-    add_group_options(parser)
-    add_proximity_options(parser)
-    text = "decide --seed <n>: decides between equals (default: 0)"
-    if not many:
-        text += """
+where --aggregate <aggregate>...: only in this aggregate, or with commas in one of these
+    (repeat: in each)
+where --exclude-aggregate <aggregate>...: not in this aggregate, or with commas in none of these
+where --trait <trait>...: only with this trait, or with commas with one of these (repeat: with each)
+where --exclude-trait <trait>...: not with this trait, or with commas with none of these
+where --capability <key=value>...: only with this capability: os=linux, or with semicolons one of
+    several values (repeat for several keys; takes the place of the flavor's of that key)
+where --location <location>...: only at this location or below it (repeat: at any of them;
+    takes the place of the flavor's)
+where --where <expression>...: only where this expression in JSON holds: '[">=",
+    "$facts.year", 2022]' (repeat: all must hold, the flavor's too)
+where --attribute <name=expression>...: only where this attribute of the pod manager is so:
+    facts.year='>= 2022' (repeat for several; takes the place of the flavor's)
+what --cores <n>: CPU cores, beside what the flavor asks
+what --memory <size>: memory, beside what the flavor asks: 256GiB
+what --gpu <gpus>...: GPUs, beside what the flavor asks: 2, A100 or 2xA100 (repeat for several)
+what --drive <drives>...: drives, beside what the flavor asks: 1TB or 2x1.92TB (repeat for several)
+what --resource <class=n>...: so much of a resource class of Placement, beside what the flavor asks:
+    VCPU=4, MEMORY_MB=256GiB, DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50 (repeat: all must hold)
+where --required <trait>...: only where this trait is, as Placement writes it; !A for not,
+    in:A,B for one of them (repeat: all must hold)
+where --forbidden <trait>...: only where this trait is not (repeat: all must hold)
+where --member-of <aggregate>...: only members of this aggregate, as Placement writes it;
+    in:a,b for one of them, !a for none, !in:a,b for neither (repeat: all must hold)
+together --owner <owner>: for whom the nodes are (default: the project, by its ID, where the
+    command logs in to a cloud)
+together --group <group>: group that the nodes join (default: the flavor's name, where a
+    rule is given); a domain of a rule is podm, zone, location, aggregate or facts.NAME
+together --affinity <domain>...: all nodes of the group at one value of this domain (repeat
+    for several)
+together --anti-affinity <domain>...: no two nodes of the group at one value of this domain
+    (repeat for several)
+together --soft-affinity <domain>...: better all nodes of the group at one value of this
+    domain (repeat for several)
+together --soft-anti-affinity <domain>...: better no two nodes of the group at one value of
+    this domain (repeat for several)
+together --at-most <domain=n>...: at most n nodes of the group at one value of this domain
+    (repeat for several)
+together --spread <domain[=skew]>...: spread the group evenly over this domain, its counts
+    at most skew (1) apart (repeat for several)
+together --soft-spread <domain[=skew]>...: better spread the group evenly over this domain,
+    its counts at most skew (1) apart (repeat for several)
+where --near <kind=name>...: only near this thing, such as volume=db-1: where a map says
+    that it is, or, within openstack, the cloud (repeat for several)
+where --prefer-near <kind=name>...: rather near this thing: where a map says that it is, or,
+    within openstack, the cloud (repeat for several)
+where --near-map <file>...: YAML map that says where things are, or RESOLVER:SOURCE (repeat
+    for several)
+decide --seed <n>: decides between equals (default: 0)
+"""
+_REQUEST_ID = """\
 decide --request-id <id>: also decides between equals; a report names it, to decide so again
     (default: the same for the same request; with --claim, --compose or --dispatch and
-    without --seed another one each time)"""
-    add_options(parser, text, seed=whole, request_id=nonempty_name)
+    without --seed another one each time)
+"""
+
+
+class NameConstraints(NamedTuple):
+    """What one option says: all of these, none of those, and one of each list."""
+
+    required: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
+    any_of: tuple[tuple[str, ...], ...] = ()
+
+
+def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
+    """Add the options that a request is made of; what may be repeated must hold all of it."""
+    text = f"{_FLAVORS}{_OPTIONS}" if many else f"{_FLAVOR}{_OPTIONS}{_REQUEST_ID}"
+    parsing.add_options(parser, text, **_SETTINGS)
 
 
 def make_request(
@@ -86,7 +131,7 @@ def make_request(
     Its flavor is the one of ``flavor_name``, or Nova's of the name ``nova_flavor``; without either
     the resources of the shell are all. Flavors and the policy of a ``site`` win over those that
     are configured. UsageError if nothing says what the node is made of, or two flavors do, or more
-    nodes must be placed than are asked for.
+    nodes must be placed than are asked for; UsageError or InputError if an option is wrong.
     """
     from valence_sched.model.extra_specs import qualify
     from valence_sched.model.request_spec import RequestSpec
@@ -98,6 +143,8 @@ def make_request(
     flavor = flavor or _flavor(command, args, flavor_name, nova_flavor)
     default_policy = site.policy if site and not flavor.policy else None
     attributes = ((qualify(name), expression) for name, expression in args.attribute)
+    traits = [*args.trait, *args.exclude_trait, *args.required, *args.forbidden]
+    aggregates = [*args.aggregate, *args.exclude_aggregate, *args.member_of]
     spec = RequestSpec(
         id=getattr(args, "request_id", None) or "",
         flavor=flavor.name,
@@ -107,13 +154,21 @@ def make_request(
         podms=tuple(args.podm),
         exclude_podms=tuple(args.exclude_podm),
         zone=args.zone,
-        attributes=by_name("--attribute", attributes, "say what it must be in one of them"),
+        attributes=parsing.by_name("--attribute", attributes, "say what it must be in one of them"),
         policy=args.policy or default_policy,
         seed=args.seed,
-        **placement.request_fields(args, flavor.name),
+        capabilities=_merge_capabilities(args.capability),
+        locations=tuple(args.location),
+        where=_conjunction(args.where),
+        near=_by_kind(args.near),
+        prefer_near=_by_kind(args.prefer_near),
+        owner=args.owner,
+        group=_group(args, flavor.name),
+        traits=merge_names("trait", traits),
+        aggregates=merge_names("aggregate", aggregates),
     )
     request = command.scheduler_app.config.compile_request(spec, flavor, args.near_map)
-    return placement.with_resources(request, args)
+    return _with_resources(request, args) if says_resources(args) else request
 
 
 @contextlib.contextmanager
@@ -140,16 +195,279 @@ def _flavor(
         return app.config.flavor(name, files)
     if nova_flavor is not None:
         return cloud.nova_flavor(app, command.app.client_manager, nova_flavor, files)
-    if placement.says_resources(args):
+    if says_resources(args):
         return Flavor(name="")
-    raise UsageError("no flavor or resources given: name --flavor, --cores, --memory, --gpu, "
-                     "--drive, --resource or --request-file")  # fmt: skip
+    options = "--flavor, --cores, --memory, --gpu, --drive, --resource or --request-file"
+    raise UsageError(f"no flavor or resources given: name {options}")
 
 
 def _attribute(text: str) -> tuple[str, str]:
     """Parse ``NAME=EXPRESSION``; the operator comes after the first ``=``."""
     name, equals, expression = text.partition("=")
     if not equals or not name.strip() or len(name.split()) > 1 or name.endswith(tuple("<>!")):
-        hint = "as in facts.year='>= 2022'"
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not NAME=EXPRESSION, {hint}")
+        raise parsing.is_not("NAME=EXPRESSION, as in facts.year='>= 2022'", text)
     return name.strip(), expression.strip()
+
+
+def says_resources(args: argparse.Namespace) -> bool:
+    """Return whether the options say something that a node has."""
+    return any(getattr(args, name) for name in RESOURCE_DESTS)
+
+
+def _with_resources(request: Request, args: argparse.Namespace) -> Request:
+    """Return the request with the resources of the shell in each way to make the node."""
+    import msgspec
+
+    from valence_sched.model.flavor import Flavor, Properties, add_needs, compile_amounts
+
+    amounts = parsing.by_name("--resource", args.resource, "say how much in one of them")
+    properties: dict[str, Any] = {"accelerators": args.gpu, "drives": args.drive}
+    if args.cores is not None:
+        properties["processor"] = {"total_cores": args.cores}
+    if args.memory is not None:
+        properties["memory"] = {"capacity_mib": args.memory}
+    more = Flavor(name="shell", properties=msgspec.convert(properties, Properties)).needs
+    if amounts:
+        classes = compile_amounts(amounts)
+        more = (*more, *Flavor(name="shell", properties=classes).needs)
+    first, *others = (add_needs(ask, more) for ask in request.alternatives)
+    return msgspec.structs.replace(
+        request, needs=first.needs, bonds=first.bonds, fallbacks=tuple(others)
+    )
+
+
+def parse_gpus(text: str) -> dict[str, Any]:
+    """Parse ``N``, ``MODEL`` or ``NxMODEL`` into the accelerators of a flavor."""
+    match = re.fullmatch(r"([0-9]{1,4})(?:x(\S.*))?|((?![0-9]+x?$)\S.*)", text.strip())
+    count, model = (match[1] or "1", match[2] or match[3]) if match else ("0", None)
+    if int(count) < 1:
+        raise parsing.is_not("2, A100 or 2xA100", text)
+    found = {"kind": "GPU", "count": int(count)}
+    return found | ({"model": model} if model else {})
+
+
+def parse_drives(text: str) -> dict[str, Any]:
+    """Parse ``SIZE`` or ``NxSIZE`` into the drives of a flavor."""
+    match = re.fullmatch(r"(?:([0-9]{1,4})x)?(.*)", text)
+    count, size = (int(match[1] or 1), match[2]) if match else (0, "")
+    if count < 1:
+        raise parsing.is_not("1TB or 2x1TB", text)
+    return {"count": count, "capacity_gib": _amount(size, "GiB")}
+
+
+def _amount(text: str, unit: str) -> float:
+    from valence_sched.model.quantity import quantity_in
+
+    number = parsing.parsed(lambda amount: quantity_in(amount, unit), text)
+    if number <= 0:
+        raise parsing.must_be("above 0", text)
+    return number
+
+
+def merge_names(kind: str, constraints: Iterable[NameConstraints]) -> NameRequirements:
+    """Return what all options say of names; UsageError if they contradict each other."""
+    from valence_sched.model.request import NameRequirements
+
+    names = NameRequirements()
+    for term in constraints:
+        names = names.plus(NameRequirements(*term))
+    if contrary := names.contradiction:
+        raise UsageError(f"{kind} {contrary}")
+    return names
+
+
+MOST_OF_A_CLASS = 10**15  # what a flavor may ask for at most
+
+
+def parse_resource(text: str) -> tuple[str, float]:
+    """Parse ``CLASS=N``; an amount of a class whose name ends in a unit may have another unit."""
+    from valence_sched.model.flavor import resource_class_problem
+    from valence_sched.model.quantity import is_quantity, quantity_in, unit_of
+
+    name, equals, amount = text.partition("=")
+    if not equals:
+        raise parsing.is_not("CLASS=N, as in VCPU=4", text)
+    if wrong := resource_class_problem(name):
+        raise argparse.ArgumentTypeError(wrong)
+    unit = unit_of(name)
+    if unit and is_quantity(amount):
+        try:
+            number = quantity_in(amount, unit)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"{name}: {error}") from None
+        if number > 0:
+            return name, number
+    if not re.fullmatch(r"[0-9]{1,16}", amount) or not 0 < int(amount) <= MOST_OF_A_CLASS:
+        raise argparse.ArgumentTypeError(
+            f"{name} must be a whole number of 1 to {MOST_OF_A_CLASS:,}, got {amount[:40]!r}"
+        )
+    return name, int(amount)
+
+
+def parse_traits(text: str) -> NameConstraints:
+    """Parse ``A``, ``!A`` or ``in:A,B``."""
+    if text.startswith("!in:"):
+        raise argparse.ArgumentTypeError(f"{text[:60]!r}: none of several is --forbidden for each")
+    return parse_aggregates(text)
+
+
+def parse_forbidden(text: str) -> NameConstraints:
+    """Parse the name of a trait that must not be there."""
+    if text.startswith("in:") or "," in text:
+        hint = "none of several is the option for each of them"
+        raise argparse.ArgumentTypeError(f"{text[:60]!r}: {hint}")
+    return NameConstraints(forbidden=_plain_names(text, text))
+
+
+def parse_aggregates(text: str) -> NameConstraints:
+    """Parse ``a``, ``in:a,b``, ``!a`` or ``!in:a,b``.
+
+    A list without ``in:`` is refused: Placement's API reads it as all of them, its client as one.
+    """
+    word = text.removeprefix("!")
+    if word.startswith("in:"):
+        options = _plain_names(text, word[3:])
+        return NameConstraints((), options) if word != text else NameConstraints(any_of=(options,))
+    if "," in word:
+        hint = "in:a,b is one of them, and the option twice is both"
+        raise argparse.ArgumentTypeError(f"{text[:60]!r}: {hint}")
+    name = _plain_names(text, word)
+    return NameConstraints((), name) if word != text else NameConstraints(name)
+
+
+def _plain_names(text: str, part: str) -> tuple[str, ...]:
+    names = tuple(item.strip() for item in part.split(","))
+    if not all(name not in ("", "!") for name in names):
+        raise argparse.ArgumentTypeError(f"{text[:60]!r}: an empty name")
+    for name in names:
+        if name.startswith("!"):
+            raise argparse.ArgumentTypeError(f"{text[:60]!r}: {name[:40]!r} has no place here")
+    return names
+
+
+def _group(args: argparse.Namespace, flavor: str) -> Group | None:
+    from valence_sched.model.request import Group, Spread
+
+    hint = "say the skew in one of them"
+    spread = parsing.by_name("--spread", args.spread, hint)
+    soft_spread = parsing.by_name("--soft-spread", args.soft_spread, hint)
+    group = Group(
+        name=args.group or flavor,
+        affinity=tuple(dict.fromkeys(args.affinity)),
+        anti_affinity=tuple(dict.fromkeys(args.anti_affinity)),
+        soft_affinity=tuple(dict.fromkeys(args.soft_affinity)),
+        soft_anti_affinity=tuple(dict.fromkeys(args.soft_anti_affinity)),
+        at_most=parsing.by_name("--at-most", args.at_most, "say how many in one of them"),
+        spread=(
+            *(Spread(over, skew) for over, skew in spread.items()),
+            *(Spread(over, skew, soft=True) for over, skew in soft_spread.items()),
+        ),
+    )
+    return group if args.group or group.domains else None
+
+
+def _group_name(text: str) -> str:
+    if not text.strip() or len(text) > 255:
+        raise parsing.must_be("a name of 1 to 255 characters", text)
+    return text
+
+
+def _domain(text: str) -> str:
+    parsing.parsed_by("request:check_domain")(text)
+    return text
+
+
+def _at_most(text: str) -> tuple[str, int]:
+    domain, equals, number = text.rpartition("=")
+    if not equals:
+        raise parsing.is_not("DOMAIN=N, as in podm=2", text)
+    return _domain(domain), parsing.positive(number)
+
+
+def _spread(text: str) -> tuple[str, int]:
+    domain, equals, number = text.rpartition("=")
+    return (_domain(domain), parsing.positive(number)) if equals else (_domain(text), 1)
+
+
+def _comma_names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} holds an empty name")
+    return names
+
+
+def _one_of(text: str) -> NameConstraints:
+    names = _comma_names(text)
+    return NameConstraints(any_of=(names,)) if len(names) > 1 else NameConstraints(names)
+
+
+def _none_of(text: str) -> NameConstraints:
+    return NameConstraints(forbidden=_comma_names(text))
+
+
+def _capabilities(text: str) -> dict[str, tuple[str, ...]]:
+    capabilities: dict[str, tuple[str, ...]] = parsing.parsed_by("inventory:parse_capabilities")(
+        text
+    )
+    if not capabilities:
+        raise parsing.is_not("key=value or key=value;value", text)
+    return capabilities
+
+
+def _merge_capabilities(named: Sequence[dict[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    merged: dict[str, tuple[str, ...]] = {}
+    for capabilities in named:
+        for key, values in capabilities.items():
+            if key in merged:
+                hint = f"write {key}=value;value for either"
+                raise UsageError(f"--capability: {key!r} twice: {hint}")
+            merged[key] = values
+    return merged
+
+
+def _conjunction(texts: Sequence[str]) -> Any:
+    from valence_sched.model.codec import decode
+    from valence_sched.model.expression import parse_expression
+
+    conjuncts = []
+    for number, text in enumerate(texts, 1):
+        name = f"--where {number}" if len(texts) > 1 else "--where"
+        try:
+            value = decode(text.encode(errors="surrogateescape"), object, name)
+        except InputError as error:
+            hint = 'in quotes for the shell, as in \'["=", "$zone", "east-1"]\''
+            place = error.document_path
+            raise InputError(name, place, error.found, error.expected, hint) from None
+        parse_expression(value, name)
+        conjuncts.append(value)
+    return conjuncts[0] if len(conjuncts) == 1 else ["and", *conjuncts] if conjuncts else None
+
+
+def _by_kind(named: Sequence[tuple[str, str]]) -> dict[str, str | tuple[str, ...]]:
+    names: dict[str, str | tuple[str, ...]] = {}
+    for kind, name in dict.fromkeys(named):
+        names[kind] = (*names.get(kind, ()), name)
+    return names
+
+
+#: The types of values, by the option or by what its usage calls the value.
+_SETTINGS: dict[str, parsing.Setting] = {
+    "attribute": _attribute,
+    "memory": lambda text: math.ceil(_amount(text, "MiB")),
+    "gpu": parse_gpus,
+    "drive": parse_drives,
+    "resource": parse_resource,
+    "required": parse_traits,
+    "forbidden": parse_forbidden,
+    "member_of": parse_aggregates,
+    **dict.fromkeys(("aggregate", "trait"), _one_of),
+    **dict.fromkeys(("exclude_aggregate", "exclude_trait"), _none_of),
+    "capability": _capabilities,
+    **dict.fromkeys(("owner", "group"), _group_name),
+    "<domain>": _domain,
+    "<domain=n>": _at_most,
+    "<domain[=skew]>": _spread,
+    "<kind=name>": parsing.key_and_value("KIND=NAME, as in volume=db-1"),
+    "seed": parsing.whole,
+    "request_id": parsing.nonempty_name,
+}

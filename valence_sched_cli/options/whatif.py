@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import InputError, UsageError, one_line, suggest
-from valence_sched_cli.options.parser import add_options, by_name, natural, parsed, section
+from valence_sched_cli.options import parser as parsing
 from valence_sched_cli.options.registration import fact_value
 
 if TYPE_CHECKING:
@@ -31,15 +32,15 @@ _ANY_ASSIGNMENT = re.compile(r".+?:([a-z]++)[^:=]*+=.*", re.DOTALL)
 
 def add_edit_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that edit the inventory, among them scenarios."""
-    group = section(parser, "edits")
+    group = parsing.section(parser, "edits")
     group.description = " ".join(TARGETS.split())
     edits: dict[str, Callable[[str], Edit]] = {
-        **{verb: _targeted(verb) for verb in ("fail", "drain", "remove")},
+        **{verb: functools.partial(_targeted, verb) for verb in ("fail", "drain", "remove")},
         "clone": _clone,
         "add": addition,
         "set": _assignment,
     }
-    add_options(
+    parsing.add_options(
         group,
         """
         --scenario <file>...: YAML file of scenarios, or FILE#NAME for one of them (repeat for
@@ -73,15 +74,14 @@ def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[Site]:
         InputError, UnknownName: a scenario file is invalid, or refers to what is not there.
         NothingMatches, UsageError: as of an edit.
     """
-    app = command.scheduler_app
+    app, selection = command.scheduler_app, command.selection(args)
+    zones = getattr(args, "zone_file", None)
     return app.edited_sites(
-        app.site(command.selection(args))
-        if getattr(args, "zone_file", None) is None
-        else app.zoned_site(command.selection(args), args.zone_file),
+        app.site(selection) if zones is None else app.zoned_site(selection, zones),
         tuple(args.scenario),
         tuple(args.edits),
         policy=getattr(args, "policy", None),
-        weights=by_name("--weight", getattr(args, "weight", ())),
+        weights=parsing.by_name("--weight", getattr(args, "weight", ())),
     )
 
 
@@ -90,8 +90,9 @@ def edited_site(command: PodmCommand, args: argparse.Namespace) -> Site:
     site, *others = edited_sites(command, args)
     if others:
         names = ", ".join(one.name for one in (site, *others))
-        raise UsageError(one_line(f"--scenario: {1 + len(others)} scenarios ({names}), and this is "
-                                  "about one inventory: name one with FILE#NAME"))  # fmt: skip
+        found = f"{1 + len(others)} scenarios ({names})"
+        hint = "this is about one inventory: name one with FILE#NAME"
+        raise UsageError(one_line(f"--scenario: {found}, and {hint}"))
     return site
 
 
@@ -109,8 +110,8 @@ def _edit(text: str, verb: str, **fields: Any) -> Edit:
         raise argparse.ArgumentTypeError(str(words)) from None
 
 
-def _targeted(verb: str) -> Callable[[str], Edit]:
-    return lambda text: _edit(text, verb, **{verb: text})
+def _targeted(verb: str, text: str) -> Edit:
+    return _edit(text, verb, **{verb: text})
 
 
 def _clone(text: str) -> Edit:
@@ -123,8 +124,7 @@ def addition(text: str) -> Edit:
     """Parse ``BLOCK@PODM``, ``NxBLOCK@PODM`` or one of them with ``/POOL``."""
     match = re.fullmatch(r"(?:([0-9]{1,18})x)?(.+)@([^@]+)", text, re.DOTALL)
     if match is None:
-        hint = "as in 2xGPU-03@rack-1"
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not NxBLOCK@PODM, {hint}")
+        raise parsing.is_not("NxBLOCK@PODM, as in 2xGPU-03@rack-1", text)
     count, block, target = match.groups()
     return _edit(text, "add", add=block, to=target, count=int(count or 1))
 
@@ -135,7 +135,7 @@ def _assignment(text: str) -> Edit:
         keys = (*_WORDS, *(f"{word}.NAME" for word in _MAPS))
         near = _ANY_ASSIGNMENT.fullmatch(text)
         hint = suggest(near[1], keys) if near else "as in rack-1:zone=az2"
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not TARGET:KEY=VALUE ({hint})")
+        raise parsing.is_not(f"TARGET:KEY=VALUE ({hint})", text)
     target, key, value = match.groups()
     word, dot, name = key.partition(".")
     if word in ("aggregates", "traits"):
@@ -178,15 +178,9 @@ def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) 
         """
     if seed:
         text += "what --seed <n>: decides what is drawn (default: 0)"
-    add_options(
-        parser,
-        text,
-        map=_trace_column,
-        rate=_rate,
-        lifetime=_duration,
-        horizon=_duration,
-        seed=natural,
-    )
+    rate = parsing.parsed_by("workload:parse_rate")
+    times = {"lifetime": _duration, "horizon": _duration}
+    parsing.add_options(parser, text, map=_trace_column, rate=rate, seed=parsing.natural, **times)
 
 
 def make_workload(app: App, args: argparse.Namespace) -> Workload:
@@ -200,9 +194,9 @@ def make_workload(app: App, args: argparse.Namespace) -> Workload:
     if args.workload is not None:
         if drawn:
             raise UsageError(f"--{drawn[0]}: not with --workload, whose lines say all")
-        columns = by_name("--map", args.map)
-        return app.workload(args.workload, columns, args.map_file, sort=args.sort,
-                            near_maps=args.near_map)  # fmt: skip
+        columns = parsing.by_name("--map", args.map)
+        files = {"sort": args.sort, "near_maps": args.near_map}
+        return app.workload(args.workload, columns, args.map_file, **files)
     if of_files := [name for name in _OF_FILES if getattr(args, name)]:
         raise UsageError(f"--{of_files[0].replace('_', '-')}: only with --workload FILE")
     if missing := [name for name in ("rate", "mix", "horizon") if getattr(args, name) is None]:
@@ -210,10 +204,14 @@ def make_workload(app: App, args: argparse.Namespace) -> Workload:
         raise UsageError(f"no --{missing[0]}: {hint}")
     from valence_sched.model.workload import SyntheticSpec
 
-    return app.synthetic_workload(
-        SyntheticSpec(rate_per_s=args.rate, mix=args.mix, horizon_s=args.horizon,
-                      lifetime_s=args.lifetime, seed=getattr(args, "seed", 0) or 0)
-    )  # fmt: skip
+    spec = SyntheticSpec(
+        rate_per_s=args.rate,
+        mix=args.mix,
+        horizon_s=args.horizon,
+        lifetime_s=args.lifetime,
+        seed=getattr(args, "seed", 0) or 0,
+    )
+    return app.synthetic_workload(spec)
 
 
 def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
@@ -231,25 +229,12 @@ def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 def _trace_column(text: str) -> tuple[str, TraceColumn]:
-    from valence_sched.model.workload import parse_trace_column
-
-    field, equals, column = text.partition("=")
-    if not equals or not field.strip() or not column.strip():
-        hint = "as in arrival=creation_time"
-        raise argparse.ArgumentTypeError(f"{text[:60]!r} is not FIELD=COLUMN, {hint}")
-    return field.strip(), parsed(parse_trace_column, column)
-
-
-def _rate(text: str) -> float:
-    from valence_sched.model.workload import parse_rate
-
-    return parsed(parse_rate, text)
+    field, column = parsing.key_and_value("FIELD=COLUMN, as in arrival=creation_time")(text)
+    return field, parsing.parsed_by("workload:parse_trace_column")(column)
 
 
 def _duration(text: str) -> float:
-    from valence_sched.model.workload import parse_duration
-
-    seconds = parsed(parse_duration, text)
+    seconds: float = parsing.parsed_by("workload:parse_duration")(text)
     if not seconds:
         raise argparse.ArgumentTypeError(f"{text[:40]!r}: more than 0 is needed")
     return seconds

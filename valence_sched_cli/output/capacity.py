@@ -3,25 +3,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valence_sched.errors import escape
-from valence_sched_cli.output.cells import (
-    AmountLines,
-    Pairs,
-    WordLines,
-    Words,
-    format_count,
-    hang,
-    or_absent,
-    painted,
-)
+from valence_sched.model.capacity import NOT_REQUESTED, Capacity, StrandedAmount
+from valence_sched.model.quantity import format_count
+from valence_sched.words import capacity as words
+from valence_sched.words.phrases import ReasonPhrases
+from valence_sched_cli.output.cells import AmountLines, Pairs, WordLines, Words, hang, painted
 from valence_sched_cli.output.table import BORDER, USUAL_WIDTH, screen_width
-
-if TYPE_CHECKING:
-    from valence_sched.model.capacity import Capacity, PodmCapacity, StrandedAmount
 
 MOST_PODMS = 5  # across, where not all fit the width
 
@@ -95,12 +86,11 @@ def _width(counts: Counts, titles: Sequence[str], totals: Totals) -> int:
     return 1 + sum(column + BORDER for column in columns)
 
 
-Named = Sequence[tuple[str, "Capacity"]]
+Named = Sequence[tuple[str, Capacity]]
 
 COLUMNS = ("Flavor", "Podm", "Nodes")
 PROVEN = ("Proven Most", "Found")
 EXPLAINED = ("Runs Out", "Reasons", "Podm Sums", "Site Sums", "Of Each")
-MOST_NAMED = 3  # pod managers of one resource, before the rest is only counted
 
 
 def capacity_table(
@@ -110,70 +100,37 @@ def capacity_table(
     if people:
         matrix = {name: {podm.podm: podm.nodes for podm in one.podms} for name, one in counts}
         known = all(one.is_optimal for _, one in counts)
-        totals: Totals = {
-            "One By One": {name: one.nodes for name, one in counts},
-            "Proven Most": {
-                name: one.proven.bound if one.proven and known else _proven_text(one)
-                for name, one in counts
-            },
-        }
+        most: dict[str, Any] = {}
+        for name, one in counts:
+            most[name] = one.proven.bound if one.proven and known else words.proven_text(one)
+        one_by_one = {name: one.nodes for name, one in counts}
+        totals: Totals = {"One By One": one_by_one, "Proven Most": most}
         return fit_matrix(matrix, totals=totals if proven else None)
-    columns = (*COLUMNS, *(PROVEN if proven else ()), *(EXPLAINED if explain else ()))
-    rows = []
+    rows: list[dict[str, Any]] = []
     for name, one in counts:
-        for row in (*map(_podm_cells, one.podms), _total_cells(one)):
-            cells = dict(zip((*COLUMNS[1:], *PROVEN, *EXPLAINED), row, strict=True))
-            rows.append((name, *(cells[column] for column in columns[1:])))
-    return columns, rows
-
-
-def _podm_cells(podm: PodmCapacity) -> tuple[Any, ...]:
-    from valence_sched.words.phrases import ReasonPhrases
-
-    return (
-        podm.podm,
-        podm.nodes,
-        or_absent(podm.bound),
-        or_absent(None),
-        or_absent(podm.runs_out),
-        Words([ReasonPhrases().of_pool(podm.reasons)] if podm.reasons else []),
-        or_absent(podm.sums),
-        or_absent(None),
-        or_absent(None),
-    )
-
-
-def _total_cells(one: Capacity) -> tuple[Any, ...]:
-    return (
-        "total",
-        one.nodes,
-        or_absent(one.proven and one.proven.bound),
-        or_absent(one.proven and max(one.nodes, one.proven.found)),
-        or_absent(one.exhausted[0].resource if one.exhausted else None),
-        Words([f"{ended.resource}: {', '.join(ended.podms)}" for ended in one.exhausted]),
-        or_absent(one.podm_sums),
-        or_absent(one.site_sums),
-        Pairs(one.by_flavor) if one.by_flavor else or_absent(None),
-    )
-
-
-def _proven_text(one: Capacity) -> str:
-    if one.proven is None:
-        return ""
-    return f"{one.proven.bound:,}" if one.is_optimal else f"at most {one.proven.bound:,}"
-
-
-def outcome_lines(counts: Named, shares: Mapping[str, float] | None) -> Iterator[str]:
-    """Yield what the mix comes to, and where the proven most is a bound that none may reach."""
-    for name, one in counts:
-        if one.proven is not None and not one.is_optimal:
-            most = max(one.nodes, one.proven.found)
-            yield f"{name}: {most:,} are known to fit, more than {one.proven.bound:,} never do"
-    if shares:
-        mix = counts[-1][1]
-        parts = ", ".join(f"{number:,} {name}" for name, number in mix.by_flavor.items())
-        end = f"; then {mix.refused} finds no place" if mix.refused else ""
-        yield f"mix: {format_count(mix.nodes, 'node')} ({parts}){end}"
+        for podm in one.podms:
+            reasons = Words([ReasonPhrases().of_pool(podm.reasons)] if podm.reasons else [])
+            row = {"Flavor": name, "Podm": podm.podm, "Nodes": podm.nodes}
+            row |= {"Proven Most": podm.bound, "Found": None, "Runs Out": podm.runs_out}
+            row |= {"Reasons": reasons, "Podm Sums": podm.sums, "Site Sums": None, "Of Each": None}
+            rows.append(row)
+        first = one.exhausted[0].resource if one.exhausted else None
+        where = [f"{ended.resource}: {', '.join(ended.podms)}" for ended in one.exhausted]
+        rows.append(
+            {
+                "Flavor": name,
+                "Podm": "total",
+                "Nodes": one.nodes,
+                "Proven Most": one.proven and one.proven.bound,
+                "Found": one.proven and max(one.nodes, one.proven.found),
+                "Runs Out": first,
+                "Reasons": Words(where),
+                "Podm Sums": one.podm_sums,
+                "Site Sums": one.site_sums,
+                "Of Each": Pairs(one.by_flavor) if one.by_flavor else None,
+            }
+        )
+    return (*COLUMNS, *(PROVEN if proven else ()), *(EXPLAINED if explain else ())), rows
 
 
 def explanation(counts: Named) -> Iterator[str]:
@@ -182,48 +139,22 @@ def explanation(counts: Named) -> Iterator[str]:
     yield ""
     yield "Runs out first"
     for name, one in counts:
-        text = f"{escape(name):{width}}  {escape(_exhaustion_text(one))}"
+        text = f"{escape(name):{width}}  {escape(words.exhaustion_text(one))}"
         yield from hang(text, width + 4, "  ")
-    titles = ("site sums", "podm sums", "one by one", "proven most")
-    rows = [
-        (one.site_sums, one.podm_sums, one.nodes, _proven_text(one) or None) for _, one in counts
-    ]
-    shown = titles if any(row[3] for row in rows) else titles[:3]
+    titles = ["site sums", "podm sums", "one by one"]
+    if any(words.proven_text(one) for _, one in counts):
+        titles.append("proven most")
     yield ""
     yield "Promised by adding up free amounts, beside what fits"
-    yield f"  {'':{width}}  {'  '.join(shown)}"
-    for (name, _), row in zip(counts, rows, strict=True):
-        cells = [
-            f"{cell if isinstance(cell, str) else f'{cell:,}':>{len(title)}}"
-            for title, cell in zip(shown, row, strict=False)
-        ]
+    yield f"  {'':{width}}  {'  '.join(titles)}"
+    for name, one in counts:
+        row = (one.site_sums, one.podm_sums, one.nodes, words.proven_text(one) or None)
+        texts = (cell if isinstance(cell, str) else f"{cell:,}" for cell in row[: len(titles)])
+        cells = (f"{text:>{len(title)}}" for title, text in zip(titles, texts, strict=True))
         yield f"  {escape(name):{width}}  {'  '.join(cells)}"
 
 
-def _exhaustion_text(one: Capacity) -> str:
-    if one.exhausted:
-        texts = [
-            f"{ended.resource.removeprefix('GPU ')} ({_names(ended.podms)})"
-            for ended in one.exhausted
-        ]
-        return "; ".join(texts)
-    from valence_sched.words.phrases import ReasonPhrases
-
-    reasons = (podm.reasons[0] for podm in one.podms if podm.reasons)
-    texts = [ReasonPhrases().of_reason(reason) for reason in reasons if reason.filter != "target"]
-    most = Counter(texts).most_common(1)
-    return f"no resource: {most[0][0]}" if most else "no resource: the count stopped at its limit"
-
-
-def _names(podms: Sequence[str]) -> str:
-    named = list(podms[:MOST_NAMED])
-    others = len(podms) - len(named)
-    return ", ".join([*named, f"{others:,} more"] if others else named)
-
-
 STRANDED_COLUMNS = ("Podm", "Kind", "Model", "Unit", "Free", "Usable", "Stranded", "Reasons")
-TITLES = ("Why", "Podms", "Stranded")
-PLAIN = ("cores", "memory", "drive", "NIC", "stock")  # kinds of what is no accelerator
 
 Resource = tuple[str, str | None, str]  # kind, model and unit
 
@@ -233,19 +164,13 @@ def stranded_table(
 ) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
     """Return titles and rows; people see what is stranded, by reason."""
     if people:
-        return TITLES, list(_grouped(found))
-    return STRANDED_COLUMNS, [
-        (one.podm, one.kind, or_absent(one.model), or_absent(one.unit or None), _number(one.free),
-         _number(one.usable), _number(one.stranded),
-         AmountLines({text: _number(amount) for text, amount in one.why}))
-        for one in found
-    ]  # fmt: skip
-
-
-def stranded_lines(found: Sequence[StrandedAmount]) -> Iterator[str]:
-    """Yield that nothing is stranded, where that is so."""
-    if not any(one.stranded for one in found):
-        yield "nothing is stranded: all that is free can be used"
+        return ("Why", "Podms", "Stranded"), list(_grouped(found))
+    rows: list[tuple[Any, ...]] = []
+    for one in found:
+        why = AmountLines({text: words.number_of(amount) for text, amount in one.why})
+        amounts = map(words.number_of, (one.free, one.usable, one.stranded))
+        rows.append((one.podm, one.kind, one.model, one.unit or None, *amounts, why))
+    return STRANDED_COLUMNS, rows
 
 
 def _grouped(found: Sequence[StrandedAmount]) -> Iterator[tuple[Any, ...]]:
@@ -260,32 +185,11 @@ def _grouped(found: Sequence[StrandedAmount]) -> Iterator[tuple[Any, ...]]:
             amounts[resource] = amounts.get(resource, 0.0) + amount
             podms.setdefault(text, {})[one.podm] = None
 
-    from valence_sched.model.capacity import NOT_REQUESTED
-
     def place(text: str) -> tuple[Any, ...]:
-        cards = sum(n for (kind, *_), n in groups[text].items() if kind not in PLAIN)
+        cards = sum(n for (kind, *_), n in groups[text].items() if kind not in words.PLAIN)
         return text == NOT_REQUESTED, -cards, -len(groups[text]), text
 
     for text in sorted(groups, key=place):
-        lines = [
-            _amount(amount, free[resource], resource)
-            for resource, amount in sorted(groups[text].items(), key=lambda one: one[0][0] in PLAIN)
-        ]
-        yield text, _names(list(podms[text])), WordLines(lines)
-
-
-def _amount(amount: float, free: float, resource: Resource) -> str:
-    """Return an amount beside what is free of it: ``9 of 18 NVIDIA A100-SXM4-80GB``."""
-    from valence_sched.model.quantity import format_mib
-    from valence_sched.words.phrases import short_model
-
-    kind, model, unit = resource
-    name = model if kind == "stock" else short_model(model) if model else ""
-    what = name if name and kind not in PLAIN[:-1] else f"{kind} {name}".strip()
-    if unit == "MiB":
-        return f"{format_mib(amount)} of {format_mib(free)} {what}"
-    return f"{_number(amount):,} of {_number(free):,} {f'{unit} ' if unit else ''}{what}"
-
-
-def _number(amount: float) -> int | float:
-    return int(amount) if amount == int(amount) else amount
+        stranded = sorted(groups[text].items(), key=lambda one: one[0][0] in words.PLAIN)
+        lines = [words.part_of_free(amount, free[it], *it) for it, amount in stranded]
+        yield text, words.named(list(podms[text])), WordLines(lines)

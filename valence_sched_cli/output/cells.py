@@ -6,16 +6,13 @@ from __future__ import annotations
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from cliff.columns import FormattableColumn
 
 from valence_sched.errors import escape
 from valence_sched.streams import moves_cursor
-
-if TYPE_CHECKING:
-    from valence_sched.model.need import TopologyConstraint
 
 T = TypeVar("T")
 
@@ -30,7 +27,7 @@ class Cell(FormattableColumn[T]):
 
 
 class Absent(Cell[None]):
-    """An unknown value: people see nothing, machines see null; sorts last."""
+    """An unknown value, a None in a row: people see nothing, machines see null; sorts last."""
 
     def __init__(self) -> None:
         super().__init__(None)
@@ -45,8 +42,19 @@ class Absent(Cell[None]):
         return not isinstance(other, Absent)
 
 
-class Amount(Cell[T]):
-    """A cell that sorts by its value."""
+class Shown(Cell[T]):
+    """A value for machines; people see what a function makes of it."""
+
+    def __init__(self, value: T, people: Callable[[T], str]) -> None:
+        super().__init__(value)
+        self._people = people
+
+    def human_readable(self) -> str:
+        return self._people(self._value)
+
+
+class Amount(Shown[T]):
+    """A value that people see as a function makes it, and that sorts by itself."""
 
     def __lt__(self, other: object) -> bool:
         return isinstance(other, Absent) or FormattableColumn.__lt__(self, other)
@@ -73,36 +81,24 @@ def hang(text: str, indent: int, first: str = "", width: int = 79) -> list[str]:
     )
 
 
-def or_absent(value: Any) -> Any:
-    """Return the cell of a value that may be None."""
-    return Absent() if value is None else value
-
-
-class TimeCell(Amount[str]):
-    """When something was: how long ago for people, the time for machines (RFC 3339, UTC).
-
-    With ``both`` people see the time, too; where the age is not known they see the time alone.
-    """
-
-    def __init__(self, at: str, age_s: float | None, *, both: bool = False) -> None:
-        super().__init__(at)
-        self._age_s, self._both = age_s, both
-
-    def human_readable(self) -> str:
-        from valence_sched.model.quantity import format_age
-
-        if self._age_s is None:
-            return self._value
-        age = f"{format_age(self._age_s)} ago"
-        return f"{self._value} ({age})" if self._both else age
+def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
+    """Yield each warning as a line."""
+    yield from map("warning: {}".format, warnings)
 
 
 def time_cell(at: float | str | None, age_s: float | None, *, both: bool = False) -> Any:
-    """Return the cell of a time of the database or of a document, which may be unknown."""
-    from valence_sched.model.quantity import format_utc
+    """Return the cell of a time of the database or of a document, which may be unknown.
+
+    People see how long ago it was, with ``both`` the time as well, and the time alone where the age
+    is not known; machines see the time (RFC 3339, UTC).
+    """
+    from valence_sched.model.quantity import format_age, format_utc
 
     text = format_utc(at) if isinstance(at, str) else format_time(at)
-    return Absent() if text is None else TimeCell(text, age_s, both=both)
+    if text is None:
+        return None
+    age = "" if age_s is None else f"{format_age(age_s)} ago"
+    return Amount(text, lambda time: f"{time} ({age})" if age and both else age or time)
 
 
 class Words(Cell[Sequence[str]]):
@@ -111,10 +107,7 @@ class Words(Cell[Sequence[str]]):
     between = ", "
 
     def human_readable(self) -> str:
-        return self.between.join(str(item) for item in self._value)
-
-    def machine_readable(self) -> list[str]:
-        return list(self._value)
+        return self.between.join(map(str, self._value))
 
 
 class WordLines(Words):
@@ -123,11 +116,16 @@ class WordLines(Words):
     between = "\n"
 
 
+def tail(uri: str) -> str:
+    """Return the last part of a URI."""
+    return uri.rstrip("/").rpartition("/")[2]
+
+
 class UriTails(WordLines):
     """A list of URIs: people see the last part of each, a line each."""
 
     def human_readable(self) -> str:
-        return "\n".join(map(_tail, self._value))
+        return "\n".join(map(tail, self._value))
 
 
 class Sentences(Words):
@@ -140,14 +138,18 @@ class Sentences(Words):
 class Sentence(Cell[str]):
     """A sentence, folded for people, who do not see the name that another column has."""
 
-    width = WIDTH
-
-    def __init__(self, text: str, name: str = "") -> None:
+    def __init__(self, text: str, name: str = "", width: int = WIDTH) -> None:
         super().__init__(text)
-        self._name = name
+        self._name, self._width = name, width
 
     def human_readable(self) -> str:
-        return _fold(self._value.removeprefix(f"{self._name}: "), self.width)
+        return _fold(self._value.removeprefix(f"{self._name}: "), self._width)
+
+
+def _fold(text: str, width: int = WIDTH) -> str:
+    return textwrap.fill(
+        text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
 
 
 class Pairs(Cell[Mapping[str, Any]]):
@@ -171,62 +173,35 @@ class PairLines(Pairs):
     between = "\n"
 
 
-class Amounts(Pairs):
-    """A map of amounts, some of which may be unknown."""
+class AmountLines(PairLines):
+    """A map of amounts, some of which may be unknown: one a line for people."""
 
     absent = "unknown"
 
 
-class AmountLines(Amounts):
-    """A map of amounts: one a line for people."""
-
-    between = "\n"
-
-
-class LinesCell(Cell[Sequence[Mapping[str, Any]]]):
-    """A list of maps: one line each for people, the structure for machines."""
+class NounLines(Shown[Any]):
+    """Nouns: a line that a function makes of each for people, lists and maps for machines."""
 
     def human_readable(self) -> str:
-        return "\n".join(Pairs(item).human_readable() for item in self._value)
+        return "\n".join(map(self._people, self._value))
 
-    def machine_readable(self) -> list[dict[str, Any]]:
-        return [dict(item) for item in self._value]
-
-
-class _Nouns(Cell[Sequence[Any]]):
     def machine_readable(self) -> list[Any]:
         return to_builtins(self._value)
 
 
-class GrantsCell(_Nouns):
+class GrantsCell(Cell[Sequence[Any]]):
     """Amounts of stocks: a line each for people, the structure for machines."""
 
     def human_readable(self) -> str:
-        counts = Counter((one.uri, one.resource, one.amount, one.unit) for one in self._value)
-        return "\n".join(
-            (f"{times} x " if times > 1 else "")
-            + " ".join(filter(None, [format_value(amount), unit, resource, "of", _tail(uri)]))
-            for (uri, resource, amount, unit), times in counts.items()
-        )
+        counts = Counter((one.amount, one.unit, one.resource, one.uri) for one in self._value)
+        lines = []
+        for (amount, unit, resource, uri), times in counts.items():
+            words = [format_value(amount), unit, resource, "of", tail(uri)]
+            lines.append((f"{times} x " * (times > 1)) + " ".join(filter(None, words)))
+        return "\n".join(lines)
 
-
-class AnyOfCell(Cell[Sequence[Sequence[str]]]):
-    """Lists of names of which one each must be: a list a line, the lists for machines."""
-
-    def human_readable(self) -> str:
-        return "\n".join(" or ".join(names) for names in self._value)
-
-    def machine_readable(self) -> list[list[str]]:
-        return [list(names) for names in self._value]
-
-
-class ExpressionCell(Cell[Any]):
-    """An expression: a line for each that must hold, the lists it is written in for machines."""
-
-    def human_readable(self) -> str:
-        from valence_sched.model.expression import conjuncts, parse_expression
-
-        return "\n".join(map(str, conjuncts(parse_expression(self._value))))
+    def machine_readable(self) -> list[Any]:
+        return to_builtins(self._value)
 
 
 def to_builtins(nouns: Sequence[Any]) -> list[Any]:
@@ -243,56 +218,14 @@ def format_value(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + Pairs(value).human_readable() + "}"
     if isinstance(value, (list, tuple)):
-        return ";".join(format_value(item) for item in value)
+        return ";".join(map(format_value, value))
     if isinstance(value, float):
         return f"{value:.6f}".rstrip("0").rstrip(".")
     return str(value)
 
 
-def _tail(uri: str) -> str:
-    return uri.rstrip("/").rpartition("/")[2]
-
-
-def _fold(text: str, width: int = WIDTH) -> str:
-    return textwrap.fill(
-        text, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )
-
-
-class NeedsCell(_Nouns):
-    """What a flavor asks for: a phrase a line for people, the needs for machines."""
-
-    def human_readable(self) -> str:
-        from valence_sched.words.phrases import need_phrase
-
-        return "\n".join(map(need_phrase, self._value))
-
-
-class TopologyConstraintsCell(_Nouns):
-    """How the devices of needs stand together: a phrase a line, the bonds for machines."""
-
-    def human_readable(self) -> str:
-        return "\n".join(map(_constraint_phrase, self._value))
-
-
-class AlternativesCell(_Nouns):
-    """Other ways to make a node: a line each with its needs and bonds, those for machines."""
-
-    def human_readable(self) -> str:
-        from valence_sched.words.phrases import need_phrase
-
-        return "\n".join(
-            "; ".join([*map(need_phrase, ask.needs), *map(_constraint_phrase, ask.bonds)])
-            for ask in self._value
-        )
-
-
-def _constraint_phrase(bond: TopologyConstraint) -> str:
-    return f"{bond.relation} {bond.place}: {', '.join(bond.of)}"
-
-
 class HeatCell:
-    """A cell with a temperature within 0..1."""
+    """A cell of a table with colours, with a temperature within 0..1."""
 
     def __init__(self, text: str, heat: float) -> None:
         self.text, self.heat = text, heat
@@ -310,9 +243,12 @@ def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: b
     """Return columns of text; with ``colour`` cells have escape codes for their temperature."""
     import tabulate
 
-    texts = [[painted(cell.text, cell.heat) if colour and isinstance(cell, HeatCell)
-              else escape(str(cell)) for cell in row] for row in rows]  # fmt: skip
-    titles = [escape(name) for name in names]
+    def shown(cell: Any) -> str:
+        is_hot = colour and isinstance(cell, HeatCell)
+        return painted(cell.text, cell.heat) if is_hot else escape(str(cell))
+
+    texts = [list(map(shown, row)) for row in rows]
+    titles = list(map(escape, names))
     padding, tabulate.MIN_PADDING = tabulate.MIN_PADDING, 0  # columns as wide as their titles
     try:
         return tabulate.tabulate(texts, headers=titles, tablefmt="plain", disable_numparse=True)

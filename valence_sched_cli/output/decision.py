@@ -5,37 +5,43 @@ from __future__ import annotations
 
 import argparse
 import io
+import operator
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from valence_sched.errors import InventoryIncomplete, escape, one_line
+import msgspec
+
+from valence_sched.errors import escape
+from valence_sched.model.claim import Claim
+from valence_sched.model.composition import node_allocations
+from valence_sched.model.decision import (
+    MAX_LISTED_PODMS,
+    DecisionResult,
+    DecisionResults,
+    Explanation,
+    GrantRef,
+    PodmVerdict,
+    Report,
+    Reports,
+)
+from valence_sched.model.quantity import format_count
+from valence_sched.model.request import Request
+from valence_sched.words import decision as words
+from valence_sched.words.phrases import ReasonPhrases, excess_phrases, request_phrase, zone_lines
 from valence_sched_cli.output.cells import (
     Amount,
     GrantsCell,
     HeatCell,
     PairLines,
     UriTails,
-    format_count,
     hang,
     heat_table,
     supports_colour,
+    warning_lines,
 )
-from valence_sched_cli.output.table import prepare_formatter, without_redundant
-
-if TYPE_CHECKING:
-    from valence_sched.model.decision import (
-        DecisionResult,
-        Explanation,
-        FunnelStep,
-        PodmVerdict,
-        Reason,
-        Report,
-        Reports,
-    )
-    from valence_sched.model.request import Request
-    from valence_sched.words.phrases import ReasonPhrases
+from valence_sched_cli.output.table import PreparedFormatter, in_order, telling_columns
 
 MOST_LINES = 16  # of reasons, before they are grouped: with a decision around it still a screen
 WIDTH = 79
@@ -48,20 +54,25 @@ def not_chosen(
 
     ``given`` are the options on the command line, which are named where one rejects.
     """
-    from valence_sched.words import decision
-    from valence_sched.words.phrases import ReasonPhrases
-
-    rejected = decision.not_chosen(report)
+    rejected = words.not_chosen(report)
     if not rejected:
         return
-    words = ReasonPhrases(frozenset(given))
+    phrases = ReasonPhrases(frozenset(given))
     explained = report.explanation.nearest_misses if report.explanation else ()
     but_for_one = {one.podm for one in explained if one.kind == "word"}
-    lines = [line for one in rejected for line in _podm_lines(one, words, but_for_one)]
+    lines: list[tuple[str, str]] = []
+    for one in rejected:
+        after, texts = words.pool_texts(one, phrases)
+        if len(set(texts.values())) == 1:
+            otherwise = "; would fit otherwise" if one.podm in but_for_one else ""
+            lines.append((one.podm, after + next(iter(texts.values())) + otherwise))
+        else:
+            every = [f"{after}{pool}: {text}" for pool, text in texts.items()]
+            lines += zip((one.podm, *[""] * (len(every) - 1)), every, strict=True)
     yield ""
     yield f"Not chosen: {len(rejected):,} of {format_count(report.inventory.podms, 'pod manager')}"
     if len(lines) > MOST_LINES and not every_reason:
-        yield from _groups(rejected, words)
+        yield from _groups(rejected, phrases)
         yield "  --all-reasons names each pod manager"
         return
     width = max(len(escape(one.podm)) for one in rejected)
@@ -69,85 +80,30 @@ def not_chosen(
         yield from hang(f"{escape(podm):{width}}  {escape(text)}", width + 6, "  ")
 
 
-def reason_text(reason: Reason) -> str:
-    """Return a reason in words."""
-    from valence_sched.words.phrases import ReasonPhrases
-
-    return ReasonPhrases().of_reason(reason)
-
-
-def _podm_lines(
-    verdict: PodmVerdict, words: ReasonPhrases, but_for_one: Container[str]
-) -> Iterator[tuple[str, str]]:
-    from valence_sched.words.decision import pool_texts
-
-    after, texts = pool_texts(verdict, words)
-    if len(set(texts.values())) == 1:
-        otherwise = "; would fit otherwise" if verdict.podm in but_for_one else ""
-        yield verdict.podm, after + next(iter(texts.values())) + otherwise
-        return
-    for number, (pool, text) in enumerate(texts.items()):
-        yield "" if number else verdict.podm, f"{after}{pool}: {text}"
-
-
-def _groups(rejected: Sequence[PodmVerdict], words: ReasonPhrases) -> Iterator[str]:
+def _groups(rejected: Sequence[PodmVerdict], phrases: ReasonPhrases) -> Iterator[str]:
     groups: dict[tuple[str, bool, str], list[PodmVerdict]] = defaultdict(list)
     for one in rejected:
-        groups[_group_key(one, words)].append(one)
+        groups[words.reason_group(one, phrases)].append(one)
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
-    lines = [(len(members), text, _nearest(members))
-             for (text, *_), members in ordered[:MOST_LINES]]  # fmt: skip
-    # Only texts with somebody beside them need the room, and some fit no screen.
+    shown = ordered[:MOST_LINES]
+    lines = [(len(some), text, words.nearest_text(some)) for (text, *_), some in shown]
+    # Only texts with an example beside them need the room, and some fit no screen.
     width = min(max((len(text) for _, text, nearest in lines if nearest), default=0), WIDTH // 2)
     for number, text, nearest in lines:
         yield from hang(escape(f"  {number:>5,}  {text:{width}}  {nearest}".rstrip()), 9)
-    if len(ordered) > MOST_LINES:
-        others = sum(len(members) for _, members in ordered[MOST_LINES:])
+    if others := sum(len(members) for _, members in ordered[MOST_LINES:]):
         yield f"  {others:>5,}  for other reasons"
-
-
-def _group_key(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, str]:
-    from valence_sched.words.phrases import too_small
-
-    reason = verdict.reason
-    if reason is None:
-        return "no reason is known", False, ""
-    if reason.podm_have is not None:
-        return "fit in sums, not as one node", True, ""
-    if reason.is_amount:
-        return too_small(reason), False, reason.label
-    return words.of_reason(reason), False, reason.label
-
-
-def _nearest(members: Sequence[PodmVerdict]) -> str:
-    """Return who comes nearest in a group of amounts; who is an example of another group."""
-    from valence_sched.words.phrases import share, thing
-
-    amounts = [(one, one.reason) for one in members if one.reason and one.reason.is_amount]
-    best = max(amounts, key=lambda pair: pair[1].have, default=None)  # type: ignore[arg-type,return-value]
-    if best is None or not best[1].have:
-        return ""
-    verdict, reason = best
-    if reason.podm_have is not None:
-        total = share(reason, reason.podm_have).partition(" of ")[0]
-        return f"e.g. {verdict.podm}: {total} {thing(reason)} in {verdict.pools} pools"
-    return f"best: {verdict.podm} with {share(reason)}"
 
 
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Blocks", "Amounts")
 ZONE = "Zone"  # the column beside the pod manager, of decisions over zones
 LONG_COLUMNS = (*COLUMNS, "Choice", "Scores", "Cost", "Waste")
-#: What columns say where they say nothing, None where a line beside the rows says it.
-REDUNDANT = {"Rank": "1", "Amounts": "", "Seed": None, "Request ID": None}
 BLOCKS_WIDTH = 36  # of a cell with the blocks of a node
-EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4, "undecided": 5}
 
 
-class ScoreCell(Amount[float]):
-    """A score: three decimals for people, six for machines."""
-
-    def human_readable(self) -> str:
-        return f"{self._value:.3f}"
+def score_cell(score: float) -> Amount[float]:
+    """Return the cell of a score: three decimals for people, six for machines."""
+    return Amount(score, "{:.3f}".format)
 
 
 class BlocksCell(UriTails):
@@ -158,47 +114,62 @@ class BlocksCell(UriTails):
         return textwrap.fill(", ".join(tails), BLOCKS_WIDTH, break_on_hyphens=False)
 
 
-def placement_rows(report: Report) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each node and each of its alternates; cells as in LONG_COLUMNS."""
+def placement_rows(report: Report) -> Iterator[dict[str, Any]]:
+    """Yield a row for each node and each of its alternates; cells by LONG_COLUMNS and ZONE.
+
+    The zone is empty for the one that was asked, and where there are none.
+    """
+    places = report.zones.placements if report.zones else ()
+    zones = iter([zone for one in places for zone in (one.zone, *one.alternates)])
     for placement in report.placements:
         for rank, one in enumerate((placement.chosen, *placement.alternates), 1):
-            yield (
-                placement.node, rank, one.podm, one.pool, ScoreCell(one.score),
-                BlocksCell([block.uri for block in one.blocks]), GrantsCell(one.grants),
-                placement.choice, PairLines(one.scores), one.cost, one.waste,
-            )  # fmt: skip
+            yield {
+                "Node": placement.node,
+                "Rank": rank,
+                ZONE: next(zones, ""),
+                "Podm": one.podm,
+                "Pool": one.pool,
+                "Score": score_cell(one.score),
+                "Blocks": BlocksCell([block.uri for block in one.blocks]),
+                "Amounts": GrantsCell(one.grants),
+                "Choice": placement.choice,
+                "Scores": PairLines(one.scores),
+                "Cost": one.cost,
+                "Waste": one.waste,
+            }
 
 
-def zone_cells(report: Report) -> list[str] | None:
-    """Return the zone of each row of placements, empty for that asked; None without zones."""
-    if not report.zones:
-        return None
-    return [zone for one in report.zones.placements for zone in (one.zone, *one.alternates)]
+def claim_rows(claim: Claim) -> list[dict[str, Any]]:
+    """Return a row for each node of a claim; cells by LONG_COLUMNS, as far as it has them."""
+    rows = []
+    for part, share in node_allocations(claim):
+        names = ("uri", "resource", "amount", "unit")
+        grants = [GrantRef(**{name: getattr(one, name) for name in names}) for one in share.grants]
+        rows.append(
+            {
+                **dict.fromkeys(LONG_COLUMNS),
+                "Node": share.node,
+                "Rank": 1,
+                ZONE: "",
+                "Podm": part.podm,
+                "Pool": share.pool,
+                "Score": None if share.score is None else score_cell(share.score),
+                "Blocks": BlocksCell(share.blocks),
+                "Amounts": GrantsCell(grants),
+            }
+        )
+    return sorted(rows, key=operator.itemgetter("Node"))
+
+
+def with_zone(columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the columns with that of the zone before that of the pod manager."""
+    at = columns.index("Podm")
+    return (*columns[:at], ZONE, *columns[at:])
 
 
 def zone_notes(report: Report) -> Iterator[str]:
     """Yield a line each for the zones that gave no answer and for those that were not asked."""
-    if report.zones:
-        from valence_sched.words.phrases import zone_lines
-
-        yield from zone_lines(report.zones)
-
-
-def check_zones(report: Report) -> None:
-    """Raise InventoryIncomplete where a zone gave no answer, which --strict does not allow."""
-    if report.zones and report.zones.silent:
-        raise InventoryIncomplete(one_line(next(zone_notes(report))))
-
-
-def with_zones(
-    columns: Sequence[str], rows: list[tuple[Any, ...]], zones: Sequence[str] | None
-) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    """Return columns and rows with the zone of each row before its pod manager, if it has any."""
-    if zones is None:
-        return columns, rows
-    at = columns.index("Podm")
-    rows = [(*row[:at], zone, *row[at:]) for row, zone in zip(rows, zones, strict=True)]
-    return (*columns[:at], ZONE, *columns[at:]), rows
+    yield from zone_lines(report.zones) if report.zones else ()
 
 
 def summary_lines(
@@ -208,16 +179,14 @@ def summary_lines(
 
     With ``names_id`` the outcome has the id of the request, which is no digest of it.
     """
-    from valence_sched.model.decision import MAX_LISTED_PODMS
-
     report = result.report
     yield from warning_lines((*report.warnings, *zone_notes(report)))
     reasons = {verdict.podm: verdict.reason for verdict in report.podms}
     chosen = dict.fromkeys(placement.chosen.podm for placement in report.placements)
     for podm in list(chosen)[:MAX_LISTED_PODMS]:
         if reason := reasons.get(podm):
-            yield f"no more on {podm}: {reason_text(reason)}"
-    *others, outcome = outcome_lines(result, names_id=names_id)
+            yield f"no more on {podm}: {ReasonPhrases().of_reason(reason)}"
+    *others, outcome = words.outcome_lines(result, names_id=names_id)
     yield from others
     yield outcome if explain or not report.placements else outcome + _others(report)
 
@@ -236,60 +205,29 @@ def _others(report: Report) -> str:
     return f"; {others}, {not_fit:,} {'does' if not_fit == 1 else 'do'} not: --explain"
 
 
-def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
-    """Yield each warning as a line."""
-    for warning in warnings:
-        yield f"warning: {warning}"
+def several_lines(decisions: DecisionResults, names: Sequence[str]) -> Iterator[str]:
+    """Yield the lines about the outcome of several requests, the outcome itself last."""
+    report, failure = decisions.report, decisions.failure
+    notes = (note for one in report.decisions for note in zone_notes(one))
+    yield from warning_lines(dict.fromkeys((*report.warnings, *notes)))
+    for name, result in zip(names, decisions.results, strict=False):
+        if result.details is not None and failure in (None, result.report):
+            if failure is not None:
+                yield from not_chosen(result.report)
+            for line in words.outcome_lines(result, "min_count: {}"):
+                yield f"{name}: {line}"
+    count, tried = len(names), len(report.decisions)
+    of = format_count(count, "request")
+    if failure and count > 1:
+        left = f", {count - tried} not tried" if count > tried else ""
+        yield f"{names[tried - 1]} fails all {of}{left}"
+    yield f"placed {report.placed:,} of {format_count(report.requested, 'node')} of {of}"
 
 
-def decided_by(request: Request, *, names_id: bool) -> str:
-    """Return what decided on a request: its policy, and what breaks ties."""
-    ties = f", request ID {request.id}" if names_id else ""
-    return f"(policy {request.policy}, seed {request.seed}{ties})"
-
-
-def outcome_lines(
-    result: DecisionResult, fewer: str = "--min-count {}", *, names_id: bool = False
-) -> Iterator[str]:
-    """Yield the lines about the outcome, the outcome itself last.
-
-    ``fewer`` is how the caller says that fewer nodes are enough; ``names_id`` as of the summary.
-    """
-    report, request = result.report, result.report.request
-    choices = len(request.alternatives)
-    for failed in result.details.failed_choices if result.details else ():
-        funnel = funnel_text(report, failed.funnel)
-        yield f"choice {failed.choice} of {choices} fits nowhere: {funnel}"
-    if report.placements and choices > 1:
-        counts = sorted(Counter(placement.choice for placement in report.placements).items())
-        yield ", ".join(
-            f"{format_count(count, 'node')} by choice {choice}" for choice, count in counts
-        )
-    if report.fitting and not report.placements:
-        least = "all" if request.min_count is None else f"at least {request.required_count:,}"
-        nodes = format_count(request.count, "node")
-        would = f"{report.fitting:,} of {nodes} would fit, but {least} must"
-        yield f"{would}: take what fits with {fewer.format(report.fitting)}"
-    chosen_by = decided_by(request, names_id=names_id)
-    nothing = "nothing fits: " if report.outcome == "nothing_fits" else ""
-    yield f"{nothing}placed {report.placed} of {request.count} {chosen_by}"
-
-
-def funnel_text(report: Report, funnel: Sequence[FunnelStep]) -> str:
-    """Return a funnel in one line: how many pools each filter left that rejected some."""
-    left = [format_count(report.inventory.pools, "pool")]
-    cuts = (step for step in funnel if step.went_on < step.came_in and not step.undecided)
-    left += [f"{step.went_on:,} after {step.filter}" for step in cuts]
-    undecided = sum(step.undecided for step in funnel)
-    return ", ".join(left) + (f"; undecided: {undecided:,}" if undecided else "")
-
-
-def request_names(requests: Sequence[Request]) -> list[str]:
+def request_names(requests: Iterable[Request]) -> list[str]:
     """Return the name of each request: its number, and its id or its flavor."""
-    return [
-        f"{number}: {request.id or request.flavor or 'request'}"
-        for number, request in enumerate(requests, 1)
-    ]
+    numbered = enumerate(requests, 1)
+    return [f"{number}: {one.id or one.flavor or 'request'}" for number, one in numbered]
 
 
 MOST_SHOWN = 3  # near misses and changes of each sort; the report has all
@@ -302,34 +240,38 @@ class ReportRenderer:
     """
 
     def __init__(
-        self,
-        formatter: Any,
-        stream: Any,
-        parsed_args: argparse.Namespace,
-        given: Iterable[str] = (),
+        self, formatter: Any, stream: Any, args: argparse.Namespace, given: Iterable[str] = ()
     ) -> None:
-        self._formatter = prepare_formatter(formatter, "table", stream=stream)
-        self._parsed_args = parsed_args
-        self._every_reason = getattr(parsed_args, "all_reasons", False)
-        self._colour = parsed_args.formatter == "table" and supports_colour(stream)
-        self._given = given
+        self._formatter = PreparedFormatter(formatter, "table", stream=stream)
+        self._args, self._given = args, given
+        self._colour = args.formatter == "table" and supports_colour(stream)
 
     def reasons(self, report: Report) -> Iterator[str]:
-        yield from not_chosen(report, self._given, every_reason=self._every_reason)
+        every_reason = getattr(self._args, "all_reasons", False)
+        yield from not_chosen(report, self._given, every_reason=every_reason)
 
     def explanation(self, report: Report) -> Iterator[str]:
-        if report.explanation is not None:
-            yield from self._candidates(report.explanation)
+        explanation = report.explanation
+        if explanation is not None and explanation.candidates:
+            yield from self._candidates(explanation)
         yield from self.reasons(report)
         if any(step.went_on < step.came_in for step in report.funnel):
             yield ""
-            yield from _hang("Filters", funnel_text(report, report.funnel))
-        if report.explanation is not None:
-            yield from _what_would_change(report.explanation)
+            yield from _hang("Filters", words.funnel_text(report, report.funnel))
+        if explanation is None:
+            return
+        near = map(words.near_miss_line, explanation.nearest_misses)
+        flips = map(words.sensitivity_line, explanation.flips)
+        for title, texts in ((words.NEAREST_MISS, [*near]), ("Sensitivity", [*flips])):
+            yield from [""] if texts else []
+            for number, text in enumerate(texts[:MOST_SHOWN]):
+                yield from _hang(title if number == 0 else "", text)
+            if len(texts) > MOST_SHOWN:
+                yield from _hang("", f"{len(texts) - MOST_SHOWN} more in the report")
+        for note in explanation.notes:
+            yield from _hang("Note", note)
 
     def document(self, document: Report | Reports) -> Iterator[str]:
-        from valence_sched.model.decision import Report
-
         if isinstance(document, Report):
             yield from self.report(document)
             return
@@ -340,31 +282,29 @@ class ReportRenderer:
         yield f"placed {document.placed:,} of {document.requested:,} in all"
 
     def report(self, report: Report) -> Iterator[str]:
-        yield from _header(report)
-        rows = [row[: len(COLUMNS)] for row in placement_rows(report)]
-        if rows:
-            columns, rows = with_zones(COLUMNS, rows, zone_cells(report))
+        request, source = report.request, report.inventory
+        outcome, placed = report.outcome.replace("_", " "), f"{report.placed} of {report.requested}"
+        yield escape(f"{outcome}: {placed} (policy {report.policy.name}, seed {report.seed})")
+        yield from request_lines(report)
+        counts = ((source.podms, "pod manager"), (source.pools, "pool"), (source.blocks, "block"))
+        yield escape(f"request {request.id}, inventory {source.digest}")
+        yield ", ".join(format_count(number, noun) for number, noun in counts)
+        if rows := list(placement_rows(report)):
+            columns = with_zone(COLUMNS) if report.zones else COLUMNS
+            shown = telling_columns(columns, rows, self._args)
             page = io.StringIO()
-            self._formatter.emit_list(
-                *without_redundant(columns, rows, self._parsed_args, REDUNDANT),
-                page,
-                self._parsed_args,
-            )
+            cells = [in_order(row, shown) for row in rows]
+            self._formatter.emit_list(shown, cells, page, self._args)
             yield from page.getvalue().rstrip("\n").split("\n")
         yield from self.explanation(report)
 
     def _candidates(self, explanation: Explanation) -> Iterator[str]:
-        from valence_sched.words.decision import score_parts
-        from valence_sched.words.phrases import excess_phrases
-
-        if not explanation.candidates:
-            return
-        candidates = list(score_parts(explanation))
+        candidates = list(words.score_parts(explanation))
         weighers = candidates[0][1]
         names = ["Podm", "Pool", "Score", *(part.weigher for part in weighers), "", "Excess"]
         if weighers:
             names[3] = f"= {names[3]}"
-        rows = []
+        rows: list[list[Any]] = []
         for one, parts in candidates:
             cells = [HeatCell(f"{one.score:.3f}", one.score)]
             cells += [HeatCell(f"{part.part:.3f}", part.score) for part in parts]
@@ -374,38 +314,20 @@ class ReportRenderer:
         yield "Candidates"
         table = heat_table(names, list(_folded(names, rows)), colour=self._colour)
         yield from (f"  {line.rstrip()}" for line in table.splitlines())
-        weights = [f"{part.weigher} {_weight(explanation, part.weigher)}" for part in weighers]
-        if len(weights) > 1:
+        if len(weighers) > 1:
+            weights = (f"{one.weigher} {_weight(explanation, one.weigher)}" for one in weighers)
             yield f"  weights: {', '.join(weights)}"
 
 
 def _folded(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
     """Yield rows whose last cell is folded into as many rows as a screen needs for it."""
-    cells = list(zip(*rows, strict=True))[:-1]
-    widths = [max(len(name), *(len(str(cell)) for cell in column))
-              for name, column in zip(names, cells, strict=False)]  # fmt: skip
-    room = max(len(names[-1]), WIDTH - 2 - sum(width + 2 for width in widths))
+    columns = zip(names[:-1], zip(*(row[:-1] for row in rows), strict=True), strict=True)
+    taken = sum(2 + max(len(str(cell)) for cell in (name, *cells)) for name, cells in columns)
+    room = max(len(names[-1]), WIDTH - 2 - taken)
     for *start, last in rows:
         first, *following = textwrap.wrap(last, room) or [""]
         yield [*start, first]
         yield from ([*[""] * len(start), line] for line in following)
-
-
-def _what_would_change(explanation: Explanation) -> Iterator[str]:
-    from valence_sched.words.decision import NEAREST_MISS, near_miss_line, sensitivity_line
-
-    sections = {NEAREST_MISS: [*map(near_miss_line, explanation.nearest_misses)],
-                "Sensitivity": [*map(sensitivity_line, explanation.flips)]}  # fmt: skip
-    for title, texts in sections.items():
-        if not texts:
-            continue
-        yield ""
-        for number, text in enumerate(texts[:MOST_SHOWN]):
-            yield from _hang(title if number == 0 else "", text)
-        if len(texts) > MOST_SHOWN:
-            yield from _hang("", f"{len(texts) - MOST_SHOWN} more in the report")
-    for note in explanation.notes:
-        yield from _hang("Note", note)
 
 
 def _hang(title: str, text: str) -> list[str]:
@@ -417,8 +339,7 @@ def _hang(title: str, text: str) -> list[str]:
 def reports_by_name(document: Report | Reports) -> dict[str, Report]:
     """Return the reports on several requests by the names of these, none for one request alone."""
     reports: Sequence[Report] = getattr(document, "decisions", ())
-    names = request_names([report.request for report in reports])
-    return dict(zip(names, reports, strict=True))
+    return dict(zip(request_names(one.request for one in reports), reports, strict=True))
 
 
 def _weight(explanation: Explanation, weigher: str) -> str:
@@ -430,17 +351,62 @@ def _weight(explanation: Explanation, weigher: str) -> str:
 
 def request_lines(report: Report) -> list[str]:
     """Return what is asked for: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
-    from valence_sched.words.phrases import request_phrase
-
     return hang(escape(request_phrase(report.request)), 2)
 
 
-def _header(report: Report) -> Iterator[str]:
-    request, policy, source = report.request, report.policy, report.inventory
-    outcome = report.outcome.replace("_", " ")
-    placed = f"{report.placed} of {report.requested}"
-    yield escape(f"{outcome}: {placed} (policy {policy.name}, seed {report.seed})")
-    yield from request_lines(report)
-    counts = ((source.podms, "pod manager"), (source.pools, "pool"), (source.blocks, "block"))
-    yield escape(f"request {request.id}, inventory {source.digest}")
-    yield ", ".join(format_count(number, noun) for number, noun in counts)
+VERDICT_COLUMNS = (
+    *("Podm", "Pool", "Outcome", "Score", "Behind", "Parts", "Filter", "Label", "Need", "Have"),
+    *("Unit", "Near Miss"),
+)
+
+
+def document_fields(document: Report | Reports) -> dict[str, Any]:
+    """Return a document as one map for programs, with sentences beside the structure."""
+    if isinstance(document, Report):
+        return _report_fields(document)
+    return {
+        "Outcome": document.outcome,
+        "Requested": document.requested,
+        "Placed": document.placed,
+        "Inventory": msgspec.to_builtins(document.inventory),
+        "Decisions": [
+            {"Called": name, **_report_fields(report)}
+            for name, report in reports_by_name(document).items()
+        ],
+        "Warnings": list(document.warnings),
+    }
+
+
+def verdict_rows(report: Report) -> Iterator[tuple[Any, ...]]:
+    """Yield a row for each pod manager; cells as in VERDICT_COLUMNS."""
+    explanation = report.explanation
+    candidates = explanation.candidates if explanation else ()
+    parts = {one.podm: {part.weigher: part.part for part in one.parts} for one in candidates}
+    nearest = explanation.nearest_misses if explanation else ()
+    misses = {one.podm: words.near_miss_line(one) for one in nearest}
+    for one in report.podms:
+        reason = one.reason
+        why: tuple[Any, ...] = (None,) * 5
+        if reason:
+            why = (reason.filter, reason.label, reason.need, reason.have, reason.unit)
+        row = (one.podm, one.pool, one.outcome, one.score, one.behind)
+        yield (*row, PairLines(parts.get(one.podm, {})), *why, misses.get(one.podm))
+
+
+def _report_fields(report: Report) -> dict[str, Any]:
+    """Return the report and its explanation as one map, with sentences beside the structure."""
+    fields: dict[str, Any] = msgspec.to_builtins(report)
+    explanation = report.explanation
+    explained = fields.pop("explanation") or {}
+    if explanation:
+        if explanation.runner_up:
+            explained["runner_up"]["text"] = words.runner_up_line(explanation.runner_up)
+        lines = {
+            "nearest_misses": map(words.near_miss_line, explanation.nearest_misses),
+            "flips": map(words.sensitivity_line, explanation.flips),
+        }
+        for name, texts in lines.items():
+            for entry, text in zip(explained[name], texts, strict=True):
+                entry["text"] = text
+    fields = {name: value for name, value in fields.items() if name not in ("schema", "version")}
+    return {name.replace("_", " ").title(): value for name, value in (fields | explained).items()}

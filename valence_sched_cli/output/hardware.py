@@ -6,43 +6,23 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from valence_sched.model.hardware import PodmSummary
+from valence_sched.model.quantity import format_count, format_mib
+from valence_sched.words.phrases import device_phrases
 from valence_sched_cli.output.cells import (
     Amount,
     AmountLines,
     Cell,
-    format_count,
     format_value,
-    or_absent,
     painted,
     to_builtins,
 )
 
-if TYPE_CHECKING:
-    from valence_sched.model.hardware import PodmSummary
-
 WIDTH = 30  # of a cell with the devices of a block
 _GLUE = "\N{NO-BREAK SPACE}"
 BAR_WIDTH = 10  # characters between the brackets of a bar
-
-
-class MemoryCell(Amount[float]):
-    """An amount of MiB: in the unit that fits for people, the number for machines."""
-
-    def human_readable(self) -> str:
-        from valence_sched.model.quantity import format_mib
-
-        return format_mib(self._value)
-
-
-class ModelCell(Cell[str]):
-    """The model of a device: a short name for people, as it is for machines."""
-
-    def human_readable(self) -> str:
-        from valence_sched.words.phrases import short_model
-
-        return short_model(self._value)
 
 
 def _folded(phrases: Iterable[str], width: int) -> str:
@@ -54,8 +34,6 @@ class DevicesCell(Cell[Any]):
     """The devices of a block: a phrase for people, the structure for machines."""
 
     def human_readable(self) -> str:
-        from valence_sched.words.phrases import device_phrases
-
         return _folded(device_phrases(self._value), WIDTH)
 
     def machine_readable(self) -> Any:
@@ -99,12 +77,11 @@ class NodeHardwareCell(Cell[Any]):
     width = WIDTH
 
     def human_readable(self) -> str:
-        from valence_sched.words.phrases import device_phrases
-
         status = self._value
         phrases = [*device_phrases(status.devices, brief=True)]
-        phrases += [f"{format_value(it.amount)} {it.unit} {it.resource}".replace("  ", " ").strip()
-                    for it in status.node.grants]  # fmt: skip
+        for grant in status.node.grants:
+            words = (format_value(grant.amount), grant.unit, grant.resource)
+            phrases.append(" ".join(filter(None, words)))
         if status.unknown_blocks:
             phrases.append(f"{format_count(status.unknown_blocks, 'block')} unknown")
         return _folded(phrases, self.width)
@@ -129,17 +106,16 @@ class PoolsCell(Cell[Any]):
         )
 
     def machine_readable(self) -> list[dict[str, Any]]:
-        names = ("blocks", "cores", "memory_mib", "gpus", "drives")
-        return [
-            {"pool": pool, **{f"free_{name}": getattr(amounts, name)[0] for name in names},
-             **{f"free_{name}": free for name, (free, _) in amounts.stocks.items()}}
-            for pool, amounts in self._value.items()
-        ]  # fmt: skip
+        pools = []
+        for pool, amounts in self._value.items():
+            names = ("blocks", "cores", "memory_mib", "gpus", "drives")
+            free = {f"free_{name}": getattr(amounts, name)[0] for name in names}
+            stocks = {f"free_{name}": number for name, (number, _) in amounts.stocks.items()}
+            pools.append({"pool": pool, **free, **stocks})
+        return pools
 
 
 def _free_phrases(amounts: PodmSummary) -> Iterator[str]:
-    from valence_sched.model.quantity import format_mib
-
     cores, mib = amounts.cores[0], amounts.memory_mib[0]
     yield "unknown cores" if cores is None else format_count(cores, "core") if cores else "no cores"
     yield "unknown memory" if mib is None else format_mib(mib) if mib else "no memory"
@@ -154,8 +130,6 @@ def _free_phrases(amounts: PodmSummary) -> Iterator[str]:
 
 def bar_cells(amounts: PodmSummary) -> dict[str, BarCell]:
     """Return a bar for each resource of which there is any, by its title."""
-    from valence_sched.model.quantity import format_mib
-
     bars = {
         "Blocks": BarCell(*amounts.blocks),
         "Cores": BarCell(*amounts.cores),
@@ -171,20 +145,22 @@ def bar_cells(amounts: PodmSummary) -> dict[str, BarCell]:
 def amount_cells(amounts: PodmSummary) -> dict[str, Any]:
     """Return the cells of what is free and of what there is in total, by their titles."""
     cells: dict[str, Any] = {}
-    for name, title in (
-        ("blocks", "Blocks"),
-        ("cores", "Cores"),
-        ("memory_mib", "Memory MiB"),
-        ("gpus", "GPUs"),
-        ("accelerators", "Accelerators"),
-        ("drives", "Drives"),
-        ("nics", "NICs"),
-    ):
+    for name, title in _AMOUNTS.items():
         for word, amount in zip(("Free", "Total"), getattr(amounts, name), strict=True):
             is_size = name == "memory_mib" and amount is not None
-            cells[f"{word} {title}"] = MemoryCell(amount) if is_size else or_absent(amount)
-    cells["Free Stocks"] = AmountLines({name: free for name, (free, _) in amounts.stocks.items()})
-    cells["Total Stocks"] = AmountLines(
-        {name: every for name, (_, every) in amounts.stocks.items()}
-    )
+            cells[f"{word} {title}"] = Amount(amount, format_mib) if is_size else amount
+    for number, word in enumerate(("Free", "Total")):
+        stocks = {name: pair[number] for name, pair in amounts.stocks.items()}
+        cells[f"{word} Stocks"] = AmountLines(stocks)
     return cells
+
+
+_AMOUNTS = {
+    "blocks": "Blocks",
+    "cores": "Cores",
+    "memory_mib": "Memory MiB",
+    "gpus": "GPUs",
+    "accelerators": "Accelerators",
+    "drives": "Drives",
+    "nics": "NICs",
+}

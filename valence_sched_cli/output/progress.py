@@ -53,12 +53,12 @@ def _count_texts(done: int, total: int | None, awaited: Sequence[str]) -> list[s
     """Return the same in ever fewer words."""
     if total is None:
         return [f"read {done:,} pod managers"]
-    read = f"read {done:,} of {total:,} pod managers"
+    read = f"read {done:,} of {total:,}"
     if not awaited:
-        return [read]
+        return [f"{read} pod managers"]
     names = _name_some(list(map(_shorten, awaited)), total - done, ", ")
-    texts = [f"{read}, waiting for {some}" for some in names]
-    return [*texts, f"read {done:,} of {total:,}, waiting for {names[-1]}"]
+    texts = [f"{read} pod managers, waiting for {some}" for some in names]
+    return [*texts, f"{read}, waiting for {names[-1]}"]
 
 
 def _name_some(names: Sequence[str], total: int, separator: str) -> list[str]:
@@ -152,21 +152,19 @@ class ProgressLine:
                 return
             self._timer = None
             if self._awaited:
-                self._live = self._new_live()
+                from rich.console import Console
+                from rich.live import Live
+
+                unicode = self._stream.encoding.casefold().startswith("utf")
+                self._live = Live(
+                    _Line(self._text, unicode=unicode),
+                    console=Console(file=cast(IO[str], self._stream)),
+                    transient=True,
+                    redirect_stdout=False,
+                    redirect_stderr=False,
+                    refresh_per_second=FRAMES_PER_S,
+                )
                 self._live.start(refresh=True)
-
-    def _new_live(self) -> Live:
-        from rich.console import Console
-        from rich.live import Live
-
-        return Live(
-            _Line(self._text, unicode=self._stream.encoding.casefold().startswith("utf")),
-            console=Console(file=cast(IO[str], self._stream)),
-            transient=True,
-            redirect_stdout=False,
-            redirect_stderr=False,
-            refresh_per_second=FRAMES_PER_S,
-        )
 
     def _stop(self) -> bool:
         live, timer = self._live, self._timer

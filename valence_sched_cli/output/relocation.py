@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from valence_sched_cli.output.cells import format_count, hang, or_absent
-from valence_sched_cli.output.decision import BlocksCell, reason_text
+from valence_sched.model.quantity import format_count
+from valence_sched.model.relocation import MovedNode, RebalanceMove, Relocation, StuckNode
+from valence_sched.words.phrases import ReasonPhrases
+from valence_sched.words.relocation import NO_HARDWARE
+from valence_sched_cli.output.cells import hang
+from valence_sched_cli.output.decision import BlocksCell
 from valence_sched_cli.output.hardware import DevicesCell
-from valence_sched_cli.output.replay import share_or_absent
-
-if TYPE_CHECKING:
-    from valence_sched.model.relocation import MovedNode, RebalanceMove, Relocation, StuckNode
+from valence_sched_cli.output.replay import number_cell
 
 COLUMNS = ("Step", "Node", "From", "To", "Pool", "Blocks")
 LONG_COLUMNS = (*COLUMNS, "Owner", "Asks For", "Hardware", "URI")
@@ -24,24 +25,36 @@ MOST_LISTED = 8  # groups of nodes, and nodes of each, before the rest is only c
 WIDTH = 78
 
 
-def move_rows(result: Relocation, *, long: bool) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each move, then for each stuck node; cells as in LONG_COLUMNS."""
-    for move in result.moves:
-        row = (move.step, move.node, move.podm, move.to_podm, move.to_pool,
-               BlocksCell(move.to_blocks))  # fmt: skip
-        yield (*row, *_long_cells(move)) if long else row
-    yield from stuck_rows(result.stuck, long=long)
+def move_rows(result: Relocation) -> list[dict[str, Any]]:
+    """Return a row for each move, then for each stuck node; cells by LONG_COLUMNS."""
+    return [*map(_move_row, result.moves), *map(stuck_row, result.stuck)]
 
 
-def stuck_rows(stuck: Sequence[StuckNode], *, long: bool) -> Iterator[tuple[Any, ...]]:
-    """Yield a row for each node that finds no place."""
-    for one in stuck:
-        row = (or_absent(None), one.node, one.podm, *(or_absent(None) for _ in range(3)))
-        yield (*row, *_long_cells(one)) if long else row
+def _move_row(move: Any) -> dict[str, Any]:
+    to = {"To": move.to_podm, "Pool": move.to_pool, "Blocks": BlocksCell(move.to_blocks)}
+    return _node_cells(move) | {"Step": move.step} | to
 
 
-def _long_cells(one: MovedNode) -> tuple[Any, ...]:
-    return or_absent(one.owner), one.asks_for, DevicesCell(one.devices), one.uri
+def stuck_row(one: StuckNode) -> dict[str, Any]:
+    """Return the row of a node that finds no place."""
+    return _node_cells(one) | dict.fromkeys(("Step", "To", "Pool", "Blocks"))
+
+
+def _node_cells(one: MovedNode) -> dict[str, Any]:
+    return {
+        "Node": one.node,
+        "From": one.podm,
+        "Owner": one.owner,
+        "Asks For": one.asks_for,
+        "Hardware": DevicesCell(one.devices),
+        "URI": one.uri,
+    }
+
+
+def rebalance_row(move: RebalanceMove) -> dict[str, Any]:
+    """Return the row of a move with what the site has after it."""
+    fragmentation = number_cell(move.after.fragmentation, is_share=True)
+    return _move_row(move) | {"Room": move.after.room, "Fragmentation": fragmentation}
 
 
 def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterator[str]:
@@ -52,33 +65,19 @@ def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterat
     groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for one in stuck:
         groups.setdefault((one.podm, tuple(_why(one))), []).append(one.node)
-    most = None if all_reasons else MOST_LISTED
+    most = len(stuck) if all_reasons else MOST_LISTED
     for (podm, reasons), nodes in itertools.islice(groups.items(), most):
-        names = ", ".join(nodes[:most])
-        others = (
-            f" and {len(nodes) - len(nodes[:most]):,} more" if nodes[most or len(nodes) :] else ""
-        )
-        yield from hang(f"{names}{others} of {podm}", 4, "  ", WIDTH)
+        others = f" and {len(nodes) - most:,} more" if len(nodes) > most else ""
+        yield from hang(f"{', '.join(nodes[:most])}{others} of {podm}", 4, "  ", WIDTH)
         yield from reasons
-    if all_reasons or len(groups) <= MOST_LISTED:
-        return
-    rest = sum(len(nodes) for nodes in list(groups.values())[MOST_LISTED:])
-    yield f"  and {format_count(rest, 'node')} more: --all-reasons"
+    if rest := sum(len(nodes) for nodes in list(groups.values())[most:]):
+        yield f"  and {format_count(rest, 'node')} more: --all-reasons"
 
 
 def _why(one: StuckNode) -> Iterator[str]:
-    from valence_sched.words.relocation import NO_HARDWARE
-
     if not one.reasons:
         yield f"      {NO_HARDWARE}"
     for group in one.reasons[:MOST_GROUPS]:
         if group.reason:
-            text = f"{group.podms:>6,}  {reason_text(group.reason)}"
+            text = f"{group.podms:>6,}  {ReasonPhrases().of_reason(group.reason)}"
             yield from hang(text, 10, "  ", WIDTH)
-
-
-def rebalance_row(move: RebalanceMove, *, long: bool) -> tuple[Any, ...]:
-    """Return the row of a move with what the site has after it."""
-    row = (move.step, move.node, move.podm, move.to_podm, move.to_pool,
-           or_absent(move.after.room), share_or_absent(move.after.fragmentation))  # fmt: skip
-    return (*row, BlocksCell(move.to_blocks), *_long_cells(move)) if long else row

@@ -18,6 +18,7 @@ from cliff.columns import FormattableColumn
 
 from valence_sched.errors import UsageError, escape, one_line, suggest
 from valence_sched.streams import encodable
+from valence_sched_cli.output.cells import Absent
 
 USUAL_WIDTH = 80  # characters, where the screen has none
 BORDER = 3  # characters that a column of a table has beside its widest cell
@@ -46,28 +47,20 @@ def fit_rows(
         return rows
     columns = [[_text(row[number]) for row in rows] for number in range(len(titles))]
     natural = [_longest(title, cells, "\n") for title, cells in zip(titles, columns, strict=True)]
-    room = width - 1 - BORDER * len(titles)
-    if sum(natural) <= room:
-        return rows
     least = [_longest(title, cells, None) for title, cells in zip(titles, columns, strict=True)]
-    widths = _share(natural, least, room)
-    if widths is None:
+    room = width - 1 - BORDER * len(titles)
+    if sum(natural) <= room or sum(map(min, natural, least)) > room:
         return rows
-    folded = [number for number, wide in enumerate(natural) if widths[number] < wide]
-    fitted = [list(row) for row in rows]
-    for place, row in enumerate(fitted):
-        for number in folded:
-            row[number] = _fold(columns[number][place], widths[number])
-    return fitted
-
-
-def _share(natural: Sequence[int], least: Sequence[int], room: int) -> list[int] | None:
-    """Return widths that fit the room, the widest columns equal; None where none do."""
-    for most in range(max(natural), 0, -1):
+    widths, most = natural, max(natural)  # the widest columns become equal
+    while sum(widths) > room:
+        most -= 1
         widths = [min(wide, max(most, small)) for wide, small in zip(natural, least, strict=True)]
-        if sum(widths) <= room:
-            return widths
-    return None
+    fitted = [list(row) for row in rows]
+    for number, wide in enumerate(widths):
+        if wide < natural[number]:
+            for row, text in zip(fitted, columns[number], strict=True):
+                row[number] = _fold(text, wide)
+    return fitted
 
 
 def _longest(title: str, cells: Sequence[str], separator: str | None) -> int:
@@ -80,20 +73,14 @@ def _longest(title: str, cells: Sequence[str], separator: str | None) -> int:
 def _fold(text: str, width: int) -> str:
     lines = text.replace(f"\n{_INDENT}", " ").split("\n")  # the second line of a fold before
     indent = _INDENT if len(lines) > 1 else ""
-    return "\n".join(
-        textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False,
-                      break_on_hyphens=False)
-        for line in lines
-    )  # fmt: skip
+    fold = textwrap.TextWrapper(
+        width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return "\n".join(map(fold.fill, lines))
 
 
 def _text(cell: Any) -> str:
     return str(cell.human_readable() if isinstance(cell, FormattableColumn) else cell)
-
-
-def is_wider_than_terminal(width: int) -> bool:
-    """Return whether so many columns are more than the terminal has, if there is one."""
-    return sys.stdout.isatty() and width > (utils.terminal_width() or width)
 
 
 FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a map
@@ -113,22 +100,6 @@ SHORT_TITLES = {
 }
 
 
-def prepare_formatter(
-    formatter: Any, name: str, *, colour: bool = False, stream: Any = None
-) -> Any:
-    """Return the formatter of this name with what its cells need done to them.
-
-    What does not print is escaped in every format; ``json`` escapes it by itself. With ``colour``
-    the cells of a table that have a colour get it. What the encoding of ``stream`` lacks is
-    escaped before widths are counted.
-    """
-    if name == "yaml":
-        return _YamlFormatter()
-    if name in STRUCTURED:
-        return formatter
-    return _CellFormatter(formatter, name, colour, stream)
-
-
 class _ShownCell(FormattableColumn[Any]):
     """A cell with the text that people see of it."""
 
@@ -143,99 +114,103 @@ class _ShownCell(FormattableColumn[Any]):
         return machine_value(self._value)
 
 
-class _CellFormatter:
-    """Prepares each cell and gives columns their titles before another formatter prints.
+class PreparedFormatter:
+    """A formatter that prints cells with what its format needs done to them.
 
-    The cells of a table are folded, unless an option says how wide it may be. Its words are broken,
-    on a terminal, only where that makes the table fit.
+    What does not print is escaped in every format; ``json`` escapes it by itself. With ``colour``
+    the cells of a table that have a colour get it. What the encoding of ``stream`` lacks is
+    escaped before widths are counted. The cells of a table are folded, unless an option says how
+    wide it may be; its words are broken, on a terminal, only where that makes the table fit.
+    It prints to ``target``, else to the stream that it is given.
     """
 
-    def __init__(self, formatter: Any, name: str, colour: bool, stream: Any) -> None:
-        self._formatter, self._name, self._colour = formatter, name, colour
+    def __init__(
+        self,
+        formatter: Any,
+        name: str,
+        *,
+        colour: bool = False,
+        stream: Any = None,
+        target: Any = None,
+    ) -> None:
+        self._target = target
+        self._formatter, self._name, self._colour = formatter, name, colour and name == "table"
         self._titles = {} if name in MACHINE else SHORT_TITLES
         encoding = getattr(stream, "encoding", None) or "utf-8"
-        self._stream = None if encoding.casefold().startswith("utf") else stream
+        self._narrow = None if encoding.casefold().startswith("utf") else stream
 
     def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
+        stdout = self._target or stdout
+        if self._name == "yaml":
+            stdout.write(_yaml([_values(names, row) for row in data]))
+            return
+        if self._name == "json":
+            self._formatter.emit_list(names, data, stdout, parsed_args)
+            return
         titles = self._named(names)
         rows: Any = (tuple(map(self._cell, row)) for row in data)
-        if self._name == "table" and not _has_width(parsed_args):
+        if self._folds(parsed_args):
             rows = fit_rows(titles, list(rows))
         self._emit(self._formatter.emit_list, titles, rows, stdout, parsed_args)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
+        stdout = self._target or stdout
+        if self._name == "yaml":
+            for name, value in _values(names, data).items():
+                stdout.write(_yaml({name: value}))
+            return
+        if self._name == "json":
+            self._formatter.emit_one(names, data, stdout, parsed_args)
+            return
         titles, cells = self._named(names), tuple(map(self._cell, data))
-        if self._name == "table" and not _has_width(parsed_args):
+        if self._folds(parsed_args):
             rows = fit_rows(("Field", "Value"), list(zip(titles, cells, strict=True)))
             cells = tuple(cell for _name, cell in rows)
         self._emit(self._formatter.emit_one, titles, cells, stdout, parsed_args)
 
     def _emit(self, emit: Any, names: Any, cells: Any, stdout: Any, parsed_args: Any) -> None:
-        if self._name != "table" or _has_width(parsed_args):
-            emit(names, cells, stdout, parsed_args)
-            return
-        broken = io.StringIO()
-        emit(names, cells, broken, parsed_args)
-        if not is_wider_than_terminal(len(broken.getvalue().partition("\n")[0])):
-            stdout.write(broken.getvalue())
-            return
-        whole = copy.copy(parsed_args)
-        whole.max_width = sys.maxsize
-        emit(names, cells, stdout, whole)
+        if self._folds(parsed_args):
+            broken = io.StringIO()
+            emit(names, cells, broken, parsed_args)
+            width = len(broken.getvalue().partition("\n")[0])
+            if not (sys.stdout.isatty() and width > (utils.terminal_width() or width)):
+                stdout.write(broken.getvalue())
+                return
+            parsed_args = copy.copy(parsed_args)
+            parsed_args.max_width = sys.maxsize
+        emit(names, cells, stdout, parsed_args)
+
+    def _folds(self, parsed_args: Any) -> bool:
+        has_width = getattr(parsed_args, "max_width", 0) or getattr(parsed_args, "fit_width", False)
+        return self._name == "table" and not has_width
 
     def _named(self, names: Sequence[str]) -> list[str]:
         return [escape(self._titles.get(name, name)) for name in names]
 
     def _cell(self, value: Any) -> Any:
-        colour = self._colour and self._name == "table"
-        cell = _flat_cell(value) if self._name in FLAT else _printable_cell(value, colour)
-        if self._stream is not None and isinstance(cell, FormattableColumn):
-            return _ShownCell(value, encodable(cell.human_readable(), self._stream))
-        is_narrow = self._stream is not None and isinstance(cell, str)
-        return encodable(cell, self._stream) if is_narrow else cell
-
-
-def _has_width(parsed_args: Any) -> bool:
-    return bool(getattr(parsed_args, "max_width", 0) or getattr(parsed_args, "fit_width", False))
+        cell = _flat_cell(value) if self._name in FLAT else _printable_cell(value, self._colour)
+        if self._narrow is not None and isinstance(cell, FormattableColumn):
+            return _ShownCell(value, encodable(cell.human_readable(), self._narrow))
+        is_narrow = self._narrow is not None and isinstance(cell, str)
+        return encodable(cell, self._narrow) if is_narrow else cell
 
 
 def full_titles(names: Sequence[str], columns: Sequence[str]) -> list[str]:
     """Return named columns with the titles of these columns in place of the short ones."""
     known = {column_key(column) for column in columns}
-    long_title = {column_key(short): title for title, short in SHORT_TITLES.items()}
+    full = {column_key(short): title for title, short in SHORT_TITLES.items()}
+    keys = map(column_key, names)
     return [
-        name if column_key(name) in known else long_title.get(column_key(name), name)
-        for name in names
+        name if key in known else full.get(key, name) for name, key in zip(names, keys, strict=True)
     ]
 
 
-class StreamFormatter:
-    """A formatter that prints to a stream of ours, whatever it is given."""
-
-    def __init__(self, formatter: Any, stream: Any) -> None:
-        self._formatter, self._stream = formatter, stream
-
-    def emit_list(self, names: Sequence[str], data: Any, _stdout: Any, parsed_args: Any) -> None:
-        self._formatter.emit_list(names, data, self._stream, parsed_args)
-
-    def emit_one(self, names: Sequence[str], data: Any, _stdout: Any, parsed_args: Any) -> None:
-        self._formatter.emit_one(names, data, self._stream, parsed_args)
-
-
-class _YamlFormatter:
-    """YAML as cliff prints it, with line ends in text escaped as every other control character."""
-
-    def emit_list(self, names: Sequence[str], data: Any, stdout: Any, _parsed_args: Any) -> None:
-        stdout.write(
-            _yaml([dict(zip(names, map(machine_value, row), strict=True)) for row in data])
-        )
-
-    def emit_one(self, names: Sequence[str], data: Any, stdout: Any, _parsed_args: Any) -> None:
-        for name, cell in zip(names, data, strict=True):
-            stdout.write(_yaml({name: machine_value(cell)}))
+def _values(names: Sequence[str], cells: Any) -> dict[str, Any]:
+    return dict(zip(names, map(machine_value, cells), strict=True))
 
 
 def _yaml(value: object) -> str:
+    """Return YAML with line ends in text escaped as every other control character."""
     import msgspec
 
     from valence_sched.model.codec import dump_yaml
@@ -252,18 +227,12 @@ def _escaped(value: Any) -> Any:
         items = map(_escaped, value)
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if fields := getattr(type(value), "__struct_fields__", ()):
-        return _escaped_struct(value, fields)
+        from msgspec.structs import force_setattr  # past what a noun checks when it is made
+
+        value = copy.copy(value)
+        for name in fields:
+            force_setattr(value, name, _escaped(getattr(value, name)))
     return value
-
-
-def _escaped_struct(noun: Any, fields: Sequence[str]) -> Any:
-    """Return a copy of a noun that is only shown: what it checks when it is made is not checked."""
-    from msgspec.structs import force_setattr
-
-    copied = copy.copy(noun)
-    for name in fields:
-        force_setattr(copied, name, _escaped(getattr(noun, name)))
-    return copied
 
 
 def _printable_cell(cell: Any, colour: bool) -> Any:
@@ -292,19 +261,30 @@ def _flat_cell(cell: Any) -> Any:
     """Return a cell that holds no structure: JSON in its place, nothing for null."""
     value = machine_value(cell)
     if isinstance(value, (list, dict)):
-        return escape(json.dumps(value, ensure_ascii=False))
+        value = json.dumps(value, ensure_ascii=False)
     if isinstance(value, str):
         return escape(value)
     return "" if value is None else value
 
 
-def without_redundant(
+def in_order(row: Any, columns: Sequence[str]) -> tuple[Any, ...]:
+    """Return the cells of a row in the order of the columns, without those that none shows."""
+    is_map = isinstance(row, Mapping)
+    cells = [row[column] for column in columns] if is_map else tuple(row)[: len(columns)]
+    return tuple(Absent() if cell is None else cell for cell in cells)
+
+
+#: What columns of a decision say where they say nothing, None where a line beside the rows says it.
+REDUNDANT = {"Rank": "1", "Amounts": "", "Seed": None, "Request ID": None}
+
+
+def telling_columns(
     columns: Sequence[str],
-    rows: Sequence[Sequence[Any]],
+    rows: Sequence[Mapping[str, Any]],
     parsed_args: Any,
-    redundant: Mapping[str, str | None],
-) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    """Return columns and rows without what tells people nothing; programs get all columns.
+    redundant: Mapping[str, str | None] = REDUNDANT,
+) -> list[str]:
+    """Return the columns that tell people something; programs get all.
 
     ``redundant`` has, by title, what a column says of every row when it tells nothing, and None
     where another column tells the same, which ``--long`` shows. Columns that are named stay.
@@ -317,11 +297,9 @@ def without_redundant(
         nothing = redundant[name]
         if nothing is None:
             return not getattr(parsed_args, "long", False)
-        return all(str(row[columns.index(name)]) == nothing for row in rows)
+        return all(str("" if row[name] is None else row[name]) == nothing for row in rows)
 
-    visible = [name for name in columns if not is_redundant(name)]
-    picks = [columns.index(name) for name in visible]
-    return visible, [tuple(row[pick] for pick in picks) for row in rows]
+    return [name for name in columns if not is_redundant(name)]
 
 
 #: From 0 to 1: titles are short, and a list of all of them helps more than a poor guess.
@@ -335,11 +313,6 @@ def check_columns(names: Sequence[str], columns: Sequence[str], option: str = "-
         if column_key(name) not in keys:
             hint = suggest(name, dict.fromkeys(columns), MIN_SIMILARITY)
             raise UsageError(one_line(f"{option}: no column named {name!r} ({hint})"))
-
-
-def has_any_column(names: Sequence[str], columns: Sequence[str]) -> bool:
-    """Return whether a command has one of the named columns; so it does where none is named."""
-    return not names or not {*map(column_key, names)}.isdisjoint(map(column_key, columns))
 
 
 def column_key(name: str) -> str:

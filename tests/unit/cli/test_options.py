@@ -10,7 +10,7 @@ import unittest
 from valence_sched.errors import UsageError
 from valence_sched.model.request import NameRequirements
 from valence_sched.model.scenario import AddBlocks, Clone, Drain, Fail, Remove, SetAttributes
-from valence_sched_cli.options import placement
+from valence_sched_cli.options import request
 from valence_sched_cli.options.parser import (
     _READ,
     _READ_AND_NO_STDIN,
@@ -24,7 +24,7 @@ from valence_sched_cli.options.parser import (
     seconds,
     whole,
 )
-from valence_sched_cli.options.placement import NameConstraints
+from valence_sched_cli.options.request import NameConstraints
 from valence_sched_cli.options.whatif import WEIGHT, add_edit_options
 from valence_sched_cli.shell import GROUP, Shell
 
@@ -127,55 +127,53 @@ class TestParsing(unittest.TestCase):
 
     def test_each_form(self):
         for parse, text, expected in (
-            (placement.parse_resource, "VCPU=4", ("VCPU", 4)),
-            (placement.parse_resource, "CUSTOM_X=1", ("CUSTOM_X", 1)),
-            (placement.parse_traits, "A", NameConstraints(("A",))),
-            (placement.parse_traits, "!A", NameConstraints((), ("A",))),
-            (placement.parse_traits, "in:A, B", NameConstraints(any_of=(("A", "B"),))),
-            (placement.parse_forbidden, "A", NameConstraints(forbidden=("A",))),
-            (placement.parse_aggregates, "a", NameConstraints(("a",))),
-            (placement.parse_aggregates, "in:a,b", NameConstraints(any_of=(("a", "b"),))),
-            (placement.parse_aggregates, "!a", NameConstraints(forbidden=("a",))),
-            (placement.parse_aggregates, "!in:a,b", NameConstraints(forbidden=("a", "b"))),
+            (request.parse_resource, "VCPU=4", ("VCPU", 4)),
+            (request.parse_resource, "CUSTOM_X=1", ("CUSTOM_X", 1)),
+            (request.parse_traits, "A", NameConstraints(("A",))),
+            (request.parse_traits, "!A", NameConstraints((), ("A",))),
+            (request.parse_traits, "in:A, B", NameConstraints(any_of=(("A", "B"),))),
+            (request.parse_forbidden, "A", NameConstraints(forbidden=("A",))),
+            (request.parse_aggregates, "a", NameConstraints(("a",))),
+            (request.parse_aggregates, "in:a,b", NameConstraints(any_of=(("a", "b"),))),
+            (request.parse_aggregates, "!a", NameConstraints(forbidden=("a",))),
+            (request.parse_aggregates, "!in:a,b", NameConstraints(forbidden=("a", "b"))),
         ):
             with self.subTest(text):
                 self.assertEqual(expected, parse(text))
 
     def test_a_trait_may_have_in_in_its_name(self):
-        self.assertEqual(
-            NameConstraints(("CUSTOM_main:x",)), placement.parse_traits("CUSTOM_main:x")
-        )
+        self.assertEqual(NameConstraints(("CUSTOM_main:x",)), request.parse_traits("CUSTOM_main:x"))
 
     def test_what_means_nothing_is_refused(self):
         for parse, text, words in (
-            (placement.parse_resource, "VCPU", "is not CLASS=N"),
+            (request.parse_resource, "VCPU", "is not CLASS=N"),
             (
-                placement.parse_resource,
+                request.parse_resource,
                 "VCPU=0",
                 "must be a whole number of 1 to 1,000,000,000,000,000,",
             ),
-            (placement.parse_resource, "VCPU=1000000000000001", "must be a whole number of 1 to"),
-            (placement.parse_resource, "VCPU=1.5", "must be a whole number of 1 to"),
-            (placement.parse_resource, "VCPUS=1", "did you mean 'VCPU'?"),
-            (placement.parse_resource, "CUSTOM_a b=1", "capitals, digits and underscores"),
-            (placement.parse_resource, "custom_x=1", "capitals, digits and underscores"),
-            (placement.parse_resource, "IPV4_ADDRESS=1", "has no counterpart here"),
-            (placement.parse_traits, "", "an empty name"),
-            (placement.parse_traits, "A,B", "in:a,b is one of them, and the option twice is both"),
-            (placement.parse_traits, "A,!B", "in:a,b is one of them"),
-            (placement.parse_traits, "A,in:B,C", "in:a,b is one of them"),
-            (placement.parse_traits, "!A,!B", "in:a,b is one of them"),
-            (placement.parse_traits, "in:A,,B", "an empty name"),
-            (placement.parse_traits, "!", "an empty name"),
-            (placement.parse_traits, "in:", "an empty name"),
-            (placement.parse_traits, "in:A,!B", "'!B' has no place here"),
-            (placement.parse_traits, "!in:A,B", "none of several is --forbidden for each"),
-            (placement.parse_forbidden, "!A", "'!A' has no place here"),
-            (placement.parse_forbidden, "in:A,B", "none of several is the option for each of them"),
-            (placement.parse_forbidden, "A,B", "none of several is the option for each of them"),
-            (placement.parse_aggregates, "a,b", "in:a,b is one of them"),
-            (placement.parse_aggregates, "!", "an empty name"),
-            (placement.parse_aggregates, "!!a", "has no place here"),
+            (request.parse_resource, "VCPU=1000000000000001", "must be a whole number of 1 to"),
+            (request.parse_resource, "VCPU=1.5", "must be a whole number of 1 to"),
+            (request.parse_resource, "VCPUS=1", "did you mean 'VCPU'?"),
+            (request.parse_resource, "CUSTOM_a b=1", "capitals, digits and underscores"),
+            (request.parse_resource, "custom_x=1", "capitals, digits and underscores"),
+            (request.parse_resource, "IPV4_ADDRESS=1", "has no counterpart here"),
+            (request.parse_traits, "", "an empty name"),
+            (request.parse_traits, "A,B", "in:a,b is one of them, and the option twice is both"),
+            (request.parse_traits, "A,!B", "in:a,b is one of them"),
+            (request.parse_traits, "A,in:B,C", "in:a,b is one of them"),
+            (request.parse_traits, "!A,!B", "in:a,b is one of them"),
+            (request.parse_traits, "in:A,,B", "an empty name"),
+            (request.parse_traits, "!", "an empty name"),
+            (request.parse_traits, "in:", "an empty name"),
+            (request.parse_traits, "in:A,!B", "'!B' has no place here"),
+            (request.parse_traits, "!in:A,B", "none of several is --forbidden for each"),
+            (request.parse_forbidden, "!A", "'!A' has no place here"),
+            (request.parse_forbidden, "in:A,B", "none of several is the option for each of them"),
+            (request.parse_forbidden, "A,B", "none of several is the option for each of them"),
+            (request.parse_aggregates, "a,b", "in:a,b is one of them"),
+            (request.parse_aggregates, "!", "an empty name"),
+            (request.parse_aggregates, "!!a", "has no place here"),
         ):
             with self.subTest(f"{parse.__name__} {text}"):
                 with self.assertRaises(argparse.ArgumentTypeError) as caught:
@@ -187,30 +185,28 @@ class TestNames(unittest.TestCase):
     """Those of the flavor and those of the shell."""
 
     def test_they_must_all_hold_and_each_is_said_once(self):
-        flavor = NameRequirements(("A",), ("X",), (("P", "Q"),))
+        flavor = NameConstraints(("A",), ("X",), (("P", "Q"),))
         terms = [
             NameConstraints(("A", "B")),
             NameConstraints((), ("Y",)),
             NameConstraints(any_of=(("R",),)),
         ]
         expected = NameRequirements(("A", "B"), ("X", "Y"), (("P", "Q"), ("R",)))
-        self.assertEqual(expected, placement.merge_names("trait", flavor, terms))
-        self.assertEqual(flavor, placement.merge_names("trait", flavor, []))
+        self.assertEqual(expected, request.merge_names("trait", [flavor, *terms]))
+        self.assertEqual(NameRequirements(*flavor), request.merge_names("trait", [flavor]))
 
     def test_for_and_against_is_refused(self):
         with self.assertRaises(UsageError) as caught:
-            placement.merge_names(
-                "trait", NameRequirements(("A",)), [NameConstraints(forbidden=("A",))]
-            )
+            request.merge_names("trait", [NameConstraints(("A",)), NameConstraints((), ("A",))])
         self.assertEqual("trait 'A' is both required and forbidden", str(caught.exception))
 
     def test_one_of_a_list_that_is_all_forbidden_is_refused(self):
         alternatives = NameConstraints(any_of=(("A", "B"),))
         only_a, both = NameConstraints((), ("A",)), NameConstraints((), ("B", "A"))
-        names = placement.merge_names("trait", NameRequirements(), [alternatives, only_a])
+        names = request.merge_names("trait", [alternatives, only_a])
         self.assertEqual(("A",), names.forbidden)
         with self.assertRaises(UsageError) as caught:
-            placement.merge_names("trait", NameRequirements(), [alternatives, both])
+            request.merge_names("trait", [alternatives, both])
         self.assertEqual("trait in:A,B: each of them is forbidden", str(caught.exception))
 
 

@@ -25,11 +25,10 @@ from valence_sched.model.replay import (
     SweepRun,
 )
 from valence_sched.model.scenario import EditEffect
-from valence_sched.pages import sweep
+from valence_sched.pages import replay as pages
 from valence_sched.pages.charts import COLOURS
 from valence_sched.pages.render import page_html
-from valence_sched.pages.replay import replay_page
-from valence_sched.pages.sweep import sweep_page
+from valence_sched.pages.replay import replay_page, sweep_page
 
 REASON = Reason(filter="capacity", label="cores", unit="", need=32, have=12)
 
@@ -270,8 +269,8 @@ class TestSweep(unittest.TestCase):
         self.assertEqual({"Cost": (3.0, 5.0)}, {one.name: one.values for one in bars.measures})
 
     def test_very_many_runs_are_cut_and_counted(self):
-        usual, sweep.MOST_ROWS = sweep.MOST_ROWS, 3
-        self.addCleanup(setattr, sweep, "MOST_ROWS", usual)
+        usual, pages.MOST_RUNS = pages.MOST_RUNS, 3
+        self.addCleanup(setattr, pages, "MOST_RUNS", usual)
         found = sweep_page_of(*(sweep_run(4, seed) for seed in range(5)))
         self.assertEqual(3, len(table(found, "Runs")))
         self.assertIn("The first 3 of 5 runs: --output has all.", section(found, "Runs").text)

@@ -9,12 +9,8 @@ from hypothesis import strategies as st
 
 from tests.unit.cli.output.hostile import EVIL, raw
 from valence_sched.model.check import CheckResult
-from valence_sched_cli.commands.scheduler import (
-    check_outcome,
-    check_rows,
-    github_annotations,
-    junit_document,
-)
+from valence_sched.words.capacity import expectations_line
+from valence_sched_cli.commands.scheduler import github_annotations, junit_document
 
 MET = CheckResult(name="a fits", result="pass", found="fits 3 times", file="c.yaml", line=2)
 NOT_MET = CheckResult(name="b <fits>", result="fail", found='"1" & 2', file="c.yaml", line=7)
@@ -25,13 +21,8 @@ def hostile(text):
     return CheckResult(name=text, result="fail", found=text, file=text, line=1)
 
 
-class TestRows(unittest.TestCase):
-    """What people and programs get."""
-
-    def test_a_row_has_the_place_when_it_is_long(self):
-        self.assertEqual([("pass", "a fits", "fits 3 times")], list(check_rows([MET], long=False)))
-        self.assertEqual([("pass", "a fits", "fits 3 times", "c.yaml", 2)],
-                         list(check_rows([MET], long=True)))  # fmt: skip
+class TestOutcome(unittest.TestCase):
+    """What people get."""
 
     def test_the_outcome_is_one_sentence(self):
         for results, line in (
@@ -41,7 +32,7 @@ class TestRows(unittest.TestCase):
             ([MET, RECORDED], "2 expectations: none failed, 1 recorded"),
             ([NOT_MET, RECORDED], "1 of 2 expectations not met, 1 recorded"),
         ):
-            self.assertEqual(line, check_outcome(results))
+            self.assertEqual(line, expectations_line(results))
 
 
 class TestJunit(unittest.TestCase):

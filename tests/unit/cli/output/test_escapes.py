@@ -16,10 +16,11 @@ from tests.unit.cli.output.hostile import EVIL, FORBIDDEN, WORDS, raw
 from valence_sched.errors import InputError, escape, one_line
 from valence_sched.model.codec import dump_yaml, escape_json
 from valence_sched.model.need import Need, Test
+from valence_sched.words.phrases import need_phrase
 from valence_sched_cli import base
 from valence_sched_cli.output import cells, progress
 from valence_sched_cli.output.delivery import EscapingFormatter, escape_logs
-from valence_sched_cli.output.table import prepare_formatter
+from valence_sched_cli.output.table import PreparedFormatter
 
 TEXT = st.text(st.sampled_from([*sorted(FORBIDDEN), *"ab \\é界"]), max_size=8)
 WIDE = 9999  # so that no table is folded, which makes lines of its own
@@ -41,7 +42,7 @@ def formatters():
 
 def printed(kind, name, formatter, names, row):
     page = io.StringIO()
-    prepared = prepare_formatter(formatter, name)
+    prepared = PreparedFormatter(formatter, name)
     if kind == "list":
         prepared.emit_list(names, [row], page, OPTIONS)
     else:
@@ -56,8 +57,9 @@ def row_of(text):
     return (
         text, cells.Words([text]), cells.WordLines([text, "b"]), cells.Sentence(text),
         cells.Sentences([text]), cells.Pairs({text: text}), cells.PairLines({"a": [text]}),
-        cells.LinesCell([{text: {"b": text}}]), cells.UriTails([f"/a/{text}"]),
-        cells.AnyOfCell([[text, "b"]]), cells.NeedsCell([need]), cells.Absent(), 7, None,
+        cells.NounLines([{text: {"b": text}}], cells.format_value), cells.UriTails([f"/a/{text}"]),
+        cells.NounLines([[text, "b"]], " or ".join), cells.NounLines([need], need_phrase),
+        cells.Shown(text, str.upper), cells.Absent(), 7, None,
     )  # fmt: skip
 
 

@@ -19,12 +19,11 @@ from valence_sched_cli import base
 from valence_sched_cli.output.cells import Sentence, WordLines
 from valence_sched_cli.output.table import (
     BORDER,
+    PreparedFormatter,
     check_columns,
     fit_rows,
-    has_any_column,
-    prepare_formatter,
     screen_width,
-    without_redundant,
+    telling_columns,
 )
 
 #: Commands that print and leave all as it was; they may learn their columns while they read.
@@ -67,7 +66,7 @@ class TestNarrowStreams(unittest.TestCase):
             print_header=True,
         )
         text = io.StringIO()
-        prepare_formatter(formatter, name, stream=stream).emit_list(
+        PreparedFormatter(formatter, name, stream=stream).emit_list(
             ("Podm", "Zone", "Cores"), self.ROWS, text, options
         )
         return text.getvalue()
@@ -93,11 +92,6 @@ class TestTitles(unittest.TestCase):
         self.assertEqual("--column: no column named 'Zonee' (did you mean 'Zone'?)",
                          str(caught.exception))  # fmt: skip
 
-    def test_one_column_in_common_is_enough_to_print(self):
-        self.assertTrue(has_any_column([], []))
-        self.assertTrue(has_any_column(["uri", "node"], ["Node"]))
-        self.assertFalse(has_any_column(["uri"], ["Node"]))
-
 
 class TestRedundant(unittest.TestCase):
     """What tells a person nothing is not in a table, and in every other format."""
@@ -105,11 +99,9 @@ class TestRedundant(unittest.TestCase):
     def left(self, rows, formatter="table", **named):
         words = {"columns": [], "sort_columns": []} | named
         args = argparse.Namespace(formatter=formatter, **words)
-        names, cells = without_redundant(
-            ("Node", "Rank", "URI"), rows, args, {"Rank": "1", "URI": None}
-        )
-        self.assertTrue(all(len(row) == len(names) for row in cells))
-        return tuple(names)
+        titles = ("Node", "Rank", "URI")
+        cells = [dict(zip(titles, row, strict=True)) for row in rows]
+        return tuple(telling_columns(titles, cells, args, {"Rank": "1", "URI": None}))
 
     def test_a_column_goes_where_every_row_says_nothing(self):
         self.assertEqual(("Node",), self.left([(1, 1, "u"), (2, 1, "v")]))

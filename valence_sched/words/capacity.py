@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capacities, purchases and expectations in words: what fits, what runs out, what is enough."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from valence_sched.model.capacity import Capacity, PurchaseResult, StrandedAmount
+from valence_sched.model.check import CheckResult
+from valence_sched.model.quantity import format_count, format_mib
+from valence_sched.words.phrases import ReasonPhrases, short_model
+
+MOST_NAMED = 3  # pod managers of one resource, before the rest is only counted
+PLAIN = ("cores", "memory", "drive", "NIC", "stock")  # kinds of what is no accelerator
+
+
+def proven_text(one: Capacity) -> str:
+    """Return the proven most, which is a bound where no order is known that reaches it."""
+    if one.proven is None:
+        return ""
+    return f"{one.proven.bound:,}" if one.is_optimal else f"at most {one.proven.bound:,}"
+
+
+def capacity_lines(
+    counts: Sequence[tuple[str, Capacity]], shares: Mapping[str, float] | None
+) -> Iterator[str]:
+    """Yield what the mix comes to, and where the proven most is a bound that none may reach."""
+    for name, one in counts:
+        if one.proven is not None and not one.is_optimal:
+            most = max(one.nodes, one.proven.found)
+            yield f"{name}: {most:,} are known to fit, more than {one.proven.bound:,} never do"
+    if shares:
+        mix = counts[-1][1]
+        parts = ", ".join(f"{number:,} {name}" for name, number in mix.by_flavor.items())
+        end = f"; then {mix.refused} finds no place" if mix.refused else ""
+        yield f"mix: {format_count(mix.nodes, 'node')} ({parts}){end}"
+
+
+def exhaustion_text(one: Capacity) -> str:
+    """Return which resources run out first, and where; else why no more nodes fit."""
+    if one.exhausted:
+        resources = ((it.resource.removeprefix("GPU "), named(it.podms)) for it in one.exhausted)
+        return "; ".join(f"{resource} ({podms})" for resource, podms in resources)
+    reasons = (podm.reasons[0] for podm in one.podms if podm.reasons)
+    texts = [ReasonPhrases().of_reason(reason) for reason in reasons if reason.filter != "target"]
+    most = Counter(texts).most_common(1)
+    return f"no resource: {most[0][0]}" if most else "no resource: the count stopped at its limit"
+
+
+def named(podms: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    others = len(podms) - MOST_NAMED
+    return ", ".join([*podms[:MOST_NAMED], *([f"{others:,} more"] if others > 0 else [])])
+
+
+def stranded_lines(found: Iterable[StrandedAmount]) -> Iterator[str]:
+    """Yield that nothing is stranded, where that is so."""
+    if not any(one.stranded for one in found):
+        yield "nothing is stranded: all that is free can be used"
+
+
+def part_of_free(amount: float, free: float, kind: str, model: str | None, unit: str) -> str:
+    """Return an amount beside what is free of it: ``9 of 18 NVIDIA A100-SXM4-80GB``."""
+    name = model if kind == "stock" else short_model(model) if model else ""
+    what = name if name and kind not in PLAIN[:-1] else f"{kind} {name}".strip()
+    if unit == "MiB":
+        return f"{format_mib(amount)} of {format_mib(free)} {what}"
+    return f"{number_of(amount):,} of {number_of(free):,} {f'{unit} ' if unit else ''}{what}"
+
+
+def number_of(amount: float) -> int | float:
+    """Return an amount, a whole one as it was written."""
+    return int(amount) if amount == int(amount) else amount
+
+
+def purchase_line(result: PurchaseResult) -> str:
+    """Return what is to be bought for nodes to fit, and how it is known to be the least."""
+    nodes = f"{result.wanted:,} {result.flavor}"
+    if result.lines is None:
+        return f"nothing that may be bought is known to make {nodes} fit"
+    if not result.lines:
+        return f"{nodes} fit as things are: nothing has to be bought"
+    bought = format_count(sum(line.number for line in result.lines), "block")
+    if result.priced:
+        bought += f" for {result.total:,.2f}".removesuffix(".00")
+    if result.is_smallest:
+        proof = "no purchase is cheaper" if result.priced else "fewer are not enough"
+    else:
+        least = f"{result.bound:,.2f}".removesuffix(".00")
+        proof = f"any purchase comes to at least {least}"
+    return f"{nodes} fit after {bought}: {proof}"
+
+
+def expectations_line(results: Sequence[CheckResult]) -> str:
+    """Return how many expectations are met, in one sentence."""
+    recorded = sum(one.result == "recorded" for one in results)
+    failed = sum(one.result == "fail" for one in results)
+    total = format_count(len(results), "expectation")
+    more = f", {recorded:,} recorded" if recorded else ""
+    if failed:
+        return f"{failed:,} of {total} not met{more}"
+    return f"{total} met{more}" if not recorded else f"{total}: none failed{more}"
