@@ -18,7 +18,7 @@ from valence_sched.service.settings import (
     ServiceSettings,
     check_settings,
 )
-from valence_sched.simulator.redfish.blocks import blocks
+from valence_sched.simulator.redfish.composition import blocks
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
 

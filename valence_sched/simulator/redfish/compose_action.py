@@ -5,12 +5,10 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from valence_sched.drivers.links import ROOT
-from valence_sched.simulator.redfish import blocks
-from valence_sched.simulator.redfish.composition import Composition
+from valence_sched.simulator.redfish.composition import Composition, set_status
 from valence_sched.simulator.server.documents import (
     WRONG_TYPE,
     DocumentTree,
@@ -21,17 +19,19 @@ from valence_sched.simulator.server.documents import (
     error_body,
     links_to,
     not_found,
+    resource_document,
     uri_of,
     uris,
     value_at,
 )
 from valence_sched.simulator.server.reads import ExpandQuery, expand_document
 
+UNABLE = "UnableToProcessStanzaRequest"
 REQUEST_TYPES = ("Preview", "PreviewReserve", "Apply")
 
 
 class ComposeAction:
-    """The action ``#CompositionService.Compose`` on the documents of a pod manager."""
+    """The action ``#CompositionService.Compose``."""
 
     def __init__(
         self, documents: DocumentTree, composition: Composition, reservations: Reservations
@@ -41,13 +41,23 @@ class ComposeAction:
 
     def compose(self, body: Json, client: str = "") -> SimulatedReply:
         """Try or do a manifest: 200 with a response to each stanza, errors of stanzas too."""
-        _check(body)
-        kind, reservation = body["RequestType"], body.get("ReservationId")
+        kind, reservation = body.get("RequestType"), body.get("ReservationId")
+        if kind not in REQUEST_TYPES:
+            text = f"RequestType is {kind}, expected one of {', '.join(REQUEST_TYPES)}."
+            args = ("RequestType", str(kind))
+            raise RequestRefused(400, "ActionParameterNotSupported", text, *args)
+        if body.get("RequestFormat", "Manifest") != "Manifest":
+            text = "RequestFormat is not Manifest."
+            raise RequestRefused(400, "ActionParameterNotSupported", text, "RequestFormat")
         manifest = body.get("Manifest")
         if reservation is not None:
             reserved = self._reservations.get(str(reservation))
             manifest = manifest or reserved.get("Manifest")
-        stanzas = _stanzas(manifest)
+        stanzas = value_at(manifest, "Stanzas")
+        if not isinstance(stanzas, list) or not stanzas:
+            raise RequestRefused(400, "EmptyManifest", "The manifest has no stanzas.")
+        if not all(isinstance(stanza, dict) for stanza in stanzas):
+            raise RequestRefused(400, WRONG_TYPE, "A stanza is no object.", "Stanzas")
         assert isinstance(manifest, dict)  # or there were no stanzas
         before, claims = self._documents.copy(), dict(self._composition.owners)
         blocks: list[str] = []
@@ -71,10 +81,8 @@ class ComposeAction:
                 response = self._response(stanza, manifest, client, reservation, blocks)
             except RequestRefused as refused:
                 text = "Not done, because another stanza cannot be done."
-                responses = [
-                    error_body("UnableToProcessStanzaRequest", text, str(one.get("StanzaId")))
-                    for one in stanzas
-                ]
+                ids = (str(one.get("StanzaId")) for one in stanzas)
+                responses = [error_body(UNABLE, text, id_) for id_ in ids]
                 responses[number] = refused.answer.body or {}
                 pairs = zip(stanzas, responses, strict=True)
                 return [{**one, "Response": answer} for one, answer in pairs], False
@@ -90,47 +98,23 @@ class ComposeAction:
             named = {"Name": str(stanza.get("StanzaId") or "Composed"), **request}
             plan = self._composition.plan(named, client, reservation)
             blocks += plan.blocks
-            return self._shown(self._composition.compose(plan), manifest)
-        if kind == "DecomposeSystem":
-            answer = self._composition.decompose(uri_of(request))
-            if answer.status >= 400:
-                text = f"There is no system {uri_of(request) or request}."
-                id_ = str(stanza["StanzaId"])
-                raise RequestRefused(400, "UnableToProcessStanzaRequest", text, id_)
-            return error_body("Success", "The system was decomposed.", severity="OK")
+            uri = self._composition.compose(plan)
+            json = self._documents.get(uri) or {}
+            if manifest.get("Expand") in ("All", "Relevant"):
+                return expand_document(self._documents, json, uri, ExpandQuery(".", 2))
+            return json
         text = f"Stanzas of type {kind} are not processed here."
-        raise RequestRefused(400, "UnableToProcessStanzaRequest", text, str(stanza.get("StanzaId")))
-
-    def _shown(self, uri: str, manifest: Json) -> Json:
-        json = self._documents.get(uri) or {}
-        if manifest.get("Expand") in ("All", "Relevant"):
-            return expand_document(self._documents, json, uri, ExpandQuery(".", 2))
-        return json
+        if kind == "DecomposeSystem":
+            if self._composition.decompose(uri_of(request)).status < 400:
+                return error_body("Success", "The system was decomposed.", severity="OK")
+            text = f"There is no system {uri_of(request) or request}."
+        raise RequestRefused(400, UNABLE, text, str(stanza.get("StanzaId")))
 
 
 def target(documents: DocumentTree, service: str) -> str:
     """Return where the Compose action is posted to, as the service advertises it."""
     action = value_at(documents.get(service), "Actions", "#CompositionService.Compose", "target")
     return str(action) if action else ""
-
-
-def _check(body: Json) -> None:
-    if body.get("RequestType") not in REQUEST_TYPES:
-        found = str(body.get("RequestType"))
-        text = f"RequestType is {found}, expected one of {', '.join(REQUEST_TYPES)}."
-        raise RequestRefused(400, "ActionParameterNotSupported", text, "RequestType", found)
-    if body.get("RequestFormat", "Manifest") != "Manifest":
-        text = "RequestFormat is not Manifest."
-        raise RequestRefused(400, "ActionParameterNotSupported", text, "RequestFormat")
-
-
-def _stanzas(manifest: Any) -> list[Json]:
-    stanzas = value_at(manifest, "Stanzas")
-    if not isinstance(stanzas, list) or not stanzas:
-        raise RequestRefused(400, "EmptyManifest", "The manifest has no stanzas.")
-    if not all(isinstance(stanza, dict) for stanza in stanzas):
-        raise RequestRefused(400, WRONG_TYPE, "A stanza is no object.", "Stanzas")
-    return stanzas
 
 
 DEFAULT_S = 3 * 3600.0
@@ -147,23 +131,21 @@ class Reservations:
         self._ends_s: dict[str, float] = {}
         for uri in documents.member_uris(self.collection):
             self._ends_s[uri] = clock() + self._duration_s()
-            for block in self.blocks(uri):
+            for block in self._blocks(uri):
                 composition.reservations[block] = uri.rpartition("/")[2]
 
     @property
     def service(self) -> str:
-        """Return the URI of the composition service, empty when there is none."""
+        """The URI of the composition service, empty when there is none."""
         return uri_of(value_at(self._documents.get(ROOT), "CompositionService"))
 
     @property
     def collection(self) -> str:
-        """Return the URI of the collection of reservations."""
         service = self._documents.get(self.service)
         link = uri_of(value_at(service, "CompositionReservations"))
         return link or f"{self.service}/CompositionReservations"
 
-    def blocks(self, uri: str) -> list[str]:
-        """Return the blocks of a reservation."""
+    def _blocks(self, uri: str) -> list[str]:
         return uris(value_at(self._documents.get(uri), "ReservedResourceBlocks"))
 
     def get(self, id_: str) -> Json:
@@ -174,36 +156,35 @@ class Reservations:
             raise RequestRefused(400, "ActionParameterValueError", text, "ReservationId", id_)
         return found
 
-    def create(self, wanted: Iterable[str], manifest: Json, client: str) -> str:
+    def create(self, blocks: Sequence[str], manifest: Json, client: str) -> str:
         """Reserve blocks and return the id of the reservation."""
-        self._offer_collection()
-        held = list(wanted)
-        number = self._documents.free_id(self.collection)
-        uri = f"{self.collection}/{number}"
+        service, collection = self._documents.get(self.service), self.collection
+        if service is not None and collection not in self._documents:
+            type_, name = "CompositionReservationCollection", "Composition Reservations"
+            self._documents.put(collection, collection_document(collection, type_, name))
+            link = {"CompositionReservations": {"@odata.id": collection}}
+            self._documents.put(self.service, {**service, **link})
+        number = self._documents.free_id(collection)
+        uri, name = f"{collection}/{number}", f"Composition Reservation {number}"
         now = datetime.datetime.fromtimestamp(self._clock(), datetime.UTC)
-        self._documents.add_member(self.collection, {
-            "@odata.type": "#CompositionReservation.v1_0_2.CompositionReservation",
-            "@odata.id": uri,
-            "Id": number,
-            "Name": f"Composition Reservation {number}",
-            "ReservationTime": now.isoformat(timespec="seconds").replace("+00:00", "Z"),
-            "Client": client or "anonymous",
-            "ReservedResourceBlocks": links_to(held),
-            "Manifest": manifest,
-        })  # fmt: skip
+        time = now.isoformat(timespec="seconds").replace("+00:00", "Z")
+        own: Json = {"ReservationTime": time, "Client": client or "anonymous"}
+        own |= {"ReservedResourceBlocks": links_to(blocks), "Manifest": manifest}
+        json = resource_document(uri, "CompositionReservation.v1_0_2", name, **own)
+        self._documents.add_member(collection, json)
         self._ends_s[uri] = self._clock() + self._duration_s()
-        for block in held:
+        for block in blocks:
             self._composition.reservations[block] = number
-            blocks.set_status(self._documents, block, Reserved=True)
+            set_status(self._documents, block, Reserved=True)
         return number
 
     def delete(self, uri: str) -> SimulatedReply:
         """Give the blocks of a reservation free."""
         if self._ends_s.pop(uri, None) is None:
             return not_found(uri)
-        for block in self.blocks(uri):
+        for block in self._blocks(uri):
             if self._composition.reservations.pop(block, None) is not None:
-                blocks.set_status(self._documents, block, Reserved=False)
+                set_status(self._documents, block, Reserved=False)
         self._documents.remove_member(self.collection, uri)
         return SimulatedReply(204)
 
@@ -214,23 +195,10 @@ class Reservations:
             self.delete(uri)
 
     def _duration_s(self) -> float:
+        """The service states it in ISO 8601; years and months are not read."""
         stated = value_at(self._documents.get(self.service), "ReservationDuration")
-        return parse_duration_s(stated) if isinstance(stated, str) else DEFAULT_S
-
-    def _offer_collection(self) -> None:
-        service = self._documents.get(self.service)
-        if service is not None and self.collection not in self._documents:
-            uri = self.collection
-            type_, name = "CompositionReservationCollection", "Composition Reservations"
-            self._documents.put(uri, collection_document(uri, type_, name))
-            link = {"CompositionReservations": {"@odata.id": uri}}
-            self._documents.put(self.service, {**service, **link})
-
-
-def parse_duration_s(duration: str) -> float:
-    """Return an ISO 8601 duration without years and months; three hours for any other text."""
-    found = _DURATION.fullmatch(duration)
-    if not found or not any(found.groups()):
-        return DEFAULT_S
-    days, hours, minutes, rest = (float(group or 0) for group in found.groups())
-    return ((days * 24 + hours) * 60 + minutes) * 60 + rest
+        found = _DURATION.fullmatch(stated) if isinstance(stated, str) else None
+        if not found or not any(found.groups()):
+            return DEFAULT_S
+        days, hours, minutes, rest = (float(group or 0) for group in found.groups())
+        return ((days * 24 + hours) * 60 + minutes) * 60 + rest

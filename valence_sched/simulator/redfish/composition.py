@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composes by POST to Systems and decomposes by DELETE."""
+"""Resource blocks of a simulated pod manager, composed by POST to Systems, decomposed by DELETE."""
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,8 +11,6 @@ from typing import Any, NamedTuple
 
 from valence_sched.drivers.links import ROOT
 from valence_sched.model.quantity import format_count
-from valence_sched.simulator.redfish import blocks
-from valence_sched.simulator.redfish.blocks import zones
 from valence_sched.simulator.redfish.system import (
     COLLECTIONS,
     devices_of,
@@ -27,12 +26,172 @@ from valence_sched.simulator.server.documents import (
     SimulatedReply,
     array_of,
     composition_service,
+    links_to,
     not_found,
+    number_of,
+    object_of,
     uri_of,
     uris,
     value_at,
 )
-from valence_sched.simulator.server.habits import Habits
+from valence_sched.simulator.server.faults import Faults
+
+
+def is_block(json: Json | None) -> bool:
+    """Return whether a document is a resource block."""
+    return isinstance(value_at(json, "CompositionStatus"), dict)
+
+
+def blocks(documents: DocumentTree) -> Iterator[tuple[str, Json]]:
+    """Yield every resource block, in the order of the documents."""
+    for uri in documents:
+        json = documents.get(uri)
+        if json is not None and is_block(json):
+            yield uri, json
+
+
+def _is_shareable(json: Json) -> bool:
+    status = json["CompositionStatus"]
+    return status.get("SharingCapable") is True and status.get("SharingEnabled") is not False
+
+
+def _has_room(json: Json) -> bool:
+    """Return whether the state of a block lets one more node have it."""
+    status = json["CompositionStatus"]
+    state = status.get("CompositionState")
+    if json.get("Pool") == "Active" and not _is_shareable(json):
+        return False
+    if state == "Unused":
+        return True
+    if state != "ComposedAndAvailable" or not _is_shareable(json):
+        return False
+    return number_of(status.get("NumberOfCompositions")) < _most(status)
+
+
+def _most(status: Json) -> int:
+    return number_of(status.get("MaxCompositions"), 1_000_000)
+
+
+def set_status(documents: DocumentTree, uri: str, **changes: Any) -> None:
+    """Change properties of the ``CompositionStatus`` of a block."""
+    status = {**object_of(documents.get(uri), "CompositionStatus"), **changes}
+    documents.update(uri, CompositionStatus=status)
+
+
+def _attach_block(documents: DocumentTree, uri: str, system: str) -> None:
+    if (json := documents.get(uri)) is None:
+        return
+    status, shareable = {**json["CompositionStatus"]}, _is_shareable(json)
+    count = number_of(status.get("NumberOfCompositions")) + 1
+    more = shareable and count < _most(status)
+    status["CompositionState"] = "ComposedAndAvailable" if more else "Composed"
+    if "NumberOfCompositions" in status or "MaxCompositions" in status or shareable:
+        status["NumberOfCompositions"] = count
+    links = object_of(json, "Links")
+    systems = [*array_of(links, "ComputerSystems"), *links_to([system])]
+    documents.update(uri, CompositionStatus=status, Links={**links, "ComputerSystems": systems})
+    _move_to_pool(documents, uri, "Active")
+
+
+def _detach_block(documents: DocumentTree, uri: str, system: str) -> None:
+    """Take a block from a node; the claim of a client ends with the node that had it alone."""
+    json = documents.get(uri)
+    if json is None or not is_block(json):
+        return
+    status, count = {**json["CompositionStatus"]}, 0
+    if _is_shareable(json):
+        count = max(0, number_of(status.get("NumberOfCompositions"), 1) - 1)
+    status["CompositionState"] = "ComposedAndAvailable" if count else "Unused"
+    if "NumberOfCompositions" in status:
+        status["NumberOfCompositions"] = count
+    if status.get("Reserved"):
+        status["Reserved"] = False
+    links = object_of(json, "Links")
+    others = [link for link in array_of(links, "ComputerSystems") if uri_of(link) != system]
+    documents.update(uri, CompositionStatus=status, Links={**links, "ComputerSystems": others})
+    if not count:
+        _move_to_pool(documents, uri, "Free")
+
+
+def _move_to_pool(documents: DocumentTree, uri: str, name: str) -> None:
+    service = composition_service(documents)
+    pools = {word: uri_of(value_at(service, f"{word}Pool")) for word in ("Free", "Active")}
+    if "Pool" in (documents.get(uri) or {}) or any(pools.values()):
+        documents.update(uri, Pool=name)
+    for word, collection in pools.items():
+        if collection:
+            change = documents.list_member if word == name else documents.unlist_member
+            change(collection, uri)
+
+
+def zones(documents: DocumentTree) -> list[tuple[str, Json, list[str]]]:
+    """Return every zone of resource blocks: URI, document, its blocks."""
+    zones = uri_of(value_at(composition_service(documents), "ResourceZones"))
+    usual = "ZoneOfResourceBlocks"
+    return [
+        (uri, json, uris(value_at(json, "Links", "ResourceBlocks")))
+        for uri in documents.member_uris(zones)
+        if (json := documents.get(uri)) is not None and json.get("ZoneType", usual) == usual
+    ]
+
+
+#: Properties that tell one device from another that is equal.
+_OWN = ("Id", "Name", "SerialNumber", "UUID", "PartNumber", "MACAddress", "PermanentMACAddress")
+
+
+class Habits:
+    """How a pod manager composes that is careless, or older: by its fault rules."""
+
+    def __init__(self, documents: DocumentTree, faults: Faults) -> None:
+        self._documents, self._faults = documents, faults
+
+    def __contains__(self, rule: str) -> bool:
+        return rule in self._faults
+
+    def name_of(self, wanted: str | None) -> str | None:
+        """Return the name that a new node gets, None for one of the pod manager's own."""
+        return None if "own-names" in self or "uri-names" in self else wanted
+
+    def stays_unused(self, block: str) -> bool:
+        names = (block, block.rpartition("/")[2])
+        patterns = self._faults.paths("stays-unused")
+        return any(fnmatch.fnmatchcase(name, it) for it in patterns for name in names)
+
+    def created(self, uri: str) -> SimulatedReply:
+        """Return the answer to a composition."""
+        if "no-location" in self:
+            return SimulatedReply(201)
+        return SimulatedReply(201, self._documents.get(uri), {"Location": uri})
+
+    def with_equals(self, named: Sequence[str]) -> tuple[str, ...]:
+        """Return blocks with the last free equal one in place of each, where there is one."""
+        if "equal-device" not in self:
+            return tuple(named)
+        inside = [set(members) for _, _, members in zones(self._documents)]
+        roomy = ((uri, json) for uri, json in blocks(self._documents) if _has_room(json))
+        free = [uri for uri, json in roomy if not json["CompositionStatus"].get("Reserved")]
+        found: list[str] = []
+        for uri in named:
+            used, wanted = {*named, *found}, self._content(uri)
+            equal = (it for it in free if it not in used and self._content(it) == wanted)
+            near = [it for it in equal if all((it in zone) == (uri in zone) for zone in inside)]
+            found.append(near[-1] if near else uri)
+        return tuple(found)
+
+    def _content(self, uri: str) -> Any:
+        json = self._documents.get(uri) or {}
+        content = {
+            kind: sorted(str(sorted(content_of(one).items())) for one in found.values())
+            for kind, found in devices_of(self._documents, json).items()
+        }
+        return content, array_of(json, "ResourceBlockType"), _is_shareable(json)
+
+
+def content_of(device: Json) -> Json:
+    """Return the properties of a device that an equal one has, too."""
+    plain = ((key, value) for key, value in device.items() if not isinstance(value, dict | list))
+    return {key: value for key, value in plain if key not in _OWN and not key.startswith("@")}
+
 
 SPECIFIC = "ComputerSystemComposition"
 CONSTRAINED = "ComputerSystemConstrainedComposition"
@@ -47,43 +206,37 @@ class SimulatedCapability(NamedTuple):
     object: Json
 
 
-def capabilities(documents: DocumentTree) -> list[SimulatedCapability]:
-    """Return the capabilities that collections and zones state."""
+def _capabilities(documents: DocumentTree) -> Iterator[SimulatedCapability]:
+    """Yield the capabilities that collections and zones state."""
     root, service = documents.get(ROOT), composition_service(documents)
     links = [value_at(root, name) for name in ("Systems", "ResourceBlocks")]
     links += [value_at(service, name) for name in ("ResourceBlocks", "ResourceZones")]
-    found = [one for link in links for one in _stated(documents, uri_of(link), ())]
-    for uri, _, _ in zones(documents):
-        found += _stated(documents, uri, (uri,))
-    return found
+    holders: list[tuple[str, tuple[str, ...]]] = [(uri_of(link), ()) for link in links]
+    holders += [(uri, (uri,)) for uri, _, _ in zones(documents)]
+    for holder, zone in holders:
+        stated = object_of(documents.get(holder), "@Redfish.CollectionCapabilities")
+        for json in array_of(stated, "Capabilities"):
+            related = zone or tuple(uris(value_at(json, "Links", "RelatedItem")))
+            target = uri_of(value_at(json, "Links", "TargetCollection"))
+            document = documents.get(uri_of(value_at(json, "CapabilitiesObject"))) or {}
+            yield SimulatedCapability(str(value_at(json, "UseCase")), related, target, document)
 
 
-def _stated(
-    documents: DocumentTree, holder: str, zone: tuple[str, ...]
-) -> Iterator[SimulatedCapability]:
-    stated = value_at(documents.get(holder), "@Redfish.CollectionCapabilities", "Capabilities")
-    for json in stated if isinstance(stated, list) else []:
-        related = zone or tuple(uris(value_at(json, "Links", "RelatedItem")))
-        target = uri_of(value_at(json, "Links", "TargetCollection"))
-        document = documents.get(uri_of(value_at(json, "CapabilitiesObject"))) or {}
-        yield SimulatedCapability(str(value_at(json, "UseCase")), related, target, document)
-
-
-def check_required(every: Iterable[SimulatedCapability], use_case: str, body: Json) -> None:
+def _check_required(every: Iterable[SimulatedCapability], use_case: str, body: Json) -> None:
     """Refuse a body without a property that all capabilities of a use case require."""
     mark = "@Redfish.RequiredOnCreate"
+    objects = (one.object.items() for one in every if one.use_case == use_case)
     required = [
-        {key.removesuffix(mark) for key, value in one.object.items()
-         if value is True and key.endswith(mark) and key != mark}
-        for one in every if one.use_case == use_case
-    ]  # fmt: skip
-    for name in sorted(set.intersection(*required)) if required else []:
+        {key.removesuffix(mark) for key, value in items if value is True and key.endswith(mark)}
+        for items in objects
+    ]
+    for name in sorted(set.intersection(*required) - {""}) if required else []:
         if name not in body:
             text = f"The property {name} is required to compose a system."
             raise RequestRefused(400, MISSING, text, name)
 
 
-def limit_violation(
+def _limit_violation(
     every: Iterable[SimulatedCapability], zone: str, kinds: Iterable[Iterable[str]]
 ) -> str:
     """Return the fault of the number of blocks of a type in a zone, empty for none."""
@@ -107,15 +260,8 @@ def _limits(json: Json) -> Iterator[tuple[str, int]]:
 
 
 #: Properties of a shape in which more is as good, if the client accepts more.
-AMOUNTS = (
-    "TotalCores",
-    "TotalThreads",
-    "MaxSpeedMHz",
-    "CapacityMiB",
-    "CapacityBytes",
-    "OperatingSpeedMhz",
-    "SpeedMbps",
-)
+AMOUNTS: tuple[str, ...] = ("TotalCores", "TotalThreads", "MaxSpeedMHz", "OperatingSpeedMhz")
+AMOUNTS += ("CapacityMiB", "CapacityBytes", "SpeedMbps")
 
 
 class DeviceRequest(NamedTuple):
@@ -126,20 +272,24 @@ class DeviceRequest(NamedTuple):
     properties: Json
     more: bool
 
-
-def device_requests(body: Json) -> list[DeviceRequest]:
-    """Return the devices that a body requests; RequestRefused if a count is no number."""
-    found: list[DeviceRequest] = []
-    for kind in COLLECTIONS:
-        requested = body.get(kind)
-        rows = requested.get("Members") if isinstance(requested, dict) else requested
-        for row in rows if isinstance(rows, list) else []:
-            if isinstance(row, dict):
-                found += _device_requests(kind, row)
-    return found
+    def fits(self, kind: str, device: Json) -> bool:
+        if kind != self.kind:
+            return False
+        plain = {key: it for key, it in self.properties.items() if not isinstance(it, (dict, list))}
+        for key, wanted in plain.items():
+            found = device.get(key)
+            if key == "ProcessorType" and found is None:
+                found = "CPU"
+            if key in AMOUNTS and self.more:
+                if not isinstance(found, (int, float)) or found < wanted:
+                    return False
+            elif found != wanted:
+                return False
+        return True
 
 
 def _device_requests(kind: str, row: Json) -> Iterator[DeviceRequest]:
+    """Yield the devices that a row of a body requests; RequestRefused if a count is no number."""
     count = row.get("@Redfish.RequestedCount", 1)
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 10_000:
         text = f"@Redfish.RequestedCount of {kind} is {count!r}, expected 1 or more."
@@ -147,70 +297,46 @@ def _device_requests(kind: str, row: Json) -> Iterator[DeviceRequest]:
     more = row.get("@Redfish.AllowOverprovisioning") is True
     inner = row.get("Drives") if kind == "Storage" else row.get("Devices")
     if isinstance(inner, list) and inner:
-        for drive in inner:
-            if isinstance(drive, dict):
-                yield from (
-                    shape._replace(kind="Drives", wanted=shape.wanted * count, more=more)
-                    for shape in _device_requests("Drives", drive)
-                )
+        for drive in (it for it in inner if isinstance(it, dict)):
+            for shape in _device_requests("Drives", drive):
+                yield shape._replace(kind="Drives", wanted=shape.wanted * count, more=more)
         return
     plain = {key: value for key, value in row.items() if "@" not in key}
     yield DeviceRequest(kind, count, plain, more)
 
 
-def choose_blocks(
+def _choose_blocks(
     documents: DocumentTree,
     requests: Sequence[DeviceRequest],
     free: Sequence[str],
     named: Sequence[str],
 ) -> tuple[str, ...]:
     """Return blocks that together have the devices, empty when the greedy way finds none."""
-    devices = {uri: _flat_devices(documents, uri) for uri in free}
+    devices: dict[str, list[tuple[str, Json]]] = {}
+    for uri in free:
+        by_kind = devices_of(documents, documents.get(uri) or {})
+        devices[uri] = flat = [(kind, it) for kind, of in by_kind.items() for it in of.values()]
+        for json in by_kind["Storage"].values():
+            flat += [("Drives", drive) for _, drive in documents.linked(json.get("Drives"))]
+        for json in by_kind["SimpleStorage"].values():
+            flat += [("Drives", it) for it in array_of(json, "Devices") if isinstance(it, dict)]
+
+    def count(shape: DeviceRequest, uris: Sequence[str]) -> int:
+        return sum(shape.fits(kind, one) for uri in uris for kind, one in devices[uri])
+
     found = list(named)
     for shape in requests:
         for uri in free:
-            if _count(shape, devices, found) >= shape.wanted:
+            have = count(shape, found)
+            if have >= shape.wanted:
                 break
-            some = 0 if uri in found else _count(shape, devices, [uri])
-            too_many = not shape.more and _count(shape, devices, found) + some > shape.wanted
-            if some and not too_many:
+            some = 0 if uri in found else count(shape, [uri])
+            if some and (shape.more or have + some <= shape.wanted):
                 found.append(uri)
-        have = _count(shape, devices, found)
+        have = count(shape, found)
         if have < shape.wanted or (have > shape.wanted and not shape.more):
             return ()
     return tuple(found)
-
-
-def _flat_devices(documents: DocumentTree, uri: str) -> list[tuple[str, Json]]:
-    found = devices_of(documents, documents.get(uri) or {})
-    flat = [(kind, json) for kind, devices in found.items() for json in devices.values()]
-    for json in found["Storage"].values():
-        flat += [("Drives", drive) for _, drive in documents.linked(json.get("Drives"))]
-    for json in found["SimpleStorage"].values():
-        flat += [("Drives", one) for one in array_of(json, "Devices") if isinstance(one, dict)]
-    return flat
-
-
-def _count(
-    shape: DeviceRequest, devices: dict[str, list[tuple[str, Json]]], found: Sequence[str]
-) -> int:
-    return sum(_fits(shape, kind, one) for uri in found for kind, one in devices[uri])
-
-
-def _fits(shape: DeviceRequest, kind: str, device: Json) -> bool:
-    return kind == shape.kind and all(
-        _value_fits(key, value, device.get(key), shape.more)
-        for key, value in shape.properties.items()
-        if not isinstance(value, (dict, list))
-    )
-
-
-def _value_fits(key: str, wanted: Any, found: Any, more: bool) -> bool:
-    if key == "ProcessorType" and found is None:
-        found = "CPU"
-    if key in AMOUNTS and more:
-        return isinstance(found, (int, float)) and found >= wanted
-    return bool(found == wanted)
 
 
 class CompositionPlan(NamedTuple):
@@ -234,38 +360,47 @@ class Composition:
 
     @property
     def systems(self) -> str:
-        """Return the URI of the collection of systems."""
+        """The URI of the collection of systems."""
         return uri_of(value_at(self._documents.get(ROOT), "Systems"))
 
     def targets(self) -> set[str]:
         """Return the collections to which a system is posted."""
-        stated = {one.target for one in capabilities(self._documents)}
+        stated = {one.target for one in _capabilities(self._documents)}
         return {uri for uri in (self.systems, *stated) if uri and uri in self._documents}
 
     def plan(self, body: Json, client: str = "", reservation: str = "") -> CompositionPlan:
         """Return what would be composed; RequestRefused if it cannot be. Nothing is changed."""
         named = _named_blocks(body)
-        every = capabilities(self._documents)
-        shapes = device_requests(body)
+        every = list(_capabilities(self._documents))
+        shapes: list[DeviceRequest] = []
+        for kind in COLLECTIONS:
+            requested = body.get(kind)
+            rows = requested.get("Members") if isinstance(requested, dict) else requested
+            for row in rows if isinstance(rows, list) else []:
+                shapes += _device_requests(kind, row) if isinstance(row, dict) else ()
         if not named and not shapes:
             text = "A system is composed of Links.ResourceBlocks, or of devices it is to have."
             raise RequestRefused(400, MISSING, text, "Links/ResourceBlocks")
         for uri in named:
             self._check(uri, client, reservation)
         if not shapes:
-            check_required(every, SPECIFIC, body)
+            _check_required(every, SPECIFIC, body)
             self._check_zones(named, every)
             return CompositionPlan(self._habits.with_equals(named), body)
-        found = self._choose_blocks(named, shapes, body, every, client, reservation)
+        found = self._find_blocks(named, shapes, body, every, client, reservation)
         return CompositionPlan(found, body)
 
     def compose(self, plan: CompositionPlan) -> str:
         """Compose and return the URI of the system."""
         wanted = str(plan.body.get("Name") or "") or None
-        uri = self._free_uri(self._habits.id_of(wanted) or "Composed")
+        id_ = "Composed" if "own-names" in self._habits or not wanted else wanted
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", id_).strip(".-")[:64] or "Composed"
+        uri, number = f"{self.systems}/{stem}", 1
+        while uri in self._documents:
+            number += 1
+            uri = f"{self.systems}/{stem}-{number}"
         name = self._habits.name_of(wanted) or "Composed System"
-        for block in plan.blocks:
-            self._attach(block, uri)
+        self._attach(plan.blocks, uri)
         put_system(self._documents, uri, name, plan.blocks, plan.body)
         self._documents.list_member(self.systems, uri)
         return uri
@@ -279,7 +414,7 @@ class Composition:
             text = f"{uri} is no composed system and cannot be deleted."
             raise RequestRefused(405, "ResourceCannotBeDeleted", text)
         for block in uris(value_at(json, "Links", "ResourceBlocks")):
-            blocks.detach(self._documents, block, uri)
+            _detach_block(self._documents, block, uri)
             self.owners.pop(block, None)
         self._documents.unlist_member(self.systems, uri)
         remove_system(self._documents, uri)
@@ -292,51 +427,58 @@ class Composition:
         come = [block for block in wanted if block not in had]
         for block in come:
             self._check(block, client, "")
-        self._check_zones(wanted, capabilities(self._documents))
+        self._check_zones(wanted, list(_capabilities(self._documents)))
         for block in had:
             if block not in wanted:
-                blocks.detach(self._documents, block, uri)
-        for block in come:
-            self._attach(block, uri)
+                _detach_block(self._documents, block, uri)
+        self._attach(come, uri)
         put_system(self._documents, uri, str(json.get("Name")), wanted, json)
 
-    def _attach(self, block: str, uri: str) -> None:
-        if not self._habits.stays_unused(block):
-            blocks.attach(self._documents, block, uri)
+    def _attach(self, blocks: Iterable[str], uri: str) -> None:
+        for block in blocks:
+            if not self._habits.stays_unused(block):
+                _attach_block(self._documents, block, uri)
 
     def _check(self, uri: str, client: str, reservation: str) -> None:
         json = self._documents.get(uri)
         if json is None:
             text = f"There is no resource block {uri}."
             raise RequestRefused(400, "ResourceBlockNotFound", text, uri)
-        if not blocks.is_block(json):
+        if not is_block(json):
             raise RequestRefused(400, "ResourceBlockInvalid", f"{uri} is no resource block.", uri)
-        blocks.check_sound(uri, json)
-        if not blocks.has_room(json) and "double-book" not in self._habits:
+        status = json["CompositionStatus"]
+        state, resource_state = status.get("CompositionState"), value_at(json, "Status", "State")
+        is_lost = state in ("Failed", "Unavailable")
+        if is_lost or resource_state not in (None, "Enabled"):
+            word = state if is_lost else resource_state
+            text = f"The resource block {uri} is {word} and cannot be composed."
+            raise RequestRefused(400, "ResourceBlockInvalid", text, uri)
+        if not _has_room(json) and "double-book" not in self._habits:
             text = f"The resource block {uri} is in use."
             raise RequestRefused(409, "ResourceBlockInUse", text, uri)
         held = self.reservations.get(uri)
         if held and held != reservation:
             text = f"The resource block {uri} is reserved by {held}."
             raise RequestRefused(409, "SpecifiedResourceAlreadyReserved", text, uri, held)
-        reserved = json["CompositionStatus"].get("Reserved") is True
-        if reserved and not held and self.owners.get(uri) != client:
+        if status.get("Reserved") is True and not held and self.owners.get(uri) != client:
             text = f"The resource block {uri} is reserved by another client."
             raise RequestRefused(409, "ResourceBlockInUse", text, uri)
 
+    def _kinds(self, blocks: Iterable[str]) -> list[list[Any]]:
+        return [array_of(self._documents.get(uri), "ResourceBlockType") for uri in blocks]
+
     def _check_zones(self, named: Sequence[str], every: Sequence[SimulatedCapability]) -> None:
-        zones = blocks.zones(self._documents)
-        common = [zone for zone, _, inside in zones if set(named) <= set(inside)]
-        if zones and not common:
+        found = zones(self._documents)
+        common = [zone for zone, _, inside in found if set(named) <= set(inside)]
+        if found and not common:
             text = f"No zone has all of the resource blocks {', '.join(named)}."
             raise RequestRefused(400, "IncompatibleZone", text, ", ".join(named))
-        kinds = [array_of(self._documents.get(uri), "ResourceBlockType") for uri in named]
-        faults = [limit_violation(every, zone, kinds) for zone in common or [""]]
+        faults = [_limit_violation(every, zone, self._kinds(named)) for zone in common or [""]]
         if all(faults):
             text = f"The limits do not allow {faults[0]}."
             raise RequestRefused(400, "PropertyValueError", text, "Links/ResourceBlocks")
 
-    def _choose_blocks(
+    def _find_blocks(
         self,
         named: Sequence[str],
         shapes: Sequence[DeviceRequest],
@@ -349,18 +491,17 @@ class Composition:
         if not offers:
             text = "Systems are composed of Links.ResourceBlocks only."
             raise RequestRefused(400, "PropertyUnknown", text, shapes[0].kind)
-        check_required(every, CONSTRAINED, body)
+        _check_required(every, CONSTRAINED, body)
         affinity = body.get("@Redfish.ZoneAffinity")
-        for zone, json, inside in blocks.zones(self._documents):
+        for zone, json, inside in zones(self._documents):
             offered = any(not one.zones or zone in one.zones for one in offers)
             if not offered or (affinity is not None and str(json.get("Id")) != str(affinity)):
                 continue
             if not set(named) <= set(inside):
                 continue
             free = [uri for uri in inside if uri in named or self._free(uri, client, reservation)]
-            found = choose_blocks(self._documents, shapes, free, named)
-            kinds = [array_of(self._documents.get(uri), "ResourceBlockType") for uri in found]
-            if found and not limit_violation(every, zone, kinds):
+            found = _choose_blocks(self._documents, shapes, free, named)
+            if found and not _limit_violation(every, zone, self._kinds(found)):
                 return found
         raise RequestRefused(400, "NoResourceMatch", "No zone has free resource blocks like that.")
 
@@ -370,14 +511,6 @@ class Composition:
         except RequestRefused:
             return False
         return True
-
-    def _free_uri(self, name: str) -> str:
-        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:64] or "Composed"
-        uri, number = f"{self.systems}/{stem}", 1
-        while uri in self._documents:
-            number += 1
-            uri = f"{self.systems}/{stem}-{number}"
-        return uri
 
 
 def _named_blocks(body: Json) -> list[str]:

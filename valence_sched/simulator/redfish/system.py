@@ -20,17 +20,16 @@ from valence_sched.simulator.server.documents import (
     not_found,
     number_of,
     object_of,
+    resource_document,
     uri_of,
     uris,
     value_at,
 )
 
 #: The power state after each type of reset; None: as it was, an empty one: the other one.
-RESETS: Mapping[str, str | None] = {
-    "On": "On", "ForceOn": "On", "ForceRestart": "On", "GracefulRestart": "On",
-    "PowerCycle": "On", "ForceOff": "Off", "GracefulShutdown": "Off", "PushPowerButton": "",
-    "Nmi": None,
-}  # fmt: skip
+RESETS: Mapping[str, str | None] = dict.fromkeys(
+    ("On", "ForceOn", "ForceRestart", "GracefulRestart", "PowerCycle"), "On"
+) | {"ForceOff": "Off", "GracefulShutdown": "Off", "PushPowerButton": "", "Nmi": None}
 BOOT: Json = {
     "BootSourceOverrideEnabled": "Disabled",
     "BootSourceOverrideEnabled@Redfish.AllowableValues": ["Disabled", "Once", "Continuous"],
@@ -41,8 +40,8 @@ BOOT: Json = {
     "UefiTargetBootSourceOverride": None,
     "HttpBootUri": None,
 }
-_EMPTY: Json = {"Image": None, "ImageName": None, "Inserted": False, "WriteProtected": True,
-                "ConnectedVia": "NotConnected"}  # fmt: skip
+_EMPTY: Json = {"Image": None, "ImageName": None, "Inserted": False, "WriteProtected": True}
+_EMPTY["ConnectedVia"] = "NotConnected"
 
 
 def complete_system(documents: DocumentTree, uri: str) -> None:
@@ -60,17 +59,16 @@ def complete_system(documents: DocumentTree, uri: str) -> None:
         below = f"{uri}/EthernetInterfaces"
         own = [f"{below}/Onboard"] if json.get("SystemType") == "Composed" else []
         for interface in own:
-            documents.put(interface, {
-                "@odata.type": "#EthernetInterface.v1_12_3.EthernetInterface",
-                "@odata.id": interface, "Id": "Onboard", "Name": "Onboard interface",
-            })  # fmt: skip
+            type_, name = "EthernetInterface.v1_12_3", "Onboard interface"
+            documents.put(interface, resource_document(interface, type_, name))
         type_ = "EthernetInterfaceCollection"
         documents.put(below, collection_document(below, type_, "EthernetInterface", own))
         json["EthernetInterfaces"] = {"@odata.id": below}
     for interface, device in documents.linked(json["EthernetInterfaces"]):
         if not device.get("MACAddress"):
-            found = {"Status": OK, **device, "MACAddress": _mac_address(interface)}
-            documents.put(interface, found)
+            digest = hashlib.blake2b(interface.encode(), digest_size=5).hexdigest()
+            address = ":".join(["02", *(digest[at : at + 2] for at in range(0, 10, 2))])
+            documents.put(interface, {"Status": OK, **device, "MACAddress": address})
     links = object_of(json, "Links")
     if not uris(links.get("ManagedBy")):
         json["Links"] = {**links, "ManagedBy": links_to([_put_manager(documents, uri)])}
@@ -103,9 +101,8 @@ def reset(documents: DocumentTree, system: str, body: Json) -> SimulatedReply:
 
 def media_action(documents: DocumentTree, uri: str, action: str, body: Json) -> SimulatedReply:
     """Insert an image into virtual media, or eject it."""
-    json = documents.get(uri) or {}
     if action == "EjectMedia":
-        documents.put(uri, {**json, **_EMPTY})
+        documents.update(uri, **_EMPTY)
         return SimulatedReply(204)
     if action != "InsertMedia":
         return not_found(f"{uri}/Actions/VirtualMedia.{action}")
@@ -113,10 +110,9 @@ def media_action(documents: DocumentTree, uri: str, action: str, body: Json) -> 
     if not isinstance(image, str) or not image:
         text = "Image is required to insert virtual media."
         raise RequestRefused(400, "ActionParameterMissing", text, "InsertMedia", "Image")
-    inserted = {"Image": image, "ImageName": image.rpartition("/")[2], "ConnectedVia": "URI",
-                "Inserted": body.get("Inserted", True),
-                "WriteProtected": body.get("WriteProtected", True)}  # fmt: skip
-    documents.put(uri, {**json, **inserted})
+    flags = {name: body.get(name, True) for name in ("Inserted", "WriteProtected")}
+    name = image.rpartition("/")[2]
+    documents.update(uri, Image=image, ImageName=name, ConnectedVia="URI", **flags)
     return SimulatedReply(204)
 
 
@@ -124,27 +120,22 @@ def _put_manager(documents: DocumentTree, system: str) -> str:
     uri = _manager_uri(documents, system)
     if uri in documents:  # its system changes its blocks
         return uri
-    collection, id_ = uri.rpartition("/")[0], uri.rpartition("/")[2]
+    collection, _, id_ = uri.rpartition("/")
     if collection not in documents:
         documents.put(collection, collection_document(collection, "ManagerCollection", "Managers"))
         root = documents.get(ROOT) or {}
         documents.put(ROOT, {**root, "Managers": {"@odata.id": collection}})
     media, disc = f"{uri}/VirtualMedia", f"{uri}/VirtualMedia/Cd"
-    documents.put(uri, {
-        "@odata.type": "#Manager.v1_19_0.Manager", "@odata.id": uri, "Id": id_,
-        "Name": f"Manager of {id_}", "ManagerType": "BMC", "Status": OK, "PowerState": "On",
-        "VirtualMedia": {"@odata.id": media},
-        "Links": {"ManagerForServers": links_to([system])},
-    })  # fmt: skip
+    works: Json = {"ManagerType": "BMC", "Status": OK, "PowerState": "On"}
+    works |= {"VirtualMedia": {"@odata.id": media}}
+    works |= {"Links": {"ManagerForServers": links_to([system])}}
+    name = f"Manager of {id_}"
+    documents.put(uri, resource_document(uri, "Manager.v1_19_0", name, **works))
     documents.put(media, collection_document(media, "VirtualMediaCollection", "Media", [disc]))
-    documents.put(disc, {
-        "@odata.type": "#VirtualMedia.v1_6_3.VirtualMedia", "@odata.id": disc, "Id": "Cd",
-        "Name": "Virtual CD", "MediaTypes": ["CD", "DVD"], "Status": OK, **_EMPTY,
-        "Actions": {
-            f"#VirtualMedia.{action}": {"target": f"{disc}/Actions/VirtualMedia.{action}"}
-            for action in ("InsertMedia", "EjectMedia")
-        },
-    })  # fmt: skip
+    targets = (f"{disc}/Actions/VirtualMedia.{action}" for action in ("InsertMedia", "EjectMedia"))
+    actions = {f"#{target.rpartition('/')[2]}": {"target": target} for target in targets}
+    loaded: Json = {"MediaTypes": ["CD", "DVD"], "Status": OK, **_EMPTY, "Actions": actions}
+    documents.put(disc, resource_document(disc, "VirtualMedia.v1_6_3", "Virtual CD", **loaded))
     documents.list_member(collection, uri)
     return uri
 
@@ -154,19 +145,14 @@ def _manager_uri(documents: DocumentTree, system: str) -> str:
     return f"{collection}/{system.rpartition('/')[2]}-manager"
 
 
-def _mac_address(uri: str) -> str:
-    digest = hashlib.blake2b(uri.encode(), digest_size=5).hexdigest()
-    return ":".join(["02", *(digest[at : at + 2] for at in range(0, 10, 2))])
-
-
-#: Device collections of a system: property, type of its collection.
+#: The device collections of a system, and the type of their members.
 COLLECTIONS = {
-    "Processors": "ProcessorCollection",
-    "Memory": "MemoryCollection",
-    "Storage": "StorageCollection",
-    "SimpleStorage": "SimpleStorageCollection",
-    "EthernetInterfaces": "EthernetInterfaceCollection",
-    "NetworkInterfaces": "NetworkInterfaceCollection",
+    "Processors": "Processor",
+    "Memory": "Memory",
+    "Storage": "Storage",
+    "SimpleStorage": "SimpleStorage",
+    "EthernetInterfaces": "EthernetInterface",
+    "NetworkInterfaces": "NetworkInterface",
 }
 
 #: The properties of a system that a client may set when it composes one.
@@ -198,13 +184,14 @@ def put_system(
     for block in blocks:
         for kind, found in devices_of(documents, documents.get(block) or {}).items():
             devices[kind].update(found)
-    _put_drives(documents, uri, devices)
+    if drives := devices["Drives"]:  # a system links no drive directly
+        storage, title = f"{uri}/Storage/Blocks", "Drives of resource blocks"
+        held = {"Status": OK, "Drives": links_to(drives), "Drives@odata.count": len(drives)}
+        json = resource_document(storage, "Storage.v1_15_1", title, **held)
+        devices["Storage"][storage] = json
+        documents.put(storage, json)
     memory_mib = sum(number_of(one.get("CapacityMiB")) for one in devices["Memory"].values())
-    json: Json = {
-        "@odata.type": "#ComputerSystem.v1_20_1.ComputerSystem",
-        "@odata.id": uri,
-        "Id": uri.rpartition("/")[2],
-        "Name": name,
+    own: Json = {
         "SystemType": "Composed",
         "UUID": str(uuid.uuid5(uuid.NAMESPACE_URL, uri)),
         "PowerState": before.get("PowerState", "On"),
@@ -215,15 +202,16 @@ def put_system(
     }
     for kind, type_ in COLLECTIONS.items():
         if devices[kind]:
-            below, name = f"{uri}/{kind}", type_.removesuffix("Collection")
-            json[kind] = {"@odata.id": below}
-            documents.put(below, collection_document(below, type_, name, devices[kind]))
-    json["Links"] = {"ResourceBlocks": links_to(blocks)}
-    json["Actions"] = {
+            below = f"{uri}/{kind}"
+            own[kind] = {"@odata.id": below}
+            members = collection_document(below, f"{type_}Collection", type_, devices[kind])
+            documents.put(below, members)
+    own["Links"] = {"ResourceBlocks": links_to(blocks)}
+    own["Actions"] = {
         f"#ComputerSystem.{action}": {"target": f"{uri}/Actions/ComputerSystem.{action}"}
         for action in ("AddResourceBlock", "RemoveResourceBlock")
     }
-    documents.put(uri, json)
+    documents.put(uri, resource_document(uri, "ComputerSystem.v1_20_1", name, **own))
     complete_system(documents, uri)
 
 
@@ -235,32 +223,12 @@ def remove_system(documents: DocumentTree, uri: str) -> None:
     documents.remove_below(uri)
 
 
-def _put_drives(documents: DocumentTree, uri: str, devices: Devices) -> None:
-    """Give drives that stand in no storage one: a system links none directly."""
-    drives = devices["Drives"]
-    if not drives:
-        return
-    storage = f"{uri}/Storage/Blocks"
-    json = {
-        "@odata.type": "#Storage.v1_15_1.Storage",
-        "@odata.id": storage,
-        "Id": "Blocks",
-        "Name": "Drives of resource blocks",
-        "Status": OK,
-        "Drives": links_to(drives),
-        "Drives@odata.count": len(drives),
-    }
-    documents.put(storage, json)
-    devices["Storage"][storage] = json
-
-
 def _processors(devices: Iterable[Json]) -> Json:
     cpus = [json for json in devices if json.get("ProcessorType", "CPU") == "CPU"]
-    summary: Json = {
-        "Count": len(cpus),
-        "CoreCount": sum(number_of(json.get("TotalCores")) for json in cpus),
-        "LogicalProcessorCount": sum(number_of(json.get("TotalThreads")) for json in cpus),
-    }
+    cores, threads = (
+        sum(number_of(json.get(name)) for json in cpus) for name in ("TotalCores", "TotalThreads")
+    )
+    summary: Json = {"Count": len(cpus), "CoreCount": cores, "LogicalProcessorCount": threads}
     models = [json["Model"] for json in cpus if "Model" in json]
     if models and all(model == models[0] for model in models):
         summary["Model"] = models[0]

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chooses the system of an Allocate body by a sequence of filters.
+"""Validates Allocate bodies of a rack, and chooses the system of one by a sequence of filters.
 
 When no system is left, the reply states the counts after each filter.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from valence_sched.drivers.fields import NO_NOTES, objects
@@ -19,17 +19,130 @@ from valence_sched.drivers.redfish.schema import (
     MemoryDevice,
     ProcessorDevice,
 )
+from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.drivers.rsd.reader import FabricOffer, RackUsage, find_resources
 from valence_sched.drivers.rsd.schema import RackSystem
 from valence_sched.drivers.rsd.stocks import drives_of_storage
 from valence_sched.model.inventory import Status
-from valence_sched.simulator.rsd.bodies import requested_resources
+from valence_sched.simulator.redfish.composition import content_of
 from valence_sched.simulator.server.documents import DocumentTree, Json, value_at
-from valence_sched.simulator.server.habits import content_of
 
+#: Returns the expectation that a value does not meet, None for a value that is valid.
+Check = Callable[[Any], str | None]
+
+
+def violations(body: Any, knows: Callable[[str], bool]) -> list[str]:
+    """Return the faults of a body, a line each; ``knows`` returns whether a URI exists here."""
+    if not isinstance(body, dict):
+        return ["The body: expected an object"]
+    return [*_property_violations(body, BODY, ""), *_clashes(body), *_unknown_links(body, knows)]
+
+
+def requested_resources(body: Json) -> dict[str, list[str]]:
+    """Return the URIs that the elements of each list of a valid body name."""
+    return {
+        key: [item["Resource"]["@odata.id"] for item in body.get(key) or () if item.get("Resource")]
+        for key in LISTS
+    }
+
+
+def _property_violations(value: Json, allowed: Mapping[str, Check], place: str) -> Iterator[str]:
+    for key, item in value.items():
+        if key not in allowed:
+            yield f"{place}{key}: no such property"
+        elif key not in LISTS:
+            if item is not None and (expected := allowed[key](item)):
+                yield f"{place}{key}: expected {expected}"
+        elif item is not None and not isinstance(item, list):
+            yield f"{place}{key}: expected an array"
+        else:
+            for number, one in enumerate(item or ()):
+                inside = f"{place}{key}[{number}]"
+                if isinstance(one, dict):
+                    yield from _property_violations(one, LISTS[key], f"{inside}.")
+                else:
+                    yield f"{inside}: expected an object"
+
+
+def _items(body: Json, key: str) -> Iterator[tuple[str, Json]]:
+    """Yield the objects of a list of a body, each with its place."""
+    items = body.get(key)
+    for number, item in enumerate(items if isinstance(items, list) else ()):
+        if isinstance(item, dict):
+            yield f"{key}[{number}]", item
+
+
+def _clashes(body: Json) -> Iterator[str]:
+    for place, drive in _items(body, "RemoteDrives"):
+        if drive.get("CapacityGiB") is None:
+            yield f"{place}.CapacityGiB: expected a number above 0"
+        if drive.get("Master") and drive.get("Protocol") == "NVMeOverFabrics":
+            yield f"{place}.Master: no clone or snapshot over NVMeOverFabrics"
+
+
+def _unknown_links(body: Json, knows: Callable[[str], bool]) -> Iterator[str]:
+    for key in LISTS:
+        for place, item in _items(body, key):
+            for word in ("Resource", "Chassis"):
+                uri = value_at(item, word, "@odata.id")
+                if isinstance(uri, str) and not knows(uri):
+                    yield f"{place}.{word}: {uri} is not here"
+
+
+def _more(value: Any) -> str | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return None if is_number and value > 0 else "a number above 0"
+
+
+def _kind(kind: type, text: str) -> Check:
+    return lambda value: None if isinstance(value, kind) else text
+
+
+_text, _flag = _kind(str, "text"), _kind(bool, "true or false")
+_object, _array = _kind(dict, "an object"), _kind(list, "an array")
+
+
+def _link(value: Any) -> str | None:
+    return None if isinstance(value_at(value, "@odata.id"), str) else "a link with @odata.id"
+
+
+def _oem(value: Any) -> str | None:
+    parts = [value, value.get("Intel_RackScale")] if isinstance(value, dict) else [value]
+    for part in (part for part in parts if part is not None):
+        words = part.get("Capabilities") if isinstance(part, dict) else part
+        is_list = isinstance(words, list) and all(isinstance(word, str) for word in words)
+        if not isinstance(part, dict) or not (words is None or is_list):
+            return "Brand and Capabilities, an array of text"
+    return None
+
+
+def _word(*words: str) -> Check:
+    return lambda value: None if value in words else "one of " + ", ".join(words)
+
+
+_PLACE: Mapping[str, Check] = {"Resource": _link, "Chassis": _link, "Oem": _object}
+#: The properties of the elements of each list: those of text and of numbers, and the others.
+LISTS: Mapping[str, Mapping[str, Check]] = {
+    "Processors": dict.fromkeys(("Model", "InstructionSet", "ProcessorType"), _text)
+    | dict.fromkeys(("TotalCores", "AchievableSpeedMHz"), _more)
+    | {**_PLACE, "Connectivity": _array, "Oem": _oem},
+    "Memory": dict.fromkeys(("MemoryDeviceType", "MemoryType", "Manufacturer"), _text)
+    | dict.fromkeys(("CapacityMiB", "SpeedMHz", "DataWidthBits"), _more)
+    | {**_PLACE},
+    "LocalDrives": {"CapacityGiB": _more, "MinRPM": _more, "SerialNumber": _text}
+    | {"Type": _word("HDD", "SSD"), "Interface": _word("SAS", "SATA", "NVMe")}
+    | {**_PLACE, "FabricSwitch": _flag},
+    "RemoteDrives": {"CapacityGiB": _more, "Protocol": _word("iSCSI", "NVMeOverFabrics")}
+    | {**_PLACE, "Master": _object, "iSCSIAddress": _text},
+    "EthernetInterfaces": {"SpeedMbps": _more, "PrimaryVLAN": _more, "VLANs": _array, **_PLACE},
+}
+BODY: Mapping[str, Check] = (
+    dict.fromkeys(("Name", "Description"), _text)
+    | dict.fromkeys(("TotalSystemCoreCount", "TotalSystemMemoryMiB"), _more)
+    | dict.fromkeys(("Security", "Oem"), _object)
+    | dict.fromkeys(LISTS, _array)
+)
 AWAY = ("absent", "unavailableoffline", "standbyoffline", "disabled")
-
-GIB = 2**30
 
 D = TypeVar("D", bound=Device)
 Matches = Callable[[D, Json], bool]
@@ -49,15 +162,14 @@ class SystemChooser:
     def __init__(self, documents: DocumentTree) -> None:
         self._documents = documents
         service = LinkedDocuments(documents.get, NO_NOTES, documents)
-        self._found = find_resources(service)
-        self._pooled = {offer.device.uri: offer for offer in self._found.offers}
-        found, systems, offers = self._found, self._found.systems, self._found.offers
-        uses = RackUsage(service, found.nodes, found.storages, systems, set(self._pooled))
-        self._devices, _ = devices.devices_of_systems(service, systems)
+        self._found = found = find_resources(service)
+        self._pooled = {offer.device.uri: offer for offer in found.offers}
+        uses = RackUsage(service, found.nodes, found.storages, found.systems, set(self._pooled))
+        self._devices, _ = devices.devices_of_systems(service, found.systems)
         attached = {uri for held in self._devices.values() for uri in held}
-        attached |= drives_of_storage(service, self._found.storages)
-        self._status: dict[str, Status] = {it.uri: uses.system_status(it) for it in systems}
-        self._status |= {it.device.uri: uses.offer_status(it, attached) for it in offers}
+        attached |= drives_of_storage(service, found.storages)
+        self._status: dict[str, Status] = {it.uri: uses.system_status(it) for it in found.systems}
+        self._status |= {it.device.uri: uses.offer_status(it, attached) for it in found.offers}
 
     def choose(self, body: Json, *, equal: bool = False) -> tuple[ChosenSystem | None, str]:
         """Return the system of a valid body, None for none, and the counts after each filter.
@@ -91,13 +203,13 @@ class SystemChooser:
 
     def _filters(self, body: Json) -> Iterable[tuple[str, Callable[[RackSystem], bool]]]:
         return (
-            ("status", self._is_healthy),
+            ("status", _is_healthy),
             ("resource", lambda system: self._has_named(system, body)),
             ("chassis", lambda system: self._is_in_chassis(system, body)),
             ("processors", lambda system: self._processors(system, body) is not None),
-            ("memory", lambda system: self._modules(system, body) is not None),
+            ("memory", lambda system: self._has_modules(system, body)),
             ("local drives", lambda system: self._drives(system, body) is not None),
-            ("ethernet interfaces", lambda system: self._interfaces(system, body) is not None),
+            ("ethernet interfaces", lambda system: self._has_interfaces(system, body)),
             ("computer system attributes", lambda system: self._suits(system, body)),
         )
 
@@ -107,34 +219,23 @@ class SystemChooser:
         is_online = (system.state or "").casefold() not in AWAY
         return is_online and used.compositions == 0 and system.uri not in hosts
 
-    def _is_healthy(self, system: RackSystem) -> bool:
-        health = system.health or system.rollup or "OK"
-        return (system.state or "Enabled").casefold() == "enabled" and health == "OK"
-
     def _has_named(self, system: RackSystem, body: Json) -> bool:
         reachable = {*self._devices[system.uri], *(it.device.uri for it in self._free(system))}
         named = requested_resources(body)
         return all(uri in reachable for key in named if key != "RemoteDrives" for uri in named[key])
 
     def _is_in_chassis(self, system: RackSystem, body: Json) -> bool:
-        enclosures = {
-            item["Chassis"]["@odata.id"]
-            for key in ("Processors", "Memory", "LocalDrives", "EthernetInterfaces")
-            for item in body.get(key) or ()
-            if item.get("Chassis")
-        }
-        return enclosures <= self._enclosures(system)
-
-    def _enclosures(self, system: RackSystem) -> set[str]:
-        found: set[str] = set()
+        around: set[str] = set()
         left = list(system.chassis)
         while left:
             uri = left.pop()
-            if uri not in found:
-                found.add(uri)
-                links = (self._documents.get(uri) or {}).get("Links") or {}
-                left += [up["@odata.id"] for up in [links.get("ContainedBy")] if up]
-        return found
+            if uri not in around:
+                around.add(uri)
+                holder = value_at(self._documents.get(uri), "Links", "ContainedBy")
+                left += [holder["@odata.id"]] if holder else []
+        lists = ("Processors", "Memory", "LocalDrives", "EthernetInterfaces")
+        wanted = (item.get("Chassis") for key in lists for item in body.get(key) or ())
+        return {chassis["@odata.id"] for chassis in wanted if chassis} <= around
 
     def _processors(self, system: RackSystem, body: Json) -> list[ProcessorDevice] | None:
         there = self._own(system, ProcessorDevice)
@@ -146,27 +247,26 @@ class SystemChooser:
             own_size = (device.model or "", device.cores or 0, device.speed_mhz or 0)
             return (device.uri in self._pooled, own_size)
 
-        return match_devices(body.get("Processors") or [], there, processor_matches, size)
+        return match_devices(body.get("Processors") or [], there, _processor_matches, size)
 
-    def _modules(self, system: RackSystem, body: Json) -> list[MemoryDevice] | None:
+    def _has_modules(self, system: RackSystem, body: Json) -> bool:
         there, wanted = self._own(system, MemoryDevice), body.get("Memory") or []
-        return match_devices(wanted, there, module_matches, lambda it: it.capacity_mib or 0)
+        found = match_devices(wanted, there, _module_matches, lambda it: it.capacity_mib or 0)
+        return found is not None
 
     def _drives(self, system: RackSystem, body: Json) -> list[DriveDevice] | None:
         pooled = [o.device for o in self._free(system) if o.is_drive]
         remote = [DriveDevice(it.uri, it.json, it.notes) for it in pooled]
         there = [it for it in self._own(system, DriveDevice) if it.uri not in self._pooled]
         there, wanted = [*there, *remote], body.get("LocalDrives") or []
-        return match_devices(wanted, there, drive_matches, lambda it: it.capacity_bytes or 0)
+        return match_devices(wanted, there, _drive_matches, lambda it: it.capacity_bytes or 0)
 
-    def _interfaces(self, system: RackSystem, body: Json) -> list[EthernetInterface] | None:
+    def _has_interfaces(self, system: RackSystem, body: Json) -> bool:
+        def matches(device: EthernetInterface, wanted: Json) -> bool:
+            return _at_least(device.speed_mbps, wanted.get("SpeedMbps"))
+
         there, wanted = self._own(system, EthernetInterface), body.get("EthernetInterfaces") or []
-        return match_devices(
-            wanted,
-            there,
-            lambda device, one: _at_least(device.speed_mbps, one.get("SpeedMbps")),
-            lambda it: it.speed_mbps or 0,
-        )
+        return match_devices(wanted, there, matches, lambda it: it.speed_mbps or 0) is not None
 
     def _suits(self, system: RackSystem, body: Json) -> bool:
         processors = self._own(system, ProcessorDevice)
@@ -213,7 +313,12 @@ def match_devices(
     return found
 
 
-def processor_matches(device: ProcessorDevice, wanted: Json) -> bool:
+def _is_healthy(system: RackSystem) -> bool:
+    health = system.health or system.rollup or "OK"
+    return (system.state or "Enabled").casefold() == "enabled" and health == "OK"
+
+
+def _processor_matches(device: ProcessorDevice, wanted: Json) -> bool:
     """Return whether a processor matches; its type is CPU unless another is wanted."""
     oem = wanted.get("Oem") or {}
     detail: Json = oem.get("Intel_RackScale") or oem
@@ -231,8 +336,7 @@ def processor_matches(device: ProcessorDevice, wanted: Json) -> bool:
     )
 
 
-def module_matches(device: MemoryDevice, wanted: Json) -> bool:
-    """Return whether a memory module matches."""
+def _module_matches(device: MemoryDevice, wanted: Json) -> bool:
     return (
         _at_least(device.capacity_mib, wanted.get("CapacityMiB"))
         and _equals(device.device_type, wanted.get("MemoryDeviceType"))
@@ -243,10 +347,9 @@ def module_matches(device: MemoryDevice, wanted: Json) -> bool:
     )
 
 
-def drive_matches(device: DriveDevice, wanted: Json) -> bool:
+def _drive_matches(device: DriveDevice, wanted: Json) -> bool:
     """Return whether a drive matches; one behind a switch has endpoints."""
-    gib = wanted.get("CapacityGiB")
-    behind = wanted.get("FabricSwitch")
+    gib, behind = wanted.get("CapacityGiB"), wanted.get("FabricSwitch")
     return (
         _at_least(device.capacity_bytes, None if gib is None else gib * GIB)
         and _equals(device.media, wanted.get("Type"))

@@ -1,115 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Nodes service of a rack's pod manager: allocates, assembles, resets and deletes nodes.
 
-It changes documents and nothing else. One node is the first system that is left after all
-filters; what is asynchronous happens in :meth:`Rsd.tick` by the clock.
+It changes documents and nothing else: those of nodes, fabric zones, and volumes. One node is the
+first system that is left after all filters; what is asynchronous happens in
+:meth:`NodesService.tick` by the clock.
 """
 
 from __future__ import annotations
 
+import copy
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
-from valence_sched.drivers.fields import links
-from valence_sched.drivers.links import ROOT
+from valence_sched.drivers.fields import NO_NOTES, links, objects
+from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish.schema import (
     Device,
     DriveDevice,
     EthernetInterface,
     MemoryDevice,
     ProcessorDevice,
+    StoragePool,
 )
+from valence_sched.drivers.redfish.stocks import GIB
+from valence_sched.drivers.rsd.schema import StorageService
+from valence_sched.drivers.rsd.stocks import stocks
+from valence_sched.model.inventory import free_amount
+from valence_sched.simulator.redfish.composition import Habits
 from valence_sched.simulator.redfish.system import complete_system, power_after
-from valence_sched.simulator.rsd import bodies as replies
-from valence_sched.simulator.rsd import tree
-from valence_sched.simulator.rsd.bodies import requested_resources, violations
-from valence_sched.simulator.rsd.choice import AWAY, ChosenSystem, SystemChooser
-from valence_sched.simulator.rsd.tree import cut, give_back
+from valence_sched.simulator.rsd.choice import (
+    AWAY,
+    ChosenSystem,
+    SystemChooser,
+    requested_resources,
+    violations,
+)
 from valence_sched.simulator.server.documents import (
+    OK,
     DocumentTree,
     Json,
     SimulatedReply,
     links_to,
+    resource_document,
     value_at,
 )
 from valence_sched.simulator.server.faults import Faults
-from valence_sched.simulator.server.habits import Habits
 
-RESETS = (
-    "On", "ForceOff", "GracefulShutdown", "GracefulRestart", "ForceRestart", "Nmi", "ForceOn",
-    "PushPowerButton",
-)  # fmt: skip
+RESETS: tuple[str, ...] = ("On", "ForceOff", "GracefulShutdown", "GracefulRestart")
+RESETS += ("ForceRestart", "Nmi", "ForceOn", "PushPowerButton")
 
 
-def node_document(
+def _node_document(
     uri: str, body: Json, chosen: ChosenSystem, volumes: Iterable[str], version: str
 ) -> Json:
     """Return the document of a node that was allocated just now."""
-    id_ = uri.rpartition("/")[2]
+
+    def of(type_: type[Device]) -> list[Json]:
+        own = (uri for uri, it in chosen.devices.items() if isinstance(it, type_))
+        return links_to(uri for uri in own if "#" not in uri)
+
     there = chosen.devices.values()
     cpus = [it for it in there if isinstance(it, ProcessorDevice) and (it.type or "CPU") == "CPU"]
     memory = sum(it.capacity_mib or 0 for it in there if isinstance(it, MemoryDevice))
-    status = {"State": "Enabled", "Health": "OK", "HealthRollup": "OK"}
-    return {
-        "@odata.type": "#ComposedNode.v1_1_0.ComposedNode",
-        "@odata.id": uri,
-        "Id": id_,
-        "Name": body.get("Name") or f"Node {id_}",
+    status, model = _status("OK"), cpus[0].model if cpus else None
+    pooled = links_to(chosen.pooled)
+    drives = [link for link in pooled if "/Drives/" in link["@odata.id"]]
+    own: Json = {
         "Description": body.get("Description") or "",
         "UUID": str(uuid.uuid5(uuid.NAMESPACE_URL, uri)),
         "PowerState": "Off",
         "Status": status,
         "ComposedNodeState": "Allocated",
-        "Processors": {
-            "Count": len(cpus), "Model": cpus[0].model if cpus else None, "Status": status,
-        },
+        "Processors": {"Count": len(cpus), "Model": model, "Status": status},
         "Memory": {"TotalSystemMemoryGiB": memory / 1024, "Status": status},
-        "Links": _links(chosen, volumes),
-        "Actions": _actions(uri, version),
-    }  # fmt: skip
-
-
-def node_assets(node: Json) -> list[str]:
-    """Return the assets that a node cannot be without: its system, and devices outside of it."""
-    systems = [uri for uri in links(value_at(node, "Links", "ComputerSystem")) if uri]
-    rest = [
-        uri
-        for key in ("Processors", "LocalDrives")
-        for uri in links(value_at(node, "Links", key))
-        if uri and not any(uri.startswith(f"{system}/") for system in systems)
-    ]
-    return list(dict.fromkeys([*systems, *rest]))
-
-
-def node_volumes(node: Json) -> list[str]:
-    """Return the volumes and targets that a node links."""
-    return [uri for uri in links(value_at(node, "Links", "RemoteDrives")) if uri]
-
-
-def _links(chosen: ChosenSystem, volumes: Iterable[str]) -> Json:
-    def of(type_: type[Device]) -> list[Json]:
-        own = (uri for uri, it in chosen.devices.items() if isinstance(it, type_))
-        return links_to(uri for uri in own if "#" not in uri)
-
-    pooled = links_to(chosen.pooled)
-    drives = [link for link in pooled if "/Drives/" in link["@odata.id"]]
-    return {
-        "ComputerSystem": {"@odata.id": chosen.system.uri},
-        "Processors": [*of(ProcessorDevice), *(it for it in pooled if it not in drives)],
-        "Memory": of(MemoryDevice),
-        "EthernetInterfaces": of(EthernetInterface),
-        "LocalDrives": [*of(DriveDevice), *drives],
-        "RemoteDrives": links_to(volumes),
+        "Links": {
+            "ComputerSystem": {"@odata.id": chosen.system.uri},
+            "Processors": [*of(ProcessorDevice), *(it for it in pooled if it not in drives)],
+            "Memory": of(MemoryDevice),
+            "EthernetInterfaces": of(EthernetInterface),
+            "LocalDrives": [*of(DriveDevice), *drives],
+            "RemoteDrives": links_to(volumes),
+        },
     }
-
-
-def _actions(uri: str, version: str) -> Json:
     names = ["Assemble", "Reset", *(["ForceDelete"] if version >= "2.5" else [])]
     target = f"{uri}/Actions/ComposedNode"
-    found: Json = {f"#ComposedNode.{name}": {"target": f"{target}.{name}"} for name in names}
-    found["#ComposedNode.Reset"]["ResetType@Redfish.AllowableValues"] = list(RESETS)
-    return found
+    actions: Json = {f"#ComposedNode.{name}": {"target": f"{target}.{name}"} for name in names}
+    actions["#ComposedNode.Reset"]["ResetType@Redfish.AllowableValues"] = list(RESETS)
+    name = body.get("Name") or f"Node {uri.rpartition('/')[2]}"
+    return resource_document(uri, "ComposedNode.v1_1_0", name, **own, Actions=actions)
+
+
+def _node_assets(node: Json) -> list[str]:
+    """Return the assets that a node cannot be without: its system, and devices outside of it."""
+    systems = _uris_at(node, "Links", "ComputerSystem")
+    devices = [uri for key in ("Processors", "LocalDrives") for uri in _uris_at(node, "Links", key)]
+    inside = tuple(f"{system}/" for system in systems)
+    return list(dict.fromkeys([*systems, *(it for it in devices if not it.startswith(inside))]))
 
 
 class NodesService:
@@ -132,12 +120,12 @@ class NodesService:
         self._assemble_s, self._host = assemble_s, host
         self._habits = habits or Habits(documents, Faults())
         if "odd-actions" in self._habits:
-            for collection in tree.root_links(documents, "Nodes"):
-                tree.change(documents, collection, lambda json: json.update(
-                    Actions=_renamed(json.get("Actions") or {})))  # fmt: skip
+            for uri in self._collections:
+                actions = value_at(documents.get(uri), "Actions") or {}
+                documents.update(uri, Actions=_renamed(actions))
         self._due: dict[str, float] = {}
         self._before: dict[str, str] = {}
-        self._status: dict[str, Any] = {}
+        self._lost: dict[str, Any] = {}
         self._broken_verbs: list[str] = []
 
     def break_next(self, verb: str) -> None:
@@ -146,17 +134,15 @@ class NodesService:
 
     def lose(self, uri: str) -> None:
         """Let an asset be away; nodes that have it fail until it comes back."""
-        if (json := self._documents.get(uri)) is not None and uri not in self._status:
-            self._status[uri] = json.get("Status")
-            status = {"State": "Absent", "Health": "Critical"}
-            tree.change(self._documents, uri, lambda json: json.update(Status=status))
+        if (json := self._documents.get(uri)) is not None and uri not in self._lost:
+            self._lost[uri] = json.get("Status")
+            self._documents.update(uri, Status={"State": "Absent", "Health": "Critical"})
         self.tick()
 
     def bring_back(self, uri: str) -> None:
         """Let an asset that was lost come back as it was."""
-        if uri in self._status:
-            status = self._status.pop(uri)
-            tree.change(self._documents, uri, lambda json: json.update(Status=status))
+        if uri in self._lost:
+            self._documents.update(uri, Status=self._lost.pop(uri))
         self.tick()
 
     def tick(self) -> None:
@@ -173,8 +159,7 @@ class NodesService:
         if method != "POST" or not verb:
             return None
         if verb == "Allocate":
-            here = uri in tree.root_links(self._documents, "Nodes")
-            return self.allocate(body) if here else None
+            return self.allocate(body) if uri in self._collections else None
         if uri not in self._nodes():
             return None
         if verb == "Reset":
@@ -186,38 +171,38 @@ class NodesService:
         """Allocate a node: 201 with its Location, 400, 409 with the counts, or 503."""
         if refusal := self._injected_fault("allocate"):
             return refusal
-        collections = tree.root_links(self._documents, "Nodes")
-        if not collections:
-            return replies.missing_reply(ROOT)
+        if not (collections := self._collections):
+            return _missing(ROOT)
         if wrong := violations(body, lambda uri: uri in self._documents):
-            return replies.invalid_reply(wrong)
+            return _invalid(wrong)
         named = {uri for some in requested_resources(body).values() for uri in some}
         if away := sorted(filter(self._is_away, named)):
-            return replies.unavailable_reply(away)
+            return _unavailable(away)
         chooser = SystemChooser(self._documents)
         chosen, counts = chooser.choose(body, equal="equal-device" in self._habits)
         if chosen is None:
             none = "There are no computer systems available for this allocation request."
-            return replies.conflict_reply("Conflict during allocation", [none, counts])
+            return _conflict("Conflict during allocation", none, counts)
         volumes: list[str] = []
         for wanted in body.get("RemoteDrives") or ():
-            half = {**wanted, "CapacityGiB": wanted["CapacityGiB"] / 2}
-            short = "short-amounts" in self._habits
-            uri = cut(self._documents, half if short else wanted)
+            size_gib, protocol = wanted["CapacityGiB"], wanted.get("Protocol")
+            share = 0.5 if "short-amounts" in self._habits else 1
+            uri = _cut(self._documents, size_gib * share, protocol)
             if uri is None:
                 for volume in volumes:
-                    give_back(self._documents, volume)
-                protocol = wanted.get("Protocol") or "any protocol"
-                what = f"{wanted['CapacityGiB']} GiB over {protocol}"
+                    _give_back(self._documents, volume)
+                what = f"{size_gib} GiB over {protocol or 'any protocol'}"
                 reason = f"There is no storage pool with room for {what}."
-                return replies.conflict_reply("Conflict during allocation", [reason])
+                return _conflict("Conflict during allocation", reason)
             volumes.append(uri)
-        collection = collections[0]
-        uri = f"{collection}/{self._free_id(collection, body)}"
+        collection, wanted_id = collections[0], body.get("Name")
+        uri = f"{collection}/{wanted_id}"
+        if "uri-names" not in self._habits or wanted_id is None or uri in self._documents:
+            uri = f"{collection}/{self._documents.free_id(collection)}"
         renamed = {**body, "Name": self._habits.name_of(body.get("Name"))}
         rack = value_at(self._documents.get(ROOT), "Oem", "Intel_RackScale")
         version = str(value_at(rack, "ApiVersion") or "")
-        node = node_document(uri, renamed, chosen, volumes, version)
+        node = _node_document(uri, renamed, chosen, volumes, version)
         if "odd-actions" in self._habits:
             node["Actions"] = _renamed(node["Actions"])
         self._documents.add_member(collection, node)
@@ -233,12 +218,12 @@ class NodesService:
         node = self._node(uri)
         if (state := node.get("ComposedNodeState")) != "Allocated":
             reason = f"Only an Allocated node can be assembled; this one is {state}."
-            return replies.conflict_reply("Assembly action could not be completed", [reason])
-        host, *devices = node_assets(node) or [""]
-        tree.connect(self._documents, [*devices, *node_volumes(node)], host)
+            return _conflict("Assembly action could not be completed", reason)
+        host, *devices = _node_assets(node) or [""]
+        _connect(self._documents, {*devices, *_uris_at(node, "Links", "RemoteDrives")}, host)
         self._due[uri] = self._clock() + self._assemble_s
-        self._put(uri, ComposedNodeState="Assembling")
-        return replies.NO_CONTENT
+        self._documents.update(uri, ComposedNodeState="Assembling")
+        return SimulatedReply(204)
 
     def reset(self, uri: str, body: Any) -> SimulatedReply:
         """Reset a node that is assembled: 204, 400 for an unknown type, 409 in other states."""
@@ -247,13 +232,13 @@ class NodesService:
             return refusal
         kind = body.get("ResetType") if isinstance(body, dict) else None
         if kind not in RESETS:
-            return replies.invalid_reply([f"ResetType: expected one of {', '.join(RESETS)}"])
+            return _invalid([f"ResetType: expected one of {', '.join(RESETS)}"])
         node = self._node(uri)
         if (state := node.get("ComposedNodeState")) != "Assembled":
             reason = f"Only an Assembled node can be reset; this one is {state}."
-            return replies.conflict_reply("Reset action could not be completed", [reason])
+            return _conflict("Reset action could not be completed", reason)
         self._power(uri, power_after(str(kind), node.get("PowerState")))
-        return replies.NO_CONTENT
+        return SimulatedReply(204)
 
     def delete(self, uri: str) -> SimulatedReply:
         """Delete a node and free all it has: 204; 409 while it assembles, 503 without an asset."""
@@ -262,7 +247,7 @@ class NodesService:
             return refusal
         if self._node(uri).get("ComposedNodeState") == "Assembling":
             reason = "A node that is Assembling cannot be deleted."
-            return replies.conflict_reply("The node could not be disassembled", [reason])
+            return _conflict("The node could not be disassembled", reason)
         return self._free(uri)
 
     def force_delete(self, uri: str) -> SimulatedReply:
@@ -270,61 +255,53 @@ class NodesService:
         uri = _node_uri(uri)
         if refusal := self._injected_fault("force_delete"):
             return refusal
-        return self._free(uri) if uri in self._nodes() else replies.missing_reply(uri)
+        return self._free(uri) if uri in self._nodes() else _missing(uri)
 
     def _free(self, uri: str) -> SimulatedReply:
         node = self._node(uri)
         self._power(uri, "Off")
-        assets, volumes = node_assets(node), node_volumes(node)
-        tree.disconnect(self._documents, [*assets, *volumes])
+        assets, volumes = _node_assets(node), _uris_at(node, "Links", "RemoteDrives")
+        _disconnect(self._documents, {*assets, *volumes})
         for volume in volumes:
-            give_back(self._documents, volume)
+            _give_back(self._documents, volume)
         for asset in assets:
-            tree.change(self._documents, asset, _erase)
-        for collection in tree.root_links(self._documents, "Nodes"):
+            _change(self._documents, asset, _erase)
+        for collection in self._collections:
             self._documents.remove_member(collection, uri)
         self._due.pop(uri, None)
         self._before.pop(uri, None)
-        return replies.NO_CONTENT
+        return SimulatedReply(204)
 
     def _refusal(self, uri: str, verb: str) -> SimulatedReply | None:
         if refusal := self._injected_fault(verb):
             return refusal
         if uri not in self._nodes():
-            return replies.missing_reply(uri)
-        away = [it for it in node_assets(self._node(uri)) if self._is_away(it)]
-        return replies.unavailable_reply(away) if away else None
-
-    def _free_id(self, collection: str, body: Json) -> str:
-        wanted = body.get("Name") if "uri-names" in self._habits else None
-        taken = wanted is None or f"{collection}/{wanted}" in self._documents
-        return self._documents.free_id(collection) if taken else str(wanted)
-
-    def _node(self, uri: str) -> Json:
-        return self._documents.get(uri) or {}
+            return _missing(uri)
+        away = [it for it in _node_assets(self._node(uri)) if self._is_away(it)]
+        return _unavailable(away) if away else None
 
     def _injected_fault(self, verb: str) -> SimulatedReply | None:
         self.tick()
         if verb not in self._broken_verbs:
             return None
         self._broken_verbs.remove(verb)
-        return replies.server_error_reply()
+        return _refused(500, "UnknownException", "Something went wrong", ())
 
     def _update_state(self, uri: str, node: Json) -> None:
-        state = node.get("ComposedNodeState")
-        if any(self._is_away(asset) for asset in node_assets(node)):
+        state, put = node.get("ComposedNodeState"), self._documents.update
+        if any(self._is_away(asset) for asset in _node_assets(node)):
             if state != "Failed":
                 self._before[uri] = str(state)
-                self._put(uri, ComposedNodeState="Failed", Status=_status("Critical"))
+                put(uri, ComposedNodeState="Failed", Status=_status("Critical"))
             return
         if state == "Failed":
             state = self._before.pop(uri, "Assembled")
-            self._put(uri, ComposedNodeState=state, Status=_status("OK"))
+            put(uri, ComposedNodeState=state, Status=_status("OK"))
         if state == "Assembling":
             now = self._clock()
             if now >= self._due.setdefault(uri, now + self._assemble_s):
                 del self._due[uri]
-                self._put(uri, ComposedNodeState="Assembled")
+                put(uri, ComposedNodeState="Assembled")
                 self._power(uri, "On")
 
     def _is_away(self, uri: str) -> bool:
@@ -332,16 +309,19 @@ class NodesService:
         return uri not in self._documents or str(state or "").casefold() in AWAY
 
     def _power(self, uri: str, power: Any) -> None:
-        for one in (uri, tree.link(self._node(uri), "Links", "ComputerSystem")):
-            if one:
-                tree.change(self._documents, one, lambda json: json.update(PowerState=power))
+        self._documents.update(uri, PowerState=power)
+        for system in _uris_at(self._node(uri), "Links", "ComputerSystem")[:1]:
+            self._documents.update(system, PowerState=power)
 
-    def _put(self, uri: str, **what: Any) -> None:
-        tree.change(self._documents, uri, lambda json: json.update(what))
+    def _node(self, uri: str) -> Json:
+        return self._documents.get(uri) or {}
+
+    @property
+    def _collections(self) -> list[str]:
+        return _root_links(self._documents, "Nodes")
 
     def _nodes(self) -> list[str]:
-        found = tree.root_links(self._documents, "Nodes")
-        listed = (uri for some in found for uri in tree.members(self._documents, some))
+        listed = _linked_members(self._documents, self._collections)
         return [uri.rstrip("/") for uri in listed if uri in self._documents]
 
 
@@ -367,3 +347,226 @@ def _erase(device: Json) -> None:
     else:
         rack["DriveErased"] = erased
         rack["Storage"] = None
+
+
+RETRY_AFTER_S = 5
+
+
+def _invalid(violations: Iterable[str]) -> SimulatedReply:
+    return _refused(400, "InvalidPayload", "Request payload is invalid or missing", violations)
+
+
+def _missing(uri: str) -> SimulatedReply:
+    return _refused(404, "InvalidEndpoint", "No such composed node", [f"{uri} is not here"])
+
+
+def _conflict(message: str, *reasons: str) -> SimulatedReply:
+    return _refused(409, "ResourcesStateMismatch", message, reasons)
+
+
+def _unavailable(uris: Iterable[str]) -> SimulatedReply:
+    """Return 503 for assets that do not answer now; the client shall come again."""
+    reasons, later = [f"{uri} does not answer" for uri in uris], {"Retry-After": str(RETRY_AFTER_S)}
+    return _refused(503, "ServiceTemporarilyUnavailable", "An asset is away", reasons, **later)
+
+
+def _refused(
+    status: int, code: str, message: str, reasons: Iterable[str], **headers: str
+) -> SimulatedReply:
+    info: list[Json] = [{"Message": reason} for reason in reasons]
+    error = {"code": f"Base.1.0.{code}", "message": message, "@Message.ExtendedInfo": info}
+    return SimulatedReply(status, {"error": error}, headers)
+
+
+def _uris_at(json: Json | None, *keys: str) -> list[str]:
+    """Return the links below these keys, however they are spelled."""
+    return [uri for uri in links(value_at(json, *keys)) if uri]
+
+
+def _link(json: Json | None, *keys: str) -> str:
+    return next(iter(_uris_at(json, *keys)), "")
+
+
+def _root_links(documents: DocumentTree, name: str) -> list[str]:
+    """Return the links of this name in the service root: its own, and those of the rack."""
+    root = documents.get(ROOT)
+    found = [_link(root, name), _link(root, "Oem", "Intel_RackScale", name)]
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _linked_members(documents: DocumentTree, collections: Iterable[str]) -> list[str]:
+    return [it for one in collections for it in _uris_at(documents.get(one), "Members")]
+
+
+def _change(documents: DocumentTree, uri: str, by: Callable[[Json], object]) -> None:
+    """Change a document inside, if it is there."""
+    if (json := documents.get(uri)) is not None:
+        json = copy.deepcopy(json)
+        by(json)
+        documents.put(uri, json)
+
+
+def _fabrics(documents: DocumentTree) -> Iterator[Json]:
+    uris = _linked_members(documents, _root_links(documents, "Fabrics"))
+    return (json for uri in uris if (json := documents.get(uri)) is not None)
+
+
+def _endpoints_of(documents: DocumentTree, fabric: Json, devices: set[str]) -> list[str]:
+    """Return the endpoints of a fabric that offer one of these devices."""
+
+    def offers(end: str) -> bool:
+        entities = objects(value_at(documents.get(end), "ConnectedEntities"))
+        offered = (it for it in entities if it.get("EntityRole") != "Initiator")
+        return any(_link(it, "EntityLink") in devices for it in offered)
+
+    return [uri for uri in _linked_members(documents, [_link(fabric, "Endpoints")]) if offers(uri)]
+
+
+def _connect(documents: DocumentTree, devices: set[str], host: str) -> None:
+    """Make a zone in each fabric that offers some of these devices to a system."""
+    for fabric in _fabrics(documents):
+        zones, ends = _link(fabric, "Zones"), _endpoints_of(documents, fabric, devices)
+        if not zones or not ends:
+            continue
+        id_ = documents.free_id(zones)
+        inside = set(_linked_members(documents, [_link(fabric, "Endpoints")]))
+        hosts = _uris_at(documents.get(host), "Links", "Endpoints")
+        ends += [end for end in hosts if end in inside]
+        uri, name = f"{zones}/{id_}", f"Zone {id_}"
+        joined = {"Endpoints": links_to(ends)}
+        zone = {"@odata.id": uri, "Id": id_, "Name": name, "Status": OK, "Links": joined}
+        documents.add_member(zones, zone)
+        _set_zones(documents, ends, [uri])
+
+
+def _disconnect(documents: DocumentTree, devices: set[str]) -> None:
+    """Remove the zones that connect one of these devices."""
+    for fabric in _fabrics(documents):
+        zones, ends = _link(fabric, "Zones"), _endpoints_of(documents, fabric, devices)
+        _set_zones(documents, ends, [])
+        for uri in _linked_members(documents, [zones]):
+            inside = _uris_at(documents.get(uri), "Links", "Endpoints")
+            if not set(ends).isdisjoint(inside):
+                documents.remove_member(zones, uri)
+                _set_zones(documents, inside, [])
+
+
+def _set_zones(documents: DocumentTree, endpoints: Iterable[str], zones: list[str]) -> None:
+    def change(endpoint: Json) -> None:
+        rack = value_at(endpoint, "Links", "Oem", "Intel_RackScale")
+        if isinstance(rack, dict):
+            rack["Zones"] = links_to(zones)
+
+    for end in endpoints:
+        _change(documents, end, change)
+
+
+def _cut(documents: DocumentTree, size_gib: float, protocol: str | None) -> str | None:
+    """Create the volume of a RemoteDrive; return the link of the node, None without room."""
+    for storage in _storages(documents):
+        service = LinkedDocuments(documents.get, NO_NOTES, documents)
+        for stock in stocks(service, [storage], ()):
+            if free_amount(stock) < size_gib:
+                continue
+            is_pool = "Capacity" in (documents.get(stock.uri) or {})
+            if protocol not in (None, _protocol(documents, storage) if is_pool else "iSCSI"):
+                continue
+            make = _cut_volume if is_pool else _cut_logical_drive
+            if uri := make(documents, storage, stock.uri, size_gib):
+                return uri
+    return None
+
+
+def _give_back(documents: DocumentTree, uri: str) -> None:
+    """Remove a volume, or a target with its logical drives; their capacity is free again."""
+    json = documents.get(uri)
+    if json is None:
+        return
+    for storage in _storages(documents):
+        for name, end in (("Volumes", _end_volume), ("RemoteTargets", _end_target)):
+            collection = _link(storage.json, name)
+            if uri in _linked_members(documents, [collection]):
+                end(documents, storage, json)
+                documents.remove_member(collection, uri)
+
+
+def _storages(documents: DocumentTree) -> Iterator[StorageService]:
+    names = ("StorageServices", "Services")
+    collections = (uri for name in names for uri in _root_links(documents, name))
+    for uri in dict.fromkeys(_linked_members(documents, collections)):
+        if (json := documents.get(uri)) is not None:
+            yield StorageService(uri, json, NO_NOTES)
+
+
+def _protocol(documents: DocumentTree, storage: StorageService) -> str:
+    ends = _link(storage.json, "Endpoints")
+    near = (it for it in _fabrics(documents) if ends and _link(it, "Endpoints") == ends)
+    kind = value_at(next(near, None), "FabricType")
+    return "NVMeOverFabrics" if kind == "NVMeOverFabrics" else "iSCSI"
+
+
+def _cut_volume(
+    documents: DocumentTree, storage: StorageService, pool: str, size_gib: float
+) -> str | None:
+    collection = _link(storage.json, "Volumes")
+    if collection not in documents:
+        return None
+    id_, size = documents.free_id(collection), round(size_gib * GIB)
+    uri, capacity = f"{collection}/{id_}", {"Data": {"AllocatedBytes": size}}
+    own: Json = {"Status": OK, "CapacityBytes": size, "Capacity": capacity}
+    source = {"ProvidingPools": links_to([pool]), "ProvidedCapacity": capacity}
+    own |= {"CapacitySources": [source], "Links": {"Oem": {"Intel_RackScale": {"Endpoints": []}}}}
+    documents.add_member(
+        collection, resource_document(uri, "Volume.v1_1_0", f"Volume {id_}", **own)
+    )
+    _change(documents, pool, partial(_consume, size=size))
+    return uri
+
+
+def _cut_logical_drive(
+    documents: DocumentTree, storage: StorageService, group: str, size_gib: float
+) -> str | None:
+    drives, targets = _link(storage.json, "LogicalDrives"), _link(storage.json, "RemoteTargets")
+    if not drives or targets not in documents:
+        return None
+    id_, number = documents.free_id(drives), documents.free_id(targets)
+    uri, target = f"{drives}/{id_}", f"{targets}/{number}"
+    drive: Json = {"@odata.id": uri, "Id": id_, "Name": f"Logical drive {id_}", "Status": OK}
+    drive |= {"Type": "LVM", "Mode": "LV", "CapacityGiB": size_gib}
+    none: Json = {"PhysicalDrives": [], "UsedBy": [], "Targets": []}
+    documents.add_member(drives, {**drive, "Links": {"LogicalDrives": links_to([group]), **none}})
+    unit = {"LUN": 1, "LogicalDrive": uri}
+    own: Json = {"@odata.id": target, "Id": number, "Name": f"Target {number}", "Status": OK}
+    own |= {"Type": "Network Storage", "Addresses": [{"iSCSI": {"TargetLUN": [unit]}}]}
+    documents.add_member(targets, own)
+    return target
+
+
+def _end_volume(documents: DocumentTree, storage: StorageService, volume: Json) -> None:
+    size = DriveDevice.capacity_bytes.of(DriveDevice("", volume, NO_NOTES)) or 0
+    for source in objects(volume.get("CapacitySources")):
+        for pool in _uris_at(source, "ProvidingPools"):
+            _change(documents, pool, partial(_consume, size=-size))
+
+
+def _end_target(documents: DocumentTree, storage: StorageService, target: Json) -> None:
+    drives = _link(storage.json, "LogicalDrives")
+    for address in objects(target.get("Addresses")):
+        for unit in objects(value_at(address, "iSCSI", "TargetLUN")):
+            for uri in _uris_at(unit, "LogicalDrive"):
+                documents.remove_member(drives, uri)
+                for group in _linked_members(documents, [drives]):
+                    _change(documents, group, partial(_forget, uri=uri))
+
+
+def _consume(pool: Json, size: int) -> None:
+    data = value_at(pool, "Capacity", "Data")
+    if isinstance(data, dict):
+        used = StoragePool.used_bytes.of(StoragePool("", pool, NO_NOTES))
+        data["ConsumedBytes"] = max(0, int(used or 0) + size)
+
+
+def _forget(drive: Json, uri: str) -> None:
+    used = value_at(drive, "Links", "UsedBy")
+    if isinstance(used, list):
+        drive["Links"]["UsedBy"] = [link for link in used if value_at(link, "@odata.id") != uri]

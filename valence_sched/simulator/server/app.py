@@ -12,10 +12,9 @@ from typing import NamedTuple
 import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
-from valence_sched.simulator.server.documents import Json, error_body, refusal
+from valence_sched.simulator.server.documents import Json, SimulatedReply, error_body, refusal
 from valence_sched.simulator.server.faults import Fault
-from valence_sched.simulator.server.habits import BODIES
-from valence_sched.simulator.server.podm import SimulatedPodm, encode_reply
+from valence_sched.simulator.server.podm import EncodedReply, SimulatedPodm, encode_reply
 from valence_sched.simulator.server.reads import HttpRequest
 from valence_sched.simulator.server.services import Destination, bodies_of, events_of
 
@@ -55,6 +54,8 @@ async def stream_events(request: web.BaseRequest, podm: SimulatedPodm) -> web.St
     return None
 
 
+#: Bodies that are no document, by the word of the rule ``body``.
+BODIES = {"text": b"It is done.", "number": b"42", "list": b"[]", "object": b"{}"}
 WRITES = ("POST", "PATCH", "PUT", "DELETE")
 NESTING_DEPTH = 100_000
 _PIECE = b'{"@odata.id":"/redfish/v1/Chassis/of-very-many"},' * 1338  # about 64 KiB
@@ -108,9 +109,18 @@ class SimulatorApp:
         body = await request.read() if request.can_read_body else b""
         headers = {name.lower(): value for name, value in request.headers.items()}
         http_request = HttpRequest(request.method, request.path, dict(request.query), headers, body)
-        if self._is_dead(request):
+        is_login = request.path.startswith(self.podm.sessions.collection)
+        self.traffic.writes += request.method in WRITES and not is_login
+        counts = {"cut-after": self.traffic.requests, "die-after": self.traffic.writes}
+        bounds = ((count, self.podm.faults.number(name)) for name, count in counts.items())
+        if any(most is not None and count > most for count, most in bounds):
             return None
-        await self._wait(request)
+        if self._latency_s:
+            await asyncio.sleep(self._latency_s)
+        if fault := self._take_fault("delay", request):
+            await asyncio.sleep(fault.number / 1000)
+        if self._take_fault("hang", request):
+            await asyncio.Event().wait()
         body_fault = self._take_fault("body", request)
         if (faulty := await self._fault_response(request)) is not None:
             if body_fault and isinstance(faulty, web.Response):
@@ -125,35 +135,19 @@ class SimulatorApp:
         if self._take_fault("malformed", request):
             content = content[: max(1, len(content) // 2)]
         if self._take_fault("cut-body", request):
-            await _stream_half(request, content)
+            response = await _open_json(request, len(content))
+            await response.write(content[: len(content) // 2])
             return None
-        return web.Response(status=reply.status, body=content, headers=reply.headers)
-
-    def _is_dead(self, request: web.BaseRequest) -> bool:
-        requests = self.podm.faults.number("cut-after")
-        most = self.podm.faults.number("die-after")
-        login = request.path.startswith(self.podm.sessions.collection)
-        self.traffic.writes += request.method in WRITES and not login
-        died_of_writes = most is not None and self.traffic.writes > most
-        return died_of_writes or (requests is not None and self.traffic.requests > requests)
-
-    async def _wait(self, request: web.BaseRequest) -> None:
-        if self._latency_s:
-            await asyncio.sleep(self._latency_s)
-        if fault := self._take_fault("delay", request):
-            await asyncio.sleep(fault.number / 1000)
-        if self._take_fault("hang", request):
-            await asyncio.Event().wait()
+        return _response(reply, content)
 
     async def _fault_response(self, request: web.BaseRequest) -> web.StreamResponse | None:
         if fault := self._take_fault("status", request):
             text = "This service is told to answer so."
-            reply = encode_reply(refusal(fault.number, "GeneralError", text))
-            return web.Response(status=reply.status, body=reply.body, headers=reply.headers)
+            return _response(encode_reply(refusal(fault.number, "GeneralError", text)))
         if fault := self._take_fault("busy", request):
-            reply = encode_reply(refusal(503, "ServiceTemporarilyUnavailable", "Come back later."))
-            return web.Response(status=503, body=reply.body, headers={
-                **reply.headers, "Retry-After": str(fault.number)})  # fmt: skip
+            busy = refusal(503, "ServiceTemporarilyUnavailable", "Come back later.")
+            later = {"Retry-After": str(fault.number)}
+            return _response(encode_reply(SimulatedReply(503, busy.body, later)))
         if self._take_fault("html", request):
             page = "<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
             return web.Response(text=page, content_type="text/html")
@@ -164,7 +158,9 @@ class SimulatorApp:
             nested = b'{"Members":' + b"[" * NESTING_DEPTH + b"]" * NESTING_DEPTH + b"}"
             return web.Response(body=nested, content_type="application/json")
         if self._take_fault("huge", request):
-            return await _stream_huge(request)
+            response = await _open_json(request)
+            await _send_endless(response, b'{"Members":[')
+            return response
         return None
 
     def _take_fault(self, name: str, request: web.BaseRequest) -> Fault | None:
@@ -178,17 +174,15 @@ def _cut(request: web.BaseRequest) -> web.Response:
     return web.Response()
 
 
-async def _stream_half(request: web.BaseRequest, content: bytes) -> None:
-    response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    response.content_length = len(content)
-    await response.prepare(request)
-    await response.write(content[: len(content) // 2])
+def _response(reply: EncodedReply, content: bytes | None = None) -> web.Response:
+    body = reply.body if content is None else content
+    return web.Response(status=reply.status, body=body, headers=reply.headers)
 
 
-async def _stream_huge(request: web.BaseRequest) -> web.StreamResponse:
+async def _open_json(request: web.BaseRequest, length: int | None = None) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "application/json"})
+    response.content_length = length
     await response.prepare(request)
-    await _send_endless(response, b'{"Members":[')
     return response
 
 

@@ -68,6 +68,11 @@ class DocumentTree:
         kind: Any = "ResourceUpdated" if known else "ResourceAdded"
         self._recent.append(Change(self.changes, kind, key))
 
+    def update(self, uri: str, **changes: Any) -> None:
+        """Change properties of a document, if it is there."""
+        if (json := self.get(uri)) is not None:
+            self.put(uri, {**json, **changes})
+
     def remove(self, uri: str) -> None:
         """Remove a document, if it is there."""
         if self._documents.pop(_key(uri), None) is not None:
@@ -122,7 +127,7 @@ class DocumentTree:
     def remove_member(self, collection: str, uri: str) -> None:
         """Remove a document and its place in its collection."""
         self.remove(uri)
-        self._replace_member(collection, uri, [])
+        self.unlist_member(collection, uri)
 
     def remove_below(self, uri: str) -> None:
         """Remove a document and all whose URIs begin with its own."""
@@ -140,10 +145,9 @@ class DocumentTree:
 
     def _replace_member(self, collection: str, uri: str, links: list[Json]) -> None:
         json = self.get(collection)
-        if json is not None:
-            others = [link for link in array_of(json, "Members") if uri_of(link) != path_of(uri)]
-            now = [*others, *links]
-            self.put(collection, {**json, "Members": now, "Members@odata.count": len(now)})
+        others = [link for link in array_of(json, "Members") if uri_of(link) != path_of(uri)]
+        now = [*others, *links]
+        self.update(collection, **{"Members": now, "Members@odata.count": len(now)})
 
 
 def etag_of(body: bytes) -> str:
@@ -209,31 +213,23 @@ def composition_service(documents: DocumentTree) -> Json | None:
     return documents.get(uri_of(value_at(documents.get(ROOT), "CompositionService")))
 
 
+def resource_document(uri: str, type_: str, name: str = "", **properties: Any) -> Json:
+    """Return the document of a resource; ``type_`` is ``Manager.v1_19_0``, its name else its Id."""
+    id_, kind = uri.rpartition("/")[2], f"#{type_}.{type_.partition('.')[0]}"
+    return {"@odata.type": kind, "@odata.id": uri, "Id": id_, "Name": name or id_, **properties}
+
+
 def collection_document(uri: str, type_: str, name: str, members: Iterable[str] = ()) -> Json:
     """Return the document of a collection."""
+    head = {"@odata.type": f"#{type_}.{type_}", "@odata.id": uri, "Name": name}
     links = links_to(members)
-    return {
-        "@odata.type": f"#{type_}.{type_}",
-        "@odata.id": uri,
-        "Name": name,
-        "Members@odata.count": len(links),
-        "Members": links,
-    }
+    return head | {"Members@odata.count": len(links), "Members": links}
 
 
 MISSING, WRONG_TYPE = "CreateFailedMissingReqProperties", "PropertyValueTypeError"
-#: The registry of each message that is sent; every other is of Base.
-COMPOSITION_MESSAGES = (
-    "ResourceBlockInUse",
-    "EmptyManifest",
-    "UnableToProcessStanzaRequest",
-    "ResourceBlockInvalid",
-    "ResourceBlockNotFound",
-    "NoResourceMatch",
-    "IncompatibleZone",
-    "SpecifiedResourceAlreadyReserved",
-    "ConstrainedResourceAlreadyReserved",
-)
+#: How the messages of the registry of composition begin; every other is of Base.
+COMPOSITION_MESSAGES: tuple[str, ...] = ("ResourceBlock", "EmptyManifest", "UnableToProcess")
+COMPOSITION_MESSAGES += ("NoResourceMatch", "IncompatibleZone", "SpecifiedResourceAlready")
 
 
 class RequestRefused(Exception):
@@ -251,18 +247,13 @@ def refusal(status: int, id_: str, text: str, *args: str) -> SimulatedReply:
 
 def error_body(id_: str, text: str, *args: str, severity: str = "Critical") -> Json:
     """Return the body of an error with one message."""
-    registry = "Composition.1.1.3" if id_ in COMPOSITION_MESSAGES else "Base.1.18.1"
-    message = {
-        "@odata.type": "#Message.v1_2_0.Message",
-        "MessageId": f"{registry}.{id_}",
-        "Message": text,
-        "MessageArgs": list(args),
-        "MessageSeverity": severity,
-        "Severity": severity,
-        "Resolution": "None." if severity == "OK" else "Correct the request and send it again.",
-    }
-    error = {"code": f"{registry}.{id_}", "message": text, "@Message.ExtendedInfo": [message]}
-    return {"error": error}
+    registry = "Composition.1.1.3" if id_.startswith(COMPOSITION_MESSAGES) else "Base.1.18.1"
+    code = f"{registry}.{id_}"
+    message: Json = {"@odata.type": "#Message.v1_2_0.Message", "MessageId": code, "Message": text}
+    message |= {"MessageArgs": list(args), "MessageSeverity": severity, "Severity": severity}
+    cure = "None." if severity == "OK" else "Correct the request and send it again."
+    message["Resolution"] = cure
+    return {"error": {"code": code, "message": text, "@Message.ExtendedInfo": [message]}}
 
 
 def not_found(uri: str) -> SimulatedReply:

@@ -16,7 +16,7 @@ from valence_sched.errors import DuplicateId, InputError
 from valence_sched.model.codec import decode
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
-from valence_sched.simulator.redfish.blocks import blocks
+from valence_sched.simulator.redfish.composition import blocks, set_status
 from valence_sched.simulator.redfish.system import complete_system
 from valence_sched.simulator.server.documents import (
     DocumentTree,
@@ -26,6 +26,7 @@ from valence_sched.simulator.server.documents import (
     composition_service,
     links_to,
     object_of,
+    resource_document,
     uri_of,
     uris,
     value_at,
@@ -34,8 +35,8 @@ from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.reads import EXPAND_FEATURES
 
 #: The properties that tell that two documents are of one device.
-_NAMES = ("@odata.id", "SerialNumber", "UUID", "Identifiers", "MACAddress", "PermanentMACAddress",
-          "PhysicalLocation", "Links")  # fmt: skip
+_NAMES: tuple[str, ...] = ("@odata.id", "SerialNumber", "UUID", "Identifiers", "MACAddress")
+_NAMES += ("PermanentMACAddress", "PhysicalLocation", "Links")
 _BY_SYSTEM = ("Processors", "Memory", "EthernetInterfaces")
 _CAPABILITIES = "@Redfish.CollectionCapabilities"
 _GROUPS = ("LVG", "Pool")
@@ -78,11 +79,9 @@ def _list_twice(documents: DocumentTree) -> None:
             told = ("Name", "CapacityBytes", "Model")
             devices = [{key: json[key] for key in told if key in json} for json in drives.values()]
             simple = {"Name": "Again", "Devices": devices}
+            others = links_to(it for it in drives if it not in direct)
             changed |= {
-                "Drives": [
-                    *(own if isinstance(own, list) else [own]),
-                    *links_to(it for it in drives if it not in direct),
-                ],
+                "Drives": [*(own if isinstance(own, list) else [own]), *others],
                 "Storage": links_to([_put(documents, f"{uri}/Storage/Again", again)]),
                 "SimpleStorage": links_to([_put(documents, f"{uri}/SimpleStorage/Again", simple)]),
             }
@@ -146,21 +145,16 @@ def _omit_limits(documents: DocumentTree) -> None:
 
 def _join_blocks(documents: DocumentTree) -> None:
     _omit_limits(documents)
-    free = [
-        uri
-        for uri, json in blocks(documents)
-        if "Compute" in (json.get("ResourceBlockType") or ())
-        and value_at(json, "CompositionStatus", "CompositionState") == "Unused"
-    ][:2]
+    compute = (it for it in blocks(documents) if "Compute" in array_of(it[1], "ResourceBlockType"))
+    state = ("CompositionStatus", "CompositionState")
+    free = [uri for uri, json in compute if value_at(json, *state) == "Unused"][:2]
     systems = uri_of(value_at(documents.get(ROOT), "Systems"))
     if len(free) < 2 or not systems:
         return
     node = {"Name": "Joined", "SystemType": "Composed", "Links": {"ResourceBlocks": links_to(free)}}
     documents.list_member(systems, _put(documents, f"{systems}/Joined", node))
     for uri in free:
-        json = documents.get(uri) or {}
-        status = {**json["CompositionStatus"], "CompositionState": "Composed"}
-        documents.put(uri, {**json, "CompositionStatus": status})
+        set_status(documents, uri, CompositionState="Composed")
 
 
 def _put(documents: DocumentTree, uri: str, json: Json) -> str:
@@ -216,23 +210,15 @@ def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
 
 
 def _root(documents: DocumentTree) -> Json:
-    root: Json = {
-        "@odata.type": "#ServiceRoot.v1_16_1.ServiceRoot",
-        "@odata.id": ROOT,
-        "Id": "RootService",
-        "Name": "Root Service",
-        "RedfishVersion": "1.18.0",
-    }
+    root = resource_document(ROOT, "ServiceRoot.v1_16_1", "Root Service", RedfishVersion="1.18.0")
     parts = [name for name in PARTS if f"{ROOT}/{name}" in documents]
-    return {**root, **{name: {"@odata.id": f"{ROOT}/{name}"} for name in parts}}
+    return {**root, "Id": "RootService", **{it: {"@odata.id": f"{ROOT}/{it}"} for it in parts}}
 
 
 def _add(documents: DocumentTree, collection: str, link: str) -> None:
     """Add a member without any check: this one is meant to be wrong."""
-    if (json := documents.get(collection)) is not None:
-        members = [*array_of(json, "Members"), {"@odata.id": link}]
-        count = {"Members@odata.count": len(members)}
-        documents.put(collection, {**json, "Members": members, **count})
+    members = [*array_of(documents.get(collection), "Members"), {"@odata.id": link}]
+    documents.update(collection, **{"Members": members, "Members@odata.count": len(members)})
 
 
 def load_documents(

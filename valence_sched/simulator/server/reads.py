@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GET of a simulated pod manager: a document, a page of a collection, ``$expand``."""
+"""GET of a simulated pod manager: a document, a page of a collection, ``$expand``, older forms."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from valence_sched.drivers.links import ROOT
 from valence_sched.model.quantity import format_count
 from valence_sched.simulator.server.documents import (
     DocumentTree,
@@ -20,17 +21,16 @@ from valence_sched.simulator.server.documents import (
     refusal,
 )
 from valence_sched.simulator.server.faults import Faults
-from valence_sched.simulator.server.habits import shaped_document
 from valence_sched.simulator.server.services import Tasks
 
 
-def page_of(json: Json, uri: str, query: Mapping[str, str], size: int) -> Json:
+def _page_of(json: Json, uri: str, query: Mapping[str, str], size: int) -> Json:
     """Return the page of a collection that a query names; with 0 members a page all of them."""
     members = json.get("Members")
     if not isinstance(members, list) or not (size or "$skip" in query or "$top" in query):
         return json
-    skip = query_number(query, "$skip", 0)
-    top = query_number(query, "$top", len(members))
+    skip = _query_number(query, "$skip", 0)
+    top = _query_number(query, "$top", len(members))
     if skip and skip >= len(members):
         text = f"{skip} is past the last of {format_count(len(members), 'member')}."
         raise RequestRefused(400, "QueryParameterOutOfRange", text, str(skip), "$skip")
@@ -45,15 +45,13 @@ def page_of(json: Json, uri: str, query: Mapping[str, str], size: int) -> Json:
     return page
 
 
-def query_number(query: Mapping[str, str], name: str, otherwise: int) -> int:
-    """Return a number of a query, ``otherwise`` without one."""
+def _query_number(query: Mapping[str, str], name: str, otherwise: int) -> int:
     text = query.get(name, "")
     if not text:
         return otherwise
     if not text.isascii() or not text.isdecimal() or len(text) > 9:
-        raise RequestRefused(
-            400, "QueryParameterValueTypeError", f"{name} is no number.", text, name
-        )
+        problem = f"{name} is no number."
+        raise RequestRefused(400, "QueryParameterValueTypeError", problem, text, name)
     return int(text)
 
 
@@ -82,8 +80,7 @@ class DocumentReads:
         reply = self._answer(request)
         if reply.status != 200 or reply.body is None:
             return reply
-        body = shaped_document(reply.body, request.path.rstrip("/"), self._faults)
-        return SimulatedReply(reply.status, body, reply.headers)
+        return SimulatedReply(200, self._older_form(reply.body, request.path.rstrip("/")))
 
     def _answer(self, request: HttpRequest) -> SimulatedReply:
         if request.path.rstrip("/") == "/redfish":
@@ -93,7 +90,9 @@ class DocumentReads:
         json = self._documents.get(request.path)
         if json is None:
             return not_found(request.path)
-        if (page := self._documents.get(_page_uri(request))) is not None:
+        words = (f"{name}={value}" for name, value in request.query.items() if name != "$expand")
+        recorded_page = f"{request.path.rstrip('/')}?{'&'.join(words)}"
+        if (page := self._documents.get(recorded_page)) is not None:
             return SimulatedReply(200, self._expanded(page, request))
         known = ("$expand", "$skip", "$top")
         unknown = [one for one in request.query if one.startswith("$") and one not in known]
@@ -105,11 +104,11 @@ class DocumentReads:
     def _page(self, json: Json, request: HttpRequest) -> Json:
         size, lost = self._page_size, self._faults.number("page-missing")
         if lost is not None and "Members" in json:
-            number = query_number(request.query, "$skip", 0) // size + 1 if size else 1
+            number = _query_number(request.query, "$skip", 0) // size + 1 if size else 1
             if number == lost:
                 text = f"There is no page {lost}."
                 raise RequestRefused(404, "ResourceMissingAtURI", text, request.path)
-        return page_of(json, request.path.rstrip("/"), request.query, size)
+        return _page_of(json, request.path.rstrip("/"), request.query, size)
 
     def _expanded(self, json: Json, request: HttpRequest) -> Json:
         value = request.query.get("$expand")
@@ -118,24 +117,62 @@ class DocumentReads:
         if "expand-404" in self._faults:
             text = "There is no such resource."
             raise RequestRefused(404, "ResourceMissingAtURI", text, request.path)
-        root = self._documents.get("/redfish/v1")
-        offered = object_of(object_of(root, "ProtocolFeaturesSupported"), "ExpandQuery")
-        expand = parse_expand(value, offered)
+        features = object_of(self._documents.get(ROOT), "ProtocolFeaturesSupported")
+        expand = _parse_expand(value, object_of(features, "ExpandQuery"))
         found = expand_document(self._documents, json, request.path.rstrip("/"), expand)
         members = found.get("Members")
         if "expand-drops" not in self._faults or not isinstance(members, list):
             return found
-        bare = [
-            {key: value for key, value in member.items() if key not in ("Id", "Name")}
-            for member in members
-        ]
+        drops = ("Id", "Name")
+        bare = [{key: one[key] for key in one if key not in drops} for one in members]
         return {**found, "Members": bare}
 
+    def _older_form(self, json: Json, uri: str) -> Json:
+        """Return a document as an older or careless pod manager sends it."""
+        faults = self._faults
+        if "no-members" in faults and faults.take("no-members", "GET", uri, uri):
+            json = {key: value for key, value in json.items() if not key.startswith("Members")}
+        if "short-links" in faults:
+            json = _with_short_links(json, uri)
+        if "older-collections" in faults:
+            json = _with_members_below_links(json)
+        if "older-root" in faults and uri == ROOT:
+            entries = {key: value for key, value in json.items() if _is_link(value)}
+            json = _with_links(json, entries | object_of(json, "Links"), entries)
+        return json
 
-def _page_uri(request: HttpRequest) -> str:
-    """Return where the page of a collection that was recorded in pages stands."""
-    words = (f"{name}={value}" for name, value in request.query.items() if name != "$expand")
-    return f"{request.path.rstrip('/')}?{'&'.join(words)}"
+
+def _with_links(json: Json, links: Json, moved: Json) -> Json:
+    return {key: value for key, value in json.items() if key not in moved} | {"Links": links}
+
+
+def _with_members_below_links(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_members_below_links(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    json = {key: _with_members_below_links(part) for key, part in value.items()}
+    if "Members" not in json:
+        return json
+    below = {key: part for key, part in json.items() if key.startswith("Members")}
+    return _with_links(json, object_of(json, "Links") | below, below)
+
+
+def _with_short_links(value: Any, base: str) -> Any:
+    if isinstance(value, list):
+        return [_with_short_links(part, base) for part in value]
+    if not isinstance(value, dict):
+        return value
+    if _is_link(value):
+        uri: str = value["@odata.id"]
+        return {"@odata.id": ROOT + uri.removeprefix(base)} if uri.startswith(f"{base}/") else value
+    own = value.get("@odata.id")  # an expanded document has a path of its own
+    base = own.rstrip("/") if isinstance(own, str) and "#" not in own else base
+    return {key: _with_short_links(part, base) for key, part in value.items()}
+
+
+def _is_link(value: Any) -> bool:
+    return isinstance(value, dict) and len(value) == 1 and isinstance(value.get("@odata.id"), str)
 
 
 MAX_LEVELS = 6
@@ -143,13 +180,8 @@ MAX_LEVELS = 6
 MAX_DOCUMENTS = 20_000
 
 #: The features of this service, as its root states them.
-EXPAND_FEATURES: Json = {
-    "ExpandAll": True,
-    "Levels": True,
-    "MaxLevels": MAX_LEVELS,
-    "Links": True,
-    "NoLinks": True,
-}
+EXPAND_FEATURES: Json = {"ExpandAll": True, "Levels": True, "MaxLevels": MAX_LEVELS}
+EXPAND_FEATURES |= {"Links": True, "NoLinks": True}
 
 _FORM = re.compile(r"([.~*])(?:\(\$levels=(\d{1,9})\))?")
 _FLAGS = {".": "NoLinks", "~": "Links", "*": "ExpandAll"}
@@ -162,7 +194,7 @@ class ExpandQuery(NamedTuple):
     levels: int
 
 
-def parse_expand(value: str, offered: Json) -> ExpandQuery:
+def _parse_expand(value: str, offered: Json) -> ExpandQuery:
     """Return the meaning of a value of ``$expand``, if the root offers it; else RequestRefused."""
     found = _FORM.fullmatch(value)
     if not found:
@@ -175,9 +207,8 @@ def parse_expand(value: str, offered: Json) -> ExpandQuery:
         raise RequestRefused(501, "QueryNotSupported", f"$expand={kind} is not supported.")
     if not 1 <= levels <= most:
         text = f"{levels} levels are out of the range 1 to {most}."
-        raise RequestRefused(
-            400, "QueryParameterOutOfRange", text, str(levels), "$expand", f"1..{most}"
-        )
+        args = (str(levels), "$expand", f"1..{most}")
+        raise RequestRefused(400, "QueryParameterOutOfRange", text, *args)
     return ExpandQuery(kind, levels)
 
 
@@ -192,17 +223,15 @@ class _Expansion:
         self._left = MAX_DOCUMENTS
 
     def document(self, json: Json, levels: int, above: tuple[str, ...]) -> Json:
-        return {
-            key: self._value(value, levels, above, key == "Links") for key, value in json.items()
-        }
+        return {it: self._value(json[it], levels, above, it == "Links") for it in json}
 
     def _value(self, value: Any, levels: int, above: tuple[str, ...], in_links: bool) -> Any:
         if isinstance(value, list):
             return [self._value(part, levels, above, in_links) for part in value]
         if not isinstance(value, dict):
             return value
-        if len(value) == 1 and isinstance(link := value.get("@odata.id"), str):
-            return self._follow(value, link, levels, above, in_links)
+        if _is_link(value):
+            return self._follow(value, value["@odata.id"], levels, above, in_links)
         return {
             key: self._value(part, levels, above, in_links or key == "Links")
             for key, part in value.items()

@@ -15,7 +15,7 @@ from valence_sched.drivers.recorded import Record
 from valence_sched.errors import InputError, PodmError, SchedulerError, UnknownName, UsageError
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.quantity import format_count
-from valence_sched.simulator.redfish.blocks import blocks
+from valence_sched.simulator.redfish.composition import blocks
 from valence_sched.simulator.server.documents import DocumentTree
 from valence_sched.simulator.server.faults import Faults, faults_of
 from valence_sched.simulator.server.load import load_documents
@@ -54,38 +54,24 @@ def serve(
             raise
         text = "podm serve needs aiohttp: pip install 'valence-sched[serve]'"
         raise SchedulerError(text) from None
-    podms = _select_podms(dict(load_documents(records, diagnostics)), options.podms)
+    podms = dict(load_documents(records, diagnostics))
+    if not podms:
+        raise InputError("the inventory", "$", "no pod manager", "at least one")
+    for name in options.podms:
+        if name not in podms:
+            raise UnknownName("pod manager", name, podms)
+    podms = {name: podms[name] for name in dict.fromkeys(options.podms)} or podms
     faults = faults_of(options.fail, list(podms))
     _check_blocks(podms, faults)
     settings = SimulatorSettings(
-        login=options.login,
-        page_size=options.page_size,
-        session_limit=options.session_limit,
-        session_timeout_s=options.session_timeout_s,
+        options.login, options.page_size, options.session_limit, options.session_timeout_s
     )
-    apps = [
-        app.SimulatorApp(
-            SimulatedPodm(id_, documents, settings, faults[id_]), options.latency_ms / 1000
-        )
-        for id_, documents in podms.items()
-    ]
+    each = (SimulatedPodm(id_, podms[id_], settings, faults[id_]) for id_ in podms)
+    apps = [app.SimulatorApp(podm, options.latency_ms / 1000) for podm in each]
     sockets = bind_sockets(len(apps), options.port)
-    named = [
-        (one.podm.id, url_of(sock.getsockname()[1]))
-        for one, sock in zip(apps, sockets, strict=True)
-    ]
-    asyncio.run(run(apps, sockets, lambda: ready(named)))
-
-
-def _select_podms(
-    podms: Mapping[str, DocumentTree], names: Sequence[str]
-) -> Mapping[str, DocumentTree]:
-    if not podms:
-        raise InputError("the inventory", "$", "no pod manager", "at least one")
-    for name in names:
-        if name not in podms:
-            raise UnknownName("pod manager", name, podms)
-    return {name: podms[name] for name in dict.fromkeys(names)} if names else podms
+    urls = (url_of(sock.getsockname()[1]) for sock in sockets)
+    named = [(one.podm.id, url) for one, url in zip(apps, urls, strict=True)]
+    asyncio.run(_run(apps, sockets, lambda: ready(named)))
 
 
 def _check_blocks(podms: Mapping[str, DocumentTree], faults: Mapping[str, Faults]) -> None:
@@ -157,7 +143,7 @@ async def listen(
             sock.close()
 
 
-async def run(
+async def _run(
     apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket], ready: Callable[[], None]
 ) -> None:
     """Serve until SIGTERM or SIGINT; ``ready`` is called once all listen."""

@@ -18,8 +18,7 @@ import msgspec
 
 from valence_sched.drivers.links import ROOT
 from valence_sched.model.quantity import format_count
-from valence_sched.simulator.redfish import blocks
-from valence_sched.simulator.redfish.composition import Composition, CompositionPlan
+from valence_sched.simulator.redfish.composition import Composition, CompositionPlan, set_status
 from valence_sched.simulator.server.documents import (
     MISSING,
     OK,
@@ -32,12 +31,11 @@ from valence_sched.simulator.server.documents import (
     not_found,
     object_of,
     refusal,
+    resource_document,
     uri_of,
     value_at,
 )
 from valence_sched.simulator.server.faults import Faults
-
-SESSION_SERVICE = f"{ROOT}/SessionService"
 
 Clock = Callable[[], float]
 
@@ -50,7 +48,6 @@ class Account:
     password: str = field(default="", repr=False)
 
     def matches(self, username: str, password: str) -> bool:
-        """Return whether this is the user."""
         known = hmac.compare_digest(self.username.encode(), username.encode())
         right = hmac.compare_digest(self.password.encode(), password.encode())
         return not self.username or (known and right)
@@ -67,18 +64,11 @@ class Sessions:
     """The sessions of one pod manager; ``changes`` counts those of documents by them."""
 
     def __init__(
-        self,
-        documents: DocumentTree,
-        clock: Clock,
-        login: Account,
-        *,
-        limit: int = 64,
-        timeout_s: float = 300.0,
-        collection: str = f"{SESSION_SERVICE}/Sessions",
+        self, documents: DocumentTree, clock: Clock, login: Account, limit: int, timeout_s: float
     ) -> None:
         self._documents, self._clock, self._login = documents, clock, login
         self._limit, self._timeout_s = limit, timeout_s
-        self.collection = collection
+        self.collection = _add_session_service(documents, timeout_s)
         self._open: dict[str, _Session] = {}
         self._count = self.changes = 0
 
@@ -116,16 +106,10 @@ class Sessions:
             text = f"No more than {format_count(len(self._open), 'session')} at a time."
             return refusal(503, "SessionLimitExceeded", text)
         self._count += 1
-        uri = f"{self.collection}/{self._count}"
+        uri, name = f"{self.collection}/{self._count}", f"Session {self._count}"
         session = _Session(username, secrets.token_hex(16), self._clock())
         self._open[uri] = session
-        json = {
-            "@odata.type": "#Session.v1_7_0.Session",
-            "@odata.id": uri,
-            "Id": str(self._count),
-            "Name": f"Session {self._count}",
-            "UserName": username,
-        }
+        json = resource_document(uri, "Session.v1_7_0", name, UserName=username)
         before = self._documents.changes
         self._documents.add_member(self.collection, json)
         self.changes += self._documents.changes - before
@@ -148,27 +132,21 @@ class Sessions:
                 self.delete(uri)
 
 
-def add_session_service(documents: DocumentTree, timeout_s: float) -> str:
+def _add_session_service(documents: DocumentTree, timeout_s: float) -> str:
     """Give a tree a session service without sessions; return the URI of their collection."""
     root = documents.get(ROOT) or {}
-    service_uri = uri_of(value_at(root, "SessionService")) or SESSION_SERVICE
-    service = documents.get(service_uri) or {
-        "@odata.type": "#SessionService.v1_1_9.SessionService",
-        "@odata.id": service_uri,
-        "Id": "SessionService",
-        "Name": "Session Service",
-        "ServiceEnabled": True,
-    }
+    service_uri = uri_of(value_at(root, "SessionService")) or f"{ROOT}/SessionService"
+    type_, name = "SessionService.v1_1_9", "Session Service"
+    service = documents.get(service_uri)
+    service = service or resource_document(service_uri, type_, name, ServiceEnabled=True)
     uri = uri_of(value_at(service, "Sessions")) or f"{service_uri}/Sessions"
     for old in documents.member_uris(uri):
         documents.remove(old)
-    documents.put(
-        service_uri, {**service, "SessionTimeout": int(timeout_s), "Sessions": {"@odata.id": uri}}
-    )
+    now = {"SessionTimeout": int(timeout_s), "Sessions": {"@odata.id": uri}}
+    documents.put(service_uri, {**service, **now})
     empty = collection_document(uri, "SessionCollection", "Sessions")
-    documents.put(
-        uri, {**empty, **(documents.get(uri) or {}), "Members": [], "Members@odata.count": 0}
-    )
+    none = {name: empty[name] for name in ("Members", "Members@odata.count")}
+    documents.put(uri, {**empty, **(documents.get(uri) or {}), **none})
     links = {**object_of(root, "Links"), "Sessions": {"@odata.id": uri}}
     documents.put(ROOT, {**root, "SessionService": {"@odata.id": service_uri}, "Links": links})
     return uri
@@ -196,14 +174,8 @@ def add_event_service(documents: DocumentTree, faults: Faults) -> str:
         if known is not None:
             documents.put(service_uri, _without_offers(known))
         return ""
-    service: Json = known or {
-        "@odata.type": "#EventService.v1_10_3.EventService",
-        "@odata.id": service_uri,
-        "Id": "EventService",
-        "Name": "Event Service",
-        "ServiceEnabled": True,
-        "Status": OK,
-    }
+    type_, works = "EventService.v1_10_3", {"ServiceEnabled": True, "Status": OK}
+    service = known or resource_document(service_uri, type_, "Event Service", **works)
     stream = "" if "no-stream" in faults else f"{service_uri}/SSE"
     collection = uri_of(value_at(service, "Subscriptions")) or f"{service_uri}/Subscriptions"
     for old in documents.member_uris(collection):
@@ -235,32 +207,24 @@ def bodies_of(changes: Iterable[Change], number: int, *, older: bool = False) ->
         kinds[change.uri] = first if first and change.kind == "ResourceUpdated" else change.kind
     named = list(kinds.items())
     for start in range(0, len(named), MOST_EVENTS):
-        records = [
-            _record(kind, uri, index, older=older)
-            for index, (uri, kind) in enumerate(named[start : start + MOST_EVENTS])
-        ]
-        yield {
-            "@odata.type": "#Event.v1_2_0.Event" if older else "#Event.v1_10_0.Event",
-            "Id": str(number),
-            "Name": "Event Array",
-            "Events": records,
-        }
+        some = enumerate(named[start : start + MOST_EVENTS])
+        records = [_record(kind, uri, index, older=older) for index, (uri, kind) in some]
+        type_ = "#Event.v1_2_0.Event" if older else "#Event.v1_10_0.Event"
+        head = {"@odata.type": type_, "Id": str(number), "Name": "Event Array"}
+        yield {**head, "Events": records}
         number += 1
 
 
 def _record(kind: str, uri: str, index: int, *, older: bool) -> Json:
     message, text = MESSAGES[kind]
-    record: Json = {
-        "MemberId": str(index),
-        "EventId": str(index),
-        "EventTimestamp": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "Message": text,
-    }
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    record: Json = {"MemberId": str(index), "EventId": str(index), "EventTimestamp": now}
+    record["Message"] = text
     if older:
-        return {**record, "EventType": kind, "MessageId": "Base.1.0.Success",
-                "OriginOfCondition": uri}  # fmt: skip
-    return {**record, "EventType": "Other", "MessageId": f"ResourceEvent.1.3.{message}",
-            "MessageSeverity": "OK", "OriginOfCondition": {"@odata.id": uri}}  # fmt: skip
+        record |= {"EventType": kind, "MessageId": "Base.1.0.Success", "OriginOfCondition": uri}
+        return record
+    record |= {"EventType": "Other", "MessageId": f"ResourceEvent.1.3.{message}"}
+    return record | {"MessageSeverity": "OK", "OriginOfCondition": {"@odata.id": uri}}
 
 
 MOST_SUBSCRIPTIONS = 20
@@ -300,19 +264,12 @@ class Subscriptions:
         if len(self._documents.member_uris(self.collection)) >= MOST_SUBSCRIPTIONS:
             text = f"No more than {MOST_SUBSCRIPTIONS} subscriptions at a time."
             return refusal(503, "EventSubscriptionLimitExceeded", text)
-        id_ = self._documents.free_id(self.collection)
-        uri = f"{self.collection}/{id_}"
-        context = body.get("Context")
-        json: Json = {
-            "@odata.type": "#EventDestination.v1_13_0.EventDestination",
-            "@odata.id": uri,
-            "Id": id_,
-            "Name": f"Subscription {id_}",
-            "Destination": destination,
-            "Protocol": protocol,
-            "Context": context if isinstance(context, str) else None,
-            "SubscriptionType": "RedfishEvent",
-        }
+        id_, context = self._documents.free_id(self.collection), body.get("Context")
+        uri, type_ = f"{self.collection}/{id_}", "EventDestination.v1_13_0"
+        own: Json = {"Destination": destination, "Protocol": protocol}
+        own["Context"] = context if isinstance(context, str) else None
+        own["SubscriptionType"] = "RedfishEvent"
+        json = resource_document(uri, type_, f"Subscription {id_}", **own)
         self._documents.add_member(self.collection, json)
         return SimulatedReply(201, json, {"Location": uri})
 
@@ -350,9 +307,14 @@ class Tasks:
     """The tasks of one pod manager; a task takes ``duration_s``."""
 
     def __init__(
-        self, documents: DocumentTree, composition: Composition, clock: Callable[[], float], *,
-        duration_s: float = 0.2, fail: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        documents: DocumentTree,
+        composition: Composition,
+        clock: Clock,
+        *,
+        duration_s: float,
+        fail: bool,
+    ) -> None:
         self._documents, self._composition, self._clock = documents, composition, clock
         self._duration_s, self._fail = duration_s, fail
         self._tasks: dict[str, _Task] = {}
@@ -365,7 +327,7 @@ class Tasks:
         before = {uri: self._documents.get(uri) or {} for uri in plan.blocks}
         self._tasks[id_] = _Task(plan, self._clock() + self._duration_s, before)
         for uri in plan.blocks:
-            blocks.set_status(self._documents, uri, CompositionState="Composing")
+            set_status(self._documents, uri, CompositionState="Composing")
         self._documents.list_member(f"{TASK_SERVICE}/Tasks", f"{TASK_SERVICE}/Tasks/{id_}")
         return self._running(id_, self._put(id_))
 
@@ -389,7 +351,7 @@ class Tasks:
                 continue
             for uri, json in task.before.items():
                 state = value_at(json, "CompositionStatus", "CompositionState")
-                blocks.set_status(self._documents, uri, CompositionState=state)
+                set_status(self._documents, uri, CompositionState=state)
             if self._fail:
                 task.failed = True
             else:
@@ -403,16 +365,10 @@ class Tasks:
     def _put(self, id_: str) -> Json:
         task = self._tasks[id_]
         state = "Exception" if task.failed else "Completed" if task.system else "Running"
-        uri = f"{TASK_SERVICE}/Tasks/{id_}"
-        json: Json = {
-            "@odata.type": "#Task.v1_7_3.Task",
-            "@odata.id": uri,
-            "Id": id_,
-            "Name": f"Composition {id_}",
-            "TaskState": state,
-            "TaskStatus": "Critical" if task.failed else "OK",
-            "TaskMonitor": f"{TASK_SERVICE}/TaskMonitors/{id_}",
-        }
+        uri, status = f"{TASK_SERVICE}/Tasks/{id_}", "Critical" if task.failed else "OK"
+        told = {"TaskState": state, "TaskStatus": status}
+        told["TaskMonitor"] = f"{TASK_SERVICE}/TaskMonitors/{id_}"
+        json = resource_document(uri, "Task.v1_7_3", f"Composition {id_}", **told)
         if task.failed:
             failure = error_body("InternalError", "The composition failed.")
             json["Messages"] = failure["error"]["@Message.ExtendedInfo"]
@@ -420,15 +376,10 @@ class Tasks:
         return json
 
     def _add_task_service(self) -> None:
-        self._documents.put(TASK_SERVICE, {
-            "@odata.type": "#TaskService.v1_2_1.TaskService",
-            "@odata.id": TASK_SERVICE,
-            "Id": "TaskService",
-            "Name": "Task Service",
-            "ServiceEnabled": True,
-            "Tasks": {"@odata.id": f"{TASK_SERVICE}/Tasks"},
-        })  # fmt: skip
-        tasks = collection_document(f"{TASK_SERVICE}/Tasks", "TaskCollection", "Tasks")
-        self._documents.put(f"{TASK_SERVICE}/Tasks", tasks)
+        uri = f"{TASK_SERVICE}/Tasks"
+        works = {"ServiceEnabled": True, "Tasks": {"@odata.id": uri}}
+        service = resource_document(TASK_SERVICE, "TaskService.v1_2_1", "Task Service", **works)
+        self._documents.put(TASK_SERVICE, service)
+        self._documents.put(uri, collection_document(uri, "TaskCollection", "Tasks"))
         root = self._documents.get(ROOT) or {}
         self._documents.put(ROOT, {**root, "Tasks": {"@odata.id": TASK_SERVICE}})

@@ -23,7 +23,7 @@ from tests.unit.drivers.racks import (
 )
 from tests.unit.simulator.server.test_podm import Case as ServedCase
 from tests.unit.simulator.site import ROOT, Client, Clock
-from valence_sched.simulator.rsd.bodies import BODY
+from valence_sched.simulator.rsd.choice import BODY
 from valence_sched.simulator.rsd.service import NodesService
 from valence_sched.simulator.server.documents import DocumentTree
 from valence_sched.simulator.server.podm import SimulatorSettings

@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Writes to a simulated pod manager: nodes, memory chunks and volumes, and changed properties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from valence_sched.drivers.fields import NO_NOTES
+from valence_sched.drivers.links import ROOT, LinkedDocuments
+from valence_sched.drivers.redfish import schema
+from valence_sched.drivers.redfish.stocks import GIB, domain_stock, holder_uri, pool_stock
+from valence_sched.errors import InputError
+from valence_sched.model.codec import check_depth
+from valence_sched.model.inventory import Stock, grant_size
+from valence_sched.simulator.redfish import composition as composing
+from valence_sched.simulator.redfish.compose_action import ComposeAction, Reservations, target
+from valence_sched.simulator.redfish.composition import Composition, CompositionPlan, Habits
+from valence_sched.simulator.redfish.system import media_action, reset
+from valence_sched.simulator.rsd.service import NodesService
+from valence_sched.simulator.server.documents import (
+    MISSING,
+    OK,
+    WRONG_TYPE,
+    DocumentTree,
+    Json,
+    RequestRefused,
+    SimulatedReply,
+    links_to,
+    method_not_allowed,
+    not_found,
+    object_of,
+    resource_document,
+    uri_of,
+    uris,
+    value_at,
+)
+from valence_sched.simulator.server.faults import Faults
+from valence_sched.simulator.server.services import Tasks
+
+#: How the types of memory chunks and volumes begin.
+_AMOUNTS = ("#MemoryChunks.", "#Volume.")
+
+
+class DocumentWrites:
+    """Answers the writes of one pod manager."""
+
+    def __init__(
+        self, documents: DocumentTree, faults: Faults, clock: Callable[[], float], task_s: float
+    ) -> None:
+        self._documents, self._faults = documents, faults
+        self._habits = Habits(documents, faults)
+        self.composition = Composition(documents, self._habits)
+        self._reservations = Reservations(documents, self.composition, clock)
+        fails = "task-exception" in faults
+        self.tasks = Tasks(documents, self.composition, clock, duration_s=task_s, fail=fails)
+        root = documents.get(ROOT)
+        self._rack: NodesService | None = None
+        if value_at(root, "Nodes") or value_at(root, "Oem", "Intel_RackScale"):
+            self._rack = NodesService(documents, clock, assemble_s=task_s, habits=self._habits)
+        self._action = ComposeAction(documents, self.composition, self._reservations)
+
+    def tick(self) -> None:
+        """Do what time brings: tasks end, reservations expire."""
+        self.tasks.tick()
+        self._reservations.tick()
+        if self._rack:
+            self._rack.tick()
+
+    def answer(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], user: str
+    ) -> SimulatedReply:
+        """Do a write; RequestRefused if it cannot be done."""
+        json = {} if method == "DELETE" else json_of(body)
+        if self._rack and (found := self._rack_reply(self._rack, method, path, json)) is not None:
+            return found
+        if method == "DELETE":
+            return self._delete(path)
+        if method == "PATCH":
+            return self._patch(path, json, user)
+        return self._post(path, json, headers, user)
+
+    def _rack_reply(
+        self, rack: NodesService, method: str, path: str, json: Json
+    ) -> SimulatedReply | None:
+        if "ghost" in self._faults and method == "DELETE" and path in self._documents:
+            return SimulatedReply(204)
+        nodes, mark, _ = path.partition("/Actions/")
+        if "empty-create" in self._faults and mark and path.endswith("Allocate"):
+            return SimulatedReply(201, None, {"Location": f"{nodes}/There-Is-None"})
+        answer = rack.reply(method, path, json)
+        assembled = answer is not None and answer.status < 300 and path.endswith("Assemble")
+        if assembled and "failed-node" in self._faults:
+            rack.lose(uri_of(value_at(self._documents.get(nodes), "Links", "ComputerSystem")))
+        return answer
+
+    def _post(self, path: str, json: Json, headers: Mapping[str, str], user: str) -> SimulatedReply:
+        if path.removesuffix("/Members") in self.composition.targets():
+            return self._compose(json, headers, user)
+        if path == target(self._documents, self._reservations.service):
+            self._steal()
+            return self._action.compose(json, user)
+        system, mark, action = path.rpartition("/Actions/ComputerSystem.")
+        if mark and action and system in self._documents:
+            return self._system_action(system, action, json, user)
+        if (made := _create_amount(self._documents, path, json, self._habits)) is not None:
+            return made
+        media, mark, action = path.rpartition("/Actions/VirtualMedia.")
+        if mark and action and media in self._documents:
+            return media_action(self._documents, media, action, json)
+        return method_not_allowed("POST", path) if path in self._documents else not_found(path)
+
+    def _compose(self, json: Json, headers: Mapping[str, str], user: str) -> SimulatedReply:
+        self._steal()
+        systems = self.composition.systems
+        if "stores" in self._faults:
+            uri = f"{systems}/{self._documents.free_id(systems)}"
+            own = {"@odata.id": uri, "@odata.type": "#ComputerSystem.v1_20_1.ComputerSystem"}
+            self._documents.add_member(systems, {**own, "Id": uri.rpartition("/")[2], **json})
+            return SimulatedReply(201, None, {"Location": uri})
+        plan = self.composition.plan(json, user)
+        if "empty-create" in self._faults:
+            return SimulatedReply(201, None, {"Location": f"{systems}/There-Is-None"})
+        wanted = headers.get("prefer", "").replace(" ", "").lower().split(",")
+        if "respond-async" in wanted or "async" in self._faults or "task-exception" in self._faults:
+            return self.tasks.start(plan)
+        uri = self.composition.compose(plan)
+        if "failed-node" in self._faults:
+            failed = {"State": "Disabled", "Health": "Critical"}
+            self._documents.update(uri, PowerState="Off", Status=failed)
+            for block in plan.blocks:
+                composing.set_status(self._documents, block, CompositionState="Failed")
+        return self._habits.created(uri)
+
+    def _delete(self, path: str) -> SimulatedReply:
+        if path.startswith(f"{self._reservations.collection}/"):
+            return self._reservations.delete(path)
+        json = self._documents.get(path)
+        type_ = str(value_at(json, "@odata.type"))
+        if json is None:
+            return not_found(path)
+        if not type_.startswith(("#ComputerSystem.", *_AMOUNTS)):
+            return method_not_allowed("DELETE", path)
+        if "ghost" in self._faults:
+            return SimulatedReply(204)
+        if "stores" in self._faults:
+            self._documents.remove_member(self.composition.systems, path)
+            return SimulatedReply(204)
+        if not type_.startswith(_AMOUNTS):
+            return self.composition.decompose(path)
+        for pool in _providing_pools(json):
+            _consume(self._documents, pool, -int(json.get("CapacityBytes") or 0))
+        self._documents.remove_member(path.rpartition("/")[0], path)
+        return SimulatedReply(204)
+
+    def _system_action(self, system: str, action: str, json: Json, user: str) -> SimulatedReply:
+        had = uris(value_at(self._documents.get(system), "Links", "ResourceBlocks"))
+        named = uris(json.get("ResourceBlock"))
+        if action == "Reset":
+            return reset(self._documents, system, json)
+        if action not in ("AddResourceBlock", "RemoveResourceBlock"):
+            return not_found(f"{system}/Actions/ComputerSystem.{action}")
+        is_removal = action == "RemoveResourceBlock"
+        if not named or (is_removal and named[0] not in had):
+            text = "ResourceBlock names no resource block that this can be done with."
+            raise RequestRefused(400, "ActionParameterValueError", text, "ResourceBlock", action)
+        blocks = [it for it in had if it not in named] if is_removal else [*had, *named]
+        self.composition.change(system, list(dict.fromkeys(blocks)), user)
+        return SimulatedReply(204)
+
+    def _steal(self) -> None:
+        for name in self._faults.once("steal"):
+            for uri, json in composing.blocks(self._documents):
+                if name in (uri, json.get("Id"), uri.rpartition("/")[2]):
+                    self.composition.compose(CompositionPlan((uri,), {"Name": "Somebody-Elses"}))
+
+    def _patch(self, uri: str, body: Json, client: str) -> SimulatedReply:
+        """Change a document, or refuse and change nothing."""
+        json = self._documents.get(uri)
+        if json is None:
+            return not_found(uri)
+        replaces, kind = "patch-replaces" in self._faults, _kind(json)
+        for name, value in body.items():
+            if name not in WRITABLE[kind] and value != json.get(name):
+                raise _not_writable(name)
+        change = dict(body)
+        if kind == "block":
+            change = _checked_block(json, change, replaces)
+            now = value_at(change, "CompositionStatus", "Reserved")
+            if "CompositionStatus" in change and now != json["CompositionStatus"].get("Reserved"):
+                self.composition.owners.pop(uri, None)
+                if now is True:
+                    self.composition.owners[uri] = client
+        if kind == "system" and "Links" in change:
+            wanted = uris(value_at(change.pop("Links"), "ResourceBlocks"))
+            self.composition.change(uri, wanted, client)
+            json = self._documents.get(uri) or json
+        if not replaces and isinstance(boot := change.get("Boot"), dict):
+            change["Boot"] = {**object_of(json, "Boot"), **boot}
+        self._documents.put(uri, {**json, **change})
+        return SimulatedReply(200, self._documents.get(uri))
+
+
+def json_of(body: bytes) -> Json:
+    """Return the JSON object of a request; RequestRefused if it is none."""
+    try:
+        check_depth(body, "the body")
+        return msgspec.json.decode(body or b"{}", type=Json)
+    except (InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise RequestRefused(400, "MalformedJSON", "The body is no JSON object.") from None
+
+
+def _create_amount(
+    documents: DocumentTree, collection: str, body: Json, habits: Habits
+) -> SimulatedReply | None:
+    """Create a memory chunk or volume; None where the collection is of neither."""
+    if (source := _amount_source(documents, collection, body)) is None:
+        return None
+    uri, stock = source
+    kind, name, unit = "Volume", "CapacityBytes", GIB
+    if stock.unit == "MiB":
+        kind, name, unit = "MemoryChunks", "MemoryChunkSizeMiB", 1
+    size = body.get(name)
+    if not isinstance(size, int) or isinstance(size, bool) or size <= 0:
+        raise RequestRefused(400, MISSING, f"{name} is required.", name)
+    if kind == "MemoryChunks" and body.get("AddressRangeType") not in ("Volatile", "PMEM", "Block"):
+        text = "AddressRangeType is required."
+        raise RequestRefused(400, MISSING, text, "AddressRangeType")
+    if grant_size(stock, size / unit) != round(size / unit, 9):
+        text = f"{name} {size} is not granted: {uri} has {stock.used:g} of {stock.total} in use."
+        raise RequestRefused(400, "PropertyValueError", text, name)
+    id_ = documents.free_id(collection)
+    if "short-amounts" in habits:
+        size = size // 2
+    own: Json = {"Status": OK}
+    own |= {key: body[key] for key in ("AddressRangeType", "InterleaveSets") if key in body}
+    own[name] = size
+    if kind == "Volume":
+        own["CapacitySources"] = [{"ProvidingPools": links_to([uri])}]
+    title, place = habits.name_of(body.get("Name")) or f"{kind} {id_}", f"{collection}/{id_}"
+    documents.add_member(collection, resource_document(place, f"{kind}.v1_6_0", title, **own))
+    if kind == "Volume":
+        _consume(documents, uri, size)
+    return habits.created(place)
+
+
+def _amount_source(
+    documents: DocumentTree, collection: str, body: Json
+) -> tuple[str, Stock] | None:
+    """Return the domain or pool that an amount comes from, with its stock."""
+    pools = _providing_pools(body)
+    service = LinkedDocuments(documents.get, NO_NOTES, documents)
+    for uri in documents:
+        json = documents.get(uri) or {}
+        if uri_of(json.get("MemoryChunks")) == collection:
+            domain = schema.MemoryDomain(uri, json, NO_NOTES)
+            if not domain.leads:
+                continue
+            return uri, domain_stock(service, domain)
+        offers = uri_of(json.get("AllocatedVolumes")) == collection
+        holder = documents.get(holder_uri(uri))
+        if offers or (uri in pools and uri_of(value_at(holder, "Volumes")) == collection):
+            return uri, pool_stock(service, schema.StoragePool(uri, json, NO_NOTES))
+    return None
+
+
+def _providing_pools(volume: Json) -> list[str]:
+    return uris(value_at((volume.get("CapacitySources") or [{}])[0], "ProvidingPools"))
+
+
+def _consume(documents: DocumentTree, pool: str, size: int) -> None:
+    capacity = object_of(documents.get(pool), "Capacity")
+    data = object_of(capacity, "Data")
+    used = max(0, int(data.get("ConsumedBytes") or 0) + size)
+    documents.update(pool, Capacity={**capacity, "Data": {**data, "ConsumedBytes": used}})
+
+
+POOLS = ("Free", "Active", "Unassigned")
+
+#: The writable properties, by the kind of document.
+WRITABLE = {
+    "block": ("Name", "Description", "Pool", "Client", "CompositionStatus"),
+    "system": ("Name", "Description", "HostName", "AssetTag", "Boot", "Links"),
+    "machine": ("Name", "Description", "HostName", "AssetTag", "Boot"),
+    "service": ("Name", "Description", "AllowOverprovisioning", "ReservationDuration"),
+    "other": ("Name", "Description"),
+}
+
+
+def _not_writable(name: str) -> RequestRefused:
+    text = f"The property {name} cannot be written."
+    return RequestRefused(400, "PropertyNotWritable", text, name)
+
+
+def _kind(json: Json) -> str:
+    if composing.is_block(json):
+        return "block"
+    type_ = str(json.get("@odata.type"))
+    if json.get("SystemType") == "Composed":
+        return "system"
+    if type_.startswith("#ComputerSystem."):
+        return "machine"
+    return "service" if type_.startswith("#CompositionService.") else "other"
+
+
+def _checked_block(json: Json, change: Json, replaces: bool) -> Json:
+    if "Pool" in change and change["Pool"] not in POOLS:
+        text = f"Pool is {change['Pool']}, expected one of {', '.join(POOLS)}."
+        raise RequestRefused(400, "PropertyValueNotInList", text, str(change["Pool"]), "Pool")
+    if "CompositionStatus" not in change:
+        return change
+    sent, status = change["CompositionStatus"], json["CompositionStatus"]
+    if not isinstance(sent, dict):
+        text = "CompositionStatus is no object."
+        raise RequestRefused(400, WRONG_TYPE, text, str(sent)[:200], "CompositionStatus")
+    for name, value in sent.items():
+        _check_status(name, value, status)
+    return {**change, "CompositionStatus": sent if replaces else {**status, **sent}}
+
+
+def _check_status(name: str, value: Any, status: Json) -> None:
+    if name in status and value == status[name]:
+        return
+    if name not in ("Reserved", "SharingEnabled"):
+        raise _not_writable(name)
+    if not isinstance(value, bool) and (value is not None or name != "Reserved"):
+        text = f"{name} is neither true nor false."
+        raise RequestRefused(400, WRONG_TYPE, text, str(value)[:200], name)
+    if name == "SharingEnabled" and status.get("CompositionState") != "Unused":
+        text = "SharingEnabled cannot be changed while the block is composed."
+        raise RequestRefused(400, "PropertyNotWritable", text, name)
