@@ -22,7 +22,7 @@ from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.policy import WeigherUse
 from valence_sched.model.request import Group, Request, sealed
 from valence_sched.schedulers.filter import FilterScheduler
-from valence_sched.testing.random_podms import podms
+from valence_sched.testing.generate import podms
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
 

@@ -22,7 +22,7 @@ from valence_sched.model.scenario import (
 )
 from valence_sched.planning.edits import apply_edit
 from valence_sched.planning.site import Site
-from valence_sched.testing.random_podms import podms
+from valence_sched.testing.generate import podms
 
 PODMS, BLOCKS, SEED = sized(1_000, 40), sized(100, 10), 1
 TIMES = sized(5, 1)

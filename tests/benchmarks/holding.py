@@ -24,7 +24,7 @@ from valence_sched.lifecycle.claim import Claimer
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.request import Request
 from valence_sched.store.store import Store
-from valence_sched.testing.random_podms import header, podms
+from valence_sched.testing.generate import header, podms
 from valence_sched.testing.served import served
 
 PROGRAM = str(Path(sys.executable).with_name("valence-sched"))

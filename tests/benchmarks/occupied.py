@@ -17,7 +17,7 @@ from valence_sched.model.request_spec import RequestSpec, compile_request
 from valence_sched.planning.edits import StatusChanges
 from valence_sched.planning.site import Site
 from valence_sched.planning.succession import Succession
-from valence_sched.testing import random_podms
+from valence_sched.testing import generate
 
 MIX = {"small": 3, "medium": 2, "gpu-large": 1}  # flavors by weight
 
@@ -28,7 +28,7 @@ def write_occupied_site(path: Path, podms: int, blocks: int, nodes: int, seed: i
     The default policy places the nodes of ``MIX``, no more than fit.
     """
     config = Configuration({})
-    lean = map(msgspec.json.Decoder(LeanPodm).decode, random_podms.podms(podms, blocks, seed))
+    lean = map(msgspec.json.Decoder(LeanPodm).decode, generate.podms(podms, blocks, seed))
     site = Site("base", tuple(lean), config.policies(), config.flavors())
     succession, rng = Succession(site.decider()), random.Random(seed)
     requests = [compile_request(RequestSpec(flavor=name), site.flavors[name]) for name in MIX]
@@ -40,7 +40,7 @@ def write_occupied_site(path: Path, podms: int, blocks: int, nodes: int, seed: i
             uris = succession.view.block_tables[podm].uris
             placed[podm].append(tuple(uris[block] for block in fit.blocks))
     lines = [_with_nodes(podm, placed[number]) for number, podm in enumerate(site.podms)]
-    path.write_bytes(b"\n".join([random_podms.header(), *map(to_json, lines), b""]))
+    path.write_bytes(b"\n".join([generate.header(), *map(to_json, lines), b""]))
     return sum(map(len, placed.values()))
 
 

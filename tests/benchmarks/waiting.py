@@ -20,7 +20,7 @@ from valence_sched.core.decision import Decision
 from valence_sched.core.explain.report import decision_report
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Request
-from valence_sched.testing.random_podms import podms
+from valence_sched.testing.generate import podms
 
 PROGRAM = str(Path(sys.executable).with_name("valence-sched"))
 

@@ -24,7 +24,7 @@ from valence_sched.model.reading import Selection
 from valence_sched.model.request import Group, Request, Spread
 from valence_sched.model.zone import OfferQuery
 from valence_sched.model.zone_registry import RecordedZone
-from valence_sched.testing.random_podms import header, podms
+from valence_sched.testing.generate import header, podms
 from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.tree import recorded_tree
 

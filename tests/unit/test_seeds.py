@@ -33,7 +33,7 @@ from valence_sched.filters.capacity import capacity
 from valence_sched.model.inventory import format_capabilities, parse_capabilities
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.reading import Selection
-from valence_sched.testing import request, scenes, view
+from valence_sched.testing import contract, request, view
 from valence_sched.view.view import View
 
 ROOT = Path(__file__).parents[2]
@@ -405,15 +405,15 @@ class TestS1(unittest.TestCase):
         ):
             with self.assertRaises(Forbidden), self.WATCH:
                 outside()
-        asked = [request(properties, **words) for properties, words in scenes.REQUESTS]
+        asked = [request(properties, **words) for properties, words in contract.REQUESTS]
         opinions = {
             **plugins.load(plugins.FILTERS).by_name,
             **plugins.load(plugins.WEIGHERS).by_name,
         }
         for name, opinion in opinions.items():
             for one in asked:
-                opinion(view(*scenes.PODMS), one)  # whatever is imported late is there now
-                fresh = view(*scenes.PODMS)
+                opinion(view(*contract.PODMS), one)  # whatever is imported late is there now
+                fresh = view(*contract.PODMS)
                 with self.subTest(name), self.WATCH:
                     self.assertEqual((len(fresh),), opinion(fresh, one).shape)
 

@@ -26,9 +26,8 @@ from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import NO_NOTES, Field, Json, Resource, flag, links, text, words
 from valence_sched.drivers.http.connection import Connection, enter_service
-from valence_sched.drivers.http.exchange import GONE, Deadline
+from valence_sched.drivers.http.exchange import GONE, Deadline, TlsContexts
 from valence_sched.drivers.http.stdlib_transport import AnswerStream
-from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.drivers.links import ROOT, collection_pages
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.podm_address import EventAddress

@@ -184,7 +184,7 @@ class SourceReader:
     ) -> EventListener:
         from valence_sched.drivers.crawl.reading import ReadTarget
         from valence_sched.drivers.events import EventStream, EventSubscription, PushedEvents
-        from valence_sched.drivers.http.tls import TlsContexts
+        from valence_sched.drivers.http.exchange import TlsContexts
         from valence_sched.inventory.events import EventListener, HintStream
 
         tls = TlsContexts()

@@ -11,7 +11,7 @@ from valence_sched.model.codec import decode
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Request, sealed
-from valence_sched.testing import contract, scenes
+from valence_sched.testing import contract
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
 
@@ -60,13 +60,13 @@ def check_weigher(function: Callable[..., Any], **options: Any) -> None:
 
 
 def _scenes() -> list[contract.Scene]:
-    requests = [request(properties, **fields) for properties, fields in scenes.REQUESTS]
+    requests = [request(properties, **fields) for properties, fields in contract.REQUESTS]
     requests += [
         replace(one, needs=tuple(replace(need, unknown="allow") for need in one.needs))
         for one in requests
     ]
     return [
-        (view(*(scenes.PODMS[number] for number in numbers)), request_)
-        for numbers in scenes.PODM_SETS
+        (view(*(contract.PODMS[number] for number in numbers)), request_)
+        for numbers in contract.PODM_SETS
         for request_ in requests
     ]

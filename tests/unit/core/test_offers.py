@@ -16,7 +16,7 @@ from valence_sched.model.request import GroupState
 from valence_sched.model.zone import OfferQuery
 from valence_sched.planning.succession import verify
 from valence_sched.testing import request
-from valence_sched.testing.random_podms import podms
+from valence_sched.testing.generate import podms
 
 CORES = {"processor": {"total_cores": 8}}
 DISK = {"stocks": [{"resource": "gib", "amount": 4}]}

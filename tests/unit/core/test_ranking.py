@@ -29,7 +29,7 @@ from valence_sched.core.ranking import (
 )
 from valence_sched.model.inventory import to_json
 from valence_sched.testing import request, view
-from valence_sched.testing.random_podms import podms
+from valence_sched.testing.generate import podms
 from valence_sched.view.digest import inventory_digest
 
 BATCH = msgspec.structs.replace(ASKED, count=9)

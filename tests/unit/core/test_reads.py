@@ -30,7 +30,7 @@ from valence_sched.model.custom_resource import CustomResource
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse, WeightOverrides
 from valence_sched.model.request import Group, Request, sealed
 from valence_sched.model.stats import select_stats
-from valence_sched.testing import request, scenes, view
+from valence_sched.testing import contract, request, view
 from valence_sched.view.reads import ALL_FIELDS, declarations, penalises_unknown, podm_fields, reads
 from valence_sched.view.terms import Term, per_pool, terms
 
@@ -256,7 +256,7 @@ OPTIONS = {
                    {"capability": "os", "equals": "linux", "weight": 3}]},
     ],
 }  # fmt: skip
-REQUESTS = [request(properties, **words) for properties, words in scenes.REQUESTS]
+REQUESTS = [request(properties, **words) for properties, words in contract.REQUESTS]
 
 
 #: What every policy reads for a request that names no place, and for any request.
@@ -264,7 +264,7 @@ USUAL = ("capabilities.reserved_for", "enabled", "status")
 ANY = ("capabilities.reserved_for", "enabled", "name", "status", "zone")
 
 
-def only(fields, podms=scenes.PODMS):
+def only(fields, podms=contract.PODMS):
     """Return pod managers with the fields named, and what nodes are made of."""
     return [{"id": podm["id"], **select_stats({k: v for k, v in podm.items()
              if k not in ("id", "generation")}, fields)} for podm in podms]  # fmt: skip
@@ -274,7 +274,7 @@ class TestPodmDeclarations(unittest.TestCase):
     """Every plug-in of ours declares what it reads, and answers the same without the rest."""
 
     def test_a_plug_in_answers_the_same_on_the_fields_that_it_declares(self):
-        whole = view(*scenes.PODMS)
+        whole = view(*contract.PODMS)
         for kind, installed in (("filters", FILTERS), ("weighers", WEIGHERS)):
             for name in installed:
                 for given_options in OPTIONS.get(name, [{}]):
@@ -319,7 +319,7 @@ class TestPolicies(unittest.TestCase):
                 named = msgspec.structs.replace(one, policy=policy.name, count=3, min_count=0)
                 for fields in (fields_read(policy, named), fields_read(policy)):
                     whole, part = (decide(podms, policy, named)
-                                   for podms in (scenes.PODMS, only(fields)))  # fmt: skip
+                                   for podms in (contract.PODMS, only(fields)))  # fmt: skip
                     self.assertEqual(whole, part)
                     placed.append(bool(whole and whole[1]))
 

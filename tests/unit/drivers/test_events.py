@@ -26,8 +26,8 @@ from valence_sched.drivers.events import (
     SubscriptionLeft,
     hint_of,
 )
+from valence_sched.drivers.http.connection import LoginRefused
 from valence_sched.drivers.http.exchange import Unreachable
-from valence_sched.drivers.http.login import LoginRefused
 from valence_sched.errors import InputError, PodmError
 from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.registration import Registration

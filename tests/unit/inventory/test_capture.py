@@ -15,11 +15,12 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.drivers.redfish.rendered import read_back
 from valence_sched.app import App
 from valence_sched.drivers.crawl.reading import Reading
 from valence_sched.drivers.identity import root_identity
 from valence_sched.drivers.recorded import Record
-from valence_sched.drivers.redfish.render import documents_of, read_back
+from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.errors import InputError, PodmError
 from valence_sched.inventory import anonymise, capture
 from valence_sched.inventory.anonymise import Aliases
@@ -37,7 +38,7 @@ from valence_sched.model.inventory import (
 )
 from valence_sched.model.reading import Selection
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.testing import random_podms
+from valence_sched.testing import generate
 
 CANARY = "kAn4ry-Wellensittich"
 ROOT = "/redfish/v1"
@@ -288,7 +289,7 @@ class SameDecisionTest(unittest.TestCase):
     def setUp(self) -> None:
         site = msgspec.json.decode(SITE.read_bytes(), type=Inventory)
         self.podms = [*site.podms, *(
-            msgspec.json.decode(line, type=FullPodm) for line in random_podms.podms(20, 30, 5, 3, 4)
+            msgspec.json.decode(line, type=FullPodm) for line in generate.podms(20, 30, 5, 3, 4)
         )]  # fmt: skip
 
     def test_reading_anonymous_documents_gives_the_anonymous_pod_manager(self) -> None:

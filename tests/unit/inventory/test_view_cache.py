@@ -20,7 +20,7 @@ from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.view_cache import ViewCache
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.reading import ReadOptions, Selection
-from valence_sched.testing.random_podms import header, podms
+from valence_sched.testing.generate import header, podms
 from valence_sched.testing.served import served
 from valence_sched.view.columns import StoredTables
 from valence_sched.view.digest import inventory_digest

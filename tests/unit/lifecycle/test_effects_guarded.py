@@ -15,7 +15,6 @@ WRITES = {"post", "patch", "put", "delete"}
 WRITERS = {
     "drivers/connect": "the session that composers write with",
     "drivers/events": "asks for events",
-    "drivers/redfish/amounts": "a part of the composer",
     "drivers/redfish/composer": "a composer",
     "drivers/rsd/composer": "a composer",
 }

@@ -37,7 +37,7 @@ from valence_sched.model.plan import (
     same_placement,
 )
 from valence_sched.model.request import NodeRequest
-from valence_sched.testing import random_podms, request
+from valence_sched.testing import generate, request
 from valence_sched.view.builder import ViewBuilder
 
 
@@ -156,7 +156,7 @@ class DifferencesTest(unittest.TestCase):
     maxDiff = None
 
     def test_an_inventory_and_itself_have_none(self) -> None:
-        podms = [msgspec.json.decode(line, type=FullPodm) for line in random_podms.podms(5, 20, 3)]
+        podms = [msgspec.json.decode(line, type=FullPodm) for line in generate.podms(5, 20, 3)]
         self.assertEqual([], list(differences(texts(*podms), texts(*reversed(podms)))))
 
     def test_when_and_how_often_it_was_read_is_none(self) -> None:

@@ -26,7 +26,7 @@ from valence_sched.pages.hardware import decision_map, inventory_map, read_hardw
 from valence_sched.pages.inventory import inventory_page
 from valence_sched.pages.render import MOST_TAKERS, map_detail, page_html, squares, use_text
 from valence_sched.testing import request
-from valence_sched.testing.random_podms import podms
+from valence_sched.testing.generate import podms
 
 TOO_MUCH = {"processor": {"total_cores": 10_000}}
 

@@ -16,7 +16,7 @@ from valence_sched.model.scenario import EditEffect, Template, parse_target
 from valence_sched.planning.edits import apply_edit, edited
 from valence_sched.planning.site import Site
 from valence_sched.planning.targets import find_targets
-from valence_sched.testing.random_podms import podms
+from valence_sched.testing.generate import podms
 
 TRAY = Template(name="H100 tray", type=("Expansion",), price=9.5,
                 devices=Devices(accelerators=(Accelerator(kind="GPU", model="H100"),)))  # fmt: skip

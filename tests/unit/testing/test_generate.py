@@ -22,7 +22,7 @@ from valence_sched.model.inventory import (
     Status,
     to_json,
 )
-from valence_sched.testing import generate, random_podms
+from valence_sched.testing import generate
 
 MODULE = "valence_sched.testing.generate"
 
@@ -30,14 +30,14 @@ MODULE = "valence_sched.testing.generate"
 def decoded(count: int, blocks: int, seed: int = 1, **options: int) -> list[FullPodm]:
     return [
         msgspec.json.decode(line, type=FullPodm)
-        for line in random_podms.podms(count, blocks, seed, **options)
+        for line in generate.podms(count, blocks, seed, **options)
     ]
 
 
 class PodmsTest(unittest.TestCase):
     def test_the_same_seed_gives_the_same_bytes(self) -> None:
-        first = list(random_podms.podms(5, 20, 7, pools=3, stocks=2))
-        self.assertEqual(first, list(random_podms.podms(5, 20, 7, pools=3, stocks=2)))
+        first = list(generate.podms(5, 20, 7, pools=3, stocks=2))
+        self.assertEqual(first, list(generate.podms(5, 20, 7, pools=3, stocks=2)))
 
     def test_the_same_seed_gives_the_same_bytes_in_another_process(self) -> None:
         command = [sys.executable, "-m", MODULE, "--podms", "3", "--blocks", "9", "--seed", "7"]
@@ -48,16 +48,16 @@ class PodmsTest(unittest.TestCase):
             for salt in ("1", "2")
         )
         self.assertEqual(first, second)
-        self.assertEqual(first.splitlines()[1:], list(random_podms.podms(3, 9, 7)))
+        self.assertEqual(first.splitlines()[1:], list(generate.podms(3, 9, 7)))
 
     def test_another_seed_gives_other_podms(self) -> None:
-        self.assertNotEqual(list(random_podms.podms(2, 20, 1)), list(random_podms.podms(2, 20, 2)))
+        self.assertNotEqual(list(generate.podms(2, 20, 1)), list(generate.podms(2, 20, 2)))
 
     def test_a_larger_site_begins_with_the_smaller_one(self) -> None:
-        self.assertEqual(list(random_podms.podms(9, 10, 1))[:4], list(random_podms.podms(4, 10, 1)))
+        self.assertEqual(list(generate.podms(9, 10, 1))[:4], list(generate.podms(4, 10, 1)))
 
     def test_every_podm_decodes_and_is_written_in_its_stable_form(self) -> None:
-        for line in random_podms.podms(40, 30, 3, pools=3, stocks=2):
+        for line in generate.podms(40, 30, 3, pools=3, stocks=2):
             self.assertEqual(to_json(msgspec.json.decode(line, type=FullPodm)), line)
 
     def test_podms_and_blocks_are_as_many_as_asked_and_have_names_of_their_own(self) -> None:
@@ -67,7 +67,7 @@ class PodmsTest(unittest.TestCase):
             self.assertEqual(len({block.uri for block in podm.blocks}), 50)
 
     def test_a_block_takes_180_bytes_give_or_take_20(self) -> None:
-        size = sum(len(line) + 1 for line in random_podms.podms(300, 100, 5))
+        size = sum(len(line) + 1 for line in generate.podms(300, 100, 5))
         self.assertTrue(160 <= size / 30_000 <= 200, size / 30_000)
 
     def test_pools_overlap_and_every_block_stands_in_one_that_exists(self) -> None:
@@ -111,7 +111,7 @@ class PodmsTest(unittest.TestCase):
     def test_numbers_that_make_no_sense_are_refused_at_once(self) -> None:
         for numbers in ((-1, 1, 1, 1), (1, -1, 1, 1), (1, 1, 1, 0)):
             with self.assertRaises(ValueError):
-                random_podms.podms(*numbers)
+                generate.podms(*numbers)
 
 
 class MainTest(unittest.TestCase):
@@ -127,7 +127,7 @@ class MainTest(unittest.TestCase):
         self.assertEqual(self.write("--output", str(path)), 0)
         head, *lines = path.read_bytes().splitlines()
         self.assertEqual(msgspec.json.decode(head, type=InventoryHeader).schema, SCHEMA)
-        self.assertEqual(lines, list(random_podms.podms(3, 4, 1)))
+        self.assertEqual(lines, list(generate.podms(3, 4, 1)))
         self.assertEqual(list(self.folder.iterdir()), [path])
 
     def test_a_folder_that_is_not_there_is_one_line_of_error(self) -> None:

@@ -17,7 +17,7 @@ from valence_sched.model.codec import decode
 from valence_sched.model.inventory import LeanPodm, to_json
 from valence_sched.model.need import Need
 from valence_sched.testing import view
-from valence_sched.testing.random_podms import podms
+from valence_sched.testing.generate import podms
 from valence_sched.view.builder import Splice, ViewBuilder, splice
 from valence_sched.view.columns import decode_view, encode_view
 from valence_sched.view.digest import inventory_digest

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from valence_sched.drivers.crawl.reading import PodmReader, Reading, ReadSettings, ReadTarget
 from valence_sched.drivers.dialect import Dialects
 from valence_sched.drivers.http.connection import LOGOUT_S
-from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.drivers.http.exchange import TlsContexts
 from valence_sched.drivers.links import Shared
 from valence_sched.model.diagnostic import MAX_AWAITED, NoProgress, Progress
 

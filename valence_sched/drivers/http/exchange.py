@@ -3,20 +3,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
+import socket
+import ssl
+import threading
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from http.client import HTTPException
-from typing import NamedTuple
+from http.client import BadStatusLine, HTTPException, IncompleteRead, RemoteDisconnected
+from typing import Any, NamedTuple
 
 import msgspec
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.document_shape import BOM, object_of
 from valence_sched.drivers.fields import Json
-from valence_sched.errors import InputError, PodmError
+from valence_sched.errors import InputError, PodmError, UsageError
 from valence_sched.model.http_headers import header_problem
+from valence_sched.model.problem import answer_of
+from valence_sched.model.tls import (
+    ClientCertificate,
+    default_authorities,
+    failure_hint,
+    is_about_certificate,
+    plain_text,
+)
 
 #: Headers by which a body that is cut off differs from a whole one.
 _LENGTHS = frozenset(("content-length", "transfer-encoding"))
@@ -211,3 +225,209 @@ class Patience:
         self._sleep(min(left, retry_after_s(headers or {}, self._pause)))
         self._pause = min(self._pause * 1.5, LONGEST_PAUSE_S)
         return True
+
+
+CHECK_HINT = "check that it runs and that the URL is right"
+_PORT_HINT = "is it this port, and not https?"
+_MALFORMED_HINT = "report it to the vendor of the service, or of a proxy before it"
+_UNCHECKED = "; --insecure reads it unchecked"
+#: What the first bytes of a record of TLS begin with: an alert or a handshake of any version.
+TLS_RECORDS = ("\x15\x03", "\x16\x03")
+#: How long a port is asked whether it speaks TLS, at most.
+PROBE_S = 2.0
+
+
+class TlsContexts:
+    """The TLS contexts by their files, each made once; ``environ`` names the usual authorities."""
+
+    def __init__(self, environ: Mapping[str, str] | None = None) -> None:
+        self._environ = os.environ if environ is None else environ
+        self._contexts: dict[tuple[str, ClientCertificate | None], ssl.SSLContext] = {}
+        self._lock = threading.Lock()
+
+    def for_verify(
+        self, verify: bool | str, certificate: ClientCertificate | None = None
+    ) -> ssl.SSLContext:
+        """Return the context for authorities, the usual, those of a path, or none.
+
+        It presents the certificate of a client. Raises Unreachable where a file cannot be used,
+        and OSError.
+        """
+        authorities = self._usual_authorities() if verify is True else verify or ""
+        key = (authorities, certificate)
+        with self._lock:
+            if key not in self._contexts:
+                self._contexts[key] = _context(authorities, certificate)
+            return self._contexts[key]
+
+    def _usual_authorities(self) -> str:
+        try:
+            found = default_authorities(self._environ)
+        except UsageError as error:
+            raise Unreachable(f"TLS: {error}", sent=False) from None
+        if found is not None:
+            return found
+        from requests.utils import DEFAULT_CA_BUNDLE_PATH
+
+        return str(DEFAULT_CA_BUNDLE_PATH)
+
+
+def _context(authorities: str, certificate: ClientCertificate | None) -> ssl.SSLContext:
+    context = _verifying_context(authorities)
+    if certificate is not None:
+        try:
+            certificate.load(context)
+        except ValueError as error:
+            raise Unreachable(f"TLS: client certificate: {error}", sent=False) from None
+    return context
+
+
+def _verifying_context(authorities: str) -> ssl.SSLContext:
+    if not authorities:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+    folder = authorities if os.path.isdir(authorities) else None
+    try:
+        return ssl.create_default_context(cafile=None if folder else authorities, capath=folder)
+    except ssl.SSLError:
+        text = (
+            f"TLS: found no certificate in {authorities!r}, expected those of authorities in PEM "
+            "(name another file with --cacert)"
+        )
+        raise Unreachable(text, sent=False) from None
+
+
+def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreachable:
+    """Return what an error of a socket means; ``connected`` after the connection was taken."""
+    causes = causes_of(error)
+    if isinstance(causes[-1], ssl.SSLEOFError):  # cut off, which says nothing about trust
+        return connection_error(causes[-1], connected=connected)
+    if any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return tls_error(causes[-1])
+    if any(isinstance(cause, TimeoutError) for cause in causes):
+        return timeout_error(connected=connected)
+    return connection_error(causes[-1], connected=connected)
+
+
+def tls_error(error: BaseException) -> Unreachable:
+    """Return that no TLS connection can be made."""
+    hint = failure_hint(error, cacert="--cacert", cert="--cert and --key")
+    hint += _UNCHECKED if is_about_certificate(error) else ""
+    return Unreachable(f"TLS: {plain_text(error)} ({hint})", sent=False)
+
+
+def plain_http_error(text: str) -> Unreachable:
+    """Return that a port which speaks TLS was asked without."""
+    return Unreachable(f"{text} (it speaks TLS there: write https:// in the URL)", sent=False)
+
+
+def late_alert(
+    address: tuple[str, int], context: ssl.SSLContext, timeout_s: float
+) -> ssl.SSLError | None:
+    """Return the alert that a server sends after a handshake, None where it sends none.
+
+    With TLS 1.3 it judges the certificate of a client late: a request that is on its way by then
+    loses the alert. So another connection waits for it without any.
+    """
+    timeout_s = min(timeout_s, PROBE_S)
+    try:
+        with socket.create_connection(address, timeout_s) as sock:
+            context.wrap_socket(sock, server_hostname=address[0]).recv(1)
+    except ssl.SSLError as error:
+        return error if "alert" in plain_text(error) else None
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
+    """Return whether a port answers the beginning of a handshake, whatever comes of it."""
+    try:
+        with socket.create_connection(address, min(timeout_s, PROBE_S)) as sock:
+            _verifying_context("").wrap_socket(sock, server_hostname=address[0]).close()
+    except ssl.SSLError as error:
+        return "alert" in plain_text(error)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def proxy_error(error: BaseException) -> Unreachable:
+    """Return that the proxy on the way does not lead to the host."""
+    reason, hint = plain_text(error), "check HTTPS_PROXY, or name the host in NO_PROXY"
+    if isinstance(error, ssl.SSLError):
+        hint = "does the proxy speak HTTP without TLS? then write http:// in HTTPS_PROXY"
+    return Unreachable(f"proxy: {reason} ({hint})", sent=False)
+
+
+def timeout_error(*, connected: bool) -> Slow:
+    """Return that the answer, or even the connection, did not come in time."""
+    if connected:
+        return Slow("no answer in time (allow it more with --request-timeout)")
+    return Slow(f"no connection in time ({CHECK_HINT})", sent=False)
+
+
+def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
+    """Return that a connection ended too early, or could not be made."""
+    text, hint = _plain(error), CHECK_HINT
+    if _is_other_protocol(error) and str(error).startswith(TLS_RECORDS):
+        return plain_http_error("no HTTP")
+    if _is_other_protocol(error):
+        text, hint = f"no HTTP: {answer_of(str(error))}", _PORT_HINT
+    elif what := _malformed(error):
+        text, hint = f"{what}: {str(error).lower()}", _MALFORMED_HINT
+    kind = Cut if connected else Unreachable
+    return kind(f"{text} ({hint})", retryable=True, sent=connected)
+
+
+def unsupported_encoding(encoding: str) -> Unreachable:
+    """Return that a body is packed in a way that was not asked for and is not read."""
+    text = f"a body in the encoding {encoding[:40]!r}, which is not supported"
+    return Cut(f"{text} (let the service, or a proxy before it, send gzip or plain JSON)")
+
+
+def causes_of(error: BaseException) -> list[BaseException]:
+    """Return an error and its causes, the first cause last."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        inner = [getattr(cause, "reason", None), *cause.args]
+        wrapped = [item for item in inner if isinstance(item, BaseException)]
+        before = None if cause.__suppress_context__ else cause.__context__
+        cause = wrapped[-1] if wrapped else cause.__cause__ or before
+    return causes
+
+
+def _is_other_protocol(error: BaseException) -> bool:
+    return isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected)
+
+
+def _malformed(error: BaseException) -> str:
+    """Return which part of an answer of HTTP breaks its rules, empty where none does."""
+    if isinstance(error, MalformedBody | zlib.error):
+        return "malformed body"
+    ended = isinstance(error, IncompleteRead | RemoteDisconnected)
+    return "malformed head" if isinstance(error, HTTPException) and not ended else ""
+
+
+def _plain(error: BaseException) -> str:
+    """Return the text of an error, without the objects that some libraries print."""
+    if isinstance(error, IncompleteRead):
+        return "an answer that ends too early"
+    return plain_text(error)
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Let the system probe a connection that is quiet: a peer that is gone ends it in minutes."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, seconds in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+
+
+def shut(sock: Any) -> None:
+    """End sending and receiving, also for threads that wait for it."""
+    with contextlib.suppress(OSError):  # it may be closed already
+        getattr(sock, "socket", sock).shutdown(socket.SHUT_RDWR)  # of TLS within TLS the outer

@@ -23,9 +23,12 @@ from urllib.parse import urlsplit
 import msgspec
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from valence_sched.drivers.http.exchange import Answer, MalformedBody, PodmRequest, Unreachable
-from valence_sched.drivers.http.tls import (
+from valence_sched.drivers.http.exchange import (
+    Answer,
+    MalformedBody,
+    PodmRequest,
     TlsContexts,
+    Unreachable,
     keep_alive,
     late_alert,
     plain_http_error,

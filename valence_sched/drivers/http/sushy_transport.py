@@ -21,7 +21,7 @@ from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionErro
 from urllib3.exceptions import ProxyError as PoolProxyError
 from urllib3.exceptions import SSLError as PoolSSLError
 
-from valence_sched.drivers.http import tls
+from valence_sched.drivers.http import exchange
 from valence_sched.drivers.http.exchange import Answer, MalformedBody, PodmRequest, Unreachable
 from valence_sched.errors import InputError
 from valence_sched.model.tls import ClientCertificate
@@ -69,7 +69,7 @@ class PooledAdapter(HTTPAdapter):
     def cut(self) -> None:
         for connection in list(self._open):
             if (sock := getattr(connection, "sock", None)) is not None:
-                tls.shut(sock)
+                exchange.shut(sock)
 
 
 def body_of(answer: Any, most: int) -> bytes:
@@ -77,7 +77,7 @@ def body_of(answer: Any, most: int) -> bytes:
     encoding = str(answer.headers.get("Content-Encoding") or "").strip().lower()
     if encoding not in SUPPORTED_ENCODINGS:
         answer.close()
-        raise tls.unsupported_encoding(encoding)
+        raise exchange.unsupported_encoding(encoding)
     try:
         body: bytes = answer.read(most + 1, decode_content=True)
         if len(body) > most:
@@ -91,22 +91,22 @@ def body_of(answer: Any, most: int) -> bytes:
 
 
 def _wrapped_error(error: BaseException) -> Unreachable:
-    causes = tls.causes_of(error)
+    causes = exchange.causes_of(error)
     if any(isinstance(cause, ProxyError | PoolProxyError) for cause in causes):
-        return tls.proxy_error(causes[-1])
+        return exchange.proxy_error(causes[-1])
     if isinstance(causes[-1], ssl.SSLEOFError):
-        return tls.unreachable_error(error)
+        return exchange.unreachable_error(error)
     if any(isinstance(cause, SSLError | PoolSSLError | ssl.SSLError) for cause in causes):
-        return tls.tls_error(causes[-1])
+        return exchange.tls_error(causes[-1])
     if any(isinstance(cause, NewConnectionError) for cause in causes):
-        return tls.connection_error(causes[-1], connected=False)
+        return exchange.connection_error(causes[-1], connected=False)
     if any(isinstance(cause, ConnectTimeout | ConnectTimeoutError) for cause in causes):
-        return tls.timeout_error(connected=False)
+        return exchange.timeout_error(connected=False)
     if any(isinstance(cause, Timeout | ReadTimeoutError) for cause in causes):
-        return tls.timeout_error(connected=True)
+        return exchange.timeout_error(connected=True)
     if incomplete := [cause for cause in causes if isinstance(cause, IncompleteRead)]:
-        return tls.connection_error(_chunk_error(incomplete[0], causes[-1]), connected=True)
-    return tls.unreachable_error(error)
+        return exchange.connection_error(_chunk_error(incomplete[0], causes[-1]), connected=True)
+    return exchange.unreachable_error(error)
 
 
 def _chunk_error(error: IncompleteRead, cause: BaseException) -> HTTPException:
@@ -128,7 +128,7 @@ class SushyTransport:
         verify: bool | str,
         proxies: Mapping[str, str],
         parallel: int,
-        trust: tls.TlsContexts,
+        trust: exchange.TlsContexts,
         certificate: ClientCertificate | None = None,
     ) -> None:
         context = functools.partial(trust.for_verify, verify, certificate)

@@ -337,3 +337,31 @@ def _fabric_and_switch(uri: str) -> dict[str, str]:
     fabric = inside["fabric"]
     switch = _SWITCH.match(inside["rest"] or "")
     return {"fabric": fabric, **({"switch": fabric + switch[0]} if switch else {})}
+
+
+def processor_json(cpu: Processor) -> Json:
+    """Return what Redfish says of a processor; None where it is unknown."""
+    return {
+        "ProcessorType": "CPU",
+        "TotalCores": cpu.cores,
+        "TotalThreads": cpu.threads,
+        "Model": cpu.model,
+        "ProcessorArchitecture": cpu.architecture,
+        "InstructionSet": cpu.instruction_set,
+        "MaxSpeedMHz": cpu.speed_mhz,
+    }
+
+
+def memory_json(module: Memory) -> Json:
+    """Return what Redfish says of a memory module; None where it is unknown."""
+    return {
+        "MemoryType": "DRAM",
+        "MemoryDeviceType": module.type,
+        "CapacityMiB": module.capacity_mib,
+        "OperatingSpeedMhz": module.speed_mhz,
+    }
+
+
+def nic_json(nic: Nic) -> Json:
+    """Return what Redfish says of a network interface; None where it is unknown."""
+    return {"SpeedMbps": nic.speed_mbps}

@@ -7,19 +7,14 @@ blocks: its owner is decided over the whole pod manager before anything is count
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-from valence_sched.drivers.fields import Link
+from valence_sched.drivers.fields import Link, Notes
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import schema
-from valence_sched.drivers.redfish.device_identity import (
-    DeviceList,
-    Names,
-    merge_lists,
-    site_names,
-    trusted_names,
-)
+from valence_sched.drivers.redfish.describe import is_present
 from valence_sched.drivers.redfish.plausibility import (
     is_unreadable,
     tells_all,
@@ -28,6 +23,7 @@ from valence_sched.drivers.redfish.plausibility import (
     without_empty_media,
 )
 from valence_sched.drivers.redfish.schema import (
+    Device,
     DeviceHolder,
     ResourceBlock,
     System,
@@ -35,6 +31,333 @@ from valence_sched.drivers.redfish.schema import (
     note_condition,
 )
 from valence_sched.model.inventory import Status
+from valence_sched.model.need import has_words
+from valence_sched.model.quantity import format_count
+
+#: Texts that services write in place of a serial number, beside those of zeros alone.
+_PLACEHOLDERS = ("n/a", "na", "none", "null", "unknown", "not specified", "not available",
+                 "default string", "to be filled by o.e.m.")  # fmt: skip
+#: A name that devices of more blocks have is copied from a template.
+MOST_BLOCKS = 2
+#: What identifies a device: what it is of, the sort of name, and the name.
+Names = frozenset[tuple[str, str, str]]
+NO_NAMES: Names = frozenset()
+_NAMING = frozenset(("SerialNumber", "UUID", "Identifiers", "PhysicalLocation", "MACAddress",
+                     "PermanentMACAddress", "Ethernet", "AssociatedNetworkAddresses"))  # fmt: skip
+
+#: What people call the devices of each class.
+KINDS: dict[type[Device], str] = {
+    schema.DriveDevice: "drive",
+    schema.ProcessorDevice: "processor",
+    schema.MemoryDevice: "memory module",
+    schema.EthernetInterface: "network interface",
+    schema.Port: "network interface",
+    schema.NetworkInterface: "network interface",
+}
+
+
+class DeviceList(NamedTuple):
+    """The devices of one kind that a block lists in one way, such as ``Drives``."""
+
+    way: str
+    devices: Sequence[Device]
+
+    @property
+    def kind(self) -> str:
+        return KINDS[type(self.devices[0])] if self.devices else ""
+
+
+def names_of(device: Device) -> Names:
+    """Return what identifies a device in whatever list it is; of most devices that is nothing."""
+    if device.names is None:
+        device.names = NO_NAMES if _NAMING.isdisjoint(device.json) else _read_names(device)
+    return device.names
+
+
+def _read_names(device: Device) -> Names:
+    json, kind = device.json, KINDS.get(type(device), "device")
+    found: list[tuple[str, str | None]] = []
+    if "SerialNumber" in json:
+        found.append(("serial number", device.serial))
+    if "UUID" in json:
+        found.append(("UUID", device.uuid))
+    if "Identifiers" in json:
+        parts = (device.part(schema.Identifier, it, "Identifiers") for it in device.identifiers)
+        found += [("durable name", part.name) for part in parts]
+    if "PhysicalLocation" in json and device.slot and device.chassis:
+        found.append(("slot", f"{device.slot} of {device.chassis[0]}"))
+    if isinstance(device, schema.EthernetInterface):
+        found += [("address", it) for it in device.permanent_mac or device.mac]
+    elif isinstance(device, schema.Port):
+        found += [("address", it) for it in device.macs + device.addresses]
+    folded = [(sort, " ".join(name.casefold().split())) for sort, name in found if name]
+    return frozenset(
+        (kind, sort, name) for sort, name in folded
+        if name not in _PLACEHOLDERS and name.strip("0:-. ")
+    )  # fmt: skip
+
+
+def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Names:
+    """Return the names that identify one device each, of the lists of each block.
+
+    Firmware and simulators copy serial numbers: a name identifies none that devices of many
+    blocks have, or several devices of one list unless they are the only two that have it.
+    """
+    blocks: dict[tuple[str, str, str], set[str]] = {}
+    uris: dict[tuple[str, str, str], set[str]] = {}
+    repeated: set[tuple[str, str, str]] = set()
+    for block, of_block in lists.items():
+        for _, devices in of_block:
+            named = [device for device in devices if not _NAMING.isdisjoint(device.json)]
+            each = {device.uri: names for device in named if (names := names_of(device))}
+            if not each:
+                continue
+            counts = Counter(name for names in each.values() for name in names)
+            repeated.update(name for name, count in counts.items() if count > 1)
+            for name in counts:
+                blocks.setdefault(name, set()).add(block)
+            for uri, names in each.items():
+                for name in names:
+                    uris.setdefault(name, set()).add(uri)
+    copied = {name for name in repeated if name[1] == "slot" or len(uris[name]) > 2}
+    copied.update(name for name, of in blocks.items() if len(of) > MOST_BLOCKS)
+    if copied:
+        (kind, sort, text), others = min(copied), len(copied) - 1
+        verb = "does" if others == 1 else "do"
+        more = f", nor {verb} {format_count(others, 'other name')}" if others else ""
+        what = f"found {sort} {text} of a {kind} on several, expected it on one"
+        notes.remark(f"{what} (it identifies none of them{more})")
+    return frozenset(blocks.keys() - copied)
+
+
+def site_names(device: Device, trusted: Names) -> Names:
+    """Return the names that identify a device in other blocks; slots do in its own block alone."""
+    names = names_of(device) & trusted if trusted else NO_NAMES
+    return frozenset(name for name in names if name[1] != "slot") if names else NO_NAMES
+
+
+#: By how much two statements of one size differ, since one of them is rounded.
+_ROUNDING = 0.01
+
+
+class Likeness(NamedTuple):
+    """How entries of one kind of device look alike.
+
+    Entries that have one of the ``key`` properties in common are one device. Those that differ in
+    a property are two, unless what differs is a speed.
+    """
+
+    key: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+
+_LIKENESS = {
+    "drive": Likeness(("capacity_bytes",), ("media", "protocol", "model")),
+    "processor": Likeness(("cores", "model"), ("type", "threads", "instruction_set")),
+    "memory module": Likeness(("capacity_mib",), ("device_type", "type")),
+    "network interface": Likeness(("speed_mbps",)),
+}
+
+
+def merge_lists(
+    where: str, lists: Sequence[DeviceList], trusted: Names, notes: Notes
+) -> dict[str, Device]:
+    """Return the devices of a block by URI, each once, of lists in the order they are believed."""
+    if len(lists) == 1 and not trusted:
+        return {device.uri: device for device in lists[0].devices}
+    found: dict[str, Device] = {}
+    kinds: dict[str, list[DeviceList]] = {}
+    for one in lists:
+        if one.devices:
+            kinds.setdefault(one.kind, []).append(one)
+    for of_kind in kinds.values():
+        if len(of_kind) == 1:
+            merged = {device.uri: device for device in of_kind[0].devices}
+        else:
+            merger = _Merger(where, trusted, notes)
+            for one in of_kind:
+                merger.add(one)
+            merged = merger.devices
+        found |= merged
+        if trusted:
+            _doubt_repeated(merged.values(), trusted, notes)
+    return found
+
+
+def _doubt_repeated(devices: Iterable[Device], trusted: Names, notes: Notes) -> None:
+    """Take a device for uncertain that has the name of another one of the same list."""
+    first: dict[tuple[str, str, str], str] = {}
+    for device in devices:
+        for name in names_of(device) & trusted if is_present(device) else ():
+            uri = first.setdefault(name, device.uri)
+            if uri != device.uri and device.certain:
+                device.certain = False
+                found = f"found the {name[1]} of {uri}, expected its own"
+                notes.remark(f"{device.uri}: {found} (so whether they are two is unknown)")
+
+
+class _Merger:
+    """Merges the lists of one kind of device; the ways in which each was listed are known."""
+
+    def __init__(self, where: str, trusted: Names, notes: Notes) -> None:
+        self._where, self._trusted, self._notes = where, trusted, notes
+        self.devices: dict[str, Device] = {}
+        self._ways: dict[str, set[str]] = {}
+
+    def add(self, one: DeviceList) -> None:
+        """Add a list: first what is certain of each of its devices, then what they look like."""
+        before = list(self.devices)
+        rest: list[Device] = []
+        for device in one.devices:
+            uri = self._known(device, before)
+            if uri is None and before and is_present(device):
+                rest.append(device)
+            else:
+                self._put(uri or device.uri, device, one.way)
+        rest = self._merge_alike(one, before, rest)
+        unclear = self._count_unclear(one, before, rest)
+        for device in rest:
+            device.certain = device.uri not in unclear
+            self._put(device.uri, device, one.way)
+
+    def _known(self, device: Device, before: Iterable[str]) -> str | None:
+        if device.uri in self.devices:
+            return device.uri
+        names = names_of(device) & self._trusted if before and self._trusted else None
+        if not names:
+            return None
+        return next((uri for uri in before if names & names_of(self.devices[uri])), None)
+
+    def _put(self, uri: str, device: Device, way: str) -> None:
+        known = self.devices.get(uri)
+        self.devices[uri] = device if known is None else _combined(known, device)
+        self._ways.setdefault(uri, set()).add(way)
+
+    def _partner(
+        self,
+        one: DeviceList,
+        before: Iterable[str],
+        device: Device,
+        same: Callable[[Device, Device], bool],
+        taken: Container[str] = (),
+    ) -> str | None:
+        """Return an entry of another list that may be the device, and is no other's partner."""
+        for uri in before:
+            known = self.devices[uri]
+            is_free = uri not in taken and one.way not in self._ways[uri] and is_present(known)
+            if is_free and same(known, device) and not _differ(known, device, self._trusted):
+                return uri
+        return None
+
+    def _merge_alike(self, one: DeviceList, before: list[str], rest: list[Device]) -> list[Device]:
+        """Merge devices that look the same as those of another list; return the others."""
+        others: list[Device] = []
+        ways: set[str] = set()
+        for device in rest:
+            uri = self._partner(one, before, device, _looks_same)
+            if uri is None:
+                others.append(device)
+            else:
+                ways |= self._ways[uri]
+                self._put(uri, device, one.way)
+        if ways:
+            number = len(rest) - len(others)
+            self._remark(one, number, ways, "they look the same, so each is counted once")
+        return others
+
+    def _count_unclear(self, one: DeviceList, before: list[str], rest: list[Device]) -> set[str]:
+        """Return the URIs of devices that may be the same as those of another list."""
+        taken: set[str] = set()
+        unclear: set[str] = set()
+        for device in rest:
+            uri = self._partner(one, before, device, _may_be_same, taken)
+            if uri is not None:
+                taken.add(uri)
+                unclear.add(self._less_telling(uri, device))
+        if unclear:
+            ways = {way for uri in taken for way in self._ways[uri]}
+            self._remark(one, len(unclear), ways, "they may be the same, so how many is unknown")
+        return unclear
+
+    def _less_telling(self, uri: str, device: Device) -> str:
+        """Return which of two devices is not certain; both are counted if they are two."""
+        known = self.devices[uri]
+        if _told(known) >= _told(device):
+            return device.uri
+        known.certain = False
+        return uri
+
+    def _remark(self, one: DeviceList, number: int, ways: set[str], what: str) -> None:
+        both = f"{' and '.join(sorted(ways))} and {one.way}"
+        found = f"found {format_count(number, one.kind)} in {both} without a common name"
+        text = f"{found}, expected a serial number or the like ({what})"
+        self._notes.remark(f"{self._where}: {text}")
+
+
+def _combined(known: Device, other: Device) -> Device:
+    """Return one device of two entries: what the first does not tell, the second does."""
+    known.inherited = known.inherited or other.inherited
+    if known.uri == other.uri:
+        return known
+    if type(known) is not type(other):
+        found = other if _told(other) > _told(known) else known
+    else:
+        told = {name: value for name, value in known.json.items() if value is not None}
+        json = {**other.json, **told}
+        if not condition_of(other).counts:
+            json |= {name: other.json[name] for name in ("Status", "Enabled") if name in other.json}
+        found = type(known)(known.uri, json, known.notes)
+    found.certain, found.inherited = known.certain, known.inherited
+    return found
+
+
+def _told(device: Device) -> int:
+    return sum(_value(device, name) is not None for name in _LIKENESS[KINDS[type(device)]].key)
+
+
+def _differ(first: Device, second: Device, trusted: Names) -> bool:
+    """Return whether both have a name of one sort, and they are two."""
+    one, other = names_of(first) & trusted, names_of(second) & trusted
+    sorts = {sort for _, sort, _ in one} & {sort for _, sort, _ in other}
+    return bool(sorts & {"serial number", "address"}) and not one & other
+
+
+def _looks_same(first: Device, second: Device) -> bool:
+    key = _LIKENESS[KINDS[type(first)]].key
+    if not _may_be_same(first, second):
+        return False
+    if any(_same(first, second, name) for name in key):
+        return True
+    # One may be a medium of 0 bytes, and the other a drive that tells no size.
+    drives = [it for it in (first, second) if isinstance(it, schema.DriveDevice)]
+    return {0, None} == {drive.capacity_bytes for drive in drives}
+
+
+def _may_be_same(first: Device, second: Device) -> bool:
+    likeness = _LIKENESS[KINDS[type(first)]]
+    is_nic = KINDS[type(first)] == "network interface"
+    names = likeness.others if is_nic else likeness.key + likeness.others
+    return all(_same(first, second, name) is not False for name in names)
+
+
+def _same(first: Device, second: Device, name: str) -> bool | None:
+    """Return whether two devices have one value of a property, None where one does not tell it."""
+    one, other = _value(first, name), _value(second, name)
+    if one is None or other is None:
+        return None
+    if isinstance(one, str):
+        return has_words(one, other) or has_words(other, one)
+    return bool(abs(one - other) <= _ROUNDING * max(one, other))
+
+
+def _value(device: Device, name: str) -> Any:
+    if isinstance(device, schema.ProcessorDevice):
+        if name == "type":
+            return device.type or "CPU"
+        if name == "cores":
+            return device.cores if device.cores is not None else device.enabled_cores
+    return getattr(device, name)
+
 
 IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
 

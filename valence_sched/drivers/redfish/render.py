@@ -16,106 +16,285 @@ word for stands in ``Oem/ValenceSched`` of the document it belongs to and is not
 What is read back otherwise: a missing name becomes the Id; whether a drive is remote
 follows from its protocol; a block that nodes link is composed at least as often as they do; a
 pool that states no largest number of Compute or ComputerSystem blocks gets one that does not
-bind, because a driver would assume 1; a memory module of 0 MiB is none. ``round_trip_losses``
-lists the differences of one pod manager.
+bind, because a driver would assume 1; a memory module of 0 MiB is none.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 
 import msgspec
 
-from valence_sched.drivers.fields import NO_NOTES, Json, Notes
-from valence_sched.drivers.identity import root_identity
-from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish.reader import read_podm
-from valence_sched.drivers.redfish.render_documents import (
-    DocumentWriter,
-    chassis_of,
-    end_of,
-    fabric_of,
-    link,
-    links,
-    oem,
-    segment,
-    write_block,
-)
+from valence_sched.drivers.fields import Json
+from valence_sched.drivers.links import ROOT, fold_uri, path_of
+from valence_sched.drivers.redfish.describe import memory_json, nic_json, processor_json
 from valence_sched.drivers.redfish.stocks import GIB, PERSISTENT, STORAGE, VOLATILE
-from valence_sched.model.inventory import SINGLE_PER_NODE, FullBlock, FullPodm, Limit, Pool, Stock
+from valence_sched.model.inventory import (
+    FREE_STATUS,
+    NO_DEVICES,
+    SINGLE_PER_NODE,
+    Accelerator,
+    Drive,
+    FullBlock,
+    FullPodm,
+    Limit,
+    Memory,
+    Nic,
+    Pool,
+    Processor,
+    Status,
+    Stock,
+)
 from valence_sched.model.podm_address import UUID_KIND
 
-_IN_CHASSIS = re.compile(r"(?P<chassis>/(?:.*/)?Chassis/[^/?#]+)/MemoryDomains/[^/?#]+", re.I)
+OEM = "ValenceSched"
+_GOOD = {"State": "Enabled", "Health": "OK"}
 
+
+class DocumentWriter:
+    """Documents by URI. A URI is reserved before its document is written."""
+
+    def __init__(self) -> None:
+        self.documents: dict[str, Json] = {}
+        self._uris: set[str] = set()
+        self._folded: set[str] = set()
+
+    def inventory_uri(self, uri: str) -> str:
+        """Keep a URI that the inventory gives, as links spell it; a reserved one is extended."""
+        return self._unique(path_of(uri), self._uris)
+
+    def new_uri(self, uri: str) -> str:
+        """Keep a URI of our choice, extended until it is no other's, in whatever case."""
+        return self._unique(uri, self._folded)
+
+    def put(self, uri: str, type_: str, name: str | None, body: Json) -> str:
+        """Write the document of a reserved URI; ``type_`` is ``Zone.v1_6_1``, its name else its Id.
+
+        The version is one that has the properties written here.
+        """
+        last, kind = uri.rpartition("/")[2], f"#{type_}.{type_.partition('.')[0]}"
+        head = {"@odata.id": uri, "@odata.type": kind, "Id": last, "Name": name or last}
+        self.documents[uri] = head | _known(body)
+        return uri
+
+    def collection(self, uri: str, type_: str, members: Iterable[str], **body: object) -> str:
+        """Write a collection of these members at a reserved URI."""
+        kind, found = f"{type_}Collection", _links(members)
+        tail = {"Members@odata.count": len(found), "Members": found, **body}
+        head = {"@odata.id": uri, "@odata.type": f"#{kind}.{kind}", "Name": f"{type_} Collection"}
+        self.documents[uri] = head | tail
+        return uri
+
+    def _unique(self, uri: str, reserved: set[str]) -> str:
+        number, found = 1, uri
+        while (fold_uri(found) if reserved is self._folded else found) in reserved:
+            number += 1
+            found = f"{uri}-{number}"
+        self._uris.add(found)
+        self._folded.add(fold_uri(found))
+        return found
+
+
+def _link(uri: str) -> Json:
+    return {"@odata.id": uri}
+
+
+def _links(uris: Iterable[str]) -> list[Json]:
+    return [_link(uri) for uri in uris]
+
+
+def _known(values: Json) -> Json:
+    """Return the values that say anything: they are not None and not empty."""
+    return {key: it for key, it in values.items() if it is not None and it not in ({}, [], ())}
+
+
+def _oem(**facts: object) -> Json | None:
+    """Return an ``Oem`` object with what Redfish has no word for, None without any."""
+    found: Json = msgspec.json.decode(msgspec.json.encode(_known(facts)))
+    return {OEM: {"@odata.type": f"#{OEM}.v1_0_0.{OEM}"} | found} if found else None
+
+
+#: Devices of one kind in one block that get a document; an inventory can promise any number.
+MAX_DEVICES = 4096
+
+_FABRIC = re.compile(r"(?P<fabric>/(?:.*/)?Fabrics/[^/?#]+)", re.IGNORECASE)
+_SWITCH = re.compile(_FABRIC.pattern + r"/Switches/[^/?#]+", re.IGNORECASE)
+_PARTS_OF_A_CPU = ("cpu", "core", "thread")
+
+DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
+
+
+def _write_block(writer: DocumentWriter, uri: str, noun: FullBlock, chassis: str | None) -> None:
+    devices = noun.devices or NO_DEVICES
+    places = noun.places or {}
+    ends: Json = {}
+    if (fabric := _fabric_of(places)) is not None:
+        ends["ConnectedSwitchPorts" if fabric[1] else "Endpoints"] = [_link(_end_of(*fabric))]
+    kinds: tuple[tuple[str, str, Iterable[DeviceNoun], Callable[..., Json]], ...] = (
+        ("Processors", "Processor.v1_16_0", devices.processors, processor_json),
+        ("Processors", "Processor.v1_16_0", devices.accelerators, _accelerator),
+        ("Memory", "Memory.v1_15_0", devices.memory, memory_json),
+        ("Drives", "Drive.v1_15_0", devices.drives, _drive),
+        ("EthernetInterfaces", "EthernetInterface.v1_8_0", devices.nics, nic_json),
+    )
+    groups: dict[str, list[str]] = {}
+    uncounted: list[str] = []
+    for name, type_, lines, json_of in kinds:
+        each = (line for line in lines for _ in range(min(line.count or 0, MAX_DEVICES)))
+        for number, line in enumerate(islice(each, MAX_DEVICES), 1):
+            place = writer.new_uri(f"{uri}/{name}/{type(line).__name__}-{number}")
+            status = _known({"State": line.state, "Health": line.health})
+            json = json_of(line) | ({"Status": status} if status else {}) | {"Links": ends}
+            groups.setdefault(name, []).append(writer.put(place, type_, None, json))
+        uncounted += [type_.partition(".")[0] for line in lines if line.count is None]
+    linked = {"chassis"} if chassis else set()
+    if ends and devices != NO_DEVICES:
+        linked |= {"fabric", "switch"}
+    untold = {name: value for name, value in places.items() if name not in linked}
+    body: Json = {
+        "ResourceBlockType": list(noun.type),
+        **_status(noun.status or FREE_STATUS),
+        **{name: _links(uris) for name, uris in groups.items()},
+        "Links": {"Chassis": _links([chassis])} if chassis else None,
+        "Oem": _oem(places=untold, of_unknown_count=uncounted),
+    }
+    writer.put(uri, "ResourceBlock.v1_4_0", noun.name, body)
+
+
+def _chassis_of(noun: FullBlock) -> str | None:
+    """Return the chassis that a block names, if it does so by a URI."""
+    uri = (noun.places or {}).get("chassis")
+    return uri if uri and path_of(uri) == uri else None
+
+
+def _fabric_of(places: dict[str, str]) -> tuple[str, str | None] | None:
+    """Return the fabric and switch that places name, if URIs of fabrics can say it."""
+    switch, fabric = places.get("switch"), places.get("fabric")
+    if switch is not None and (found := _SWITCH.fullmatch(switch)):
+        return (found["fabric"], switch) if fabric == found["fabric"] else None
+    if switch is None and fabric is not None and _FABRIC.fullmatch(fabric):
+        return fabric, None
+    return None
+
+
+def _end_of(fabric: str, switch: str | None) -> str:
+    """Return the URI of the port or endpoint at which devices meet a fabric."""
+    return f"{switch}/Ports/1" if switch else f"{fabric}/Endpoints/1"
+
+
+def _status(status: Status) -> Json:
+    disabled = status.resource_state or "Disabled"
+    state = {None: None, True: "Enabled", False: disabled}[status.enabled]
+    composition = {
+        "CompositionState": status.state,
+        "Reserved": status.reserved,
+        "SharingCapable": status.shareable,
+        "SharingEnabled": status.shareable or None,
+        "MaxCompositions": status.max_compositions,
+        "NumberOfCompositions": status.compositions,
+    }
+    return {
+        "Status": _known({"State": state, "Health": status.health}),
+        "CompositionStatus": _known(composition),
+        "Pool": "Active" if status.active else None,
+        "Client": status.client,
+    }
+
+
+def _accelerator(card: Accelerator) -> Json:
+    sizes = {"TotalMemorySizeMiB": card.memory_mib}
+    hidden = card.kind.casefold() in _PARTS_OF_A_CPU  # would be read as no accelerator at all
+    return {
+        "ProcessorType": "OEM" if hidden else card.kind,
+        "Model": card.model,
+        "MemorySummary": None if card.memory_mib is None else sizes,
+        "Oem": _oem(kind=card.kind if hidden else None),
+    }
+
+
+def _drive(drive: Drive) -> Json:
+    return {
+        "CapacityBytes": drive.capacity_bytes,
+        "MediaType": drive.media,
+        "Protocol": drive.protocol,
+        "RotationSpeedRPM": drive.rpm,
+        "Model": drive.model,
+        "Oem": _oem(remote=drive.remote),
+    }
+
+
+_IN_CHASSIS = re.compile(r"(?P<chassis>/(?:.*/)?Chassis/[^/?#]+)/MemoryDomains/[^/?#]+", re.I)
 _IN_STORAGE = re.compile(
     r"(?P<holder>/(?:.*/)?(?:Storage|StorageServices)/[^/?#]+)/StoragePools/[^/?#]+", re.I
 )
-STORAGES = f"{ROOT}/Storage"
 
 
-def is_memory(stock: Stock, podm: FullPodm) -> bool:
-    """Return whether a memory domain can say what a stock is: Redfish has no parts of a MiB."""
-    amounts = (stock.total or 0.0, stock.used, stock.min, stock.step, stock.max or 0.0)
-    whole = all(amount.is_integer() for amount in map(float, amounts))
-    kinds = (VOLATILE, PERSISTENT)
-    return stock.resource in kinds and stock.unit == "MiB" and whole and _has_pools(stock, podm)
-
-
-def is_storage(stock: Stock, podm: FullPodm) -> bool:
-    """Return whether a storage pool can say what the inventory says of a stock: whole bytes."""
-    amounts = (stock.total or 0.0, stock.used, stock.min, stock.step, stock.max or 0.0)
-    whole = all(math.isclose(amount * GIB, round(amount * GIB), abs_tol=1e-6) for amount in amounts)
-    return stock.resource == STORAGE and stock.unit == "GiB" and whole and _has_pools(stock, podm)
-
-
-def _has_pools(stock: Stock, podm: FullPodm) -> bool:
-    return set(stock.pools) <= {pool.id for pool in podm.pools} and bool(stock.pools)
+def _has_documents(stock: Stock, podm: FullPodm) -> str | None:
+    """Return what can say what a stock is: a memory domain in whole MiB, a pool in whole bytes."""
+    if not stock.pools or not set(stock.pools) <= {pool.id for pool in podm.pools}:
+        return None
+    sizes = (stock.total or 0.0, stock.used, stock.min, stock.step, stock.max or 0.0)
+    if stock.resource in (VOLATILE, PERSISTENT) and stock.unit == "MiB":
+        return "memory" if all(float(size).is_integer() for size in sizes) else None
+    in_bytes = [size * GIB for size in sizes]
+    whole = all(math.isclose(size, round(size), abs_tol=1e-6) for size in in_bytes)
+    return "storage" if stock.resource == STORAGE and stock.unit == "GiB" and whole else None
 
 
 def _own_part(stock: Stock, zones: Mapping[str, str], **sizes: int | None) -> Json | None:
     """Return what Redfish has no word for: the zones that reach a stock, and sizes of a grant."""
     some = list(stock.pools) != list(zones)
-    return oem(Zones=links(zones[id_] for id_ in stock.pools) if some else None, **sizes)
+    return _oem(Zones=_links(zones[id_] for id_ in stock.pools) if some else None, **sizes)
 
 
-def domain_chassis(uri: str) -> str | None:
+def _domain_chassis(uri: str) -> str | None:
     """Return the chassis that the URI of a memory domain is below, None without one."""
     found = _IN_CHASSIS.fullmatch(uri)
     return found["chassis"] if found else None
 
 
-def write_domain(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping[str, str]) -> str:
+def _write_domain(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping[str, str]) -> str:
     """Write a memory domain and its chunk; return its URI."""
-    chunks = []
+
+    def mib(amount: float | None) -> int | None:
+        return None if amount is None else int(amount)
+
+    chunks, sets = [], None
     if stock.used:
         kind = "PMEM" if stock.resource == PERSISTENT else "Volatile"
-        size = {"MemoryChunkSizeMiB": _mib(stock.used), "AddressRangeType": kind}
+        size: Json = {"MemoryChunkSizeMiB": mib(stock.used), "AddressRangeType": kind}
         place = writer.new_uri(f"{uri}/MemoryChunks/InUse")
-        chunks.append(writer.put(place, "MemoryChunks", None, size))
+        chunks.append(writer.put(place, "MemoryChunks.v1_5_0", None, size))
     held = writer.new_uri(f"{uri}/MemoryChunks")
+    writer.collection(held, "MemoryChunks", chunks)
+    if stock.resource == PERSISTENT:  # without chunks only its modules show that it is
+        module: Json = {"MemoryType": "NVDIMM_P", "CapacityMiB": mib(stock.total)}
+        place = writer.put(writer.new_uri(f"{uri}/Memory/1"), "Memory.v1_15_0", None, module)
+        sets = [{"MemorySet": _links([place])}]
     body = {
-        "Status": {"State": "Enabled", "Health": "OK"},
+        "Status": _GOOD,
         "AllowsMemoryChunkCreation": True,
         "AllowsBlockProvisioning": False,
-        "MemorySizeMiB": _mib(stock.total),
-        "MinMemoryChunkSizeMiB": _mib(stock.min) or None,
-        "MemoryChunkIncrementMiB": _mib(stock.step) or None,
-        "MemoryChunks": link(writer.collection(held, "MemoryChunks", chunks)),
-        "InterleavableMemorySets": _sets(writer, uri, stock),
-        "Oem": _own_part(stock, zones, MaxMemoryChunkSizeMiB=_mib(stock.max)),
+        "MemorySizeMiB": mib(stock.total),
+        "MinMemoryChunkSizeMiB": mib(stock.min) or None,
+        "MemoryChunkIncrementMiB": mib(stock.step) or None,
+        "MemoryChunks": _link(held),
+        "InterleavableMemorySets": sets,
+        "Oem": _own_part(stock, zones, MaxMemoryChunkSizeMiB=mib(stock.max)),
     }
-    return writer.put(uri, "MemoryDomain", stock.name, body)
+    return writer.put(uri, "MemoryDomain.v1_4_0", stock.name, body)
 
 
-def write_storage(
+def _write_storage(
     writer: DocumentWriter, stocks: Sequence[tuple[str, Stock]], zones: Mapping[str, str]
 ) -> str | None:
     """Write storage systems with their pools; return their collection, None without any pool."""
     if not stocks:
         return None
-    collection = writer.new_uri(STORAGES)
+    collection = writer.new_uri(f"{ROOT}/Storage")
     holders: dict[str, list[str]] = {}
     for uri, stock in stocks:
         found = _IN_STORAGE.fullmatch(uri)
@@ -125,42 +304,26 @@ def write_storage(
     for holder, pools in holders.items():
         place = writer.inventory_uri(holder)
         inside = writer.collection(writer.new_uri(f"{place}/StoragePools"), "StoragePool", pools)
-        body: Json = {"Status": {"State": "Enabled", "Health": "OK"}, "StoragePools": link(inside)}
-        members.append(writer.put(place, "Storage", None, body))
+        body: Json = {"Status": _GOOD, "StoragePools": _link(inside)}
+        members.append(writer.put(place, "Storage.v1_15_0", None, body))
     return writer.collection(collection, "Storage", members)
 
 
 def _write_pool(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping[str, str]) -> None:
+    sizes = (stock.total, stock.used, stock.min or None, stock.max, stock.step or None)
+    total, used, least, most, step = (None if it is None else round(it * GIB) for it in sizes)
     volumes = writer.new_uri(f"{uri}/AllocatedVolumes")
-    data = {"AllocatedBytes": _bytes(stock.total), "ConsumedBytes": _bytes(stock.used)}
-    writer.put(uri, "StoragePool", stock.name, {
-        "Status": {"State": "Enabled", "Health": "OK"},
-        "Capacity": {"Data": {key: size for key, size in data.items() if size is not None}},
-        "AllocatedVolumes": link(writer.collection(volumes, "Volume", ())),
-        "Oem": _own_part(stock, zones, MinVolumeSizeBytes=_bytes(stock.min) or None,
-                         MaxVolumeSizeBytes=_bytes(stock.max),
-                         VolumeIncrementBytes=_bytes(stock.step) or None),
-    })  # fmt: skip
+    body = {
+        "Status": _GOOD,
+        "Capacity": {"Data": _known({"AllocatedBytes": total, "ConsumedBytes": used})},
+        "AllocatedVolumes": _link(writer.collection(volumes, "Volume", ())),
+    }
+    bounds = {"MinVolumeSizeBytes": least, "MaxVolumeSizeBytes": most, "VolumeIncrementBytes": step}
+    body["Oem"] = _own_part(stock, zones, **bounds)
+    writer.put(uri, "StoragePool.v1_9_0", stock.name, body)
 
 
-def _bytes(amount_gib: float | None) -> int | None:
-    return None if amount_gib is None else round(amount_gib * GIB)
-
-
-def _sets(writer: DocumentWriter, uri: str, stock: Stock) -> list[Json] | None:
-    """Return the modules of a persistent domain: without chunks only they show that it is."""
-    if stock.resource != PERSISTENT:
-        return None
-    module = {"MemoryType": "NVDIMM_P", "CapacityMiB": _mib(stock.total)}
-    place = writer.put(writer.new_uri(f"{uri}/Memory/1"), "Memory", None, module)
-    return [{"MemorySet": links([place])}]
-
-
-def _mib(amount: float | None) -> int | None:
-    return None if amount is None else int(amount)
-
-
-def write_capabilities(
+def _write_capabilities(
     writer: DocumentWriter,
     systems: str,
     zones: Sequence[tuple[str, Pool]],
@@ -172,11 +335,23 @@ def write_capabilities(
         if found := _limits(pool, blocks):
             key = msgspec.json.encode(found, order="sorted")
             stated.setdefault(key, (found, []))[1].extend([zone] if zone else [])
-    if not stated:
-        return {}
-    members = [_capability(writer, systems, *of) for of in stated.values()]
+    members = []
+    for limits, limited in stated.values():
+        body = {
+            "@Redfish.ResourceBlockLimits": limits,
+            "Name@Redfish.RequiredOnCreate": True,
+            "Links@Redfish.RequiredOnCreate": True,
+            "Links": {"ResourceBlocks@Redfish.RequiredOnCreate": True},
+        }
+        uri = writer.new_uri(f"{systems}/Capabilities")
+        place = writer.put(uri, "ComputerSystem.v1_19_0", "Capabilities", body)
+        related = {"RelatedItem": _links(limited)} if limited else {}
+        ways = {"TargetCollection": _link(systems), **related}
+        member = {"CapabilitiesObject": _link(place), "UseCase": "ComputerSystemComposition"}
+        members.append({**member, "Links": ways})
     type_ = "#CollectionCapabilities.v1_4_0.CollectionCapabilities"
-    return {"@Redfish.CollectionCapabilities": {"@odata.type": type_, "Capabilities": members}}
+    capabilities = {"@odata.type": type_, "Capabilities": members}
+    return {"@Redfish.CollectionCapabilities": capabilities} if members else {}
 
 
 def _limits(pool: Pool | None, blocks: Iterable[FullBlock]) -> Json:
@@ -197,27 +372,7 @@ def _limits(pool: Pool | None, blocks: Iterable[FullBlock]) -> Json:
     return found
 
 
-def _capability(writer: DocumentWriter, systems: str, limits: Json, zones: list[str]) -> Json:
-    body = {
-        "@Redfish.ResourceBlockLimits": limits,
-        "Name@Redfish.RequiredOnCreate": True,
-        "Links@Redfish.RequiredOnCreate": True,
-        "Links": {"ResourceBlocks@Redfish.RequiredOnCreate": True},
-    }
-    uri = writer.new_uri(f"{systems}/Capabilities")
-    place = writer.put(uri, "ComputerSystem", "Capabilities", body)
-    related = {"RelatedItem": links(zones)} if zones else {}
-    return {
-        "CapabilitiesObject": link(place),
-        "UseCase": "ComputerSystemComposition",
-        "Links": {"TargetCollection": link(systems), **related},
-    }
-
-
-CHASSIS, FABRICS = f"{ROOT}/Chassis", f"{ROOT}/Fabrics"
-
-
-def write_chassis(
+def _write_chassis(
     writer: DocumentWriter,
     chassis_uris: Mapping[str, str],
     domains: Sequence[tuple[str, Stock]],
@@ -226,74 +381,75 @@ def write_chassis(
     """Write chassis and the memory that they hold; return their collection, None without any."""
     if not chassis_uris and not domains:
         return None
-    uri = writer.new_uri(CHASSIS)
+    uri = writer.new_uri(f"{ROOT}/Chassis")
     below: dict[str, list[str]] = {place: [] for place in chassis_uris.values()}
     for place, stock in domains:
-        holder = chassis_uris.get(domain_chassis(place) or "", f"{uri}/Memory")
-        below.setdefault(holder, []).append(write_domain(writer, place, stock, zones))
+        holder = chassis_uris.get(_domain_chassis(place) or "", f"{uri}/Memory")
+        below.setdefault(holder, []).append(_write_domain(writer, place, stock, zones))
     members = []
     known = set(chassis_uris.values())
     for holder, memory in below.items():
         place = holder if holder in known else writer.new_uri(holder)
-        body: Json = {"ChassisType": "Other", "Status": {"State": "Enabled", "Health": "OK"}}
+        body: Json = {"ChassisType": "Other", "Status": _GOOD}
         if memory:
             inside = writer.new_uri(f"{place}/MemoryDomains")
-            body["MemoryDomains"] = link(writer.collection(inside, "MemoryDomain", memory))
-        members.append(writer.put(place, "Chassis", None, body))
+            body["MemoryDomains"] = _link(writer.collection(inside, "MemoryDomain", memory))
+        members.append(writer.put(place, "Chassis.v1_20_0", None, body))
     return writer.collection(uri, "Chassis", members)
 
 
-def write_fabrics(writer: DocumentWriter, blocks: Iterable[FullBlock]) -> str | None:
+def _write_fabrics(writer: DocumentWriter, blocks: Iterable[FullBlock]) -> str | None:
     """Write the fabrics, switches, ports and endpoints at which devices say they sit."""
-    found = [fabric_of(block.places or {}) for block in blocks]
+
+    def stub(uri: str, type_: str, body: Json) -> str:
+        """Write a document at a URI that links name, unless something else stands there."""
+        if uri not in writer.documents:
+            writer.put(writer.inventory_uri(uri), type_, None, body)
+        return uri
+
+    found = [_fabric_of(block.places or {}) for block in blocks]
     ends: dict[str, dict[str, None]] = {}
     for fabric, switch in dict.fromkeys(item for item in found if item):
         ends.setdefault(fabric, {})
         if switch:
             ends[fabric][switch] = None
         else:
-            _stub(writer, end_of(fabric, None), "Endpoint", {})
+            stub(_end_of(fabric, None), "Endpoint.v1_7_0", {})
     for fabric, switches in ends.items():
         body: Json = {"FabricType": "Ethernet"}
         for switch in switches:
-            port = _stub(writer, end_of(fabric, switch), "Port", {})
+            port = stub(_end_of(fabric, switch), "Port.v1_8_0", {})
             ports = writer.collection(writer.new_uri(f"{switch}/Ports"), "Port", [port])
-            _stub(writer, switch, "Switch", {"Ports": link(ports)})
+            stub(switch, "Switch.v1_9_0", {"Ports": _link(ports)})
         if switches:
             place = writer.collection(writer.new_uri(f"{fabric}/Switches"), "Switch", switches)
-            body["Switches"] = link(place)
-        _stub(writer, fabric, "Fabric", body)
-    return writer.collection(writer.new_uri(FABRICS), "Fabric", ends) if ends else None
-
-
-def _stub(writer: DocumentWriter, uri: str, type_: str, body: Json) -> str:
-    """Write a document at a URI that links name, unless something else stands there."""
-    if uri not in writer.documents:
-        writer.put(writer.inventory_uri(uri), type_, None, body)
-    return uri
+            body["Switches"] = _link(place)
+        stub(fabric, "Fabric.v1_3_0", body)
+    return writer.collection(writer.new_uri(f"{ROOT}/Fabrics"), "Fabric", ends) if ends else None
 
 
 SERVICE = f"{ROOT}/CompositionService"
 BLOCKS, ZONES = f"{SERVICE}/ResourceBlocks", f"{SERVICE}/ResourceZones"
-SYSTEMS = f"{ROOT}/Systems"
 
 
 class _RenderUris:
     def __init__(self, writer: DocumentWriter, podm: FullPodm) -> None:
+        def placed(kind: str) -> list[tuple[str, Stock]]:
+            told = [stock for stock in podm.stocks if _has_documents(stock, podm) == kind]
+            return [(writer.inventory_uri(stock.uri), stock) for stock in told]
+
         writer.inventory_uri(ROOT)
-        self.blocks = [writer.inventory_uri(block.uri) for block in podm.blocks]
-        self.uris = dict(zip((block.uri for block in podm.blocks), self.blocks, strict=True))
+        self.blocks = {block.uri: writer.inventory_uri(block.uri) for block in podm.blocks}
         self.nodes = [writer.inventory_uri(node.uri) for node in podm.nodes]
-        self.memory = [stock for stock in podm.stocks if is_memory(stock, podm)]
-        self.domains = [writer.inventory_uri(stock.uri) for stock in self.memory]
-        self.storage = [stock for stock in podm.stocks if is_storage(stock, podm)]
-        self.storage_pools = [writer.inventory_uri(stock.uri) for stock in self.storage]
-        self.zones = [writer.inventory_uri(f"{ZONES}/{segment(pool.id)}") for pool in podm.pools]
-        ids = (pool.id for pool in podm.pools)
+        self.domains, self.storage = placed("memory"), placed("storage")
+        codes = {"/": "%2F", "?": "%3F", "#": "%23"}  # what would end a part of a URI
+        ids = [pool.id for pool in podm.pools]
+        parts = ("".join(codes.get(letter, letter) for letter in id_) for id_ in ids)
+        self.zones = [writer.inventory_uri(f"{ZONES}/{part}") for part in parts]
         self.zone_uris = dict(zip(ids, self.zones, strict=True))
         self.chassis: dict[str, str] = {}
-        holders = [chassis_of(block) for block in podm.blocks]
-        for uri in [*map(domain_chassis, self.domains), *holders]:
+        holders = [_chassis_of(block) for block in podm.blocks]
+        for uri in [*(_domain_chassis(uri) for uri, _ in self.domains), *holders]:
             if uri and uri not in self.chassis:
                 self.chassis[uri] = writer.inventory_uri(uri)
 
@@ -302,104 +458,53 @@ def documents_of(podm: FullPodm) -> dict[str, Json]:
     """Return the documents of a pod manager by URI, the service root first."""
     sheet = DocumentWriter()
     places = _RenderUris(sheet, podm)
-    domains = list(zip(places.domains, places.memory, strict=True))
-    storage = list(zip(places.storage_pools, places.storage, strict=True))
     sheet.documents[ROOT] = {}  # it stands first, and is written when all is known
     roots = {
-        "CompositionService": _service(sheet, podm, places),
-        "Systems": _systems(sheet, podm, places),
-        "Chassis": write_chassis(sheet, places.chassis, domains, places.zone_uris),
-        "Storage": write_storage(sheet, storage, places.zone_uris),
-        "Fabrics": write_fabrics(sheet, podm.blocks),
+        "CompositionService": _write_service(sheet, podm, places),
+        "Systems": _write_systems(sheet, podm, places),
+        "Chassis": _write_chassis(sheet, places.chassis, places.domains, places.zone_uris),
+        "Storage": _write_storage(sheet, places.storage, places.zone_uris),
+        "Fabrics": _write_fabrics(sheet, podm.blocks),
     }
-    body: Json = {name: link(uri) for name, uri in roots.items() if uri}
+    body: Json = {name: _link(uri) for name, uri in roots.items() if uri}
     identity = podm.identity or ""
     uuid = identity.removeprefix(UUID_KIND) if identity.startswith(UUID_KIND) else None
-    sheet.put(ROOT, "ServiceRoot", podm.name or podm.id, {
-        "Id": "RootService", "RedfishVersion": "1.18.0", "UUID": uuid, **body,
-        "Links": {}, "Oem": _oem_of(podm, places),
-    })  # fmt: skip
+    head = {"Id": "RootService", "RedfishVersion": "1.18.0", "UUID": uuid}
+    names = ("id", "status", "enabled", "zone", "aggregates", "capabilities", "traits", "facts")
+    stocks = [stock for stock in podm.stocks if _has_documents(stock, podm) is None]
+    own = _oem(**{name: getattr(podm, name) for name in names}, stocks=stocks)
+    root = {**head, **body, "Links": {}, "Oem": own}
+    sheet.put(ROOT, "ServiceRoot.v1_14_0", podm.name or podm.id, root)
     return sheet.documents
 
 
-def round_trip_losses(podm: FullPodm) -> list[str]:
-    """Return what reading the documents does not give back: one line ``FIELD: was, is`` each."""
-    documents = documents_of(podm)
-    again = msgspec.structs.replace(
-        read_back(documents, podm.id), identity=root_identity(documents[ROOT])
-    )
-    pairs = [(name, getattr(podm, name), getattr(again, name)) for name in podm.__struct_fields__]
-    return [line for pair in pairs if pair[1] != pair[2] for line in _loss_lines(*pair)]
-
-
-def read_back(documents: Mapping[str, Json], id_: str, notes: Notes = NO_NOTES) -> FullPodm:
-    """Return the pod manager that documents show to the ``redfish`` driver."""
-    return read_podm(LinkedDocuments(documents.get, notes, documents), id_, "redfish")
-
-
-def _loss_lines(name: str, was: object, is_: object) -> Iterable[str]:
-    if isinstance(was, tuple) and isinstance(is_, tuple) and name in _KEYS:
-        key = _KEYS[name]
-        now = {getattr(item, key): item for item in is_}
-        for item in was:
-            other = now.get(getattr(item, key))
-            if item != other:
-                now_json = "none" if other is None else msgspec.json.encode(other).decode()
-                yield f"{name}: {msgspec.json.encode(item).decode()}, {now_json}"
-    else:
-        now_json = msgspec.json.encode(is_).decode()
-        yield f"{name}: {msgspec.json.encode(was).decode()}, {now_json}"
-
-
-_KEYS = {"pools": "id", "blocks": "uri", "stocks": "uri", "nodes": "uri"}
-
-
-def _service(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) -> str:
+def _write_service(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) -> str:
     uri = writer.new_uri(SERVICE)
     blocks, zones = writer.new_uri(BLOCKS), writer.new_uri(ZONES)
-    body: Json = {"ServiceEnabled": True, "Status": {"State": "Enabled", "Health": "OK"}}
-    body |= {"ResourceBlocks": link(blocks), "ResourceZones": link(zones)}
-    writer.put(uri, "CompositionService", "Composition Service", body)
-    writer.collection(blocks, "ResourceBlock", places.blocks)
+    body: Json = {"ServiceEnabled": True, "Status": _GOOD}
+    body |= {"ResourceBlocks": _link(blocks), "ResourceZones": _link(zones)}
+    writer.put(uri, "CompositionService.v1_2_0", "Composition Service", body)
+    writer.collection(blocks, "ResourceBlock", places.blocks.values())
     writer.collection(zones, "Zone", places.zones)
-    for place, block in zip(places.blocks, podm.blocks, strict=True):
-        chassis = places.chassis.get(chassis_of(block) or "")
-        write_block(writer, place, block, chassis)
+    for block in podm.blocks:
+        chassis = places.chassis.get(_chassis_of(block) or "")
+        _write_block(writer, places.blocks[block.uri], block, chassis)
     for place, pool in zip(places.zones, podm.pools, strict=True):
-        blocks_here = zip(places.blocks, podm.blocks, strict=True)
-        members = [uri for uri, block in blocks_here if pool.id in block.pools]
-        writer.put(place, "Zone", pool.name, {
-            "Status": {"State": "Enabled", "Health": "OK"}, "ZoneType": "ZoneOfResourceBlocks",
-            "Links": {"ResourceBlocks": links(members)}, "Oem": oem(traits=pool.traits),
-        })  # fmt: skip
+        members = [places.blocks[it.uri] for it in podm.blocks if pool.id in it.pools]
+        zone: Json = {"Status": _GOOD, "ZoneType": "ZoneOfResourceBlocks"}
+        zone |= {"Links": {"ResourceBlocks": _links(members)}, "Oem": _oem(traits=pool.traits)}
+        writer.put(place, "Zone.v1_6_1", pool.name, zone)
     return uri
 
 
-def _systems(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) -> str:
-    uri = writer.new_uri(SYSTEMS)
+def _write_systems(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) -> str:
+    uri = writer.new_uri(f"{ROOT}/Systems")
     zones = list(zip(places.zones, podm.pools, strict=True))
-    extra = write_capabilities(writer, uri, zones, podm.blocks)
+    extra = _write_capabilities(writer, uri, zones, podm.blocks)
     writer.collection(uri, "ComputerSystem", places.nodes, **extra)
     for place, node in zip(places.nodes, podm.nodes, strict=True):
-        blocks = [places.uris.get(block, block) for block in node.blocks]
-        writer.put(place, "ComputerSystem", node.name, {
-            "SystemType": "Composed", "Links": {"ResourceBlocks": links(blocks)},
-            "Oem": oem(owner=node.owner, group=node.group),
-        })  # fmt: skip
+        blocks = [places.blocks.get(block, block) for block in node.blocks]
+        body: Json = {"SystemType": "Composed", "Links": {"ResourceBlocks": _links(blocks)}}
+        body["Oem"] = _oem(owner=node.owner, group=node.group)
+        writer.put(place, "ComputerSystem.v1_19_0", node.name, body)
     return uri
-
-
-def _oem_of(podm: FullPodm, places: _RenderUris) -> Json | None:
-    written = {stock.uri for stock in (*places.memory, *places.storage)}
-    stocks = [stock for stock in podm.stocks if stock.uri not in written]
-    return oem(
-        id=podm.id,
-        status=podm.status,
-        enabled=podm.enabled,
-        zone=podm.zone,
-        aggregates=podm.aggregates,
-        capabilities=podm.capabilities,
-        traits=podm.traits,
-        facts=podm.facts,
-        stocks=stocks,
-    )

@@ -39,7 +39,7 @@ class Identifier(Resource):
 class Device(NamedResource):
     """Any device; of one that is not ``certain`` it is unknown whether it was counted already.
 
-    ``names`` are what identifies it (``device_identity.names_of``), None before they are read.
+    ``names`` are what identifies it (``device_owners.names_of``), None before they are read.
     ``inherited`` are the state and the health of the subsystem that it is behind, where that is
     not fine.
     """

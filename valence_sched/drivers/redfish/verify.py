@@ -283,11 +283,6 @@ class NodeReader:
         """Return a block as it was read last; errors as for :meth:`read_node`."""
         return self._last[uri] if uri in self._last else self.block(uri)
 
-    def free_among(self, uris: Iterable[str]) -> tuple[str, ...]:
-        """Return the blocks that a node can have, as they were read last."""
-        known = ((uri, self._last.get(uri)) for uri in uris)
-        return tuple(uri for uri, block in known if block and own_status(block).slots)
-
     def told_block(self, uri: str, reply: Reply) -> ResourceBlock | None:
         """Return a block as the answer to a change shows it, None where it does not."""
         json = reply.body

@@ -8,6 +8,7 @@ failed may return by itself while there is time to wait.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import re
@@ -27,7 +28,7 @@ from valence_sched.drivers.composer import (
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path
-from valence_sched.drivers.redfish.schema import Volume
+from valence_sched.drivers.redfish.schema import ProcessorDevice, Volume
 from valence_sched.drivers.redfish.stocks import gib
 from valence_sched.drivers.rsd.reader import FabricOffer, RackUsage, read_podm
 from valence_sched.drivers.rsd.schema import (
@@ -104,15 +105,7 @@ class RsdComposer:
         return replace(outcome, reason="; ".join(filter(None, (sent.reason, outcome.reason))))
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
-        return self._try_read(request, node, same_blocks=node is None)
-
-    def _try_read(
-        self, request: CompositionRequest, node: str | None, *, same_blocks: bool = False
-    ) -> CompositionResult:
-        try:
-            return self._read_node(request, node, same_blocks)
-        except PodmError as error:
-            return unread_result(error, node)
+        return self._read_node(request, node, same_blocks=node is None)
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
         """DELETE the node, by force where it is stuck, and read back."""
@@ -121,33 +114,29 @@ class RsdComposer:
             return before
         uri = before.node
         watch("deleting")
-        sent = write(
-            self._session, uri, lambda: self._session.delete(uri), self._patience(), watch,
-            lambda: self.read_node(request, uri).node == uri,
-        )  # fmt: skip
+
+        def is_undone() -> bool:
+            return self.read_node(request, uri).node == uri
+
+        delete = functools.partial(self._session.delete, uri)
+        sent = write(self._session, uri, delete, self._patience(), watch, is_undone)
         is_there = self._is_still_there(uri, sent)
         force = None
         with contextlib.suppress(PodmError):  # reading the node back says that it cannot be read
-            force = self._action(uri, "ForceDelete") if is_there else None
+            json = get_document(self._session, uri) if is_there else None
+            force = action_target(json or {}, "ForceDelete")
         if force:
             watch("deleting by force")
             sent = self._post(force, {}, watch)
             is_there = self._is_still_there(uri, sent)
-        outcome = CompositionResult(state="absent")
-        if is_there:
-            outcome = self.read_node(request, uri)
-        if outcome.node is None or outcome.state == "unknown":
-            return self._without_volumes(outcome, before)
-        words = sent.reason or "it answered that the node is gone"
-        return replace(outcome, state="left", works=False, reason=f"{uri} is still there: {words}")
-
-    def _without_volumes(
-        self, outcome: CompositionResult, before: CompositionResult
-    ) -> CompositionResult:
-        """Return what is left of a node: its pod manager deletes its volumes with it."""
+        absent = CompositionResult(state="absent")
+        outcome = self.read_node(request, uri) if is_there else absent
+        if outcome.node is not None and outcome.state != "unknown":
+            why = f"{uri} is still there: {sent.reason or 'it answered that the node is gone'}"
+            return replace(outcome, state="left", works=False, reason=why)
         if outcome.state != "absent":
             return outcome
-        try:
+        try:  # its pod manager deletes its volumes with it
             stays = [it for it in before.amounts if get_document(self._session, it.uri) is not None]
             freed = [uri for uri in before.blocks if self._is_free_system(uri)]
         except PodmError as error:
@@ -190,8 +179,12 @@ class RsdComposer:
             part = PooledDevice(uri, get_document(self._session, uri) or {}, NO_NOTES)
             kind = _kind(part.json)
             named = {"Resource": {"@odata.id": uri}}
-            if kind == "ComputerSystem":
-                body.setdefault("Processors", []).extend(self._cpu_requests(uri, part.json))
+            if kind == "ComputerSystem":  # a request for one of its CPUs keeps the node to it
+                service = LinkedDocuments(lambda uri: get_document(self._session, uri), NO_NOTES)
+                links = RackSystem(uri, part.json, NO_NOTES).processors
+                cpus = list(itertools.islice(service.follow(links, ProcessorDevice, uri), 1))
+                wanted = [{"Resource": {"@odata.id": cpu.uri}} for cpu in cpus]
+                body.setdefault("Processors", []).extend(wanted)
             elif kind == "Processor":
                 card = {**named, "ProcessorType": part.processor_type or "FPGA"}
                 body.setdefault("Processors", []).append(card)
@@ -210,19 +203,17 @@ class RsdComposer:
         json = get_document(self._session, node.uri) or {}
         found = RackNode(node.uri, json, NO_NOTES)
         uris = dict.fromkeys(filter(None, map(link_path, (*found.remote, *found.storage))))
-        made = [uri for uri in uris if uri not in node.blocks and not _is_local(uri, found)]
-        documents = ((uri, get_document(self._session, uri) or {}) for uri in made)
-        return tuple(Grant(uri, gib(Volume(uri, json, NO_NOTES).capacity_bytes) or 0.0)
-                     for uri, json in documents
-                     if _kind(json) not in ("Drive", "Processor"))  # fmt: skip
-
-    def _cpu_requests(self, system: str, json: Json) -> Iterator[Json]:
-        """Yield the request for one CPU of a system, which keeps the node to that system."""
-        service = LinkedDocuments(lambda uri: get_document(self._session, uri), NO_NOTES)
-        holder = RackSystem(system, json, NO_NOTES)
-        for cpu in service.follow(holder.processors, RackSystem.processors.to, system):
-            yield {"Resource": {"@odata.id": cpu.uri}}
-            return
+        local = set(map(link_path, found.local))  # drives, and devices of its system
+        inside = tuple(f"{system}/" for system in map(link_path, found.system) if system)
+        made = (it for it in uris if it not in node.blocks and it not in local)
+        outside = (it for it in made if not it.startswith(inside))
+        documents = ((uri, get_document(self._session, uri) or {}) for uri in outside)
+        volumes = (
+            Volume(uri, json, NO_NOTES)
+            for uri, json in documents
+            if _kind(json) not in ("Drive", "Processor")
+        )
+        return tuple(Grant(it.uri, gib(it.capacity_bytes) or 0.0) for it in volumes)
 
     def _find_allocated(
         self, request: CompositionRequest, sent: SendResult, before: frozenset[str]
@@ -235,14 +226,14 @@ class RsdComposer:
         if sent.succeeded and sent.node and fold_uri(sent.node) not in before:
             self._made.add((request.name, fold_uri(sent.node)))
         patience, late = self._patience(), LATE_READS if sent.lost else 0
-        outcome = self._try_read(request, sent.node)
+        outcome = self._read_node(request, sent.node)
         while late > 0 and outcome.state == "absent" and patience.pause():
             late -= 1
-            outcome = self._try_read(request, None)  # a reply that was lost names no node
+            outcome = self._read_node(request, None)  # a reply that was lost names no node
         if outcome.state != "absent" or sent.refused:
             return outcome
-        new = [node for node in self._nouns(request, self._nodes(before))
-               if not request.missing_blocks(node.blocks)]  # fmt: skip
+        nouns = self._nouns(request, self._nodes(before))
+        new = [node for node in nouns if not request.missing_blocks(node.blocks)]
         if new and sent.succeeded:
             self._made.add((request.name, fold_uri(new[0].uri)))
             return self.read_node(request, new[0].uri)
@@ -252,7 +243,7 @@ class RsdComposer:
         if self._state(node) != ALLOCATED:
             return SendResult()
         try:
-            target = self._action(node, "Assemble")
+            target = action_target(get_document(self._session, node) or {}, "Assemble")
         except PodmError as error:
             return SendResult(reason=f"not assembled: {error}")
         if target is None:
@@ -273,14 +264,16 @@ class RsdComposer:
                 return self.read_node(request, node)
 
     def _read_node(
-        self, request: CompositionRequest, uri: str | None, same_blocks: bool
+        self, request: CompositionRequest, uri: str | None, *, same_blocks: bool = False
     ) -> CompositionResult:
-        json = get_document(self._session, uri) if uri else None
-        named = [RackNode(uri, json, NO_NOTES)] if uri and json else []
-        node = next(self._ours(request, uri, named), None)
-        nodes = named if node else self._nodes()
-        node = node or next(self._ours(request, uri, nodes), None)
-        if node is None:
+        try:
+            json = get_document(self._session, uri) if uri else None
+            named = [RackNode(uri, json, NO_NOTES)] if uri and json else []
+            node = next(self._ours(request, uri, named), None)
+            nodes = named if node else self._nodes()
+            node = node or next(self._ours(request, uri, nodes), None)
+            if node is not None:
+                return self._result_of(request, node)
             if self._unread:
                 raise self._unread[0]
             same = [it for it in self._nouns(request, nodes) if _is_made_of(it, request)]
@@ -288,6 +281,10 @@ class RsdComposer:
                 return _doubtful(same[0])
             why = "; ".join(self._conflicts(request, nodes))
             return CompositionResult(state="absent", reason=why)
+        except PodmError as error:
+            return unread_result(error, uri)
+
+    def _result_of(self, request: CompositionRequest, node: Node) -> CompositionResult:
         state = self._state(node.uri)
         volumes = self._volumes(node)
         missing = request.missing_blocks(node.blocks) + _lacking_volumes(request, volumes)
@@ -310,18 +307,6 @@ class RsdComposer:
         except PodmError:
             return "unknown"
         return (RackNode(node, json, NO_NOTES).node_state or "unknown").lower() if json else None
-
-    def _is_ours(self, node: Node, request: CompositionRequest, uri: str | None) -> bool:
-        """Return whether a node is the one that is meant; its URI may be another's by now."""
-        made = (request.name, fold_uri(node.uri)) in self._made
-        if made or request.names(node.name, node.uri):
-            return True
-        at_uri = uri is not None and fold_uri(node.uri) == fold_uri(uri)
-        return at_uri and _is_made_of(node, request)
-
-    def _action(self, node: str, name: str) -> str | None:
-        json = get_document(self._session, node)
-        return action_target(json, name) if json else None
 
     def _nodes(self, known: Container[str] = ()) -> list[RackNode]:
         """Read the nodes of a rack, but those whose folded URI is known; notes what is unread."""
@@ -349,7 +334,13 @@ class RsdComposer:
     def _ours(
         self, request: CompositionRequest, uri: str | None, nodes: Iterable[RackNode]
     ) -> Iterator[Node]:
-        return (it for it in self._nouns(request, nodes) if self._is_ours(it, request, uri))
+        """Yield the nodes that are the one that is meant; its URI may be another's by now."""
+        for node in self._nouns(request, nodes):
+            folded = fold_uri(node.uri)
+            at_uri = uri is not None and folded == fold_uri(uri)
+            is_ours = (request.name, folded) in self._made or request.names(node.name, node.uri)
+            if is_ours or (at_uri and _is_made_of(node, request)):
+                yield node
 
     def _conflicts(self, request: CompositionRequest, nodes: list[RackNode]) -> Iterator[str]:
         """Of a device that names no end of a fabric, the whole rack tells whether it is in use."""
@@ -365,13 +356,12 @@ class RsdComposer:
             if _kind(json) == "ComputerSystem":
                 system = RackSystem(uri, json, NO_NOTES)
                 status = RackUsage(service, nodes, [], [system], set()).system_status(system)
-            elif (own := _device_status(service, PooledDevice(uri, json, NO_NOTES), nodes)) is None:
-                if whole is None:
+            else:
+                own = _device_status(service, PooledDevice(uri, json, NO_NOTES), nodes)
+                if own is None and whole is None:
                     podm = read_podm(self._service(), "podm", "rsd")
                     whole = {block.uri: block.status or Status() for block in podm.blocks}
-                status = whole.get(uri, Status(state="Unknown"))
-            else:
-                status = own
+                status = own or (whole or {}).get(uri, Status(state="Unknown"))
             if not status.slots:
                 yield f"{uri}: found {status.state}"
 
@@ -415,13 +405,6 @@ def _lacking_volumes(request: CompositionRequest, volumes: tuple[Grant, ...]) ->
     if all(sizes) and sum(sizes) < wanted - 1e-6:
         return [f"volumes of {wanted:g} GiB: found {sum(sizes):g}"]
     return []
-
-
-def _is_local(uri: str, node: RackNode) -> bool:
-    """Return whether a device that a node links is one of its system, or a drive."""
-    systems = [link_path(link) for link in node.system]
-    local = map(link_path, node.local)
-    return uri in local or any(system and uri.startswith(f"{system}/") for system in systems)
 
 
 def _doubtful(node: Node) -> CompositionResult:

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-import msgspec
+from msgspec.structs import replace
 
-from valence_sched.drivers.fields import Resource
+from valence_sched.drivers.fields import NamedResource, Resource
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners
 from valence_sched.drivers.redfish.describe import Describer, topology_of
@@ -23,22 +23,130 @@ from valence_sched.drivers.redfish.schema import (
     Device,
     DriveDevice,
     ProcessorDevice,
+    StoragePool,
     condition_of,
     note_condition,
 )
-from valence_sched.drivers.rsd import schema, stocks
+from valence_sched.drivers.redfish.stocks import (
+    STORAGE,
+    gib,
+    is_usable,
+    pool_sizes,
+    sources_of,
+    sum_or_unknown,
+)
+from valence_sched.drivers.rsd import schema
+from valence_sched.drivers.rsd.schema import LogicalDrive, PhysicalDrive, StorageService
 from valence_sched.model.inventory import (
     WHOLE_POOL,
     BlockType,
     CompositionState,
-    Devices,
     FullBlock,
     FullPodm,
     Limit,
     Node,
     Pool,
     Status,
+    Stock,
 )
+from valence_sched.model.quantity import format_count
+
+_GROUPS = ("lvg", "pool")
+#: What stocks are made of: the URIs of the drives of each, by its URI.
+Drives = dict[str, set[str]]
+
+
+def stocks(
+    service: LinkedDocuments, storages: Iterable[StorageService], pools: tuple[str, ...]
+) -> tuple[Stock, ...]:
+    """Return what volumes are cut from, each once, in GiB; it stands in all ``pools``."""
+    found: dict[str, Stock] = {}
+    drives: Drives = {}
+    for storage in filter(is_usable, storages):
+        every = list(service.follow(storage.pools, StoragePool, storage.uri))
+        sizes = (it for it in pool_sizes(service, every, drives) if is_usable(it[0]))
+        newer = [_stock(pool, gib(total), gib(used)) for pool, total, used in sizes]
+        older = list(_groups(service, storage, drives))
+        if newer and older:  # the two generations of one service may list the same drives
+            groups = format_count(len(older), "group")
+            what = f"found storage pools and {groups} of logical drives, expected one"
+            service.notes.remark(f"{storage.uri}: {what} (what is free of the groups is unknown)")
+            older = [replace(stock, total=None) for stock in older]
+        for stock in newer + older:
+            found.setdefault(stock.uri, replace(stock, pools=pools))
+    owners: dict[str, str] = {}
+    for uri, stock in found.items():  # of one that shares a drive the size is unknown
+        shared = sorted({owners[drive] for drive in drives.get(uri, ()) if drive in owners})
+        for drive in drives.get(uri, ()):
+            owners.setdefault(drive, uri)
+        if shared and stock.total is not None:
+            what = f"found drives that {shared[0]} has, too, expected its own"
+            service.notes.remark(f"{uri}: {what} (what is free is unknown)")
+            found[uri] = replace(stock, total=None)
+    return tuple(found.values())
+
+
+def drives_of_storage(service: LinkedDocuments, storages: Iterable[StorageService]) -> set[str]:
+    """Return the URIs of the drives that storage pools are made of: no node can have them."""
+    return {
+        uri
+        for storage in storages
+        for pool in service.follow(storage.pools, StoragePool, storage.uri)
+        for source in sources_of(pool)
+        for uri in service.uris(source.drives, pool.uri)
+    }
+
+
+def _groups(service: LinkedDocuments, storage: StorageService, drives: Drives) -> Iterator[Stock]:
+    every = {it.uri: it for it in service.follow(storage.drives, LogicalDrive, storage.uri)}
+    cut: dict[str, dict[str, LogicalDrive]] = {uri: {} for uri in every}
+    for uri, drive in every.items():
+        for of in service.uris(drive.groups, uri):
+            cut.setdefault(of, {})[uri] = drive
+        for volume in service.uris(drive.used_by, uri):
+            if volume in every:
+                cut[uri][volume] = every[volume]
+    # A group that a drive is part of, which is no group itself: a physical volume.
+    plain = [uri for uri in cut if uri in every and not _is_named_group(every[uri])]
+    parts = {uri: [it for it in cut[uri] if _is_named_group(cut[uri][it])] for uri in plain}
+    members = {it: [uri for uri in parts if it in parts[uri]] for it in every}
+    physical = {uri: set(service.uris(drive.physical, uri)) for uri, drive in every.items()}
+    named = {it for uri in every if _is_named_group(every[uri]) for it in physical[uri]}
+    for uri, drive in every.items():
+        groups = [it for it in service.uris(drive.groups, uri) if it not in members[uri]]
+        is_group = _is_named_group(drive) or drive.physical
+        is_part = parts.get(uri) or (not _is_named_group(drive) and physical[uri] & named)
+        if not is_group or is_part or groups or not is_usable(drive):
+            continue
+        volumes = cut[uri] | {it: of for part in members[uri] for it, of in cut[part].items()}
+        sizes = [of.size_gib for it, of in volumes.items() if it != uri]
+        total = drive.size_gib
+        if not total:  # then that of what it is made of: physical volumes, else drives
+            of_drives = service.follow(drive.physical, PhysicalDrive, uri)
+            told = [every[it].size_gib for it in members[uri]] or [it.size_gib for it in of_drives]
+            total = sum_or_unknown(drive, LogicalDrive.size_gib.path, total, told)
+        if None in sizes:
+            what = "found a volume of unknown size (what is free is unknown)"
+            drive.notes.remark(f"{uri}: {what}")
+            total = None
+        drives[uri] = physical[uri].union(*(physical[it] for it in members[uri]))
+        yield _stock(drive, total, sum(size for size in sizes if size))
+
+
+def _is_named_group(drive: LogicalDrive) -> bool:
+    return (drive.mode or "").casefold() in _GROUPS
+
+
+def _stock(of: NamedResource, total_gib: float | None, used_gib: float | None) -> Stock:
+    return Stock(
+        uri=of.uri,
+        resource=STORAGE,
+        unit="GiB",
+        name=of.name,
+        total=None if total_gib is None else float(total_gib),
+        used=float(used_gib or 0),
+    )
+
 
 NETWORK_TYPES = ("nvmeoverfabrics", "ethernet", "iscsi", "fpga-of", "roce", "rocev2", "infiniband")
 
@@ -61,31 +169,25 @@ class FabricReach(NamedTuple):
     stated: frozenset[str]
 
 
-def fabric_offers(service: LinkedDocuments, fabrics: Iterable[schema.Fabric]) -> list[FabricOffer]:
+def _fabric_offers(service: LinkedDocuments, fabrics: Iterable[schema.Fabric]) -> list[FabricOffer]:
     """Return every pooled drive and FPGA once, in the order of the fabrics."""
     found: dict[str, FabricOffer] = {}
-    for fabric in fabrics:
-        for offer in _offers_of(service, fabric):
-            old = found.get(offer.device.uri, offer)
-            found[offer.device.uri] = FabricOffer(
-                old.device,
-                old.is_drive,
-                # Every system reaches a device that a network offers too.
-                offer.fabrics | old.fabrics if offer.fabrics and old.fabrics else frozenset(),
-                tuple(dict.fromkeys(old.ends + offer.ends)),
-                old.is_zoned or offer.is_zoned,
-            )
+    for offer in (it for fabric in fabrics for it in _offers_of(service, fabric)):
+        old = found.get(offer.device.uri, offer)
+        # Every system reaches a device that a network offers too.
+        reached = offer.fabrics | old.fabrics if offer.fabrics and old.fabrics else frozenset()
+        ends, zoned = tuple(dict.fromkeys(old.ends + offer.ends)), old.is_zoned or offer.is_zoned
+        found[offer.device.uri] = FabricOffer(old.device, old.is_drive, reached, ends, zoned)
     return list(found.values())
 
 
-def reachable_fabrics(
+def _reachable_fabrics(
     service: LinkedDocuments,
     fabrics: Iterable[schema.Fabric],
-    systems: Iterable[schema.RackSystem],
+    systems: list[schema.RackSystem],
     offers: list[FabricOffer],
 ) -> dict[str, FabricReach]:
     """Return which PCIe fabrics with something to offer each system reaches, by its URI."""
-    systems = list(systems)
     named: dict[str, set[str]] = {system.uri: set() for system in systems}
     silent: set[str] = set()
     rich = {fabric for offer in offers for fabric in offer.fabrics}
@@ -112,7 +214,9 @@ def _offers_of(service: LinkedDocuments, fabric: schema.Fabric) -> Iterator[Fabr
         is_zoned = endpoint.uri in zoned or bool(endpoint.zones)
         offered = (link for entity in _entities(endpoint) if entity.leads for link in entity.entity)
         for device in service.follow(offered, schema.PooledDevice, endpoint.uri):
-            kind = _kind(device)
+            kind = (device.kind or "").lstrip("#").partition(".")[0].casefold()
+            if not kind:  # then its place tells, such as /Drives/1
+                kind = device.uri.rpartition("/")[0].rpartition("/")[2].casefold().removesuffix("s")
             is_card = kind == "processor" and (device.processor_type or "CPU").casefold() != "cpu"
             if kind == "drive" or is_card:
                 ends = (endpoint.uri, *endpoint.ports)
@@ -124,35 +228,24 @@ def _entities(endpoint: schema.Endpoint) -> Iterator[schema.ConnectedEntity]:
         yield endpoint.part(schema.ConnectedEntity, json, "ConnectedEntities")
 
 
-def _kind(device: schema.PooledDevice) -> str:
-    """Return the resource class of a device by its type, or by its place without a type."""
-    if device.kind:
-        return device.kind.lstrip("#").partition(".")[0].casefold()
-    collection = device.uri.rpartition("/")[0].rpartition("/")[2]
-    return collection.casefold().removesuffix("s")
-
-
 def _hosts(
     service: LinkedDocuments, fabric: schema.Fabric, systems: list[schema.RackSystem]
 ) -> set[str]:
-    known = {system.uri for system in systems}
     hosts: set[str] = set()
     ours: set[str] = set()
     for end in service.follow(fabric.endpoints, schema.Endpoint, fabric.uri):
         ours.add(end.uri)
         for entity in _entities(end):
             hosts.update(() if entity.leads else service.uris(entity.entity, end.uri))
-    cables = {
-        cable
-        for switch in service.follow(fabric.switches, schema.Switch, fabric.uri)
-        for port in service.follow(switch.ports, schema.FabricPort, switch.uri)
-        for cable in port.cables
-    }
+    cables: set[str] = set()
+    for switch in service.follow(fabric.switches, schema.Switch, fabric.uri):
+        ports = service.follow(switch.ports, schema.FabricPort, switch.uri)
+        cables.update(cable for port in ports for cable in port.cables)
     for system in systems:
         ends = {service.uri(link, system.uri) for link in system.endpoints}
         if ends & ours or cables & set(system.cables):
             hosts.add(system.uri)
-    return {uri for uri in hosts if uri in known}
+    return hosts & {system.uri for system in systems}
 
 
 NODE_STATES = ("allocating", "allocated", "assembling", "assembled", "failed")
@@ -175,7 +268,14 @@ class RackUsage:
         self._nodes: dict[str, list[schema.RackNode]] = {}
         listed = {system.uri for system in systems} | pooled
         for node in nodes:
-            _check(node)
+            state = node.node_state
+            if state is None or state.casefold() not in NODE_STATES:
+                expected = "expected " + ", ".join(word.capitalize() for word in NODE_STATES)
+                what = f"found {state!r}, {expected} (taken as in use)"
+                node.notes.remark(f"{node.uri}: {schema.RackNode.node_state.path}: {what}")
+            if not node.system:
+                what = "found none, expected one"
+                node.notes.remark(f"{node.uri}: {schema.RackNode.system.path}: {what}")
             for uri in self.blocks_of(node):
                 if uri not in listed:
                     what = f"found {uri}, expected a system that is listed"
@@ -197,7 +297,13 @@ class RackUsage:
         device = offer.device
         if offer.is_zoned or device.uri in attached or device.storage:
             return self._status(device, "Composed")
-        return self._status(device, "Unused" if _is_erased(offer) else "Unavailable")
+        is_erased = (
+            device.drive_erased is True if offer.is_drive else device.fpga_erased is not False
+        )
+        if offer.is_drive and device.drive_erased is None:
+            what = "found nothing, expected true or false (no node can have it)"
+            device.notes.remark(f"{device.uri}: {schema.PooledDevice.drive_erased.path}: {what}")
+        return self._status(device, "Unused" if is_erased else "Unavailable")
 
     def _status(
         self, of: schema.RackSystem | schema.PooledDevice, state: CompositionState
@@ -218,27 +324,6 @@ class RackUsage:
             resource_state=condition.word,
             compositions=len(nodes) or (1 if state == "Composed" else 0),
         )
-
-
-def _is_erased(offer: FabricOffer) -> bool:
-    device = offer.device
-    if not offer.is_drive:
-        return device.fpga_erased is not False
-    if device.drive_erased is None:
-        path = schema.PooledDevice.drive_erased.path
-        what = "found nothing, expected true or false (no node can have it)"
-        device.notes.remark(f"{device.uri}: {path}: {what}")
-    return device.drive_erased is True
-
-
-def _check(node: schema.RackNode) -> None:
-    state = node.node_state
-    if state is None or state.casefold() not in NODE_STATES:
-        expected = "expected " + ", ".join(word.capitalize() for word in NODE_STATES)
-        path = schema.RackNode.node_state.path
-        node.notes.remark(f"{node.uri}: {path}: found {state!r}, {expected} (taken as in use)")
-    if not node.system:
-        node.notes.remark(f"{node.uri}: {schema.RackNode.system.path}: found none, expected one")
 
 
 R = TypeVar("R", bound=Resource)
@@ -268,9 +353,10 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     ids = tuple(dict.fromkeys(names.values())) or (WHOLE_POOL,)
     pooled = {offer.device.uri for offer in found.offers}
     uses = RackUsage(service, found.nodes, found.storages, found.systems, pooled)
-    amounts = stocks.stocks(service, found.storages, ids)
+    amounts = stocks(service, found.storages, ids)
     if not found.systems:
         service.notes.remark(f"{found.root.uri}: found no system to make a node of")
+    nodes = (Node(uri=it.uri, name=it.name, blocks=uses.blocks_of(it)) for it in found.nodes)
     return FullPodm(
         id=id_,
         name=found.root.name,
@@ -278,9 +364,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
         pools=tuple(Pool(id=id_, limits=LIMITS) for id_ in ids),
         blocks=tuple(_blocks(service, found, uses, names, ids)),
         stocks=amounts,
-        nodes=tuple(
-            Node(uri=it.uri, name=it.name, blocks=uses.blocks_of(it)) for it in found.nodes
-        ),
+        nodes=tuple(nodes),
     )
 
 
@@ -291,27 +375,16 @@ def find_resources(service: LinkedDocuments) -> RsdResources:
         return RsdResources(root, [], [], [], [], {})
     fabrics = list(service.follow(root.fabrics, schema.Fabric, root.uri))
     systems = list(service.follow(root.systems, schema.RackSystem, root.uri))
-    offered = fabric_offers(service, fabrics)
-    return RsdResources(
-        root,
-        systems,
-        _each(service, root, schema.RackNode, root.nodes, root.rack_nodes),
-        _each(
-            service, root, schema.StorageService, root.storage, root.services, root.rack_services
-        ),
-        offered,
-        reachable_fabrics(service, fabrics, systems, offered),
-    )
 
+    def each(type_: type[R], *links: tuple[str, ...]) -> list[R]:
+        found = (one for some in links for one in service.follow(some, type_, root.uri))
+        return list({one.uri: one for one in found}.values())
 
-def _each(
-    service: LinkedDocuments, root: schema.RackRoot, type_: type[R], *links: tuple[str, ...]
-) -> list[R]:
-    found: dict[str, R] = {}
-    for some in links:
-        for one in service.follow(some, type_, root.uri):
-            found.setdefault(one.uri, one)
-    return list(found.values())
+    nodes = each(schema.RackNode, root.nodes, root.rack_nodes)
+    storages = each(StorageService, root.storage, root.services, root.rack_services)
+    offered = _fabric_offers(service, fabrics)
+    reach = _reachable_fabrics(service, fabrics, systems, offered)
+    return RsdResources(root, systems, nodes, storages, offered, reach)
 
 
 def _pool_ids(found: RsdResources) -> dict[frozenset[str], str]:
@@ -337,7 +410,7 @@ def _blocks(
 ) -> Iterator[FullBlock]:
     reached, trusted = device_owners.devices_of_systems(service, found.systems)
     attached = {uri for held in reached.values() for uri in held}
-    attached |= stocks.drives_of_storage(service, found.storages)
+    attached |= drives_of_storage(service, found.storages)
     # A pooled drive that a system lists is a block of its own: it leaves when the node does.
     pooled = {offer.device.uri for offer in found.offers}
     own = {
@@ -348,45 +421,31 @@ def _blocks(
     held = device_owners.assign_devices(service, own, statuses, trusted)
     describer = service.shared(Describer)
     for system in found.systems:
-        status, mine = statuses[system.uri], held[system.uri]
-        ends = system.endpoints + tuple(found.reach[system.uri].stated)
-        places = topology_of(service, system.uri, system.chassis, mine, ends)
-        pools = (names[found.reach[system.uri].fabrics],)
-        yield _block(system, "ComputerSystem", pools, status, describer.describe(mine), places)
+        mine, reach = held[system.uri], found.reach[system.uri]
+        ends = system.endpoints + tuple(reach.stated)
+        yield FullBlock(
+            uri=system.uri,
+            name=system.name,
+            type=("ComputerSystem",),
+            pools=(names[reach.fabrics],),
+            places=topology_of(service, system.uri, system.chassis, mine, ends),
+            status=statuses[system.uri],
+            devices=describer.describe(mine),
+        )
     for offer in found.offers:
-        near = tuple(id_ for reached, id_ in names.items() if reached & offer.fabrics)
-        status = uses.offer_status(offer, attached)
-        yield _pooled_block(service, offer, status, near if offer.fabrics else ids)
-
-
-def _pooled_block(
-    service: LinkedDocuments, offer: FabricOffer, status: Status, pools: tuple[str, ...]
-) -> FullBlock:
-    of, kind = offer.device, DriveDevice if offer.is_drive else ProcessorDevice
-    device: Device = kind(of.uri, of.json, of.notes)
-    described = Describer().describe([device])
-    if not offer.fabrics:
-        remote = tuple(msgspec.structs.replace(it, remote=True) for it in described.drives)
-        described = msgspec.structs.replace(described, drives=remote)
-    places = topology_of(service, of.uri, of.chassis, [device], offer.ends)
-    type_: BlockType = "Storage" if offer.is_drive else "Processor"
-    return _block(of, type_, pools, status, described, places)
-
-
-def _block(
-    of: schema.RackSystem | Device,
-    kind: BlockType,
-    pools: tuple[str, ...],
-    status: Status,
-    described: Devices,
-    places: dict[str, str] | None,
-) -> FullBlock:
-    return FullBlock(
-        uri=of.uri,
-        name=of.name,
-        type=(kind,),
-        pools=pools,
-        places=places,
-        status=status,
-        devices=described,
-    )
+        of, kind = offer.device, DriveDevice if offer.is_drive else ProcessorDevice
+        device: Device = kind(of.uri, of.json, of.notes)
+        described = Describer().describe([device])
+        pools = tuple(id_ for reached, id_ in names.items() if reached & offer.fabrics)
+        if not offer.fabrics:
+            remote = tuple(replace(it, remote=True) for it in described.drives)
+            pools, described = ids, replace(described, drives=remote)
+        yield FullBlock(
+            uri=of.uri,
+            name=of.name,
+            type=("Storage",) if offer.is_drive else ("Processor",),
+            pools=pools,
+            places=topology_of(service, of.uri, of.chassis, [device], offer.ends),
+            status=uses.offer_status(offer, attached),
+            devices=described,
+        )

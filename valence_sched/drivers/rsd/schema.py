@@ -6,8 +6,6 @@ What is standard Redfish is declared in ``redfish.schema``.
 
 from __future__ import annotations
 
-from typing import Any
-
 from valence_sched.drivers.fields import (
     Field,
     Link,
@@ -30,12 +28,7 @@ class OptionalLink(Link):
 
     def __init__(self, path: str, to: type[Resource], doc: str, *, late: bool = False) -> None:
         super().__init__(path, to, doc, late=late)
-        self.read = optional_links
-
-
-def optional_links(value: Any) -> tuple[str, ...]:
-    """Read links, of which an object without any content is none."""
-    return () if value == {} else links(value)
+        self.read = lambda value: () if value == {} else links(value)
 
 
 class PooledDevice(Device):

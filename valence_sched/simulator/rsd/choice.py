@@ -20,9 +20,13 @@ from valence_sched.drivers.redfish.schema import (
     ProcessorDevice,
 )
 from valence_sched.drivers.redfish.stocks import GIB
-from valence_sched.drivers.rsd.reader import FabricOffer, RackUsage, find_resources
+from valence_sched.drivers.rsd.reader import (
+    FabricOffer,
+    RackUsage,
+    drives_of_storage,
+    find_resources,
+)
 from valence_sched.drivers.rsd.schema import RackSystem
-from valence_sched.drivers.rsd.stocks import drives_of_storage
 from valence_sched.model.inventory import Status
 from valence_sched.simulator.redfish.composition import content_of
 from valence_sched.simulator.server.documents import DocumentTree, Json, value_at

@@ -25,8 +25,8 @@ from valence_sched.drivers.redfish.schema import (
     StoragePool,
 )
 from valence_sched.drivers.redfish.stocks import GIB
+from valence_sched.drivers.rsd.reader import stocks
 from valence_sched.drivers.rsd.schema import StorageService
-from valence_sched.drivers.rsd.stocks import stocks
 from valence_sched.model.inventory import free_amount
 from valence_sched.simulator.redfish.composition import Habits
 from valence_sched.simulator.redfish.system import complete_system, power_after

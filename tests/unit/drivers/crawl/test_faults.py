@@ -135,7 +135,7 @@ class LoginTest(FaultsTest):
                     return handler.reply(201, body, {"X-Auth-Token": f"{TOKEN}-1"})
 
                 server = self.serve(TREE, login=LOGIN, rules=[on("Sessions$", make, "POST")])
-                with self.assertLogs("valence_sched.drivers.http.login", "WARNING") as logs:
+                with self.assertLogs("valence_sched.drivers.http.connection", "WARNING") as logs:
                     (reading,) = self.read(server)
                 self.assertEqual((None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks)))
                 self.assertIn(f"{SESSIONS}: does not say where its session is", logs.output[0])

@@ -20,7 +20,7 @@ from valence_sched.drivers.crawl.pool import (
 )
 from valence_sched.drivers.crawl.reading import PodmReader, ReadSettings, ReadTarget
 from valence_sched.drivers.http.connection import LOGOUT_S
-from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.drivers.http.exchange import TlsContexts
 from valence_sched.model.registration import Registration
 
 NOW = datetime(2026, 5, 4, tzinfo=UTC)

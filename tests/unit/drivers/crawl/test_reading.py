@@ -18,7 +18,7 @@ from valence_sched.drivers.crawl.reading import (
 )
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Link, Resource
-from valence_sched.drivers.http.tls import TlsContexts
+from valence_sched.drivers.http.exchange import TlsContexts
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.errors import PodmError
 from valence_sched.model.diagnostic import Diagnostics

@@ -9,9 +9,8 @@ import ssl
 import threading
 from unittest import TestCase
 
-from valence_sched.drivers.http.exchange import PodmRequest
+from valence_sched.drivers.http.exchange import PodmRequest, TlsContexts
 from valence_sched.drivers.http.stdlib_transport import StdlibTransport
-from valence_sched.drivers.http.tls import TlsContexts
 
 
 def answer(body: bytes, *headers: str, length: int | None = None) -> bytes:

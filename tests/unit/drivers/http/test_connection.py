@@ -18,9 +18,14 @@ from tests.unit.drivers.http.served_bytes import ServedBytes, answer
 from tests.unit.drivers.live import LOGIN, TREE, hang, on, status
 from tests.unit.drivers.served import PASSWORD, SESSIONS, USER, Server
 from valence_sched.drivers.http.connection import Connection, base_url
-from valence_sched.drivers.http.exchange import Deadline, PodmRequest, Unreachable, retry_after_s
+from valence_sched.drivers.http.exchange import (
+    Deadline,
+    PodmRequest,
+    TlsContexts,
+    Unreachable,
+    retry_after_s,
+)
 from valence_sched.drivers.http.sushy_transport import SushyTransport
-from valence_sched.drivers.http.tls import TlsContexts
 from valence_sched.errors import PodmError
 from valence_sched.model.registration import Registration
 

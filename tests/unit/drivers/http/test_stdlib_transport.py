@@ -19,7 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.drivers.http.served_bytes import ServedBytes, answer
-from valence_sched.drivers.http.exchange import MalformedBody, PodmRequest, Slow, Unreachable
+from valence_sched.drivers.http.exchange import (
+    MalformedBody,
+    PodmRequest,
+    Slow,
+    TlsContexts,
+    Unreachable,
+    unreachable_error,
+)
 from valence_sched.drivers.http.stdlib_transport import (
     MAX_HEAD_BYTES,
     MAX_HEADERS,
@@ -27,7 +34,6 @@ from valence_sched.drivers.http.stdlib_transport import (
     Response,
     StdlibTransport,
 )
-from valence_sched.drivers.http.tls import TlsContexts, unreachable_error
 
 REPORT = r" \(report it to the vendor of the service, or of a proxy before it\)$"
 #: The end of a body in chunks, with too many headers after it.

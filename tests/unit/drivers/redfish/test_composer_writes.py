@@ -530,10 +530,6 @@ class TestReservations(unittest.TestCase):
         self.reservations.unreserve(NODE)
         self.assertEqual([True, False, False], self.flags())
 
-    def test_the_reserved_ones_among_some_blocks_are_told(self):
-        self.podm(_2=flagged(True), _3=404)
-        self.assertEqual(["/B/2"], self.reservations.reserved_among(NODE.blocks))
-
     def test_flags_are_cleared_as_far_as_can_be_and_nothing_else_is_written(self):
         self.podm(_1=500, _2=flagged(True), _3=flagged(None))
         self.reservations.clear(NODE.blocks)

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from tests.unit.drivers.redfish.rendered import read_back, round_trip_losses
 from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers.recorded import records
 from valence_sched.drivers.redfish.plausibility import BOUNDS
-from valence_sched.drivers.redfish.render import documents_of, read_back, round_trip_losses
+from valence_sched.drivers.redfish.render import documents_of
 from valence_sched.drivers.redfish.schema import (
     DriveDevice,
     EthernetInterface,
@@ -40,7 +41,7 @@ from valence_sched.model.inventory import (
     Status,
     Stock,
 )
-from valence_sched.testing import random_podms as drawn
+from valence_sched.testing import generate as drawn
 
 SITE = Path(__file__).parents[4] / "examples" / "site.json"
 UNSPOKEN = ("url", "driver", "status", "enabled", "zone", "aggregates", "capabilities", "traits",

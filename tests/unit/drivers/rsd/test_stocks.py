@@ -10,7 +10,7 @@ from unittest import TestCase
 from tests.unit.drivers.racks import NETWORK, POOL, Rack, V
 from tests.unit.drivers.redfish.stored import link, links
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.rsd import stocks
+from valence_sched.drivers.rsd import reader
 from valence_sched.drivers.rsd.schema import StorageService
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import Stock
@@ -55,7 +55,7 @@ class Service(unittest.TestCase):
         self.service = LinkedDocuments(found.get, self.notes)
         self.storages = [StorageService(f"/{number}", json, self.notes)
                          for number, json in enumerate(services, start=1)]  # fmt: skip
-        return list(stocks.stocks(self.service, self.storages, ("a", "b")))
+        return list(reader.stocks(self.service, self.storages, ("a", "b")))
 
     def sizes(
         self, *services: dict[str, Any], **documents: Any
@@ -106,7 +106,7 @@ class TestPoolSizes(Service):
     def test_the_drives_of_all_pools_are_in_use(self):
         self.stocks({"StoragePools": links("/P")}, {"StoragePools": links("/Q")},
                     P=pool(8, 0, "/D/1", "/D/2"), Q=pool(8, 0, "/D/3"))  # fmt: skip
-        found = stocks.drives_of_storage(self.service, self.storages)
+        found = reader.drives_of_storage(self.service, self.storages)
         self.assertEqual({"/D/1", "/D/2", "/D/3"}, found)
 
     def test_what_is_missing_is_noted_with_what_links_it(self):
@@ -116,7 +116,7 @@ class TestPoolSizes(Service):
                  f"/D/1: {MISSING}: /L links it"]  # fmt: skip
         self.assertEqual(lines, self.notes.lines()[:3])
         self.stocks({"StoragePools": links("/P")})
-        stocks.drives_of_storage(self.service, self.storages)
+        reader.drives_of_storage(self.service, self.storages)
         self.assertEqual([f"/P: {MISSING}: /1 links it"], self.notes.lines())
 
     def test_a_link_without_a_target_is_noted_where_it_stands(self):
@@ -127,7 +127,7 @@ class TestPoolSizes(Service):
         self.stocks({"StoragePools": links("/P")}, P=pool())
         source = {"CapacitySources": [{"ProvidingDrives": [{}]}]}
         self.stocks({"StoragePools": links("/P")}, P=pool() | source)
-        stocks.drives_of_storage(self.service, self.storages)
+        reader.drives_of_storage(self.service, self.storages)
         self.assertIn(f"/P: {line}", self.notes.lines())
 
 
