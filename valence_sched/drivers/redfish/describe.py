@@ -83,10 +83,9 @@ MAX_SETS, MAX_SET_DEVICES = 1024, 100
 _ACCELERATORS = ("GPU", "FPGA", "DSP", "Accelerator", "Partition", "OEM")
 _PERSISTENT_TYPES = ("nvdimm_n", "nvdimm_f", "nvdimm_p", "inteloptane")
 #: Protocols of drives that are reached over a network; every other known one is local.
-_NETWORK_PROTOCOLS = (
-    "iscsi", "fc", "fcp", "fcoe", "ficon", "nvmeoverfabrics", "nvmeovertcp", "roce", "rocev2",
-    "iwarp", "ethernet", "tcp", "udp", "nfsv3", "nfsv4", "smb",
-)  # fmt: skip
+_NETWORK_PROTOCOLS = frozenset(("iscsi", "fc", "fcp", "fcoe", "ficon", "ethernet", "tcp", "udp"))
+_NETWORK_PROTOCOLS |= {"nvmeoverfabrics", "nvmeovertcp", "roce", "rocev2", "iwarp"}
+_NETWORK_PROTOCOLS |= {"nfsv3", "nfsv4", "smb"}
 _PERSISTENT_MEDIA = ("nand", "intel3dxpoint")
 
 _IN_FABRIC = re.compile(r"(?P<fabric>.*/Fabrics/[^/]+)(?P<rest>/.*)?", re.IGNORECASE)
@@ -96,7 +95,6 @@ _SWITCH = re.compile(r"/Switches/[^/]+", re.IGNORECASE)
 _PLACING = frozenset(("Links", "Status", "Enabled", "EthernetInterfaceType"))
 
 DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
-D = TypeVar("D", Processor, Accelerator, Memory, Drive, Nic)
 
 
 class Describer:
@@ -112,8 +110,7 @@ class Describer:
         every = (*keys, *[it.certain for it in devices], *[it.inherited for it in devices])
         if (found := self._sets.get(every)) is not None:
             return found
-        nouns = tuple([self._noun(*each) for each in zip(keys, devices, strict=True)])
-        found = _devices_of(nouns)
+        found = _devices_of(map(self._noun, keys, devices))
         is_small = len(keys) <= MAX_SET_DEVICES
         if is_small and all(key in self._memo for key in keys):  # else each has its notes
             if len(self._sets) >= MAX_SETS:
@@ -150,9 +147,8 @@ def _device_noun(device: schema.Device) -> DeviceNoun | None:
     if not condition.counts and isinstance(device, schema.ProcessorSummary | schema.MemorySummary):
         schema.note_condition(device, condition, "what it sums up is unknown")
         return Memory() if isinstance(device, schema.MemorySummary) else Processor(count=None)
-    if not is_present(device):
-        return None
-    noun = _noun_of(device)
+    make = _NOUNS.get(type(device))
+    noun = make(device) if make is not None and is_present(device) else None
     if noun is None or condition.is_fine:
         return noun
     schema.note_condition(device, condition, "it does not count")
@@ -163,23 +159,6 @@ def in_condition(noun: DeviceNoun, condition: schema.Condition) -> DeviceNoun:
     """Return a device in a condition; that its health is OK is not written."""
     health = None if condition.health == "OK" else condition.health
     return replace(noun, state=condition.state, health=health)
-
-
-def _noun_of(device: schema.Device) -> DeviceNoun | None:
-    match device:
-        case schema.ProcessorDevice():
-            return _processor(device)
-        case schema.ProcessorSummary():
-            return _processors(device)
-        case schema.MemoryDevice():
-            return _module(device)
-        case schema.MemorySummary():
-            return _memory(device)
-        case schema.DriveDevice():
-            return _drive(device)
-        case schema.EthernetInterface() | schema.Port() | schema.NetworkInterface():
-            return _nic(device)
-    return None
 
 
 def _processor(device: schema.ProcessorDevice) -> Processor | Accelerator | None:
@@ -230,21 +209,14 @@ def _processors(summary: schema.ProcessorSummary) -> Processor:
 
 def _module(module: schema.MemoryDevice) -> Memory | None:
     """Return main memory: no cache, and of a persistent module only the part that forgets."""
-    if (module.type or "").casefold() == "cache":
+    size, of = module.volatile_mib, schema.MemoryDevice
+    is_lasting = is_persistent(module)
+    if (module.type or "").casefold() == "cache" or (is_lasting and not size):
         return None
-    if is_persistent(module):
-        if not (size := module.volatile_mib):
-            return None
-    else:
-        size = module_size(module)
+    if not is_lasting:
+        sizes = (plausible(module, field) for field in (of.capacity_mib, of.volatile_mib))
+        size = next((it for it in sizes if it is not None), None)
     return Memory(capacity_mib=size, type=module.device_type, speed_mhz=module.speed_mhz or None)
-
-
-def module_size(module: schema.MemoryDevice) -> int | None:
-    """Return the size of a memory module that is not persistent, None where it is unknown."""
-    of = schema.MemoryDevice
-    sizes = (plausible(module, field) for field in (of.capacity_mib, of.volatile_mib))
-    return next((size for size in sizes if size is not None), None)
 
 
 def _memory(summary: schema.MemorySummary) -> Memory:
@@ -264,42 +236,45 @@ def _drive(device: schema.DriveDevice) -> Drive:
     )
 
 
-def _nic(device: schema.EthernetInterface | schema.Port | schema.NetworkInterface) -> Nic:
-    if isinstance(device, schema.EthernetInterface):
-        return Nic(speed_mbps=plausible(device, schema.EthernetInterface.speed_mbps))
-    if isinstance(device, schema.NetworkInterface):
-        return Nic()
+def _interface(device: schema.EthernetInterface) -> Nic:
+    return Nic(speed_mbps=plausible(device, schema.EthernetInterface.speed_mbps))
+
+
+def _port(device: schema.Port) -> Nic:
     of = schema.Port
     speeds = (plausible(device, field) for field in (of.max_gbps, of.current_gbps))
     gbps = next((speed for speed in speeds if speed is not None), None)
     return Nic(speed_mbps=None if gbps is None else round(gbps * 1000))
 
 
-def _devices_of(nouns: tuple[DeviceNoun | None, ...]) -> Devices:
-    kinds = {type(noun) for noun in nouns}
-
-    def merged(type_: type[D]) -> tuple[D, ...]:
-        return _merge(nouns, type_) if type_ in kinds else ()
-
-    return Devices(
-        processors=merged(Processor),
-        accelerators=merged(Accelerator),
-        memory=merged(Memory),
-        drives=merged(Drive),
-        nics=merged(Nic),
-    )
+#: What makes a noun of a device that is there, by its class.
+_NOUNS: dict[type[schema.Device], Callable[[Any], DeviceNoun | None]] = {
+    schema.ProcessorDevice: _processor,
+    schema.ProcessorSummary: _processors,
+    schema.MemoryDevice: _module,
+    schema.MemorySummary: _memory,
+    schema.DriveDevice: _drive,
+    schema.EthernetInterface: _interface,
+    schema.Port: _port,
+    schema.NetworkInterface: lambda _: Nic(),
+}
 
 
-def _merge(nouns: Iterable[DeviceNoun | None], type_: type[D]) -> tuple[D, ...]:
-    counts: dict[D, int] = {}
+_GROUPS = {Processor: "processors", Accelerator: "accelerators", Memory: "memory"}
+_GROUPS |= {Drive: "drives", Nic: "nics"}
+
+
+def _devices_of(nouns: Iterable[DeviceNoun | None]) -> Devices:
+    counts: dict[DeviceNoun, int] = {}
     for noun in nouns:
-        if isinstance(noun, type_):
+        if noun is not None:
             one = noun if noun.count in (None, 1) else replace(noun, count=1)
             counts[one] = counts.get(one, 0) + (noun.count or 0)
-    return tuple([
-        one if count == one.count else replace(one, count=count or None)
-        for one, count in counts.items()
-    ])  # fmt: skip
+    groups: dict[str, Any] = {}
+    for one, count in counts.items():
+        line = one if count == one.count else replace(one, count=count or None)
+        groups.setdefault(_GROUPS[type(one)], []).append(line)
+    return Devices(**{name: tuple(lines) for name, lines in groups.items()})
 
 
 def topology_of(
@@ -324,19 +299,12 @@ def topology_of(
         if not chassis:
             values["chassis"].update(service.uris(device.chassis, device.uri))
         places += service.uris(device.endpoints + device.switch_ports, device.uri)
-    for uri in places:
-        for name, value in _fabric_and_switch(uri).items():
-            values.setdefault(name, set()).add(value)
+    for inside in filter(None, map(_IN_FABRIC.fullmatch, places)):
+        values.setdefault("fabric", set()).add(inside["fabric"])
+        if switch := _SWITCH.match(inside["rest"] or ""):
+            values.setdefault("switch", set()).add(inside["fabric"] + switch[0])
     found = {name: uris.pop() for name, uris in values.items() if len(uris) == 1}
     return dict(sorted(found.items())) or None
-
-
-def _fabric_and_switch(uri: str) -> dict[str, str]:
-    if (inside := _IN_FABRIC.fullmatch(uri)) is None:
-        return {}
-    fabric = inside["fabric"]
-    switch = _SWITCH.match(inside["rest"] or "")
-    return {"fabric": fabric, **({"switch": fabric + switch[0]} if switch else {})}
 
 
 def processor_json(cpu: Processor) -> Json:

@@ -7,6 +7,7 @@ blocks: its owner is decided over the whole pod manager before anything is count
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -35,15 +36,16 @@ from valence_sched.model.need import has_words
 from valence_sched.model.quantity import format_count
 
 #: Texts that services write in place of a serial number, beside those of zeros alone.
-_PLACEHOLDERS = ("n/a", "na", "none", "null", "unknown", "not specified", "not available",
-                 "default string", "to be filled by o.e.m.")  # fmt: skip
+_PLACEHOLDERS: tuple[str, ...] = ("n/a", "na", "none", "null", "unknown", "not specified")
+_PLACEHOLDERS += ("not available", "default string", "to be filled by o.e.m.")
 #: A name that devices of more blocks have is copied from a template.
 MOST_BLOCKS = 2
 #: What identifies a device: what it is of, the sort of name, and the name.
 Names = frozenset[tuple[str, str, str]]
 NO_NAMES: Names = frozenset()
-_NAMING = frozenset(("SerialNumber", "UUID", "Identifiers", "PhysicalLocation", "MACAddress",
-                     "PermanentMACAddress", "Ethernet", "AssociatedNetworkAddresses"))  # fmt: skip
+_NAMING = frozenset(("SerialNumber", "UUID", "Identifiers", "PhysicalLocation")).union(
+    ("MACAddress", "PermanentMACAddress", "Ethernet", "AssociatedNetworkAddresses")
+)
 
 #: What people call the devices of each class.
 KINDS: dict[type[Device], str] = {
@@ -69,13 +71,12 @@ class DeviceList(NamedTuple):
 
 def names_of(device: Device) -> Names:
     """Return what identifies a device in whatever list it is; of most devices that is nothing."""
-    if device.names is None:
-        device.names = NO_NAMES if _NAMING.isdisjoint(device.json) else _read_names(device)
-    return device.names
-
-
-def _read_names(device: Device) -> Names:
+    if device.names is not None:
+        return device.names
+    device.names = NO_NAMES
     json, kind = device.json, KINDS.get(type(device), "device")
+    if _NAMING.isdisjoint(json):
+        return NO_NAMES
     found: list[tuple[str, str | None]] = []
     if "SerialNumber" in json:
         found.append(("serial number", device.serial))
@@ -91,10 +92,9 @@ def _read_names(device: Device) -> Names:
     elif isinstance(device, schema.Port):
         found += [("address", it) for it in device.macs + device.addresses]
     folded = [(sort, " ".join(name.casefold().split())) for sort, name in found if name]
-    return frozenset(
-        (kind, sort, name) for sort, name in folded
-        if name not in _PLACEHOLDERS and name.strip("0:-. ")
-    )  # fmt: skip
+    named = (it for it in folded if it[1] not in _PLACEHOLDERS and it[1].strip("0:-. "))
+    device.names = frozenset((kind, sort, name) for sort, name in named)
+    return device.names
 
 
 def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Names:
@@ -141,10 +141,9 @@ _ROUNDING = 0.01
 
 
 class Likeness(NamedTuple):
-    """How entries of one kind of device look alike.
+    """Properties: entries with one of ``key`` in common are one device, those that differ are two.
 
-    Entries that have one of the ``key`` properties in common are one device. Those that differ in
-    a property are two, unless what differs is a speed.
+    What differs may be a speed.
     """
 
     key: tuple[str, ...]
@@ -179,21 +178,15 @@ def merge_lists(
                 merger.add(one)
             merged = merger.devices
         found |= merged
-        if trusted:
-            _doubt_repeated(merged.values(), trusted, notes)
+        first: dict[tuple[str, str, str], str] = {}
+        for device in filter(is_present, merged.values()) if trusted else ():
+            for name in names_of(device) & trusted:
+                uri = first.setdefault(name, device.uri)
+                if uri != device.uri and device.certain:
+                    device.certain = False
+                    what = f"found the {name[1]} of {uri}, expected its own"
+                    notes.remark(f"{device.uri}: {what} (so whether they are two is unknown)")
     return found
-
-
-def _doubt_repeated(devices: Iterable[Device], trusted: Names, notes: Notes) -> None:
-    """Take a device for uncertain that has the name of another one of the same list."""
-    first: dict[tuple[str, str, str], str] = {}
-    for device in devices:
-        for name in names_of(device) & trusted if is_present(device) else ():
-            uri = first.setdefault(name, device.uri)
-            if uri != device.uri and device.certain:
-                device.certain = False
-                found = f"found the {name[1]} of {uri}, expected its own"
-                notes.remark(f"{device.uri}: {found} (so whether they are two is unknown)")
 
 
 class _Merger:
@@ -214,9 +207,20 @@ class _Merger:
                 rest.append(device)
             else:
                 self._put(uri or device.uri, device, one.way)
-        rest = self._merge_alike(one, before, rest)
-        unclear = self._count_unclear(one, before, rest)
+        others: list[Device] = []
+        ways: set[str] = set()
         for device in rest:
+            uri = self._partner(one, before, device, _looks_same)
+            if uri is None:
+                others.append(device)
+            else:
+                ways |= self._ways[uri]
+                self._put(uri, device, one.way)
+        if ways:
+            number = len(rest) - len(others)
+            self._remark(one, number, ways, "they look the same, so each is counted once")
+        unclear = self._count_unclear(one, before, others)
+        for device in others:
             device.certain = device.uri not in unclear
             self._put(device.uri, device, one.way)
 
@@ -249,22 +253,6 @@ class _Merger:
                 return uri
         return None
 
-    def _merge_alike(self, one: DeviceList, before: list[str], rest: list[Device]) -> list[Device]:
-        """Merge devices that look the same as those of another list; return the others."""
-        others: list[Device] = []
-        ways: set[str] = set()
-        for device in rest:
-            uri = self._partner(one, before, device, _looks_same)
-            if uri is None:
-                others.append(device)
-            else:
-                ways |= self._ways[uri]
-                self._put(uri, device, one.way)
-        if ways:
-            number = len(rest) - len(others)
-            self._remark(one, number, ways, "they look the same, so each is counted once")
-        return others
-
     def _count_unclear(self, one: DeviceList, before: list[str], rest: list[Device]) -> set[str]:
         """Return the URIs of devices that may be the same as those of another list."""
         taken: set[str] = set()
@@ -273,19 +261,16 @@ class _Merger:
             uri = self._partner(one, before, device, _may_be_same, taken)
             if uri is not None:
                 taken.add(uri)
-                unclear.add(self._less_telling(uri, device))
+                known = self.devices[uri]  # both are counted if they are two
+                if _told(known) >= _told(device):
+                    unclear.add(device.uri)
+                else:
+                    known.certain = False
+                    unclear.add(uri)
         if unclear:
             ways = {way for uri in taken for way in self._ways[uri]}
             self._remark(one, len(unclear), ways, "they may be the same, so how many is unknown")
         return unclear
-
-    def _less_telling(self, uri: str, device: Device) -> str:
-        """Return which of two devices is not certain; both are counted if they are two."""
-        known = self.devices[uri]
-        if _told(known) >= _told(device):
-            return device.uri
-        known.certain = False
-        return uri
 
     def _remark(self, one: DeviceList, number: int, ways: set[str], what: str) -> None:
         both = f"{' and '.join(sorted(ways))} and {one.way}"
@@ -323,13 +308,12 @@ def _differ(first: Device, second: Device, trusted: Names) -> bool:
 
 
 def _looks_same(first: Device, second: Device) -> bool:
-    key = _LIKENESS[KINDS[type(first)]].key
     if not _may_be_same(first, second):
         return False
-    if any(_same(first, second, name) for name in key):
+    if any(_same(first, second, name) for name in _LIKENESS[KINDS[type(first)]].key):
         return True
     # One may be a medium of 0 bytes, and the other a drive that tells no size.
-    drives = [it for it in (first, second) if isinstance(it, schema.DriveDevice)]
+    drives = (it for it in (first, second) if isinstance(it, schema.DriveDevice))
     return {0, None} == {drive.capacity_bytes for drive in drives}
 
 
@@ -362,7 +346,7 @@ def _value(device: Device, name: str) -> Any:
 IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
 
 #: The lists of a block or a system in which each link is one device, with its class.
-_SINGLE: tuple[tuple[Link, type[schema.Device]], ...] = (
+_SINGLE: tuple[tuple[Link, type[Device]], ...] = (
     (DeviceHolder.processors, schema.ProcessorDevice),
     (DeviceHolder.memory, schema.MemoryDevice),
     (DeviceHolder.drives, schema.DriveDevice),
@@ -494,7 +478,16 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
     nics: list[tuple[str, list[schema.Device]]] = []
     if _STORAGES in json:
         storages = _storages(service, holder)
-        drives = [it for of in storages for it in _drives_of(service, of)]
+    for storage in storages:
+        # The rolled up health is that of its drives, each of which tells its own.
+        condition = condition_of(storage)
+        if condition.health == storage.rollup:
+            condition = condition._replace(health=storage.health)  # type: ignore[arg-type]
+        for drive in _follow(service, storage.drives, schema.DriveDevice, storage.uri):
+            drive.inherited = None if condition.is_fine else condition
+            drives.append(drive)
+        if storage.drives:
+            note_condition(storage, condition, "its drives do not count")
     if not _NICS.isdisjoint(json):
         nics = [*_nics(service, holder)]
     for field, to in _SINGLE:
@@ -509,19 +502,6 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
     for way, devices in nics:
         if devices:
             yield DeviceList(way + of, devices)
-
-
-def _drives_of(service: LinkedDocuments, storage: schema.Storage) -> Iterator[schema.DriveDevice]:
-    """The rolled up health of a subsystem is that of its drives, each of which tells its own."""
-    condition = condition_of(storage)
-    if condition.health == storage.rollup:
-        condition = condition._replace(health=storage.health)  # type: ignore[arg-type]
-    for drive in _follow(service, storage.drives, schema.DriveDevice, storage.uri):
-        if not condition.is_fine:
-            drive.inherited = condition
-        yield drive
-    if storage.drives:
-        note_condition(storage, condition, "its drives do not count")
 
 
 def _storages(service: LinkedDocuments, holder: DeviceHolder) -> list[schema.Storage]:
@@ -539,16 +519,10 @@ def _follow(
     """
     if "#" not in "".join(links):
         return service.follow(links, type_, where)
-    return _follow_parts(service, links, type_, where)
-
-
-def _follow_parts(
-    service: LinkedDocuments, links: tuple[str, ...], type_: type[D], where: str
-) -> Iterator[D]:
     readable = tuple(it for it in links if "#" not in it or not is_unreadable(it))
     parts = {it: _part(service, it, type_, where) for it in readable if "#/" in it}
-    yield from service.follow([it for it in readable if parts.get(it) is None], type_, where)
-    yield from filter(None, parts.values())
+    whole = service.follow([it for it in readable if parts.get(it) is None], type_, where)
+    return itertools.chain(whole, filter(None, parts.values()))
 
 
 def _part(service: LinkedDocuments, link: str, type_: type[D], where: str) -> D | None:
@@ -556,17 +530,14 @@ def _part(service: LinkedDocuments, link: str, type_: type[D], where: str) -> D 
     target, _, pointer = link.partition("#")
     uri = service.uri(target, where)
     json: Any = service.json(uri, where) if uri else None
-    for name in pointer.strip("/").split("/"):
-        json = _member(json, name.replace("~1", "/").replace("~0", "~"))
+    for part in pointer.strip("/").split("/"):
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(json, dict):
+            json = json.get(name)
+        else:
+            is_index = isinstance(json, list) and name.isdecimal() and int(name) < len(json)
+            json = json[int(name)] if is_index else None
     return type_(f"{uri}#{pointer}", json, service.notes) if isinstance(json, dict) else None
-
-
-def _member(json: Any, name: str) -> Any:
-    """Return the member of an object or an array, None where it has none of that name."""
-    if isinstance(json, dict):
-        return json.get(name)
-    is_index = isinstance(json, list) and name.isdecimal() and int(name) < len(json)
-    return json[int(name)] if is_index else None
 
 
 def _simple_drives(

@@ -77,10 +77,16 @@ def device_templates(devices: Devices, rules: Json) -> Json | str:
         members = []
         stated = rules[name].get("Members") if isinstance(rules.get(name), dict) else None
         first = stated[0] if isinstance(stated, list) and stated else {}
+        template = first if isinstance(first, dict) else {}
+        required = {key.removesuffix(_REQUIRED) for key in template if key.endswith(_REQUIRED)}
+        named = {key.partition("@")[0] for key in template if key.endswith((_REQUIRED, _OPTIONAL))}
         for count, known in templates:
-            member = _member_template(known, first if isinstance(first, dict) else {})
-            if isinstance(member, str):
-                return f"{name}: {member}"
+            shown = {key: known[key] for key in known if key in named or not named}
+            member = {key: value for key, value in shown.items() if value is not None}
+            if "TotalCores" in required and known.get("ProcessorType") != "CPU":
+                member.setdefault("TotalCores", 1)  # cores say nothing of a card
+            if lacking := sorted(required - member.keys() - {"StorageControllers"}):
+                return f"{name}: {', '.join(lacking)} must be given, and is not known"
             members.append({_COUNT: count, **member})
         if members and name not in rules:
             return f"it composes no {name} by what they are"
@@ -90,11 +96,11 @@ def device_templates(devices: Devices, rules: Json) -> Json | str:
 
 
 def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, list[DeviceTemplate]]]:
-    processors = [(cpu.count, processor_json(cpu)) for cpu in devices.processors]
-    for card in devices.accelerators:
-        known = {"ProcessorType": card.kind, "Model": card.model}
-        processors.append((card.count, known))
-    yield "Processors", processors
+    cpus = [(cpu.count, processor_json(cpu)) for cpu in devices.processors]
+    cards = [
+        (it.count, {"ProcessorType": it.kind, "Model": it.model}) for it in devices.accelerators
+    ]
+    yield "Processors", [*cpus, *cards]
     yield "Memory", [(module.count, memory_json(module)) for module in devices.memory]
     yield "EthernetInterfaces", [(nic.count, nic_json(nic)) for nic in devices.nics]
     drives = []
@@ -104,18 +110,6 @@ def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, list[Devi
     is_older = "SimpleStorage" in rules and "Storage" not in rules
     name, inner = ("SimpleStorage", "Devices") if is_older else ("Storage", "Drives")
     yield name, [(1, {inner: drives})] if drives else []
-
-
-def _member_template(known: dict[str, Any], template: Json) -> Json | str:
-    """Return the properties that a template names; without a template all that are known."""
-    required = {key.removesuffix(_REQUIRED) for key in template if key.endswith(_REQUIRED)}
-    named = {key.partition("@")[0] for key in template if key.endswith((_REQUIRED, _OPTIONAL))}
-    shown = {key: known[key] for key in known if key in named or not named}
-    found = {key: value for key, value in shown.items() if value is not None}
-    if "TotalCores" in required and known.get("ProcessorType") != "CPU":
-        found.setdefault("TotalCores", 1)  # cores say nothing of a card
-    lacking = sorted(required - found.keys() - {"StorageControllers"})
-    return f"{', '.join(lacking)} must be given, and is not known" if lacking else found
 
 
 SPECIFIC, CONSTRAINED = "ComputerSystemComposition", "ComputerSystemConstrainedComposition"
@@ -156,10 +150,8 @@ def specific(
 
 def manifest(capabilities: ComposeCapabilities, request: CompositionRequest) -> ComposeWrite | None:
     """Name the blocks in a manifest, which the Compose action takes."""
-    target = capabilities.compose_target
-    return (
-        ComposeWrite("manifest", target, manifest_body(request, "Apply"), True) if target else None
-    )
+    body, target = manifest_body(request, "Apply"), capabilities.compose_target
+    return ComposeWrite("manifest", target, body, True) if target else None
 
 
 def constrained(
@@ -184,11 +176,8 @@ STANDARD_METHODS: tuple[ComposeMethod, ...] = (specific, manifest, constrained)
 def manifest_body(request: CompositionRequest, kind: str) -> Json:
     """Return the body of a Compose action with one stanza."""
     stanza = {"StanzaType": "ComposeSystem", "StanzaId": "node", "Request": specific_body(request)}
-    return {
-        "RequestFormat": "Manifest",
-        "RequestType": kind,
-        "Manifest": {"Expand": "None", "Stanzas": [stanza]},
-    }
+    manifest = {"Expand": "None", "Stanzas": [stanza]}
+    return {"RequestFormat": "Manifest", "RequestType": kind, "Manifest": manifest}
 
 
 def _use_case(capabilities: ComposeCapabilities, name: str, pool: str | None) -> UseCase | None:
@@ -225,8 +214,7 @@ def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json
 
 
 class _CompositionServiceActions(Resource):
-    compose = Field("Actions/#CompositionService.Compose/target", text, "where manifests go; "
-                    "follow it as it is")  # fmt: skip
+    compose = Field("Actions/#CompositionService.Compose/target", text, "where manifests go")
     zone_affinity = Field("AllowZoneAffinity", flag, "whether a zone can be named by its Id")
 
 
@@ -256,26 +244,19 @@ def read_capabilities(
     for link in parts.blocks:
         cases += _use_cases(session, _first_document(session, (link,)), link_path(link) or "")
     pool = request.pool if request else None
-    for link in parts.zones:
-        cases += _zones_use_cases(session, link_path(link) or "", systems, pool)
+    for uri in (link_path(link) or "" for link in parts.zones):
+        pages = tuple(collection_pages(functools.partial(get_document, session), uri))
+        for page in pages[:1]:
+            cases += _use_cases(session, page.json, uri)
+        links = [link for page in pages for link in page.members]
+        of_pool = [link for link in links if pool in (link_path(link), link.rpartition("/")[2])]
+        for zone in of_pool or links:
+            found = _use_cases(session, _document_or_empty(session, zone), systems or "")
+            zones = (link_path(zone) or "",)
+            cases += [it._replace(zones=zones, target=systems or it.target) for it in found]
     target = link_path(actions.compose)
     affinity = bool(actions.zone_affinity)
     return ComposeCapabilities(systems, target, affinity, tuple(cases), service, own)
-
-
-def _zones_use_cases(
-    session: Session, uri: str, systems: str | None, pool: str | None
-) -> Iterator[UseCase]:
-    """Yield what a collection of zones offers, and each of its zones, or only that of a pool."""
-    pages = tuple(collection_pages(functools.partial(get_document, session), uri))
-    for page in pages[:1]:
-        yield from _use_cases(session, page.json, uri)
-    links = [link for page in pages for link in page.members]
-    of_pool = [link for link in links if pool in (link_path(link), link.rpartition("/")[2])]
-    for zone in of_pool or links:
-        held, zones = _document_or_empty(session, zone), (link_path(zone) or "",)
-        for case in _use_cases(session, held, systems or ""):
-            yield case._replace(zones=zones, target=systems or case.target)
 
 
 def _first_document(session: Session, links: Iterable[str]) -> Json:

@@ -60,21 +60,19 @@ def plausible(device: Any, field: Field[Any], notes: Notes | None = None) -> Any
     return None
 
 
-def is_empty_medium(device: Device) -> bool:
-    """Return whether a drive is one for removable or virtual media that holds none: 0 bytes."""
-    if not isinstance(device, schema.DriveDevice) or device.capacity_bytes != 0:
-        return False
-    protocol = (device.protocol or "").casefold()
-    return device.media is None and protocol not in ("nvme", "sata", "sas")
-
-
 def without_empty_media(where: str, devices: dict[str, Device], notes: Notes) -> dict[str, Device]:
-    """Return the devices of a block without media of 0 bytes; a disk of 0 bytes is not certain."""
-    empty = {uri: it for uri, it in devices.items() if it.json.get("CapacityBytes") in _ZEROS}
-    media = [uri for uri, device in empty.items() if is_empty_medium(device)]
-    for device in empty.values():
-        if isinstance(device, schema.DriveDevice):
+    """Return the devices of a block without media of 0 bytes; a disk of 0 bytes is not certain.
+
+    A drive for removable or virtual media tells neither a medium nor the protocol of a disk.
+    """
+    media: list[str] = []
+    for uri, device in devices.items():
+        is_empty = device.json.get("CapacityBytes") in _ZEROS
+        if is_empty and isinstance(device, schema.DriveDevice):
             device.certain = False
+            is_disk = (device.protocol or "").casefold() in ("nvme", "sata", "sas")
+            if device.capacity_bytes == 0 and device.media is None and not is_disk:
+                media.append(uri)
     if not media:
         return devices
     some = ", ".join(media[:2]) + (", …" if media[2:] else "")
@@ -94,12 +92,12 @@ class _Summarised(NamedTuple):
 
 
 _CPU, _MODULE = schema.ProcessorDevice, schema.MemoryDevice
+_CPUS, _RAM = schema.ProcessorSummary, schema.MemorySummary
+_CORES, _SIZES = (_CPU.cores, _CPU.enabled_cores), (_MODULE.capacity_mib, _MODULE.volatile_mib)
 _SUMMARISED = (
-    _Summarised(_CPU, (_CPU.cores, _CPU.enabled_cores), schema.ProcessorSummary,
-                schema.ProcessorSummary.cores, "processor"),
-    _Summarised(_MODULE, (_MODULE.capacity_mib, _MODULE.volatile_mib), schema.MemorySummary,
-                schema.MemorySummary.size_gib, "memory module"),
-)  # fmt: skip
+    _Summarised(_CPU, _CORES, _CPUS, _CPUS.cores, "processor"),
+    _Summarised(_MODULE, _SIZES, _RAM, _RAM.size_gib, "memory module"),
+)
 
 
 def with_summaries(system: System, devices: Iterable[Device]) -> dict[str, Device]:
@@ -173,21 +171,18 @@ class _Kind(NamedTuple):
     words: tuple[str, ...]
 
 
+_DRIVES, _DISKS = ("Drives", "Storage", "SimpleStorage"), ("drive", "storage", "disk")
+_NICS = ("EthernetInterfaces", "NetworkInterfaces")
+_PORTS = ("ethernet", "networkadapter", "networkinterface")
 _KINDS = {
     "CPU": _Kind(_CPU, {"ProcessorType": "CPU"}, ("Processors",), ("processor", "cpu")),
     "GPU": _Kind(_CPU, {"ProcessorType": "GPU"}, ("Processors",), ("gpu", "accelerator", "fpga")),
     "memory": _Kind(_MODULE, {}, ("Memory",), ("memory", "dimm")),
-    "drive": _Kind(schema.DriveDevice, {}, ("Drives", "Storage", "SimpleStorage"),
-                   ("drive", "storage", "disk", "arraycontroller")),
-    "NIC": _Kind(schema.EthernetInterface, {}, ("EthernetInterfaces", "NetworkInterfaces"),
-                 ("ethernet", "networkadapter", "networkinterface")),
-}  # fmt: skip
-_NAMES = {
-    schema.ProcessorSummary: "CPU", schema.MemorySummary: "memory", _MODULE: "memory",
-    schema.DriveDevice: "drive", schema.EthernetInterface: "NIC", schema.Port: "NIC",
-    schema.NetworkInterface: "NIC",
-}  # fmt: skip
-_SUMMARIES = (schema.ProcessorSummary, schema.MemorySummary)
+    "drive": _Kind(schema.DriveDevice, {}, _DRIVES, (*_DISKS, "arraycontroller")),
+    "NIC": _Kind(schema.EthernetInterface, {}, _NICS, _PORTS),
+}
+_NAMES = {_CPUS: "CPU", _RAM: "memory", _MODULE: "memory", schema.DriveDevice: "drive"}
+_NAMES |= dict.fromkeys((schema.EthernetInterface, schema.Port, schema.NetworkInterface), "NIC")
 MAX_VENDOR_LEVELS = 4
 
 
@@ -203,18 +198,29 @@ def unreadable_devices(
     one without a target, and, where no device of the kind is listed, a list in a vendor's part
     (``Oem``), an empty list whose count is more, or a storage that tells no drives.
     """
-    known = {_kind_name(it): isinstance(it, _SUMMARIES) for it in devices}
+    known: dict[str, bool] = {}  # whether a device of a kind is only a summary
+    for device in devices:
+        of_kind = _NAMES.get(type(device), "")
+        if isinstance(device, schema.ProcessorDevice):
+            of_kind = "CPU" if (device.type or "CPU").casefold() == "cpu" else "GPU"
+        known[of_kind] = isinstance(device, (_CPUS, _RAM))
     vendor = list(vendor_lists(holder.json))
     for name, kind in _KINDS.items():
-        links = (link for each in kind.lists for link in links_in(holder.json.get(each)))
-        found = [link or "a link without a target" for link in links
-                 if is_unreadable(link) or (_is_vendors(link) and is_gone(link))]  # fmt: skip
+        values = (holder.json.get(each) for each in kind.lists)
+        links = [
+            it
+            for value in values
+            if value and isinstance(value, list | dict)
+            for it in read_links(value)
+        ]
+        unread = (it for it in links if is_unreadable(it) or (_is_vendors(it) and is_gone(it)))
+        found = [link or "a link without a target" for link in unread]
         if name not in known:
             found += [it for it in vendor if any(word in it.casefold() for word in kind.words)]
             found += [f"{each}@odata.count" for each in kind.lists if _is_cut(holder.json, each)]
-            if name == "drive":
-                found += [it.uri for it in storages
-                          if "Drives" not in it.json or _is_cut(it.json, "Drives")]  # fmt: skip
+        for storage in storages if name == "drive" and name not in known else ():
+            if "Drives" not in storage.json or _is_cut(storage.json, "Drives"):
+                found.append(storage.uri)
         if found and not known.get(name):
             what = f"found {found[0]}, expected a list of devices"
             text = f"{holder.uri}: {kind.lists[0]}: {what} (how many {name}s there are is unknown)"
@@ -222,12 +228,6 @@ def unreadable_devices(
             device = kind.type(f"{holder.uri}#/{name}", kind.json, NO_NOTES)
             device.certain = False
             yield device
-
-
-def _kind_name(device: Device) -> str:
-    if isinstance(device, schema.ProcessorDevice):
-        return "CPU" if (device.type or "CPU").casefold() == "cpu" else "GPU"
-    return _NAMES.get(type(device), "")
 
 
 _LISTS = tuple(dict.fromkeys(name for kind in _KINDS.values() for name in kind.lists))
@@ -252,11 +252,6 @@ def tells_all(json: Json) -> bool:
 def _is_cut(json: Json, name: str) -> bool:
     """Return whether a list is empty although its count says that it is not."""
     return json.get(name) == [] and json.get(f"{name}@odata.count") not in (None, *_ZEROS)
-
-
-def links_in(value: Any) -> tuple[str, ...]:
-    """Return the links of a property, none where it is not one that holds links."""
-    return read_links(value) if isinstance(value, list | dict) and value != {} else ()
 
 
 def is_unreadable(link: str) -> bool:

@@ -18,7 +18,7 @@ from valence_sched.drivers.fields import Field, Json, NamedResource, Resource, n
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners, schema
 from valence_sched.drivers.redfish.describe import ContentMemo, Describer, topology_of
-from valence_sched.drivers.redfish.stocks import ZoneIds, stocks
+from valence_sched.drivers.redfish.stocks import stocks
 from valence_sched.model.inventory import (
     SINGLE_PER_NODE,
     WHOLE_POOL,
@@ -37,13 +37,9 @@ from valence_sched.model.quantity import format_count
 
 Limits = dict[BlockType, Limit]
 
-_FIELDS: dict[BlockType, tuple[Field[int | None], Field[int | None]]] = {
-    kind: (
-        Field(f"Min{kind}", number, "least of this type in a node", "blocks"),
-        Field(f"Max{kind}", number, "most of this type in a node", "blocks"),
-    )
-    for kind in get_args(BlockType)
-}
+#: The bounds on the blocks of a type in a node, by the type.
+_LEAST = {kind: Field(f"Min{kind}", number, "least", "blocks") for kind in get_args(BlockType)}
+_MOST = {kind: Field(f"Max{kind}", number, "most", "blocks") for kind in get_args(BlockType)}
 
 
 class LimitsByZone:
@@ -65,11 +61,16 @@ class LimitsByZone:
         self._service, self._joined = service, joined
         self._noted: set[BlockType] = set()
         # The zones that they apply to, none for all, and the limits.
-        self._stated = [
-            (_zones_of(service, capability, zones), limits)
-            for holder in collections
-            for capability, limits in _stated_limits(service, holder, holder.capabilities)
-        ]
+        self._stated: list[tuple[set[str], Limits]] = []
+        for holder in collections:
+            for capability, limits in _stated_limits(service, holder, holder.capabilities):
+                found = set(service.uris(capability.zones, capability.uri))
+                if found and zones.isdisjoint(found):
+                    path = schema.CollectionCapability.zones.path
+                    what = f"found {', '.join(sorted(found))}, expected a zone of resource blocks"
+                    text = f"{capability.uri}: {path}: {what} (its limits apply to none)"
+                    service.notes.remark(text)
+                self._stated.append((found, limits))
 
     def of(self, zone: schema.Zone | None, blocks: Mapping[BlockType, int]) -> Limits:
         """Return the limits of a zone, or of a pod manager without zones; the strictest win.
@@ -77,16 +78,18 @@ class LimitsByZone:
         ``blocks`` is how many blocks of each type it has.
         """
         found: Limits = {}
-        for zones, limits in self._stated:
-            if not zones or (zone and zone.uri in zones):
-                _tighten(found, limits)
+        stated = [it for zones, it in self._stated if not zones or (zone and zone.uri in zones)]
         if zone:
-            for _, limits in _stated_limits(self._service, zone, zone.capabilities):
-                _tighten(found, limits)
+            of_zone = _stated_limits(self._service, zone, zone.capabilities)
+            stated += [limits for _, limits in of_zone]
+        for kind, limit in (item for limits in stated for item in limits.items()):
+            old = found.get(kind, Limit())
+            tops = [top for top in (old.max, limit.max) if top is not None]
+            found[kind] = Limit(max(old.min, limit.min), min(tops, default=None))
         for kind in SINGLE_PER_NODE:
-            least = found[kind].min if kind in found else 0
-            if kind not in found or found[kind].max is None:
-                found[kind] = Limit(least, max(self._assume(kind, blocks), least))
+            known = found.get(kind, Limit())
+            if known.max is None:
+                found[kind] = Limit(known.min, max(self._assume(kind, blocks), known.min))
         return found
 
     def _assume(self, kind: BlockType, blocks: Mapping[BlockType, int]) -> int:
@@ -103,47 +106,17 @@ class LimitsByZone:
         return joined
 
 
-def _zones_of(
-    service: LinkedDocuments, capability: schema.CollectionCapability, zones: set[str]
-) -> set[str]:
-    """Return what a capability applies to, none for all; that none of it is a zone is noted."""
-    found = set(service.uris(capability.zones, capability.uri))
-    if found and zones.isdisjoint(found):
-        path = schema.CollectionCapability.zones.path
-        what = f"found {', '.join(sorted(found))}, expected a zone of resource blocks"
-        service.notes.remark(f"{capability.uri}: {path}: {what} (its limits apply to none)")
-    return found
-
-
 def _stated_limits(
     service: LinkedDocuments, holder: Resource, capabilities: Iterable[Json]
 ) -> Iterator[tuple[schema.CollectionCapability, Limits]]:
-    for json in capabilities:
-        capability = holder.part(
-            schema.CollectionCapability, json, "@Redfish.CollectionCapabilities"
-        )
-        if not capability.leads:
-            continue
+    kind = schema.CollectionCapability
+    parts = (holder.part(kind, it, "@Redfish.CollectionCapabilities") for it in capabilities)
+    for capability in (part for part in parts if part.leads):
         for document in service.follow(capability.object, schema.CapabilitiesObject, holder.uri):
-            for limits in document.limits:
-                yield capability, _read(document, limits)
-
-
-def _read(document: schema.CapabilitiesObject, limits: Json) -> Limits:
-    part = document.part(Resource, limits, "@Redfish.ResourceBlockLimits")
-    found: Limits = {}
-    for kind, (least, most) in _FIELDS.items():
-        limit = Limit(least.of(part) or 0, most.of(part))
-        if limit != Limit():
-            found[kind] = limit
-    return found
-
-
-def _tighten(found: Limits, limits: Limits) -> None:
-    for kind, limit in limits.items():
-        old = found.get(kind, Limit())
-        tops = [top for top in (old.max, limit.max) if top is not None]
-        found[kind] = Limit(max(old.min, limit.min), min(tops, default=None))
+            for json in document.limits:
+                part = document.part(Resource, json, "@Redfish.ResourceBlockLimits")
+                every = {it: Limit(_LEAST[it].of(part) or 0, _MOST[it].of(part)) for it in _LEAST}
+                yield capability, {it: limit for it, limit in every.items() if limit != Limit()}
 
 
 _STATES: dict[str, CompositionState] = {it.casefold(): it for it in get_args(CompositionState)}
@@ -173,7 +146,15 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     kinds = {block.uri: types(block) for block in found.blocks}
     pools, members = _pools(service, found, nodes, kinds)
     everywhere = tuple(pool.id for pool in pools)
-    zone_ids = _zone_ids(service, found.zones)
+    ids = dict(zip((zone.uri for zone in found.zones), _ids(found.zones), strict=True))
+
+    def zone_ids(links: tuple[str, ...]) -> tuple[str, ...] | None:
+        uris = list(service.uris(links, ROOT))
+        for uri in uris:
+            if uri not in ids:
+                service.notes.remark(f"{uri}: found no such zone, expected it: a stock links it")
+        return tuple(ids[uri] for uri in uris if uri in ids) if links else None
+
     amounts = stocks(service, found.root, everywhere, zone_ids)
     if not found.blocks and not amounts and found.services:
         what = "found no resource block, no memory domain and no storage pool to compose"
@@ -190,10 +171,18 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
 
 
 def _find(service: LinkedDocuments) -> RedfishResources:
-    root = _root(service)
+    json = service.json(ROOT, "the protocol")
+    if not json:  # then one that links the usual URIs
+        json = {name: {"@odata.id": f"{ROOT}/{name}"} for name in _ROOT_LINKS}
+    root = schema.ServiceRoot(ROOT, json, service.notes)
     services = list(service.follow(root.composition, schema.CompositionService, root.uri))
-    every = (zone for it in services for zone in service.follow(it.zones, schema.Zone, it.uri))
-    zones = [zone for zone in every if _is_of_blocks(zone)]
+    zones = []
+    for zone in (it for of in services for it in service.follow(of.zones, schema.Zone, of.uri)):
+        if zone.leads:
+            zones.append(zone)
+        elif (zone.type or "").casefold() not in _OTHER_ZONES:
+            what = f"found {zone.type}, expected ZoneOfResourceBlocks or another type (left out)"
+            zone.notes.remark(f"{zone.uri}: {schema.Zone.type.path}: {what}")
     lists = [(root.uri, root.blocks)]
     lists += [(it.uri, it.blocks) for it in services]
     lists += [(it.uri, it.blocks) for it in zones]
@@ -205,22 +194,6 @@ def _find(service: LinkedDocuments) -> RedfishResources:
     return RedfishResources(root, services, zones, list(blocks.values()), systems)
 
 
-def _is_of_blocks(zone: schema.Zone) -> bool:
-    """Return whether a zone is one of resource blocks; a type that is no type is noted."""
-    if not zone.leads and (zone.type or "").casefold() not in _OTHER_ZONES:
-        what = f"found {zone.type}, expected ZoneOfResourceBlocks or another type (left out)"
-        zone.notes.remark(f"{zone.uri}: {schema.Zone.type.path}: {what}")
-    return zone.leads
-
-
-def _root(service: LinkedDocuments) -> schema.ServiceRoot:
-    """Return the service root; without one, a root that links the usual URIs."""
-    if json := service.json(ROOT, "the protocol"):
-        return schema.ServiceRoot(ROOT, json, service.notes)
-    guesses = {name: {"@odata.id": f"{ROOT}/{name}"} for name in _ROOT_LINKS}
-    return schema.ServiceRoot(ROOT, guesses, service.notes)
-
-
 def _pools(
     service: LinkedDocuments, found: RedfishResources, nodes: Iterable[Node], kinds: TypesByBlock
 ) -> tuple[tuple[Pool, ...], dict[str, list[str]]]:
@@ -230,18 +203,19 @@ def _pools(
     joined: Counter[BlockType] = Counter()  # the most blocks of each type of one node
     for node in nodes:
         joined |= count(node.blocks)
-    zones = {zone.uri for zone in found.zones}
-    limits = LimitsByZone(service, _collections(service, found), joined, zones)
+    zones, root = {zone.uri for zone in found.zones}, found.root
+    links = [(root.systems, root.uri), (root.blocks, root.uri)]
+    links += [(of, it.uri) for it in found.services for of in (it.blocks, it.zones)]
+    stated = (holder for of, where in links for holder in service.collections(of, where))
+    limits = LimitsByZone(service, stated, joined, zones)
     lists = (it for part in found.services for it in service.collections(part.zones, part.uri))
+    listed = ((uri, it.uri) for it in lists for uri in service.uris(it.members, it.uri))
     # Where zones are listed and none can be read, no pool is known.
-    if not found.zones and not any(
-        service.json(uri, it.uri) is None
-        for it in lists for uri in service.uris(it.members, it.uri)
-    ):  # fmt: skip
+    if not found.zones and not any(service.json(*it) is None for it in listed):
         whole = (Pool(id=WHOLE_POOL, limits=limits.of(None, count(kinds))),) if kinds else ()
         return whole, {block.uri: [WHOLE_POOL] for block in found.blocks}
-    ids = _ids(found.zones)
-    pools, members = [], {block.uri: [] for block in found.blocks}  # type: ignore[var-annotated]
+    ids, pools = _ids(found.zones), []
+    members: dict[str, list[str]] = {block.uri: [] for block in found.blocks}
     for zone, id_ in zip(found.zones, ids, strict=True):
         inside = dict.fromkeys(service.member_uris(zone.blocks, zone.uri, members))
         pools.append(Pool(id=id_, name=zone.name, limits=limits.of(zone, count(inside))))
@@ -251,33 +225,11 @@ def _pools(
     return tuple(pools), members
 
 
-def _zone_ids(service: LinkedDocuments, zones: list[schema.Zone]) -> ZoneIds:
-    """Return what finds the pools of the zones that a stock links; None where it links none."""
-    ids = dict(zip((zone.uri for zone in zones), _ids(zones), strict=True))
-
-    def of(links: tuple[str, ...]) -> tuple[str, ...] | None:
-        uris = list(service.uris(links, ROOT))
-        for uri in uris:
-            if uri not in ids:
-                service.notes.remark(f"{uri}: found no such zone, expected it: a stock links it")
-        return tuple(ids[uri] for uri in uris if uri in ids) if links else None
-
-    return of
-
-
 def _ids(zones: Iterable[schema.Zone]) -> list[str]:
     """Return the last part of each zone's URI, or all of it where two zones share that part."""
     lasts = [zone.uri.rpartition("/")[2] for zone in zones]
     counts = Counter(lasts)
     return [it.uri if counts[last] > 1 else last for it, last in zip(zones, lasts, strict=True)]
-
-
-def _collections(service: LinkedDocuments, found: RedfishResources) -> Iterator[schema.Collection]:
-    yield from service.collections(found.root.systems, found.root.uri)
-    yield from service.collections(found.root.blocks, found.root.uri)
-    for part in found.services:
-        yield from service.collections(part.blocks, part.uri)
-        yield from service.collections(part.zones, part.uri)
 
 
 def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
@@ -297,10 +249,9 @@ def _stale_nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[
     """Yield the nodes that are listed and cannot be read, as they were at the last reading."""
     what = "found no document that can be read, expected a system"
     unread = [*service.unread_members(found.root.systems, found.root.uri)]
-    unread += [
-        it.uri for it in found.systems if it.tells_nothing
-        and (it.uri in service.known_nodes or type_name(it.json) not in ("", "computersystem"))
-    ]  # fmt: skip
+    for it in (system for system in found.systems if system.tells_nothing):
+        is_other = type_name(it.json) not in ("", "computersystem")
+        unread += [it.uri] if is_other or it.uri in service.known_nodes else []
     for uri in dict.fromkeys(unread):
         effect = "which blocks it has is unknown: one that says Unused and does not link it is free"
         if known := service.known_nodes.get(uri):
@@ -314,7 +265,13 @@ def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[
     known = {block.uri: block for block in found.blocks}
     hosts: dict[str, list[str]] = {}
     systems = [system for system in found.systems if not system.is_composed]
-    for system in (*systems, *_unlisted_systems(service, found)):
+    listed = {system.uri for system in found.systems}
+    unlisted: dict[str, schema.ListedSystem] = {}
+    for block in found.blocks:  # systems that a block is, or is part of
+        for uri in service.member_uris((*block.systems, *block.in_systems), block.uri, listed):
+            if uri not in listed and (json := service.json(uri, block.uri)):
+                unlisted.setdefault(uri, schema.ListedSystem(uri, json, service.notes))
+    for system in (*systems, *unlisted.values()):
         named = set(service.member_uris(system.blocks, system.uri, known))
         for uri in sorted(named & known.keys()):
             block = known[uri]
@@ -328,20 +285,6 @@ def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[
     return hosts
 
 
-def _unlisted_systems(
-    service: LinkedDocuments, found: RedfishResources
-) -> list[schema.ListedSystem]:
-    """Return the systems that blocks are, or are part of, and that are not listed."""
-    unlisted: dict[str, schema.ListedSystem] = {}
-    listed = {system.uri for system in found.systems}
-    for block in found.blocks:
-        for links in (block.systems, block.in_systems):
-            for uri in service.member_uris(links, block.uri, listed):
-                if uri not in listed and (json := service.json(uri, block.uri)):
-                    unlisted.setdefault(uri, schema.ListedSystem(uri, json, service.notes))
-    return list(unlisted.values())
-
-
 def is_free_host(block: schema.ResourceBlock, named: int, *, is_system: bool) -> bool:
     """Return whether a block that a system names is that system as a whole, and offered as such.
 
@@ -350,9 +293,8 @@ def is_free_host(block: schema.ResourceBlock, named: int, *, is_system: bool) ->
     other block that a system names is in use by it, its own compute block, too: what runs there
     is not known.
     """
-    is_offered = (block.pool or "").casefold() == "free" and "compute" in map(
-        str.casefold, block.types
-    )
+    in_pool = (block.pool or "").casefold() == "free"
+    is_offered = in_pool and "compute" in map(str.casefold, block.types)
     return named == 1 and (is_system or is_offered)
 
 
@@ -364,7 +306,16 @@ def _blocks(
     members: dict[str, list[str]],
     kinds: TypesByBlock,
 ) -> Iterator[FullBlock]:
-    states = _statuses(service, found, nodes, hosts)
+    used: dict[str, list[str]] = {}
+    for node in nodes:
+        for uri in set(node.blocks):
+            used.setdefault(uri, []).append(node.uri)
+    for uri, of_hosts in hosts.items():
+        used.setdefault(uri, []).extend(of_hosts)
+    alike = service.shared(_status_memo)
+    states = {
+        it.uri: _correct_by_systems(it, alike.of(it), used.get(it.uri, ())) for it in found.blocks
+    }
     listed = {it.uri: it for it in found.systems if not it.is_composed}
     owned = device_owners.devices_by_block(service, found.blocks, states)
     describer = service.shared(Describer)
@@ -391,24 +342,6 @@ def _blocks(
             status=status,
             devices=devices,
         )
-
-
-def _statuses(
-    service: LinkedDocuments,
-    found: RedfishResources,
-    nodes: Iterable[Node],
-    hosts: Mapping[str, Sequence[str]],
-) -> dict[str, Status]:
-    used: dict[str, list[str]] = {}
-    for node in nodes:
-        for uri in set(node.blocks):
-            used.setdefault(uri, []).append(node.uri)
-    for uri, systems in hosts.items():
-        used.setdefault(uri, []).extend(systems)
-    alike = service.shared(_status_memo)
-    return {
-        it.uri: _correct_by_systems(it, alike.of(it), used.get(it.uri, ())) for it in found.blocks
-    }
 
 
 def _systems_behind(

@@ -50,8 +50,8 @@ def _storage(
     service: LinkedDocuments, root: schema.ServiceRoot, pools_of: PoolsOf
 ) -> Iterable[Stock]:
     found: dict[str, Stock] = {}
-    for holder in service.follow((*root.storage, *root.storage_services), schema.StorageHolder,
-                                 root.uri):  # fmt: skip
+    links = (*root.storage, *root.storage_services)
+    for holder in service.follow(links, schema.StorageHolder, root.uri):
         every = list(service.follow(holder.pools, StoragePool, holder.uri))
         for pool, total, used in pool_sizes(service, every, {}):
             if pool.uri in found or not is_usable(pool):
@@ -127,16 +127,13 @@ def _pool_bytes(service: LinkedDocuments, pool: StoragePool) -> float | None:
     """Return the size of a pool: its own, else that of what it is made of, else None."""
     if pool.total_bytes:
         return pool.total_bytes
-    sizes = [
-        size
-        for source in sources_of(pool)
-        for size in (
-            [source.size_bytes]
-            if source.size_bytes is not None
-            else [it.size_bytes for it in service.follow(source.drives, ProvidingDrive, pool.uri)]
-            or [None]
-        )
-    ]
+    sizes: list[float | None] = []
+    for source in sources_of(pool):
+        told = [source.size_bytes]
+        if told == [None]:
+            drives = service.follow(source.drives, ProvidingDrive, pool.uri)
+            told = [it.size_bytes for it in drives] or told
+        sizes += told
     return sum_or_unknown(pool, StoragePool.total_bytes.path, pool.total_bytes, sizes)
 
 
@@ -196,9 +193,8 @@ def _memory(
         service.follow(root.chassis, schema.Chassis, root.uri),
         service.follow(root.systems, schema.ListedSystem, root.uri),
     )
-    for domain in (
-        it for of in holders for it in service.follow(of.domains, schema.MemoryDomain, of.uri)
-    ):
+    domains = (service.follow(of.domains, schema.MemoryDomain, of.uri) for of in holders)
+    for domain in itertools.chain.from_iterable(domains):
         if domain.creatable is None:
             what = "found none, expected true or false (left out)"
             service.notes.remark(f"{domain.uri}: {schema.MemoryDomain.creatable.path}: {what}")
@@ -241,7 +237,11 @@ def domain_stock(
     sizes = [chunk.size_mib for chunk in chunks]
     used = sum(size for size in sizes if size)
     total = domain.size_mib or _size_of_modules(domain, modules, is_pmem)
-    _check_modules(domain, modules)
+    most = [_size(module) for module in modules]
+    held = sum(size for size in most if size)
+    if most and None not in most and domain.size_mib and held < domain.size_mib:
+        what = f"found {domain.size_mib}, expected at most {held}, all its modules together"
+        domain.notes.remark(f"{domain.uri}: MemorySizeMiB: {what}")
     if None in sizes:
         what = "found a chunk of unknown size (what is free is unknown)"
         domain.notes.remark(f"{domain.uri}: {what}")
@@ -268,10 +268,9 @@ def _size_of_modules(
     domain: schema.MemoryDomain, modules: list[MemoryDevice], is_pmem: bool
 ) -> int | None:
     """Return the sum of the modules; the volatile part of a persistent one is not persistent."""
-    sizes = [
-        module.volatile_mib or 0 if is_persistent(module) and not is_pmem else _size(module)
-        for module in modules
-    ]
+    plain = [is_pmem or not is_persistent(module) for module in modules]
+    pairs = zip(modules, plain, strict=True)
+    sizes = [_size(module) if whole else module.volatile_mib or 0 for module, whole in pairs]
     known = [size for size in sizes if size is not None]
     total = sum(known) if len(known) == len(sizes) else 0
     path = schema.MemoryDomain.size_mib.path
@@ -289,14 +288,3 @@ def _size(module: MemoryDevice) -> int | None:
     if is_persistent(module):  # of any size: some domains list all of theirs as one module
         return module.capacity_mib
     return plausible(module, MemoryDevice.capacity_mib)  # type: ignore[no-any-return]
-
-
-def _check_modules(domain: schema.MemoryDomain, modules: list[MemoryDevice]) -> None:
-    """Note a domain that promises more memory than its modules have."""
-    sizes = [_size(module) for module in modules]
-    known = [size for size in sizes if size is not None]
-    if not known or len(known) != len(sizes) or not domain.size_mib:
-        return
-    if sum(known) < domain.size_mib:
-        found = f"found {domain.size_mib}, expected at most {sum(known)}, all its modules together"
-        domain.notes.remark(f"{domain.uri}: MemorySizeMiB: {found}")

@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from valence_sched.drivers.composer import Reply, Session, get_document, member_uris, unread_result
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import fold_uri, link_path
@@ -109,13 +111,12 @@ class NodeReader:
         """Return whether nothing stands at the URI of a node, and no block says that it has one."""
         if self._system_or_none(node, seen) is not None or seen.problems:
             return False
-        shared = (bool(it and own_status(it).shareable) for it in blocks.values())
-        return all(
-            block
-            and (is_shared or is_free(block))
-            and fold_uri(node) not in _folded(block.in_systems)
-            for block, is_shared in zip(blocks.values(), shared, strict=True)
-        )
+        for block in blocks.values():
+            if block is None or fold_uri(node) in _folded(block.in_systems):
+                return False
+            if not (is_free(block) or own_status(block).shareable):
+                return False
+        return True
 
     def _result_of(
         self, request: CompositionRequest, system: ListedSystem, blocks: Blocks, confirmed: bool
@@ -126,18 +127,13 @@ class NodeReader:
         if not (problem or not confirmed or self._is_confirmed(system, made_of)):
             told = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in made_of.items())
             reason = f"{system.uri} is there, and no block says that it is part of it ({told})"
-            return CompositionResult(
-                state="unknown", node=system.uri, blocks=tuple(made_of), reason=reason
-            )
+            result = CompositionResult(state="unknown", node=system.uri, reason=reason)
+            return replace(result, blocks=tuple(made_of))
         composing = [uri for uri, block in made_of.items() if _state(block) == "Composing"]
         goes_on = f"{system.uri} is there, and {', '.join(composing)} is Composing"
-        return CompositionResult(
-            state="left" if problem else "composed",
-            node=system.uri,
-            blocks=tuple(made_of),
-            reason=problem or (goes_on if composing else ""),
-            works=bool(composing),
-        )
+        reason = problem or (goes_on if composing else "")
+        result = CompositionResult(state="left" if problem else "composed", node=system.uri)
+        return replace(result, blocks=tuple(made_of), reason=reason, works=bool(composing))
 
     def _is_confirmed(self, system: ListedSystem, made_of: Blocks) -> bool:
         """Return whether a block says that a system has it: by its link, or by its new state.
@@ -150,7 +146,7 @@ class NodeReader:
             now, before = own_status(block), self._free.get(uri)
             was = (before.state, before.compositions) if before else None
             is_new = now.state in IN_USE and (now.state, now.compositions) != was
-            if is_new or _links(block, system):
+            if is_new or fold_uri(system.uri) in _folded(block.in_systems):
                 return True
         return False
 
@@ -185,9 +181,8 @@ class NodeReader:
         for system in filter(None, map(self._system, map(link_path, block.in_systems))):
             named, own = _folded(system.blocks), fold_uri(system.uri) in _folded(block.systems)
             is_named = fold_uri(block.uri) in named
-            if system.is_composed or (
-                is_named and not is_free_host(block, len(named), is_system=own)
-            ):
+            is_host = is_named and not is_free_host(block, len(named), is_system=own)
+            if system.is_composed or is_host:
                 yield system.uri
 
     def _own_systems(
@@ -200,15 +195,13 @@ class NodeReader:
     ) -> Iterator[ListedSystem]:
         """Yield our node: the system at its URI, those that its blocks link, all systems."""
         named = self._system_or_none(node, seen)
-        succeeded = written is not None and written.succeeded
-        if named is not None and (
-            request.names(named.name, named.uri)
-            or _is_made_of(named, request)
-            or (request.name, fold_uri(named.uri)) in self._made
-            or (succeeded and written and written.is_new(named))
-        ):
-            self._made.add((request.name, fold_uri(named.uri)))
-            yield named
+        new_to = written.is_new if written is not None and written.succeeded else lambda _: False
+        if named is not None:
+            made = (request.name, fold_uri(named.uri))
+            is_named = request.names(named.name, named.uri) or _is_made_of(named, request)
+            if is_named or made in self._made or new_to(named):
+                self._made.add(made)
+                yield named
         links = (link for block in blocks.values() if block for link in block.in_systems)
         near = [uri for uri in map(link_path, links) if uri]
         known: set[str] = set()
@@ -220,7 +213,7 @@ class NodeReader:
             if system is not None and request.names(system.name, system.uri):
                 yield system
         for system in seen.systems:
-            if succeeded and written and written.is_new(system) and _is_ours(system, request):
+            if new_to(system) and _is_ours(system, request):
                 self._made.add((request.name, fold_uri(system.uri)))
                 yield system
 
@@ -260,18 +253,16 @@ class NodeReader:
         """Return a system as it is now; of one reading, once."""
         if not uri:
             return None
-        if fold_uri(uri) not in self._read:
-            self._read[fold_uri(uri)] = self._read_system(uri)
-        return self._read[fold_uri(uri)]
-
-    def _read_system(self, uri: str) -> ListedSystem | None:
-        json = get_document(self._session, uri)
-        if not json or "Members" in json:  # a collection is no system
-            return None
-        stated = json.get("@odata.id")
-        own = link_path(stated) if isinstance(stated, str) else None
-        spelled = own if own and fold_uri(own) == fold_uri(uri) else uri
-        return ListedSystem(spelled, json, NO_NOTES)
+        folded = fold_uri(uri)
+        if folded not in self._read:
+            json, system = get_document(self._session, uri), None
+            if json and "Members" not in json:  # a collection is no system
+                stated = json.get("@odata.id")
+                own = link_path(stated) if isinstance(stated, str) else None
+                spelled = own if own and fold_uri(own) == folded else uri
+                system = ListedSystem(spelled, json, NO_NOTES)
+            self._read[folded] = system
+        return self._read[folded]
 
     def block(self, uri: str) -> ResourceBlock | None:
         """Return a block as it is now, None when it is gone; errors as for :meth:`read_node`."""
@@ -294,11 +285,11 @@ class NodeReader:
 
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:
     """Some blocks name no system, so links of systems count; a shareable block says nothing."""
-    used = {uri: block for uri, block in blocks.items()
-            if block is None or not (is_free(block) or own_status(block).shareable)}  # fmt: skip
+    quiet = {uri for uri, it in blocks.items() if it and (is_free(it) or own_status(it).shareable)}
+    used = {uri: block for uri, block in blocks.items() if uri not in quiet}
     foreign = {uri for it in systems if it.is_composed for uri in _folded(it.blocks)}
-    ours = [uri for uri, block in used.items() if block and not block.in_systems
-            and fold_uri(uri) not in foreign]  # fmt: skip
+    nameless = (uri for uri, block in used.items() if block and not block.in_systems)
+    ours = [uri for uri in nameless if fold_uri(uri) not in foreign]
     reason = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in used.items())
     works = any(_state(block) == "Composing" for block in blocks.values())
     return CompositionResult(state="left" if ours else "absent", reason=reason, works=works)
@@ -317,10 +308,6 @@ def describe_block(block: ResourceBlock | None) -> str:
     words = [status.state, "reserved" if status.reserved else "", status.health or ""]
     by = ", ".join(filter(None, (link_path(link) for link in block.in_systems)))
     return "found " + ", ".join(filter(None, words)) + (f" by {by}" if by else "")
-
-
-def _links(block: ResourceBlock, system: ListedSystem) -> bool:
-    return fold_uri(system.uri) in _folded(block.in_systems)
 
 
 def blocks_of(system: ListedSystem, request: CompositionRequest) -> tuple[str, ...]:
