@@ -7,6 +7,7 @@ node. No write is sent twice.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -139,7 +140,12 @@ _FAILED_TASK_STATES = ("Exception", "Killed", "Cancelled", "Interrupted")
 def refusal(reply: Reply) -> str | None:
     """Return why a reply refuses, by its status or an error in its body; None when it does not."""
     bodies = (reply.body, *stanza_responses(reply.body))
-    messages = [text for body in bodies for text in _messages(body)] or _task_messages(reply.body)
+    messages = [text for body in bodies for text in _messages(body)]
+    task = reply.body or {}
+    state, told = task.get("TaskState"), task.get("Messages")
+    if not messages and state in _FAILED_TASK_STATES:
+        inner = (it for it in (told if isinstance(told, list) else []) if isinstance(it, dict))
+        messages = [f"its task ended in {state}", *filter(None, map(_message_text, inner))]
     if reply.status >= 400 or messages:
         words = "; ".join(messages[:MAX_MESSAGES]) or reply.text or "no reason given"
         return one_line(f"HTTP {reply.status}: {words}", 300)
@@ -166,17 +172,6 @@ def _messages(body: Any) -> list[str]:
     return messages[:-1] if len(messages) > 1 and is_general else messages
 
 
-def _task_messages(body: Any) -> list[str]:
-    """Return why a task ended without success; empty for one that did not, and for no task."""
-    state = body.get("TaskState") if isinstance(body, dict) else None
-    if state not in _FAILED_TASK_STATES:
-        return []
-    messages = body.get("Messages")
-    inner = messages if isinstance(messages, list) else []
-    texts = [text for item in inner if isinstance(item, dict) and (text := _message_text(item))]
-    return [f"its task ended in {state}", *texts]
-
-
 def _message_text(item: dict[str, Any]) -> str:
     key = str(item.get("MessageId") or item.get("code") or "").rpartition(".")[2]
     if key.casefold() in _SUCCESS_KEYS:
@@ -186,8 +181,8 @@ def _message_text(item: dict[str, Any]) -> str:
 
 ACCEPTED = 202
 #: States of a task that goes on.
-RUNNING_TASK_STATES = ("New", "Starting", "Running", "Pending", "Stopping", "Cancelling",
-                       "Service", "Suspended")  # fmt: skip
+RUNNING_TASK_STATES: tuple[str, ...] = ("New", "Starting", "Running", "Pending", "Stopping")
+RUNNING_TASK_STATES += ("Cancelling", "Service", "Suspended")
 
 
 class SendResult(NamedTuple):
@@ -217,9 +212,13 @@ class SendResult(NamedTuple):
 
 
 def write(
-    session: Session, target: str, send: Callable[[], Reply], patience: Patience, watch: Watch,
+    session: Session,
+    target: str,
+    send: Callable[[], Reply],
+    patience: Patience,
+    watch: Watch,
     is_undone: Callable[[], bool] = lambda: False,
-) -> SendResult:  # fmt: skip
+) -> SendResult:
     """Send once to ``target``, and wait for the task of a reply that only accepts.
 
     It is sent again where it was refused by its ETag, or for want of one, once each, or until a
@@ -227,7 +226,18 @@ def write(
     and it is still to be done.
     """
     try:
-        reply = _send_until_taken(send, patience, watch, is_undone)
+        reply, stale = send(), {PRECONDITION_FAILED, PRECONDITION_REQUIRED}
+        while reply.status in stale or (
+            reply.status in BUSY_STATUSES and patience.wait_as_told(reply.headers)
+        ):
+            stale.discard(reply.status)
+            watch("trying again")
+            undone = False
+            with contextlib.suppress(PodmError):  # what was done is read back later
+                undone = is_undone()
+            if not undone:
+                break
+            reply = send()
     except PodmError as error:
         sent = getattr(error, "sent", True)
         return SendResult(reason=f"no reply: {error}", lost=sent, unsent=not sent)
@@ -240,24 +250,6 @@ def write(
     if (node := node_uri_of(last, target)) or not last.text:
         return SendResult(node)
     return SendResult(reason=describe_reply(last), lost=True)
-
-
-def _send_until_taken(
-    send: Callable[[], Reply], patience: Patience, watch: Watch, is_undone: Callable[[], bool]
-) -> Reply:
-    reply, stale = send(), {PRECONDITION_FAILED, PRECONDITION_REQUIRED}
-    while reply.status in stale or (
-        reply.status in BUSY_STATUSES and patience.wait_as_told(reply.headers)
-    ):
-        stale.discard(reply.status)
-        watch("trying again")
-        try:
-            if not is_undone():
-                break
-        except PodmError:  # what was done is read back later
-            break
-        reply = send()
-    return reply
 
 
 def node_uri_of(reply: Reply, target: str) -> str | None:

@@ -33,11 +33,11 @@ _MESSAGES = ("error", "redfisherror", "message")
 #: Entries of a root that stand below ``Links`` in its present form too.
 _BELOW = ("Sessions", "ManagerProvidingService")
 #: Entries that may stand below ``Links`` of a document whose type has this name.
-_ENTRIES: Mapping[str, tuple[str, ...]] = {
+_ENTRIES: dict[str, tuple[str, ...]] = {
     "compositionservice": ("ResourceBlocks", "ResourceZones"),
-    "computersystem": ("Processors", "Memory", "Storage", "SimpleStorage", "EthernetInterfaces",
-                       "NetworkInterfaces", "MemoryDomains"),
-}  # fmt: skip
+    "computersystem": ("Processors", "Memory", "Storage", "SimpleStorage", "MemoryDomains"),
+}
+_ENTRIES["computersystem"] += ("EthernetInterfaces", "NetworkInterfaces")
 
 
 def object_of(body: bytes, uri: str) -> Json:
@@ -81,15 +81,11 @@ def current_form(json: Json, *, root: bool = False) -> Json:
     kind = type_name(json)
     if below and kind in _ENTRIES:
         return _merged(json, {key: below[key] for key in _ENTRIES[kind] if key in below})
-    # A property that may be one of a collection has ``members`` in its name.
-    if (
-        kind
-        and not kind.endswith("collection")
-        and not any(
-            "members" in "".join(it).casefold() for it in ((json, below) if below else (json,))
-        )
-    ):
-        return json
+    if kind and not kind.endswith("collection"):
+        # A property that may be one of a collection has ``members`` in its name.
+        names = "".join((*json, *below)) if below else "".join(json)
+        if "members" not in names.casefold():
+            return json
     return _collection(json, below, kind)
 
 
@@ -129,9 +125,8 @@ class ShapeMemo:
             self._types.clear()
             self._plain_names.clear()
         self._types[told] = kind in _ENTRIES
-        folded = {it: it.casefold() for it in names}
-        self._plain_names.update(it for it in names if "members" not in folded[it]
-                                 and (it == "Links" or folded[it] != "links"))  # fmt: skip
+        spelled = {it for it in names if it == "Links" or it.casefold() != "links"}
+        self._plain_names.update(it for it in spelled if "members" not in it.casefold())
 
 
 def _with_links(json: Json) -> Json:
@@ -189,7 +184,12 @@ def _collection(json: Json, below: Json, kind: str) -> Json:
             continue
         if not _OF_COLLECTIONS.isdisjoint(keys):
             members = _first(holder, keys, _MEMBERS)
-            return _with_members(json, holder, keys, _member_list(members))
+            if isinstance(members, dict) and not all(links(members)):  # members by their names
+                members = list(members.values()) or None
+            elif members is not None and not isinstance(members, list):
+                is_text = isinstance(members, str) and not _are_links([members])
+                members = None if is_text else [members]
+            return _with_members(json, holder, keys, members)
         members = _first(holder, keys, _LISTS)
         if isinstance(members, list) and (named or _are_links(members)):
             return _with_members(json, holder, keys, members)
@@ -202,26 +202,12 @@ def _with_members(json: Json, holder: Json, keys: Mapping[str, str], members: An
         found[NEXT] = links(page)[0] or page
     if (count := _first(holder, keys, _COUNT)) is not None:
         found[COUNT] = count
-    for key, value in found.items():
-        if key not in json or json[key] is not value:
-            return {**json, **found}
-    return json
+    is_same = all(key in json and json[key] is value for key, value in found.items())
+    return json if is_same else {**json, **found}
 
 
 def _first(holder: Json, keys: Mapping[str, str], names: tuple[str, ...]) -> Any:
-    for name in names:
-        if name in keys:
-            return holder[keys[name]]
-    return None
-
-
-def _member_list(value: Any) -> Any:
-    """Return members as a list, None for none; objects by their names are members too."""
-    if value is None or isinstance(value, list):
-        return value
-    if isinstance(value, dict) and not all(links(value)):
-        return list(value.values()) or None
-    return None if isinstance(value, str) and not _are_links([value]) else [value]
+    return next((holder[keys[name]] for name in names if name in keys), None)
 
 
 def _are_links(members: list[Any]) -> bool:

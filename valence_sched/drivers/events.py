@@ -57,27 +57,19 @@ def hint_of(data: bytes) -> str | None:
 
 def hint_of_records(records: Iterable[Any]) -> str | None:
     """Return the first of the records of an event that may change a reading, None for none."""
-    for record in records:
-        if isinstance(record, dict) and (text := _hint_of_record(record)):
-            return one_line(text, _MOST_TEXT)
-    return None
-
-
-def _hint_of_record(record: Json) -> str | None:
-    kind, message = _text(record, "EventType"), _text(record, "MessageId")
-    registry, _, rest = message.partition(".")
-    name = rest.rpartition(".")[2] if registry in REGISTRIES and rest else kind
-    linked: Any = record.get("OriginOfCondition")  # a link, or text of older services
-    if origin := _text(linked if isinstance(linked, dict) else {"@odata.id": linked}, "@odata.id"):
+    for record in (it for it in records if isinstance(it, dict)):
+        linked = record.get("OriginOfCondition")  # a link, or text of older services
+        linked = linked.get("@odata.id") if isinstance(linked, dict) else linked
+        told = (record.get("EventType"), record.get("MessageId"), linked)
+        kind, message, origin = (text if isinstance(text, str) else "" for text in told)
+        registry, _, rest = message.partition(".")
+        name = rest.rpartition(".")[2] if registry in REGISTRIES and rest else kind
         inner = origin.lower().removeprefix(ROOT).strip("/").split("/")
-        other = inner[0] in OTHER_SERVICES or "logservices" in inner
-        return None if other else f"{name or 'event'} {origin}"
-    return name if registry in REGISTRIES or kind in TYPES else None
-
-
-def _text(record: Json, name: str) -> str:
-    value = record.get(name)
-    return value if isinstance(value, str) else ""
+        if origin and inner[0] not in OTHER_SERVICES and "logservices" not in inner:
+            return one_line(f"{name or 'event'} {origin}", _MOST_TEXT)
+        if not origin and name and (registry in REGISTRIES or kind in TYPES):
+            return one_line(name, _MOST_TEXT)
+    return None
 
 
 #: Bytes of one event; a stream with a larger one is not followed.
@@ -182,9 +174,8 @@ class EventStream:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._quiet_s, self._clock = quiet_s, clock
-        self._connection = Connection(
-            target.registered, target.password, Deadline(timeout_s), tls=tls
-        )
+        deadline = Deadline(timeout_s)
+        self._connection = Connection(target.registered, target.password, deadline, tls=tls)
 
     def follow(self, opened: Callable[[], object], hint: Callable[[str], object]) -> None:
         """Call ``opened`` once the stream is open, then ``hint`` for each event about a resource.
@@ -196,15 +187,9 @@ class EventStream:
             PodmError, InputError: it does not answer, refuses the login, or sends what is no
                 stream of events, or more than is bounded.
         """
-        try:
-            stream = self._open()
-            try:
-                opened()
-                self._read(stream, hint)
-            finally:
-                stream.close()
-        finally:
-            self._connection.close()
+        with self._connection, contextlib.closing(self._open()) as stream:
+            opened()
+            self._read(stream, hint)
 
     def cut(self) -> None:
         self._connection.cut()
@@ -292,7 +277,13 @@ class EventSubscription:
                 raise NoEvents("offers neither an event stream nor subscriptions")
             collection = connection.local_path(next(filter(None, service.subscriptions)))
             self._delete_leftovers(connection, collection)
-            uri = self._create(connection, collection, _filters(service))
+            # What of its filters is asked for: events of resources, as far as it tells them.
+            filters: Json = {}
+            if registries := [one for one in REGISTRIES if one in service.registries]:
+                filters["RegistryPrefixes"] = registries
+            elif types := [one for one in TYPES if one in service.types]:
+                filters["EventTypes"] = types
+            uri = self._create(connection, collection, filters)
         try:
             self._check(uri)
             opened()
@@ -324,9 +315,9 @@ class EventSubscription:
         pages = collection_pages(read, collection)
         # all before the first is deleted: that moves the others from page to page
         members = (link for page in pages for link in page.members)
-        for link in tuple(itertools.islice(members, MOST_SUBSCRIPTIONS)):
-            uri = connection.local_path(link) if link else ""
-            found = _destination(connection, uri) if uri else None
+        some = tuple(itertools.islice(members, MOST_SUBSCRIPTIONS))
+        for uri in (connection.local_path(link) for link in some if link):
+            found = _destination(connection, uri)
             if found is not None and self._address.owns(found.destination or ""):
                 connection.delete(uri)
 
@@ -395,14 +386,6 @@ class PushedEvents:
     def cut(self) -> None:
         self._subscription.cut()
         self._stream.cut()
-
-
-def _filters(service: EventService) -> Json:
-    """Return what of its filters is asked for: events of resources, as far as it tells them."""
-    if registries := [one for one in REGISTRIES if one in service.registries]:
-        return {"RegistryPrefixes": registries}
-    types = [one for one in TYPES if one in service.types]
-    return {"EventTypes": types} if types else {}
 
 
 def _destination(connection: Connection, uri: str) -> EventDestination | None:

@@ -259,10 +259,11 @@ def links(value: Any) -> tuple[str, ...]:
     if value is None:
         return ()
     items = value if isinstance(value, list) else (value,)
-    return tuple([
-        target if type(it) is dict and type(target := it.get("@odata.id")) is str else _link(it)
-        for it in items
-    ])  # fmt: skip
+    found = []
+    for it in items:
+        target = it.get("@odata.id") if type(it) is dict else None
+        found.append(target if type(target) is str else _link(it))
+    return tuple(found)
 
 
 def choice(*options: str) -> Callable[[Any], str | None]:

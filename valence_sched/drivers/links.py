@@ -42,25 +42,15 @@ def places_below(parent: str, link: str) -> list[str]:
     """
     path, mark, query = link.partition("?")
     above, rest = _segments(parent.partition("#")[0].partition("?")[0]), _segments(path)
-    if not rest or _overlap(above, rest) == len(above) > 0:
-        return []
-    head = "/" + "/".join(_ROOT)
-    found = (f"{head}/{'/'.join(place)}{mark}{query}" for place in _places(above, rest))
-    return [uri for uri in dict.fromkeys(found) if uri.casefold() != link.casefold()][:MAX_PLACES]
-
-
-def _places(above: list[str], rest: list[str]) -> Iterator[list[str]]:
-    if shared := _overlap(above, rest):
-        yield above + rest[shared:]
-    for length in range(len(above), -1, -1):
-        yield above[:length] + rest
-
-
-def _overlap(above: list[str], rest: list[str]) -> int:
-    """Return how many segments end the one and begin the other."""
     old, new = [part.casefold() for part in above], [part.casefold() for part in rest]
     most = min(len(old), len(new))
-    return next((n for n in range(most, 0, -1) if old[-n:] == new[:n]), 0)
+    shared = next((n for n in range(most, 0, -1) if old[-n:] == new[:n]), 0)
+    if not rest or shared == len(above) > 0:
+        return []
+    places = [above + rest[shared:]] if shared else []
+    places += [above[:length] + rest for length in range(len(above), -1, -1)]
+    found = (f"/{'/'.join((*_ROOT, *place))}{mark}{query}" for place in places)
+    return [uri for uri in dict.fromkeys(found) if uri.casefold() != link.casefold()][:MAX_PLACES]
 
 
 def _segments(path: str) -> list[str]:
@@ -85,11 +75,16 @@ _PORTS = {"https": ":443", "http": ":80"}
 
 def path_of(uri: str) -> str:
     """Return the path of a URI without trailing slash and fragment, with its query."""
-    if uri[:1] == "/" != uri[1:2] and uri[-1] != "/" and "#" not in uri and "?" not in uri:
+    if _is_plain(uri):
         return uri
     path, _, query = uri.partition("#")[0].partition("?")
     path = "/" + path.strip("/")
     return f"{path}?{query}" if query else path
+
+
+def _is_plain(uri: str) -> bool:
+    is_path = uri[:1] == "/" != uri[1:2] and uri[-1] != "/"
+    return is_path and "#" not in uri and "?" not in uri and "://" not in uri
 
 
 class LinkedDocuments:
@@ -115,12 +110,8 @@ class LinkedDocuments:
         self.known_nodes = {node.uri: node for node in known_nodes}
         self._shared: Shared = {} if shared is None else shared
         self._known = frozenset(known)
-        #: Those that a link names as they are (``path_of`` has the same conditions).
-        self._plain = {
-            it for it in self._known
-            if it[:1] == "/" != it[1:2] and it[-1] != "/" and "#" not in it and "?" not in it
-            and "://" not in it and len(it) <= MAX_TEXT
-        }  # fmt: skip
+        #: Those that a link names as they are.
+        self._plain = {it for it in self._known if _is_plain(it) and len(it) <= MAX_TEXT}
         self._shapes = self.shared(ShapeMemo)
         self._documents: dict[str, Json | None] = {}
         self._refused: set[str] = set()
@@ -201,23 +192,19 @@ class LinkedDocuments:
         """Return the document at a URI; a dangling link or bad document is noted once."""
         if uri in self._documents:
             return self._documents[uri]
+        present = None
         try:
-            found = self._get(uri)
-            if not found:
+            if found := self._get(uri):
+                present = self._shapes.current_form(found, root=uri == ROOT)
+            else:
                 what = "no such document" if found is None else "an empty document"
                 self.notes.skip(f"{uri}: found {what}, expected it: {where} links it")
-                present = None
-                if found is not None:
-                    self.unreadable.add(uri)
-            else:
-                present = self._shapes.current_form(found, root=uri == ROOT)
-            self._documents[uri] = present
-            return present
+                self.unreadable.update(() if found is None else (uri,))
         except InputError as error:
-            self._documents[uri] = None
             self.unreadable.add(uri)
             self.notes.skip(error)
-            return None
+        self._documents[uri] = present
+        return present
 
     def follow(
         self, links: Iterable[str], type_: type[R], where: str, known: Container[str] = ()
@@ -380,15 +367,12 @@ class DocumentNotes:
         self._kinds: dict[str, Kind] = {}
 
     def skip(self, text: object) -> None:
-        """Note that a document was left out."""
         self._kinds.setdefault(str(text), "skipped")
 
     def remark(self, text: str) -> None:
-        """Note something doubtful that left nothing out."""
         self._kinds.setdefault(text, "remark")
 
     def extend(self, found: Iterable[Diagnostic]) -> None:
-        """Add the notes of another reader."""
         for kind, text in found:
             self._kinds.setdefault(text, kind)
 

@@ -84,8 +84,13 @@ def _modules(count: int, mib: int, type_: str) -> Hardware:
 
 
 def _shared_status(compositions: int, health: Health | None = None) -> Status:
-    return Status(state="ComposedAndAvailable", health=health, shareable=True,
-                  max_compositions=8, compositions=compositions)  # fmt: skip
+    return Status(
+        state="ComposedAndAvailable",
+        health=health,
+        shareable=True,
+        max_compositions=8,
+        compositions=compositions,
+    )
 
 
 #: Every kind of block, by sort of hardware.

@@ -271,9 +271,14 @@ class ReadingMemory:
             return found
 
     def put(
-        self, key: tuple[str, str], basis: Hashable, answers: Answers, podm: FullPodm,
-        diagnostics: Sequence[Diagnostic], until_s: float,
-    ) -> None:  # fmt: skip
+        self,
+        key: tuple[str, str],
+        basis: Hashable,
+        answers: Answers,
+        podm: FullPodm,
+        diagnostics: Sequence[Diagnostic],
+        until_s: float,
+    ) -> None:
         """Remember a reading in place of the one before, and forget others beyond the bytes."""
         document, digests = to_json(podm), dict(answers.digests)
         reading = RememberedReading(basis, digests, document, tuple(diagnostics), until_s)

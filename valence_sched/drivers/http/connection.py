@@ -12,26 +12,31 @@ import base64
 import contextlib
 import logging
 import os
+import random
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from http.client import IncompleteRead
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
 from valence_sched.drivers.document_shape import check_content, current_form, type_name
 from valence_sched.drivers.fields import Json, links
 from valence_sched.drivers.http.exchange import (
+    BUSY_STATUSES,
     GONE,
+    READ_ATTEMPTS,
+    READ_PAUSE_S,
     Answer,
     Deadline,
     PodmRequest,
     TlsContexts,
     Unreachable,
     connection_error,
-    read_with_retries,
+    retry_after_s,
 )
 from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.errors import InputError, PodmError, one_line
@@ -54,22 +59,11 @@ class LoginRefused(PodmError):
     """A pod manager answers, and refuses the login."""
 
 
-class SessionChannel(Protocol):
-    """The part of a connection that a login needs."""
-
-    @property
-    def url(self) -> str: ...
-    def set_auth(self, token: str | None = None, basic: tuple[str, str] | None = None) -> None: ...
-    def send(self, method: str, uri: str, *, data: Json | None = None) -> Answer: ...
-    def local_path(self, link: str) -> str: ...
-    def resolve(self, link: str, at: str = "/") -> tuple[str, str]: ...
-
-
 class Login:
     """The login of one connection; ``count`` is how often it was made."""
 
     def __init__(
-        self, connection: SessionChannel, registration: Registration, password: str | None
+        self, connection: Connection, registration: Registration, password: str | None
     ) -> None:
         self._connection = connection
         self._user, self._auth, self._password = registration.username, registration.auth, password
@@ -77,7 +71,8 @@ class Login:
         self._sessions: str | None = None
         self._renewing = threading.Lock()
         self.count = 0
-        self._renewed = self._with_basic = False  # a session is made with basic authentication only
+        self.is_renewed = False
+        self._with_basic = False  # a session is made with basic authentication only
         self.remarks: list[str] = []
 
     def __repr__(self) -> str:
@@ -89,7 +84,12 @@ class Login:
             return
         self.count += 1
         if self._auth != "basic":
-            self._sessions = self._sessions_uri(root)
+            inside = (root or {}).get("Links")
+            told = links(inside.get("Sessions") if isinstance(inside, dict) else None)
+            if link := next(filter(None, told), None):
+                self._sessions = self._connection.local_path(link)
+            elif not root or "SessionService" in root or self._auth == "session":
+                self._sessions = SESSIONS
         if self._sessions is None:
             self._use_basic()
         else:
@@ -100,9 +100,9 @@ class Login:
         with self._renewing:
             if self.count != count:
                 return True
-            if self._sessions is None or self._renewed:
+            if self._sessions is None or self.is_renewed:
                 return False
-            self._renewed = True
+            self.is_renewed = True
             if self._with_basic:  # it wants it with each request, whatever session there is
                 self._sessions = None
                 self._use_basic()
@@ -112,14 +112,11 @@ class Login:
             self.count += 1  # last, when the new session is in place
             return True
 
-    def allow_renewal(self) -> None:
-        self._renewed = False
-
     def refusal(self) -> LoginRefused:
         if self._user is None:
             hint = "name one in its file, or register it with `podm set --username`"
             return LoginRefused(f"asks for a login ({hint})")
-        if self._renewed:
+        if self.is_renewed:
             return LoginRefused(f"the login of {self._user!r} expired twice in one read")
         return LoginRefused(f"refused the login of {self._user!r} ({_REGISTER})")
 
@@ -140,26 +137,21 @@ class Login:
                 reason = f"HTTP {status}"
             LOG.warning("%s%s: could not be deleted: %s", self._connection.url, uri, reason)
 
-    def _sessions_uri(self, root: Json | None) -> str | None:
-        root = root or {}
-        inside = root.get("Links")
-        for link in links(inside.get("Sessions") if isinstance(inside, dict) else None):
-            if link:
-                return self._connection.local_path(link)
-        if "SessionService" in root or self._auth == "session" or not root:
-            return SESSIONS
-        return None
-
     def _open_session(self, uri: str) -> None:
         answer = self._post(uri)
         if answer.status == 401 and self._auth == "auto" and not self._with_basic:
             answer = self._post_with_basic(uri, answer)
-        token = answer.headers.get("X-Auth-Token")
-        if answer.status < 300 and (where := self._session_path(answer, uri)):
-            self._open.append(where)
+        token, link = answer.headers.get("X-Auth-Token"), answer.headers.get("Location")
+        if answer.status < 300 and not link and answer.body:
+            with contextlib.suppress(InputError):
+                link = answer.json(uri).get("@odata.id")
+        # The path alone: behind a proxy, its host may be another than the one we know.
+        path = self._connection.resolve(link)[1] if isinstance(link, str) else ""
+        if answer.status < 300 and path.startswith("/"):
+            self._open.append(path)
         elif answer.status < 300 and token:
-            LOG.warning("%s%s: does not say where its session is: it stays open",
-                        self._connection.url, uri)  # fmt: skip
+            lost = "does not say where its session is: it stays open"
+            LOG.warning("%s%s: %s", self._connection.url, uri, lost)
         if answer.status < 300 and token:
             self._connection.set_auth(token=token)
         elif answer.status == 401:
@@ -194,15 +186,6 @@ class Login:
             if tried.status == 401:
                 return tried
         return self._post(uri)
-
-    def _session_path(self, answer: Answer, uri: str) -> str | None:
-        """Return the path alone: behind a proxy, its host may be another than the one we know."""
-        link: Any = answer.headers.get("Location")
-        if not link and answer.body:
-            with contextlib.suppress(InputError):
-                link = answer.json(uri).get("@odata.id")
-        path = self._connection.resolve(link)[1] if isinstance(link, str) else ""
-        return path if path.startswith("/") else None
 
     def _use_basic(self) -> None:
         self._connection.set_auth(basic=(self._user or "", self._password or ""))
@@ -297,7 +280,12 @@ class Connection:
         if token is not None:
             self._headers = HEADERS | {"X-Auth-Token": token}
         elif basic is not None:
-            credentials = base64.b64encode(_bytes(":".join(basic))).decode()
+            text = ":".join(basic)
+            try:  # as long as it can, in Latin-1
+                plain = text.encode("latin-1")
+            except UnicodeEncodeError:
+                plain = text.encode()
+            credentials = base64.b64encode(plain).decode()
             self._headers = HEADERS | {"Authorization": f"Basic {credentials}"}
         else:
             self._headers = HEADERS
@@ -360,8 +348,7 @@ class Connection:
 
     def renew_deadline(self, seconds: float) -> None:
         """Allow so many seconds from now on, and one more login."""
-        self.deadline = Deadline(seconds)
-        self.login.allow_renewal()
+        self.deadline, self.login.is_renewed = Deadline(seconds), False
 
     def local_path(self, link: str) -> str:
         """Return the path of a link; raises InputError where it leaves the host."""
@@ -416,9 +403,27 @@ class Connection:
         return answer
 
     def _read(self, uri: str, most: int, share: float) -> Answer:
-        return read_with_retries(
-            lambda: self._follow(uri, most, share), lambda: self.deadline, lambda: self._ended
-        )
+        """Read, and again while the answer may come later.
+
+        An answer that asks for a longer pause than all of the time is returned; one that asks for
+        longer than what is left is late. Closing a connection shortens its deadline.
+        """
+        for attempt in range(1, READ_ATTEMPTS + 1):
+            pause_s = READ_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)  # noqa: S311
+            try:
+                answer = self._follow(uri, most, share)
+                if answer.status not in BUSY_STATUSES or attempt == READ_ATTEMPTS:
+                    return answer
+                pause_s = retry_after_s(answer.headers, pause_s)
+                if pause_s >= self.deadline.seconds:  # no reading is that patient
+                    return answer
+            except Unreachable as error:
+                if not error.retryable or attempt == READ_ATTEMPTS or self._ended:
+                    raise
+            if pause_s >= self.deadline.left_s:
+                raise self.deadline.error()
+            time.sleep(pause_s)
+        raise AssertionError("unreachable")
 
     def _follow(self, uri: str, most: int, share: float) -> Answer:
         at = self.root_uri if uri == ROOT else uri
@@ -440,19 +445,18 @@ class Connection:
     def _make_sockets(self) -> StdlibTransport:
         from valence_sched.drivers.http.stdlib_transport import StdlibTransport
 
+        trust = (self._verify, self._tls, self._certificate)
         with self._making:
-            self._sockets = self._sockets or StdlibTransport(
-                self.url, self._verify, self._tls, self._certificate
-            )
+            self._sockets = self._sockets or StdlibTransport(self.url, *trust)
         return self._sockets
 
     def _make_sushy(self) -> SushyTransport:
         from valence_sched.drivers.http.sushy_transport import SushyTransport
 
+        trust = (self._verify, self._tls, self._certificate)
         with self._making:
-            self._sushy = self._sushy or SushyTransport(
-                self.url, self._verify, self._proxies, self._parallel, self._tls, self._certificate
-            )
+            proxies, parallel = self._proxies, self._parallel
+            self._sushy = self._sushy or SushyTransport(self.url, *trust, proxies, parallel)
         return self._sushy
 
     def send(
@@ -495,14 +499,6 @@ class Connection:
             if self._ended or self.deadline.left_s <= 0:
                 raise self.deadline.error() from None
             raise
-
-
-def _bytes(text: str) -> bytes:
-    """Return a user or password as basic authentication sends it: as long as it can, in Latin-1."""
-    try:
-        return text.encode("latin-1")
-    except UnicodeEncodeError:
-        return text.encode()
 
 
 #: What a login needs: a root that links nothing else may show the rest after it.

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import random
 import socket
 import ssl
 import threading
@@ -167,34 +166,6 @@ def _date(text: str) -> datetime | None:
     return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
-def read_with_retries(
-    send: Callable[[], Answer], deadline: Callable[[], Deadline], ended: Callable[[], bool]
-) -> Answer:
-    """Return the answer to a read, which is sent again while the answer may come later.
-
-    ``deadline`` is looked at each time, for closing a connection shortens it; after ``ended``
-    nothing is sent again. An answer that asks for a longer pause than all of the time is returned;
-    one that asks for longer than what is left is late. An Unreachable says that it makes no sense
-    to wait for an answer.
-    """
-    for attempt in range(1, READ_ATTEMPTS + 1):
-        pause_s = READ_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)  # noqa: S311
-        try:
-            answer = send()
-            if answer.status not in BUSY_STATUSES or attempt == READ_ATTEMPTS:
-                return answer
-            pause_s = retry_after_s(answer.headers, pause_s)
-            if pause_s >= deadline().seconds:  # no reading is that patient
-                return answer
-        except Unreachable as error:
-            if not error.retryable or attempt == READ_ATTEMPTS or ended():
-                raise
-        if pause_s >= deadline().left_s:
-            raise deadline().error()
-        time.sleep(pause_s)
-    raise AssertionError("unreachable")
-
-
 class Patience:
     """Pauses between reads, each half as long again as the one before, until a deadline."""
 
@@ -228,7 +199,6 @@ class Patience:
 
 
 CHECK_HINT = "check that it runs and that the URL is right"
-_PORT_HINT = "is it this port, and not https?"
 _MALFORMED_HINT = "report it to the vendor of the service, or of a proxy before it"
 _UNCHECKED = "; --insecure reads it unchecked"
 #: What the first bytes of a record of TLS begin with: an alert or a handshake of any version.
@@ -253,33 +223,30 @@ class TlsContexts:
         It presents the certificate of a client. Raises Unreachable where a file cannot be used,
         and OSError.
         """
-        authorities = self._usual_authorities() if verify is True else verify or ""
+        authorities = verify or ""
+        if authorities is True:
+            try:
+                known = default_authorities(self._environ)
+                authorities = _bundled_authorities() if known is None else known
+            except UsageError as error:
+                raise Unreachable(f"TLS: {error}", sent=False) from None
         key = (authorities, certificate)
         with self._lock:
             if key not in self._contexts:
-                self._contexts[key] = _context(authorities, certificate)
+                context = _verifying_context(authorities)
+                try:
+                    if certificate is not None:
+                        certificate.load(context)
+                except ValueError as error:
+                    raise Unreachable(f"TLS: client certificate: {error}", sent=False) from None
+                self._contexts[key] = context
             return self._contexts[key]
 
-    def _usual_authorities(self) -> str:
-        try:
-            found = default_authorities(self._environ)
-        except UsageError as error:
-            raise Unreachable(f"TLS: {error}", sent=False) from None
-        if found is not None:
-            return found
-        from requests.utils import DEFAULT_CA_BUNDLE_PATH
 
-        return str(DEFAULT_CA_BUNDLE_PATH)
+def _bundled_authorities() -> str:
+    from requests.utils import DEFAULT_CA_BUNDLE_PATH  # requests is slow to import
 
-
-def _context(authorities: str, certificate: ClientCertificate | None) -> ssl.SSLContext:
-    context = _verifying_context(authorities)
-    if certificate is not None:
-        try:
-            certificate.load(context)
-        except ValueError as error:
-            raise Unreachable(f"TLS: client certificate: {error}", sent=False) from None
-    return context
+    return str(DEFAULT_CA_BUNDLE_PATH)
 
 
 def _verifying_context(authorities: str) -> ssl.SSLContext:
@@ -353,14 +320,6 @@ def speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
     return True
 
 
-def proxy_error(error: BaseException) -> Unreachable:
-    """Return that the proxy on the way does not lead to the host."""
-    reason, hint = plain_text(error), "check HTTPS_PROXY, or name the host in NO_PROXY"
-    if isinstance(error, ssl.SSLError):
-        hint = "does the proxy speak HTTP without TLS? then write http:// in HTTPS_PROXY"
-    return Unreachable(f"proxy: {reason} ({hint})", sent=False)
-
-
 def timeout_error(*, connected: bool) -> Slow:
     """Return that the answer, or even the connection, did not come in time."""
     if connected:
@@ -370,13 +329,18 @@ def timeout_error(*, connected: bool) -> Slow:
 
 def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
     """Return that a connection ended too early, or could not be made."""
-    text, hint = _plain(error), CHECK_HINT
-    if _is_other_protocol(error) and str(error).startswith(TLS_RECORDS):
-        return plain_http_error("no HTTP")
-    if _is_other_protocol(error):
-        text, hint = f"no HTTP: {answer_of(str(error))}", _PORT_HINT
-    elif what := _malformed(error):
-        text, hint = f"{what}: {str(error).lower()}", _MALFORMED_HINT
+    text, hint = plain_text(error), CHECK_HINT  # without the objects that some libraries print
+    is_end = isinstance(error, IncompleteRead | RemoteDisconnected)
+    if isinstance(error, IncompleteRead):
+        text = "an answer that ends too early"
+    elif isinstance(error, BadStatusLine) and not is_end:
+        if str(error).startswith(TLS_RECORDS):
+            return plain_http_error("no HTTP")
+        text, hint = f"no HTTP: {answer_of(str(error))}", "is it this port, and not https?"
+    elif isinstance(error, MalformedBody | zlib.error):
+        text, hint = f"malformed body: {str(error).lower()}", _MALFORMED_HINT
+    elif isinstance(error, HTTPException) and not is_end:
+        text, hint = f"malformed head: {str(error).lower()}", _MALFORMED_HINT
     kind = Cut if connected else Unreachable
     return kind(f"{text} ({hint})", retryable=True, sent=connected)
 
@@ -398,25 +362,6 @@ def causes_of(error: BaseException) -> list[BaseException]:
         before = None if cause.__suppress_context__ else cause.__context__
         cause = wrapped[-1] if wrapped else cause.__cause__ or before
     return causes
-
-
-def _is_other_protocol(error: BaseException) -> bool:
-    return isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected)
-
-
-def _malformed(error: BaseException) -> str:
-    """Return which part of an answer of HTTP breaks its rules, empty where none does."""
-    if isinstance(error, MalformedBody | zlib.error):
-        return "malformed body"
-    ended = isinstance(error, IncompleteRead | RemoteDisconnected)
-    return "malformed head" if isinstance(error, HTTPException) and not ended else ""
-
-
-def _plain(error: BaseException) -> str:
-    """Return the text of an error, without the objects that some libraries print."""
-    if isinstance(error, IncompleteRead):
-        return "an answer that ends too early"
-    return plain_text(error)
 
 
 def keep_alive(sock: socket.socket) -> None:

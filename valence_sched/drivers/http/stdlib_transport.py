@@ -89,13 +89,18 @@ class Response:
         self._pieces: list[bytes] = []
         self._size = self._unfruitful = self._lines = 0
         self._parser: HttpResponseParser | None = HttpResponseParser(self)
-        self._parser.set_dangerous_leniencies(
-            lenient_headers=True,
-            lenient_chunked_length=True,
-            lenient_optional_cr_before_lf=True,
-            lenient_spaces_after_chunk_size=True,
-        )
-        self._parse(self._first_bytes())
+        names = ("headers", "chunked_length", "optional_cr_before_lf", "spaces_after_chunk_size")
+        self._parser.set_dangerous_leniencies(**{f"lenient_{name}": True for name in names})
+        first = b""
+        while len(first) < len(_START) and _START.startswith(first):
+            if not (more := receive(_RECEIVE_BYTES)):
+                break
+            first += more
+        if not first:
+            raise RemoteDisconnected("Remote end closed connection without response")
+        if not first.startswith(_START):
+            raise BadStatusLine(first[:100].decode("latin-1").partition("\n")[0])
+        self._parse(first)
         while not self._has_head:
             self._advance()
         if self.status < _INTERIM.start:
@@ -155,18 +160,6 @@ class Response:
     def _complete(self) -> None:
         self.is_complete = True
         self.is_reusable = self._parser is not None and self._parser.should_keep_alive()
-
-    def _first_bytes(self) -> bytes:
-        first = b""
-        while len(first) < len(_START) and _START.startswith(first):
-            if not (more := self._receive(_RECEIVE_BYTES)):
-                break
-            first += more
-        if not first:
-            raise RemoteDisconnected("Remote end closed connection without response")
-        if not first.startswith(_START):
-            raise BadStatusLine(first[:100].decode("latin-1").partition("\n")[0])
-        return first
 
     def _advance(self) -> None:
         if data := self._receive(_RECEIVE_BYTES):
@@ -230,7 +223,9 @@ class StdlibTransport:
         self._url = url
         self._host, usual = parts.hostname or "", _PORTS.get(parts.scheme, 0)
         self._port = parts.port or usual
-        shown = f"[{self._host}]" if ":" in self._host else _ascii(self._host)
+        shown = self._host
+        with contextlib.suppress(UnicodeError):  # one without such a form cannot be connected to
+            shown = f"[{shown}]" if ":" in shown else shown.encode("idna").decode()
         self._host_header = shown if self._port == usual else f"{shown}:{self._port}"
         try:
             is_secure = parts.scheme == "https"
@@ -292,7 +287,11 @@ class StdlibTransport:
     def _encode(self, request: PodmRequest) -> bytes:
         method, path, headers, _, _, body = request
         data = b"" if body is None else msgspec.json.encode(body)
-        lines = [f"{method} {_quote_path(path) or '/'} HTTP/1.1", f"Host: {self._host_header}"]
+        if not _PLAIN.fullmatch(path):
+            from requests.utils import requote_uri  # requests is slow to import
+
+            path = requote_uri(path)
+        lines = [f"{method} {path or '/'} HTTP/1.1", f"Host: {self._host_header}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
         if data or method in _WITH_BODY:
             lines.append(f"Content-Length: {len(data)}")
@@ -380,22 +379,6 @@ def _is_readable(sock: socket.socket) -> bool:
     with selectors.DefaultSelector() as selector:
         selector.register(sock, selectors.EVENT_READ)
         return bool(selector.select(0))
-
-
-def _quote_path(path: str) -> str:
-    if _PLAIN.fullmatch(path):
-        return path
-    from requests.utils import requote_uri
-
-    return requote_uri(path)
-
-
-def _ascii(host: str) -> str:
-    """Return a host as a header has it; one that has no such form cannot be connected to."""
-    try:
-        return host.encode("idna").decode()
-    except UnicodeError:
-        return host
 
 
 def _decompress(response: Response, content: bytes, most: int) -> bytes:

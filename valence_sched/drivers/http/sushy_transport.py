@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import ssl
 from collections.abc import Callable, Mapping
-from http.client import HTTPException, IncompleteRead
+from http.client import IncompleteRead
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any
 from weakref import WeakSet
@@ -24,7 +24,7 @@ from urllib3.exceptions import SSLError as PoolSSLError
 from valence_sched.drivers.http import exchange
 from valence_sched.drivers.http.exchange import Answer, MalformedBody, PodmRequest, Unreachable
 from valence_sched.errors import InputError
-from valence_sched.model.tls import ClientCertificate
+from valence_sched.model.tls import ClientCertificate, plain_text
 
 #: Encodings in which a body may come although only a plain one is asked for.
 SUPPORTED_ENCODINGS = ("", "identity", "gzip", "x-gzip", "deflate")
@@ -93,7 +93,10 @@ def body_of(answer: Any, most: int) -> bytes:
 def _wrapped_error(error: BaseException) -> Unreachable:
     causes = exchange.causes_of(error)
     if any(isinstance(cause, ProxyError | PoolProxyError) for cause in causes):
-        return exchange.proxy_error(causes[-1])
+        hint = "check HTTPS_PROXY, or name the host in NO_PROXY"
+        if isinstance(causes[-1], ssl.SSLError):
+            hint = "does the proxy speak HTTP without TLS? then write http:// in HTTPS_PROXY"
+        return Unreachable(f"proxy: {plain_text(causes[-1])} ({hint})", sent=False)
     if isinstance(causes[-1], ssl.SSLEOFError):
         return exchange.unreachable_error(error)
     if any(isinstance(cause, SSLError | PoolSSLError | ssl.SSLError) for cause in causes):
@@ -105,14 +108,11 @@ def _wrapped_error(error: BaseException) -> Unreachable:
     if any(isinstance(cause, Timeout | ReadTimeoutError) for cause in causes):
         return exchange.timeout_error(connected=True)
     if incomplete := [cause for cause in causes if isinstance(cause, IncompleteRead)]:
-        return exchange.connection_error(_chunk_error(incomplete[0], causes[-1]), connected=True)
+        # A body in chunks with a size that is no number is malformed.
+        is_size = isinstance(causes[-1], ValueError) and not str(causes[-1]).endswith(repr(b""))
+        found = MalformedBody("invalid chunk size") if is_size else incomplete[0]
+        return exchange.connection_error(found, connected=True)
     return exchange.unreachable_error(error)
-
-
-def _chunk_error(error: IncompleteRead, cause: BaseException) -> HTTPException:
-    """Return what a body in chunks is: with a size that is no number malformed, else incomplete."""
-    is_size = isinstance(cause, ValueError) and not str(cause).endswith(repr(b""))
-    return MalformedBody("invalid chunk size") if is_size else error
 
 
 class SushyTransport:
@@ -126,10 +126,10 @@ class SushyTransport:
         self,
         url: str,
         verify: bool | str,
+        trust: exchange.TlsContexts,
+        certificate: ClientCertificate | None,
         proxies: Mapping[str, str],
         parallel: int,
-        trust: exchange.TlsContexts,
-        certificate: ClientCertificate | None = None,
     ) -> None:
         context = functools.partial(trust.for_verify, verify, certificate)
         self._adapter = PooledAdapter(parallel, context)
@@ -152,17 +152,10 @@ class SushyTransport:
             prepared.headers.update(headers)  # as an argument of sushy they would stand in its log
             return prepared
 
+        options: dict[str, Any] = {"allow_reauth": False, "allow_redirects": False}
+        options |= {"data": body, "timeout": timeout_s, "auth": with_headers, "stream": True}
         try:
-            response = self._connector._op(
-                method,
-                path,
-                data=body,
-                timeout=timeout_s,
-                auth=with_headers,
-                allow_reauth=False,
-                stream=True,
-                allow_redirects=False,
-            )
+            response = self._connector._op(method, path, **options)
         except _HttpStatus as status:
             response = status.response
         except (SushyError, ValueError, requests.RequestException) as error:

@@ -29,6 +29,6 @@ def redfish(methods: tuple[ComposeMethod, ...] = ()) -> Dialect:
         return RedfishComposer(session, patience, methods)
 
     amounts = frozenset((VOLATILE, PERSISTENT, STORAGE))
+    dialect = Dialect("redfish", ServiceRoot, read_podm, composer=composer, amounts=amounts)
     services, bare_blocks = (ServiceRoot.composition,), (ServiceRoot.blocks,)
-    return Dialect("redfish", ServiceRoot, read_podm, composer=composer, amounts=amounts,
-                   services=services, bare_blocks=bare_blocks)  # fmt: skip
+    return dialect._replace(services=services, bare_blocks=bare_blocks)

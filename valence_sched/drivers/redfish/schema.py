@@ -398,8 +398,9 @@ class Zone(NamedResource):
     """Zone; the older place of capabilities is the zone itself."""
 
     type = Field("ZoneType", text, "ZoneOfResourceBlocks, or absent")
-    blocks = Link("Links/ResourceBlocks", ResourceBlock, "the blocks that can be in one node",
-                  late=True)  # fmt: skip
+    blocks = Link(
+        "Links/ResourceBlocks", ResourceBlock, "the blocks that can be in one node", late=True
+    )
     capabilities = Parts(_CAPABILITIES, CollectionCapability, "its limits")
 
     @property
@@ -411,10 +412,12 @@ class Zone(NamedResource):
 class CompositionService(NamedResource):
     """CompositionService."""
 
-    blocks = Link("ResourceBlocks", ResourceBlock, "all blocks", collection=True,
-                  levels=5, levels_kept=1)  # fmt: skip
-    zones = Link("ResourceZones", Zone, "the regions in which one node can be composed",
-                 collection=True)  # fmt: skip
+    blocks = Link(
+        "ResourceBlocks", ResourceBlock, "all blocks", collection=True, levels=5, levels_kept=1
+    )
+    zones = Link(
+        "ResourceZones", Zone, "the regions in which one node can be composed", collection=True
+    )
 
 
 class ProvidingDrive(NamedResource):
@@ -467,12 +470,24 @@ class Chassis(NamedResource):
 class ServiceRoot(NamedResource):
     """ServiceRoot."""
 
-    composition = Link("CompositionService", CompositionService, "the composition service",
-                       levels=6, levels_kept=2)  # fmt: skip
-    blocks = Link("ResourceBlocks", ResourceBlock, "blocks of a service without composition "
-                  "service", collection=True, levels=5, levels_kept=1)  # fmt: skip
+    composition = Link(
+        "CompositionService", CompositionService, "the composition service", levels=6, levels_kept=2
+    )
+    blocks = Link(
+        "ResourceBlocks",
+        ResourceBlock,
+        "blocks without a composition service",
+        collection=True,
+        levels=5,
+        levels_kept=1,
+    )
     systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)
     storage = Link("Storage", StorageHolder, "storage systems", collection=True, levels=3)
-    storage_services = Link("StorageServices", StorageHolder, "storage systems of older services",
-                            collection=True, levels=3)  # fmt: skip
+    storage_services = Link(
+        "StorageServices",
+        StorageHolder,
+        "storage systems of older services",
+        collection=True,
+        levels=3,
+    )

@@ -16,9 +16,8 @@ from valence_sched.drivers.rsd.schema import RackRoot
 
 def rsd() -> Dialect:
     """Intel Rack Scale Design 2.1 to 2.5."""
-    services = (RackRoot.rack_nodes, RackRoot.nodes)
-    return Dialect("rsd", RackRoot, read_podm, is_rack_root, _composer, frozenset((STORAGE,)),
-                   services)  # fmt: skip
+    services, amounts = (RackRoot.rack_nodes, RackRoot.nodes), frozenset((STORAGE,))
+    return Dialect("rsd", RackRoot, read_podm, is_rack_root, _composer, amounts, services)
 
 
 def is_rack_root(root: Json) -> bool:

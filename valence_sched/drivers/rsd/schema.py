@@ -88,8 +88,7 @@ class Fabric(NamedResource):
     type = Field("FabricType", text, "PCIe, NVMeOverFabrics, Ethernet, …")
     endpoints = Link("Endpoints", Endpoint, "all ends", collection=True)
     zones = Link("Zones", FabricZone, "what is connected now", collection=True)
-    switches = Link("Switches", Switch, "where its cables end; read of PCIe fabrics that offer "
-                    "something", collection=True, late=True)  # fmt: skip
+    switches = Link("Switches", Switch, "where its cables end", collection=True, late=True)
 
 
 class PhysicalDrive(NamedResource):
@@ -103,12 +102,7 @@ class LogicalDrive(NamedResource):
 
     mode = Field("Mode", text, "LVG or Pool is a group, whatever it links")
     size_gib = Field("CapacityGiB", amount, "size", "GiB")
-    physical = Link(
-        "Links/PhysicalDrives",
-        PhysicalDrive,
-        "what a group is made of; read where it tells no size",
-        late=True,
-    )
+    physical = Link("Links/PhysicalDrives", PhysicalDrive, "what a group is made of", late=True)
     groups = Field("Links/LogicalDrives", links, "the group a volume is cut from")
     used_by = Field("Links/UsedBy", links, "the volumes that are cut from a group")
 
@@ -138,8 +132,7 @@ class RackNode(NamedResource):
 
     tells_use = True
 
-    node_state = Field("ComposedNodeState", text, "Allocating, Allocated, Assembling, Assembled, "
-                       "Failed; all of them are in use")  # fmt: skip
+    node_state = Field("ComposedNodeState", text, "Allocating, …, Failed; all are in use")
     system = Field("Links/ComputerSystem", links, "the one system that it is")
     processors = Field("Links/Processors", links, "its CPUs and FPGAs")
     local = Field("Links/LocalDrives", links, "its drives, pooled ones too")
@@ -151,13 +144,13 @@ class RackRoot(NamedResource):
     """ServiceRoot of a pod manager."""
 
     nodes = Link("Nodes", RackNode, "composed nodes (2.1)", collection=True)
-    rack_nodes = Link(f"{OEM}/Nodes", RackNode, "composed nodes (2.2 and later)",
-                      collection=True)  # fmt: skip
+    rack_nodes = Link(f"{OEM}/Nodes", RackNode, "composed nodes (2.2 and later)", collection=True)
     systems = Link("Systems", RackSystem, "all systems", collection=True, levels=5)
     fabrics = Link("Fabrics", Fabric, "PCIe and network fabrics", collection=True, levels=4)
     services = Link("Services", StorageService, "storage (2.1)", collection=True, levels=3)
-    rack_services = Link(f"{OEM}/Services", StorageService, "storage (2.2 and later)",
-                         collection=True, levels=3)  # fmt: skip
+    rack_services = Link(
+        f"{OEM}/Services", StorageService, "storage (2.2 and later)", collection=True, levels=3
+    )
     storage = Link(
         "StorageServices", StorageService, "storage (2.3 and later)", collection=True, levels=3
     )

@@ -201,7 +201,7 @@ class TestRequests(unittest.TestCase):
     def setUp(self):
         self.server = Server({"/a": b"{}"})
         self.addCleanup(self.server.close)
-        self.transport = SushyTransport(self.server.url, True, {}, 1, TlsContexts())
+        self.transport = SushyTransport(self.server.url, True, TlsContexts(), None, {}, 1)
         self.addCleanup(self.transport.close)
 
     def test_each_request_carries_its_own_headers_and_no_others(self):
@@ -252,7 +252,7 @@ class TestMalformed(ServedBytes):
         ):
             self.serve([data])
             url = f"http://127.0.0.1:{self.port}"
-            transport = SushyTransport(url, True, {}, 1, TlsContexts())
+            transport = SushyTransport(url, True, TlsContexts(), None, {}, 1)
             with self.subTest(text), self.assertRaisesRegex(Unreachable, text):
                 transport.ask(PodmRequest("GET", "/a", {}, 5, 1000))
             transport.close()

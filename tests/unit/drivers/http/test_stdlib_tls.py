@@ -105,7 +105,7 @@ class HandshakeTest(TestCase):
     ) -> Iterator[StdlibTransport | SushyTransport]:
         if not proxies:
             yield StdlibTransport(url, verify, TlsContexts({}), certificate)
-        yield SushyTransport(url, verify, proxies or {}, 1, TlsContexts({}), certificate)
+        yield SushyTransport(url, verify, TlsContexts({}), certificate, proxies or {}, 1)
 
     def answers(self, url: str, *args: object, **words: object) -> list[str]:
         """Return what each transport gets: a body, or the text of the error."""
