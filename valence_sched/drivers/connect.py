@@ -96,15 +96,11 @@ class HttpSession:
         try:
             body, text = answer.json(uri) if answer.body else None, ""
         except InputError as error:
-            body, text = None, _text_of(answer, error)
+            body, text = None, one_line(answer.body[:MOST_TEXT].decode(errors="replace"), MOST_TEXT)
+            # of a page, or half an object, only what it is
+            if answer.body.lstrip()[:1] in (b"<", b"{") or len(answer.body) > MAX_DOCUMENT_BYTES:
+                text = error.found
         return Reply(answer.status, answer.headers, body, text)
-
-
-def _text_of(answer: Answer, error: InputError) -> str:
-    """Return a body that is no object as text; of a page, or half an object, only what it is."""
-    if answer.body.lstrip()[:1] in (b"<", b"{") or len(answer.body) > MAX_DOCUMENT_BYTES:
-        return error.found
-    return one_line(answer.body[:MOST_TEXT].decode(errors="replace"), MOST_TEXT)
 
 
 class ConnectedPodm(NamedTuple):

@@ -110,13 +110,12 @@ def addresses(url: str) -> frozenset[str]:
         found = {info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     except (OSError, UnicodeError):
         return frozenset([f"{host.casefold()}:{port}"])
-    return frozenset(f"{_canonical(str(address))}:{port}" for address in found)
-
-
-def _canonical(address: str) -> str:
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        found = found.ipv4_mapped or found
-    if found == ipaddress.IPv6Address("::1"):
-        found = ipaddress.IPv4Address("127.0.0.1")
-    return str(found) if found.version == 4 else f"[{found}]"
+    plain: set[str] = set()
+    for one in found:
+        address = ipaddress.ip_address(str(one).partition("%")[0])
+        if isinstance(address, ipaddress.IPv6Address):
+            address = address.ipv4_mapped or address
+        if address == ipaddress.IPv6Address("::1"):
+            address = ipaddress.IPv4Address("127.0.0.1")
+        plain.add(str(address) if address.version == 4 else f"[{address}]")
+    return frozenset(f"{address}:{port}" for address in plain)

@@ -70,16 +70,35 @@ def open_stream(source: BinaryIO, file: str) -> Stream:
     whole = BoundedStream(source, file, sys.maxsize, head)
     compressed = head.startswith((_GZIP, _ZSTD))
     if compressed:
-        unpacked = _decompress(buffered_reader(whole), head)
+        packed_bytes, unpack = buffered_reader(whole), zstandard.ZstdDecompressor().stream_reader
+        unpacked: BinaryIO
+        if head.startswith(_GZIP):
+            unpacked = gzip.GzipFile(fileobj=packed_bytes, mode="rb")  # type: ignore[assignment]
+        else:
+            unpacked = unpack(packed_bytes, read_size=BUFFER_BYTES, read_across_frames=True)
         head = _read_head(unpacked)
         whole = BoundedStream(unpacked, file, MAX_STREAM_BYTES, head)
-    form = _form(head, file)
+    magic, magic_at = _TAR
+    form: Form = "tar" if head[magic_at:].startswith(magic) else "text"
+    if head.startswith(_ZIP) and form != "tar":
+        form = "zip"
+    packed = next((name for start, name in _OTHERS.items() if head.startswith(start)), None)
+    if packed and form == "text":
+        hint = "unpack it first, or use gzip or zstd"
+        raise InputError(file, "", f"a {packed} file", "JSON, zip, tar, gzip or zstd", hint)
     if compressed and (form == "zip" or head.startswith((_GZIP, _ZSTD))):
         found = "a compressed archive that is compressed again"
         raise InputError(file, "", found, "one layer", "unpack it first")
-    if form == "zip" and at == 0:
+    if form != "zip":
+        return Stream(form, buffered_reader(whole))
+    if at == 0:
         return Stream(form, source)
-    return Stream(form, _spool(whole, file) if form == "zip" else buffered_reader(whole))
+    spool = tempfile.TemporaryFile()  # noqa: SIM115  the directory of a zip stands at its end
+    counted = buffered_reader(BoundedStream(buffered_reader(whole), file, MAX_STREAM_BYTES))
+    while piece := counted.read(BUFFER_BYTES):
+        spool.write(piece)
+    spool.seek(0)
+    return Stream(form, spool)  # the caller closes it
 
 
 @contextmanager
@@ -89,7 +108,10 @@ def input_errors(file: str) -> Iterator[None]:
         yield
     except OSError as error:
         expected = "a file that can be read" if error.errno else "a whole file"
-        raise InputError(file, "", error_text(error), expected, _hint(error)) from None
+        hint = "check who may read it" if isinstance(error, PermissionError) else ""
+        if isinstance(error, FileNotFoundError):
+            hint = "check the path, or use - for standard input"
+        raise InputError(file, "", error_text(error), expected, hint) from None
     except _damage() as error:
         raise InputError(file, "", error_text(error), "a whole file", "was it cut off?") from None
 
@@ -99,28 +121,8 @@ def _damage() -> tuple[type[Exception], ...]:
     import tarfile  # an error alone looks them up
     import zipfile
 
-    return (EOFError, zlib.error, zstandard.ZstdError, tarfile.TarError, zipfile.BadZipFile,
-            RuntimeError, OverflowError, struct.error, ValueError)  # fmt: skip
-
-
-def _form(head: bytes, file: str) -> Form:
-    magic, at = _TAR
-    if head[at:].startswith(magic):
-        return "tar"
-    if head.startswith(_ZIP):
-        return "zip"
-    for start, name in _OTHERS.items():
-        if head.startswith(start):
-            hint = "unpack it first, or use gzip or zstd"
-            raise InputError(file, "", f"a {name} file", "JSON, zip, tar, gzip or zstd", hint)
-    return "text"
-
-
-def _decompress(source: BinaryIO, head: bytes) -> BinaryIO:
-    if head.startswith(_GZIP):
-        return gzip.GzipFile(fileobj=source, mode="rb")  # type: ignore[return-value]
-    unpack = zstandard.ZstdDecompressor().stream_reader
-    return unpack(source, read_size=BUFFER_BYTES, read_across_frames=True)
+    of_archives = (tarfile.TarError, zipfile.BadZipFile, zlib.error, zstandard.ZstdError)
+    return (*of_archives, EOFError, RuntimeError, OverflowError, struct.error, ValueError)
 
 
 def _read_head(source: BinaryIO) -> bytes:
@@ -128,24 +130,6 @@ def _read_head(source: BinaryIO) -> bytes:
     while len(head) < _HEAD_BYTES and (piece := source.read(_HEAD_BYTES - len(head))):
         head += piece
     return head
-
-
-def _spool(stream: BoundedStream, file: str) -> BinaryIO:
-    """Return a copy on disk, since the directory of a zip stands at its end."""
-    spool = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
-    counted = buffered_reader(BoundedStream(buffered_reader(stream), file, MAX_STREAM_BYTES))
-    while piece := counted.read(BUFFER_BYTES):
-        spool.write(piece)
-    spool.seek(0)
-    return spool
-
-
-def _hint(error: OSError) -> str:
-    if isinstance(error, FileNotFoundError):
-        return "check the path, or use - for standard input"
-    if isinstance(error, PermissionError):
-        return "check who may read it"
-    return ""
 
 
 def children(folder: Path, file: str, diagnostics: Diagnostics) -> list[Path]:
@@ -347,12 +331,18 @@ class RecordReader:
         """Yield the pod managers of children; one that cannot be read does not stop the rest."""
         known = False
         for child in entries:
-            name = f"{file.rstrip('/')}/{child.name}"
+            name, id_ = f"{file.rstrip('/')}/{child.name}", stem(Path(child.name))
             try:
-                for record in self._child(child, name, nesting):
-                    known = True
-                    yield record
-                known = known or is_inventory_name(child.name)
+                with input_errors(name):
+                    if tree := child.tree():
+                        known = True
+                        yield self._tree_record(tree, id_, name)
+                    elif is_inventory_name(child.name):
+                        with child.open() as stream:
+                            for record in self.read_stream(stream, name, id_, nesting + 1):
+                                known = True
+                                yield record
+                        known = True
             except NotAnInventory:
                 continue  # a folder of captures holds other JSON too
             except InputError as error:
@@ -361,15 +351,6 @@ class RecordReader:
         if not known:
             hint = "name a tree with an index.json, or a folder of trees and inventory files"
             raise InputError(file, "", "nothing that is one", "recorded inventories or trees", hint)
-
-    def _child(self, child: Child, name: str, nesting: int) -> Iterator[Record]:
-        id_ = stem(Path(child.name))
-        with input_errors(name):
-            if tree := child.tree():
-                yield self._tree_record(tree, id_, name)
-            elif is_inventory_name(child.name):
-                with child.open() as stream:
-                    yield from self.read_stream(stream, name, id_, nesting + 1)
 
     def _tree_record(self, tree: RecordedTree, id_: str, file: str) -> Record:
         from valence_sched.drivers.files.tree import podm_of  # dialects: only for trees

@@ -14,7 +14,7 @@ import queue
 import stat
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,13 +107,13 @@ class DocumentCache:
         """Return how many levels to ask for below a link: not those that are cached."""
         return link.levels_kept if self._documents else link.levels
 
-    def save(self, documents: Iterable[tuple[str, Json]]) -> None:
+    def save(self, documents: Mapping[str, Json]) -> None:
         """Write these documents, new ones with the present time."""
         if self._path is None:
             return
         entries = {}
-        for uri, json in sorted(documents, key=lambda item: item[0]):
-            entry = self._documents.get(uri)
+        for uri in sorted(documents):
+            entry, json = self._documents.get(uri), documents[uri]
             entries[uri] = entry if entry and entry[1] is json else (self._now_s, json)
         self.until_s = min((at for at, _ in entries.values()), default=float("inf")) + MAX_AGE_S
         if not entries and not self._path.exists():
@@ -202,23 +202,18 @@ class Answers:
                 try:
                     request = todo.popleft()
                 except IndexError:  # another thread was faster
-                    return
+                    break
                 try:
                     self._early[request] = self._get(*request)
                 except Exception as error:
                     self._early[request] = error
-
-        def help_out() -> None:
-            try:
-                work()
-            finally:
-                ended.put(None)
+            ended.put(None)
 
         helpers = 0
-        while helpers < min(parallel, len(expected)) - 1 and start(help_out, len(todo)):
+        while helpers < min(parallel, len(expected)) - 1 and start(work, len(todo)):
             helpers += 1
         work()
-        for _ in range(helpers):
+        for _ in range(helpers + 1):
             ended.get()
         found = self._early
         return all(

@@ -222,9 +222,9 @@ class Crawler:
                 spelled = path_of(own)
             yield spelled, json
 
-    def lasting_documents(self) -> Iterator[tuple[str, Json]]:
-        for key in {key for key, to in self._visited if to.lasting and key in self._found}:
-            yield key, self._found[key]
+    def lasting_documents(self) -> dict[str, Json]:
+        found = {key for key, to in self._visited if to.lasting and key in self._found}
+        return {key: self._found[key] for key in found}
 
     @property
     def expands(self) -> bool:
@@ -277,17 +277,14 @@ class Crawler:
             elif want.uri not in self._tried.get(key, ()):
                 self._pending[key] = [want]
                 self._queue.append(want)
-            elif self._failed[key] is None and (place := self._place_instead(want)):
-                todo.append(place)
-
-    def _place_instead(self, want: FetchTask) -> FetchTask | None:
-        """Return the task to fetch what a link may mean where nothing stands at it."""
-        if want.instead is None and not self._is_short:
-            if self._trials >= MAX_TRIALS:
-                self._aside.append(want)
-                return None
-            self._trials += 1
-        return want.elsewhere()
+            elif self._failed[key] is None:  # nothing stands there: the link may mean another place
+                is_trial = want.instead is None and not self._is_short
+                if is_trial and self._trials >= MAX_TRIALS:
+                    self._aside.append(want)
+                    continue
+                self._trials += is_trial
+                if place := want.elsewhere():
+                    todo.append(place)
 
     def _below(self, want: FetchTask, json: Json) -> Iterator[FetchTask]:
         json = self._shapes.current_form(json, root=want.uri == ROOT)
@@ -327,39 +324,32 @@ class Crawler:
     def _resolve(self, target: str) -> tuple[str, str] | None:
         """Return the URI of a link as it is spelled, and folded; None when it leads elsewhere."""
         named = self._exact.get(target)
-        if named is None and target not in self._exact:
-            uri = self._local_uri(target)
-            named = self._exact[target] = (uri, fold_uri(uri)) if uri else None
+        if named is not None or target in self._exact:
+            return named
+        is_path = target[:1] == "/" and "://" not in target and len(target) <= MAX_TEXT
+        if is_path or self._links.uri(target, target) is not None:
+            uri = path_of("/" + target.split("/", 3)[-1] if "://" in target else target)
+            named = (uri, fold_uri(uri)) if uri else None
+        self._exact[target] = named
         return named
-
-    def _local_uri(self, target: str) -> str | None:
-        """Return a link as it is spelled, without its host; None when it leads elsewhere."""
-        if target[:1] == "/" and "://" not in target and len(target) <= MAX_TEXT:
-            return path_of(target)
-        if self._links.uri(target, target) is None:
-            return None
-        return path_of("/" + target.split("/", 3)[-1] if "://" in target else target)
 
     def _work(self) -> None:
         try:
             while want := self._next():
-                self._fetch(want)
+                found: dict[str, Json] | InputError
+                try:
+                    is_guess = want.instead is not None
+                    found = self._source.read(want.uri, want.levels, is_guess=is_guess)
+                except InputError as error:
+                    found = error
+                with self._changed:
+                    self._busy -= 1
+                    self._store_result(want, found)
+                    self._changed.notify_all()
         except BaseException as error:
             with self._changed:  # raised by the thread that called fetch
                 self._error = self._error or error
                 self._changed.notify_all()
-
-    def _fetch(self, want: FetchTask) -> None:
-        found: dict[str, Json] | InputError
-        try:
-            is_guess = want.instead is not None
-            found = self._source.read(want.uri, want.levels, is_guess=is_guess)
-        except InputError as error:
-            found = error
-        with self._changed:
-            self._busy -= 1
-            self._store_result(want, found)
-            self._changed.notify_all()
 
     def _next(self) -> FetchTask | None:
         with self._changed:
@@ -371,7 +361,7 @@ class Crawler:
                         continue
                     self._busy += 1
                     if self._queue and self._busy == 1 + self._threads < self._parallel:
-                        self._start_helper()
+                        self._threads += self._start(self._help_out, len(self._queue))
                     return want
                 if not self._busy:
                     break
@@ -379,16 +369,13 @@ class Crawler:
             self._changed.notify_all()
             return None
 
-    def _start_helper(self) -> None:
-        def work() -> None:
-            try:
-                self._work()
-            finally:
-                with self._changed:
-                    self._threads -= 1
-                    self._changed.notify_all()
-
-        self._threads += self._start(work, len(self._queue))
+    def _help_out(self) -> None:
+        try:
+            self._work()
+        finally:
+            with self._changed:
+                self._threads -= 1
+                self._changed.notify_all()
 
     def _store_result(self, want: FetchTask, found: dict[str, Json] | InputError) -> None:
         key = want.key

@@ -42,11 +42,11 @@ def with_max_blocks(podm: FullPodm, max_blocks: MaxBlocks, notes: Notes) -> Full
     for pool in podm.pools:
         limits = dict(pool.limits)
         for kind, most in max_blocks.items():
-            least, stated = limits[kind].min if kind in limits else 0, limits.get(kind, Limit()).max
-            top = most if stated is None else min(most, stated)
-            limits[kind] = Limit(least, max(top, least))
-            if max(top, least) != most:
-                stricter.setdefault((kind, max(top, least)), []).append(pool.id)
+            known = limits.get(kind, Limit())
+            top = max(most if known.max is None else min(most, known.max), known.min)
+            limits[kind] = Limit(known.min, top)
+            if top != most:
+                stricter.setdefault((kind, top), []).append(pool.id)
         pools.append(replace(pool, limits=limits) if max_blocks else pool)
     for (kind, found), ids in stricter.items():
         where = f"pool {ids[0]}" + (f" and {len(ids) - 1} more" if len(ids) > 1 else "")
@@ -179,9 +179,12 @@ class PodmReader:
         documents.read_features(root)
         crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
         linked = functools.partial(
-            LinkedDocuments, host=connection.host, max_blocks=most, shared=self._shared,
+            LinkedDocuments,
+            host=connection.host,
+            max_blocks=most,
+            shared=self._shared,
             known_nodes=self._previous.nodes,
-        )  # fmt: skip
+        )
         notes, podm, read, _ = read_in_passes(crawl, dialect, root, known.name, linked)
         cache.save(crawl.lasting_documents())
         for remark in (*connection.login.remarks, *([cache.problem] if cache.problem else [])):
@@ -219,7 +222,7 @@ class PodmReader:
         return replace(
             podm,
             id=known.name,
-            url=self._url(),
+            url=self._url,
             enabled=known.enabled,
             zone=known.zone or podm.zone,
             aggregates=tuple(dict.fromkeys(known.aggregates + podm.aggregates)),
@@ -233,13 +236,13 @@ class PodmReader:
         known = self._registration
         driver = None if known.driver == AUTO else known.driver
         podm = FullPodm(id=known.name, driver=driver, status=status)
-        failure = one_line(f"{known.name}: {self._url()}: {why.removeprefix(known.name + ': ')}")
+        failure = one_line(f"{known.name}: {self._url}: {why.removeprefix(known.name + ': ')}")
         return Reading(self._with_registration(podm), failure, (), {}, *self._cost())
 
+    @property
     def _url(self) -> str:
-        if self._connection:
-            return self._connection.url
-        return re.sub(r"//[^/]*@", "//", self._registration.url)
+        known = self._registration.url
+        return self._connection.url if self._connection else re.sub(r"//[^/]*@", "//", known)
 
     def _cost(self) -> tuple[int, float]:
         count = self._connection.requests if self._connection else 0
@@ -308,8 +311,7 @@ def _run_pass(
     service = linked(get, notes, known)
     podm = dialect.inventory(service, name)
     if podm.identity is None:
-        identity = told_identity(get, service)
-        podm = replace(podm, identity=identity)
+        podm = replace(podm, identity=told_identity(get, service))
     if not missing:
         root = service.json(ROOT, "the protocol") or {}
         ListCheck(crawl, service).check(dialect.root(ROOT, root, NO_NOTES), is_near=True)
@@ -333,17 +335,16 @@ class ListCheck:
             for link in filter(None, way.of(holder)) if is_near or way.collection else ():
                 if (json := self._document(link, holder.uri)) is None:
                     continue
-                one = way.to(json[0], json[1], NO_NOTES)
+                one = way.to(*json, NO_NOTES)
                 is_service = is_near and not way.collection
                 if MEMBERS in one.json:
-                    page = Collection(one.uri, one.json, NO_NOTES)
+                    page = Collection(*json, NO_NOTES)
                     self._check_list(page, way.to, is_service=is_service)
-                elif one.tells_nothing and not (
-                    is_service and type_name(one.json).endswith(type(one).__name__.casefold())
-                ):
+                    continue
+                is_named = type_name(one.json).endswith(type(one).__name__.casefold())
+                if one.tells_nothing and not (is_service and is_named):
                     raise Unreachable(f"{one.uri}: {_NOTHING_TOLD}")
-                else:
-                    self.check(one, is_near=is_service)
+                self.check(one, is_near=is_service)
 
     def _check_list(self, page: Collection, to: type[Resource], *, is_service: bool) -> None:
         """Check a list; one in place of a service has a member that is the service."""
@@ -352,9 +353,8 @@ class ListCheck:
         while page.uri not in pages:
             pages.add(page.uri)
             members = page.members
-            if (page.json.get(MEMBERS) is None and page.count != 0) or (
-                members and not any(members)
-            ):
+            is_untold = page.json.get(MEMBERS) is None and page.count != 0
+            if is_untold or (members and not any(members)):
                 raise Unreachable(f"{page.uri}: found no members, expected a list of them")
             for uri in self._service.uris(members, page.uri) if counts else ():
                 if json := self._member(uri, page.uri, to):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import BinaryIO
 
 from valence_sched.drivers.bounds import (
@@ -33,7 +33,14 @@ _BOUNDED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 def zip_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[str, bytes]:
     """Return the documents of a zip by name; ``stream`` must be able to seek."""
     members = _ArchiveMembers(file, diagnostics)
-    _check_entries(stream, file)
+    stream.seek(0)
+    count, tail = 0, b""  # the entries of its directory, before zipfile holds them all
+    while piece := stream.read(BUFFER_BYTES):
+        count += (tail + piece).count(_CENTRAL)
+        if count > MAX_MEMBERS:
+            raise InputError(file, "", "more members", f"at most {MAX_MEMBERS}")
+        tail = piece[-3:]
+    stream.seek(0)
     with zipfile.ZipFile(stream) as archive:
         for info in archive.infolist():
             mode = info.external_attr >> 16
@@ -92,7 +99,11 @@ class _ArchiveMembers:
         index = name.rpartition("/")[2] == "index.json"
         most = MAX_DOCUMENT_BYTES if index else MAX_TREE_BYTES
         room = MAX_TREE_BYTES - self._bytes
-        data = b"".join(_pieces(read, min(most, room) + 1))
+        pieces, left = [], min(most, room) + 1
+        while left > 0 and (piece := read(min(left, BUFFER_BYTES))):
+            pieces.append(piece)
+            left -= len(piece)
+        data = b"".join(pieces)
         if len(data) > room:
             hint = "is it an archive bomb? unpack it and name what you need of it"
             expected = f"at most {MAX_TREE_BYTES} bytes of documents"
@@ -141,21 +152,3 @@ class _ForwardStream:
         data = self._stream.read(size)
         self._at += len(data)
         return data
-
-
-def _pieces(read: Callable[[int], bytes], most: int) -> Iterator[bytes]:
-    while most > 0 and (piece := read(min(most, BUFFER_BYTES))):
-        most -= len(piece)
-        yield piece
-
-
-def _check_entries(stream: BinaryIO, file: str) -> None:
-    """Count the entries of a zip's directory before zipfile holds them all."""
-    stream.seek(0)
-    count, tail = 0, b""
-    while piece := stream.read(BUFFER_BYTES):
-        count += (tail + piece).count(_CENTRAL)
-        if count > MAX_MEMBERS:
-            raise InputError(file, "", "more members", f"at most {MAX_MEMBERS}")
-        tail = piece[-3:]
-    stream.seek(0)

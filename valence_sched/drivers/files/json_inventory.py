@@ -84,7 +84,11 @@ def text_records(
     goes_on = first.rstrip().endswith((b"[", b"{", b",", b":")) or not second.startswith(b"{")
     captured_at = _captured_at(fields or {})
     if fields is None and goes_on:
-        whole = _rest(stream, b"".join([first, *between, second]), file)
+        begun = b"".join([first, *between, second])
+        whole = begun + stream.read(max(0, MAX_JSON_BYTES + 1 - len(begun)))
+        if len(whole) > MAX_JSON_BYTES:
+            hint = "JSON Lines, a podm a line, has no such bound"
+            raise InputError(file, "", "a larger document", f"at most {MAX_JSON_BYTES} bytes", hint)
         fields = decode(whole, dict[str, Raw], file)
         yield from _document(fields, whole, file, id_, diagnostics, read_tree)
     elif fields is not None and not _is_line(fields, second):
@@ -107,14 +111,6 @@ def _next_line(stream: BinaryIO) -> tuple[list[bytes], bytes]:
         blank.append(line)
         line = stream.readline(MAX_LINE_BYTES + 1)
     return blank, line
-
-
-def _rest(stream: BinaryIO, begun: bytes, file: str) -> bytes:
-    whole = begun + stream.read(max(0, MAX_JSON_BYTES + 1 - len(begun)))
-    if len(whole) > MAX_JSON_BYTES:
-        hint = "JSON Lines, a podm a line, has no such bound"
-        raise InputError(file, "", "a larger document", f"at most {MAX_JSON_BYTES} bytes", hint)
-    return whole
 
 
 def _fields(line: bytes) -> Fields | None:
@@ -143,7 +139,11 @@ def _document(
     if "schema" in fields:
         captured_at = _captured_at(fields)
         refuse_duplicate_keys(whole, file)
-        for index, podm in enumerate(_podms(fields, whole, file, diagnostics)):
+        if _check_header(fields, file, diagnostics):  # the unknown fields of a newer one are noted
+            podms = decode(fields.get("podms", Raw(b"[]")), tuple[Raw, ...], file, "$.podms")
+        else:
+            podms = decode(whole, inventory.InventoryEnvelope, file).podms
+        for index, podm in enumerate(podms):
             yield Record(podm, file, f"$.podms[{index}]", captured_at=captured_at)
     elif _is_map(fields):
         from valence_sched.drivers.files.tree import tree_of_map  # dialects: only for trees
@@ -158,14 +158,6 @@ def _document(
         names = ", ".join(sorted(fields)[:5]) or "no fields"
         kind = InputError if "podms" in fields else NotAnInventory
         raise kind(file, "$", f"an object with {names}", EXPECTED)
-
-
-def _podms(fields: Fields, whole: bytes, file: str, diagnostics: Diagnostics) -> tuple[Raw, ...]:
-    """Return the podms of an inventory; of a newer minor version the unknown fields are noted."""
-    newer = _check_header(fields, file, diagnostics)
-    if not newer:
-        return decode(whole, inventory.InventoryEnvelope, file).podms
-    return decode(fields.get("podms", Raw(b"[]")), tuple[Raw, ...], file, "$.podms")
 
 
 def _check_header(fields: Fields, file: str, diagnostics: Diagnostics) -> bool:

@@ -228,7 +228,7 @@ class TestCache(unittest.TestCase):
 
     def saved(self, document, now_s=0.0):
         cache = DocumentCache(self.folder, self.URL, "user", now_s)
-        cache.save([("/x", document)])
+        cache.save({"/x": document})
         return cache.problem
 
     def loaded(self, now_s=0.0, user="user"):
@@ -256,7 +256,7 @@ class TestCache(unittest.TestCase):
         for before, after in (("uuid:a", "uuid:b"), (None, "uuid:b"), ("uuid:a", None)):
             with self.subTest(before=before, after=after):
                 first = DocumentCache(self.folder, self.URL, "user", 0.0, before)
-                first.save([("/x", {"a": 1})])
+                first.save({"/x": {"a": 1}})
                 for identity, found in ((before, {"a": 1}), (after, None)):
                     cache = DocumentCache(self.folder, self.URL, "user", 0.0, identity)
                     cache.load()
@@ -303,7 +303,7 @@ class TestCache(unittest.TestCase):
     def test_a_document_keeps_the_time_at_which_it_was_read(self):
         cache = DocumentCache(self.folder, self.URL, "user", 60.0)
         cache.load()
-        cache.save([("/x", cache.get("/x")), ("/y", {"b": 2})])
+        cache.save({"/x": cache.get("/x"), "/y": {"b": 2}})
         again = DocumentCache(self.folder, self.URL, "user", MAX_AGE_S + 1)
         again.load()
         self.assertEqual((None, {"b": 2}), (again.get("/x"), again.get("/y")))
@@ -316,12 +316,12 @@ class TestCache(unittest.TestCase):
     def test_nothing_is_written_where_there_is_nothing_to_keep_or_no_folder(self):
         folder = self.folder / "new" / "deep"
         empty = DocumentCache(folder, self.URL, None, 0.0)
-        empty.save([])
+        empty.save({})
         self.assertFalse(folder.exists())
-        empty.save([("/x", {})])
+        empty.save({"/x": {}})
         self.assertEqual(1, len(list(folder.iterdir())))
         none = DocumentCache(None, self.URL, None, 0.0)
-        none.save([("/x", {})])
+        none.save({"/x": {}})
         none.load()
         self.assertEqual((False, True), (none.enabled, empty.enabled))
         self.assertIsNone(none.problem)
