@@ -104,14 +104,10 @@ def read_hardware(session: Session, node: str | None, blocks: Sequence[str]) -> 
             hardware.uuids.add(identity.removeprefix(UUID_KIND))
         hardware.mac_addresses.update(_mac_addresses(get, uri, json))
         for manager in filter(None, map(link_path, system.managers)):
-            hardware.bmc_hosts.update(_hosts(get, manager))
+            for one, document in _interfaces(get, manager, get(manager) or {}):
+                bmc = BmcInterface(one, document, NO_NOTES)
+                hardware.bmc_hosts.update(bmc.ipv4, bmc.ipv6, bmc.full_name, bmc.name)
     return hardware
-
-
-def _hosts(get: Get, manager: str) -> Iterator[str]:
-    for uri, json in _interfaces(get, manager, get(manager) or {}):
-        bmc = BmcInterface(uri, json, NO_NOTES)
-        yield from (*bmc.ipv4, *bmc.ipv6, *bmc.full_name, *bmc.name)
 
 
 def _mac_addresses(get: Get, uri: str, json: Json) -> Iterator[str]:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
@@ -34,7 +35,6 @@ class ServiceIdentity(Resource):
 
     @property
     def told(self) -> str | None:
-        """Return the identity that the root itself tells."""
         return uuid_identity(self.uuid) or uuid_identity(self.rsd_uuid)
 
 
@@ -102,8 +102,6 @@ def address_identity(url: str) -> str:
 
 def addresses(url: str) -> frozenset[str]:
     """Return the addresses with ports that a URL resolves to; a host that does not is its own."""
-    import socket  # only for a service without a UUID, and to compare new ones
-
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
     try:

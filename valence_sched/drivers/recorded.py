@@ -17,6 +17,7 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from io import BytesIO
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 import zstandard
@@ -353,17 +354,14 @@ class RecordReader:
             raise InputError(file, "", "nothing that is one", "recorded inventories or trees", hint)
 
     def _tree_record(self, tree: RecordedTree, id_: str, file: str) -> Record:
-        from valence_sched.drivers.files.tree import podm_of  # dialects: only for trees
-
-        podm = podm_of(tree, id_, file, self._diagnostics, self._dialects)
+        podm = _trees().podm_of(tree, id_, file, self._diagnostics, self._dialects)
         return Record(podm, file, "$", tree=tree)
 
     def _folder_tree(self, path: Path, file: str = "") -> RecordedTree | None:
-        from valence_sched.drivers.files.tree import TREE_MARKERS, tree_of_files
-
-        if not path.is_dir() or not any((path / mark).is_file() for mark in TREE_MARKERS):
+        if not path.is_dir() or not any((path / it).is_file() for it in _trees().TREE_MARKERS):
             return None
-        return tree_of_files(files_below(path.resolve(), file or str(path), self._diagnostics))
+        files = files_below(path.resolve(), file or str(path), self._diagnostics)
+        return _trees().tree_of_files(files)
 
 
 def _open(path: Path) -> BinaryIO:
@@ -371,6 +369,10 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _packed_tree(files: Mapping[str, bytes]) -> RecordedTree | None:
-    from valence_sched.drivers.files.tree import is_tree, tree_of_files
+    return _trees().tree_of_files(files) if _trees().is_tree(files) else None
 
-    return tree_of_files(files) if is_tree(files) else None
+
+def _trees() -> ModuleType:
+    from valence_sched.drivers.files import tree  # with the dialects, which only trees need
+
+    return tree

@@ -37,12 +37,10 @@ class ServedPodm:
 
     @property
     def traffic(self) -> Traffic:
-        """Return the traffic so far: counts, and the largest number of concurrent requests."""
         return self.app.traffic
 
     @property
     def requests(self) -> list[SeenRequest]:
-        """Return the received requests, in the order of their answers."""
         return list(self.app.traffic.last)
 
     @property

@@ -138,34 +138,30 @@ class ReaderPool:
 
     def _work(self) -> None:
         try:
-            self._read_all()
+            while True:
+                try:
+                    index, target = self._todo.popleft()
+                except IndexError:
+                    return
+                self._read(index, target)
         except Exception as error:  # else the caller would wait for this thread in vain
             self._results.put(error)
 
-    def _read_all(self) -> None:
-        while True:
-            try:
-                index, target = self._todo.popleft()
-            except IndexError:
-                return
-            settings, read_at = self._settings, self._clock()
-            reader = PodmReader(
-                target, settings, read_at, self._start_helper, self._tls, self._shared
-            )
-            self._running[index] = reader
-            reading = reader.read(self._dialects)
-            if not settings.raw:
-                reading.documents.clear()
-            self._running.pop(index, None)
-            self._results.put((index, reading))
-            del reading  # its memory is free before the session is deleted
-            reader.log_out()
+    def _read(self, index: int, target: ReadTarget) -> None:
+        settings, shared = self._settings, (self._start_helper, self._tls, self._shared)
+        self._running[index] = reader = PodmReader(target, settings, self._clock(), *shared)
+        reading = reader.read(self._dialects)
+        if not settings.raw:
+            reading.documents.clear()
+        self._running.pop(index, None)
+        self._results.put((index, reading))
+        del reading  # its memory is free before the session is deleted
+        reader.log_out()
 
     def _start_helper(self, work: Callable[[], None], waiting: int) -> bool:
         """Run work in one more thread, if the limits allow it and it is worth it."""
-        if len(self._running) >= BUSY_PODMS and waiting < MIN_WAITING_REQUESTS:
-            return False
-        if not self._helpers.acquire(blocking=False):
+        is_busy = len(self._running) >= BUSY_PODMS and waiting < MIN_WAITING_REQUESTS
+        if is_busy or not self._helpers.acquire(blocking=False):
             return False
 
         def run() -> None:
@@ -177,11 +173,10 @@ class ReaderPool:
         threading.Thread(target=run, daemon=True, name="podm-help").start()
         return True
 
-    def _pause_s(self) -> float | None:
-        running = [reader.left_s for reader in list(self._running.values())]
-        if self._todo:
-            running.append(STALL_S)
-        return max(0.01, min(running, default=0.05))
+    def _pause_s(self) -> float:
+        left = [reader.left_s for reader in list(self._running.values())]
+        left += [STALL_S] if self._todo else []
+        return max(0.01, min(left, default=0.05))
 
     def _cut_overdue(self) -> None:
         """Cut off readers whose deadline has passed; report those that do not end even so."""

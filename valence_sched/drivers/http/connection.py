@@ -567,6 +567,5 @@ def root_document(answer: Answer) -> Json | None:
 
 
 def _linked(root: Json) -> set[str]:
-    """Return the entries of a root that link something."""
     entries = current_form(root, root=True).items()
     return {key for key, value in entries if isinstance(value, dict) and "@odata.id" in value}

@@ -126,7 +126,6 @@ class Deadline:
         return self._ends - time.monotonic()
 
     def error(self) -> Unreachable:
-        """Return the error to raise when it has passed."""
         hint = "(allow it more with --request-timeout)"
         return Unreachable(f"no complete answer within {self.seconds:g} s {hint}")
 

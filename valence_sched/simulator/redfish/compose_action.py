@@ -157,7 +157,6 @@ class Reservations:
         return found
 
     def create(self, blocks: Sequence[str], manifest: Json, client: str) -> str:
-        """Reserve blocks and return the id of the reservation."""
         service, collection = self._documents.get(self.service), self.collection
         if service is not None and collection not in self._documents:
             type_, name = "CompositionReservationCollection", "Composition Reservations"
@@ -179,7 +178,6 @@ class Reservations:
         return number
 
     def delete(self, uri: str) -> SimulatedReply:
-        """Give the blocks of a reservation free."""
         if self._ends_s.pop(uri, None) is None:
             return not_found(uri)
         for block in self._blocks(uri):
@@ -189,7 +187,6 @@ class Reservations:
         return SimulatedReply(204)
 
     def tick(self) -> None:
-        """End the reservations that are too old."""
         now = self._clock()
         for uri in [uri for uri, end in self._ends_s.items() if end <= now]:
             self.delete(uri)

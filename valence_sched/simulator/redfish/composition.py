@@ -158,7 +158,6 @@ class Habits:
         return any(fnmatch.fnmatchcase(name, it) for it in patterns for name in names)
 
     def created(self, uri: str) -> SimulatedReply:
-        """Return the answer to a composition."""
         if "no-location" in self:
             return SimulatedReply(201)
         return SimulatedReply(201, self._documents.get(uri), {"Location": uri})
@@ -207,7 +206,6 @@ class SimulatedCapability(NamedTuple):
 
 
 def _capabilities(documents: DocumentTree) -> Iterator[SimulatedCapability]:
-    """Yield the capabilities that collections and zones state."""
     root, service = documents.get(ROOT), composition_service(documents)
     links = [value_at(root, name) for name in ("Systems", "ResourceBlocks")]
     links += [value_at(service, name) for name in ("ResourceBlocks", "ResourceZones")]
@@ -360,7 +358,6 @@ class Composition:
 
     @property
     def systems(self) -> str:
-        """The URI of the collection of systems."""
         return uri_of(value_at(self._documents.get(ROOT), "Systems"))
 
     def targets(self) -> set[str]:
@@ -391,7 +388,6 @@ class Composition:
         return CompositionPlan(found, body)
 
     def compose(self, plan: CompositionPlan) -> str:
-        """Compose and return the URI of the system."""
         wanted = str(plan.body.get("Name") or "") or None
         id_ = "Composed" if "own-names" in self._habits or not wanted else wanted
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", id_).strip(".-")[:64] or "Composed"

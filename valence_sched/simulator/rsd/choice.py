@@ -69,7 +69,6 @@ def _property_violations(value: Json, allowed: Mapping[str, Check], place: str) 
 
 
 def _items(body: Json, key: str) -> Iterator[tuple[str, Json]]:
-    """Yield the objects of a list of a body, each with its place."""
     items = body.get(key)
     for number, item in enumerate(items if isinstance(items, list) else ()):
         if isinstance(item, dict):

@@ -55,7 +55,6 @@ RESETS += ("ForceRestart", "Nmi", "ForceOn", "PushPowerButton")
 def _node_document(
     uri: str, body: Json, chosen: ChosenSystem, volumes: Iterable[str], version: str
 ) -> Json:
-    """Return the document of a node that was allocated just now."""
 
     def of(type_: type[Device]) -> list[Json]:
         own = (uri for uri, it in chosen.devices.items() if isinstance(it, type_))
@@ -399,7 +398,6 @@ def _linked_members(documents: DocumentTree, collections: Iterable[str]) -> list
 
 
 def _change(documents: DocumentTree, uri: str, by: Callable[[Json], object]) -> None:
-    """Change a document inside, if it is there."""
     if (json := documents.get(uri)) is not None:
         json = copy.deepcopy(json)
         by(json)
@@ -412,7 +410,6 @@ def _fabrics(documents: DocumentTree) -> Iterator[Json]:
 
 
 def _endpoints_of(documents: DocumentTree, fabric: Json, devices: set[str]) -> list[str]:
-    """Return the endpoints of a fabric that offer one of these devices."""
 
     def offers(end: str) -> bool:
         entities = objects(value_at(documents.get(end), "ConnectedEntities"))
@@ -440,7 +437,6 @@ def _connect(documents: DocumentTree, devices: set[str], host: str) -> None:
 
 
 def _disconnect(documents: DocumentTree, devices: set[str]) -> None:
-    """Remove the zones that connect one of these devices."""
     for fabric in _fabrics(documents):
         zones, ends = _link(fabric, "Zones"), _endpoints_of(documents, fabric, devices)
         _set_zones(documents, ends, [])

@@ -60,7 +60,6 @@ class DocumentTree:
         return self._documents.get(_key(uri))
 
     def put(self, uri: str, json: Json) -> None:
-        """Put a document at a URI, in place of an earlier one."""
         key = _key(uri)
         known = key in self._documents
         self._documents[key] = json
@@ -74,7 +73,6 @@ class DocumentTree:
             self.put(uri, {**json, **changes})
 
     def remove(self, uri: str) -> None:
-        """Remove a document, if it is there."""
         if self._documents.pop(_key(uri), None) is not None:
             self.changes += 1
             self._recent.append(Change(self.changes, "ResourceRemoved", _key(uri)))
@@ -84,11 +82,9 @@ class DocumentTree:
         return etag_of(msgspec.json.encode(self.get(uri)))
 
     def copy(self) -> Mapping[str, Json]:
-        """Return all documents as they stand, to go back to."""
         return dict(self._documents)
 
     def restore(self, copy: Mapping[str, Json]) -> None:
-        """Restore the documents of a copy."""
         before, self._documents = self._documents, dict(copy)
         self.changes += 1
         for uri, json in self._documents.items():
@@ -125,22 +121,18 @@ class DocumentTree:
         self.list_member(collection, json["@odata.id"])
 
     def remove_member(self, collection: str, uri: str) -> None:
-        """Remove a document and its place in its collection."""
         self.remove(uri)
         self.unlist_member(collection, uri)
 
     def remove_below(self, uri: str) -> None:
-        """Remove a document and all whose URIs begin with its own."""
         for other in self:
             if other == uri or other.startswith(f"{uri}/"):
                 self.remove(other)
 
     def list_member(self, collection: str, uri: str) -> None:
-        """Add a member to a collection, if that is there."""
         self._replace_member(collection, uri, links_to([uri]))
 
     def unlist_member(self, collection: str, uri: str) -> None:
-        """Remove a member from a collection, if they are there."""
         self._replace_member(collection, uri, [])
 
     def _replace_member(self, collection: str, uri: str, links: list[Json]) -> None:

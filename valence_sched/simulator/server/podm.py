@@ -91,7 +91,6 @@ class SimulatedPodm:
         return self.writes.composition
 
     def reply(self, request: HttpRequest) -> EncodedReply:
-        """Answer a request."""
         self.sessions.tick()
         self.writes.tick()
         elsewhere = {ROOT: "slash-root", f"{ROOT}/": "bare-root"}.get(request.path)

@@ -116,7 +116,6 @@ class Sessions:
         return SimulatedReply(201, json, {"Location": uri, "X-Auth-Token": session.token})
 
     def delete(self, uri: str) -> SimulatedReply:
-        """Log out."""
         if self._open.pop(uri.rstrip("/"), None) is None:
             return not_found(uri)
         before = self._documents.changes
@@ -125,7 +124,6 @@ class Sessions:
         return SimulatedReply(204)
 
     def tick(self) -> None:
-        """End the sessions that were not used for long."""
         now = self._clock()
         for uri, session in tuple(self._open.items()):
             if now - session.used > self._timeout_s:
@@ -247,7 +245,6 @@ class Subscriptions:
         self.collection = uri_of(found)
 
     def destinations(self) -> Iterator[Destination]:
-        """Yield where events are sent."""
         for uri in self._documents.member_uris(self.collection) if self.collection else ():
             json = self._documents.get(uri) or {}
             yield Destination(str(json.get("Destination")), str(json.get("Context") or ""))
@@ -274,7 +271,6 @@ class Subscriptions:
         return SimulatedReply(201, json, {"Location": uri})
 
     def delete(self, uri: str) -> SimulatedReply:
-        """Unsubscribe."""
         if uri not in self._documents.member_uris(self.collection):
             return not_found(uri)
         self._documents.remove_member(self.collection, uri)
@@ -344,7 +340,6 @@ class Tasks:
         return self._running(id_, self._documents.get(f"{TASK_SERVICE}/Tasks/{id_}") or {})
 
     def tick(self) -> None:
-        """Finish the tasks whose time has come."""
         now = self._clock()
         for id_, task in self._tasks.items():
             if task.system or task.failed or task.due_s > now:
