@@ -17,7 +17,6 @@ from contextlib import contextmanager, nullcontext
 from functools import partial
 from io import BytesIO
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 import zstandard
@@ -354,14 +353,17 @@ class RecordReader:
             raise InputError(file, "", "nothing that is one", "recorded inventories or trees", hint)
 
     def _tree_record(self, tree: RecordedTree, id_: str, file: str) -> Record:
-        podm = _trees().podm_of(tree, id_, file, self._diagnostics, self._dialects)
+        from valence_sched.drivers.files.tree import podm_of  # dialects: only for trees
+
+        podm = podm_of(tree, id_, file, self._diagnostics, self._dialects)
         return Record(podm, file, "$", tree=tree)
 
     def _folder_tree(self, path: Path, file: str = "") -> RecordedTree | None:
-        if not path.is_dir() or not any((path / it).is_file() for it in _trees().TREE_MARKERS):
+        from valence_sched.drivers.files.tree import TREE_MARKERS, tree_of_files
+
+        if not path.is_dir() or not any((path / mark).is_file() for mark in TREE_MARKERS):
             return None
-        files = files_below(path.resolve(), file or str(path), self._diagnostics)
-        return _trees().tree_of_files(files)
+        return tree_of_files(files_below(path.resolve(), file or str(path), self._diagnostics))
 
 
 def _open(path: Path) -> BinaryIO:
@@ -369,10 +371,6 @@ def _open(path: Path) -> BinaryIO:
 
 
 def _packed_tree(files: Mapping[str, bytes]) -> RecordedTree | None:
-    return _trees().tree_of_files(files) if _trees().is_tree(files) else None
+    from valence_sched.drivers.files.tree import is_tree, tree_of_files
 
-
-def _trees() -> ModuleType:
-    from valence_sched.drivers.files import tree  # with the dialects, which only trees need
-
-    return tree
+    return tree_of_files(files) if is_tree(files) else None
