@@ -13,7 +13,7 @@ def rows() -> list[tuple[str, str, str]]:
 def _role(route: Route) -> str:
     if route.takes_token:
         return "pod manager"
-    return route.role if route.rule else "anybody"
+    return route.role if route.rule else "anonymous"
 
 
 def table() -> str:

@@ -3,6 +3,7 @@
 
 import re
 import unittest
+from pathlib import Path
 
 from tests.unit.structure import ROOT
 
@@ -18,6 +19,12 @@ INSTEAD = {
     r"is (?:said|told) (?:by|in|with)": "is set by, is specified with",
 }
 LITERAL = re.compile(r"``[^`]*``|`[^`]*`_?")
+BLOCK = re.compile(r"^(?:\.\. code-block::.*|(?!\.\.).*::)\n(?:\n|[ ]{3,}.*\n)+", re.MULTILINE)
+
+
+def _prose(page: Path) -> list[str]:
+    """Return the lines of a page, those of code and screens empty."""
+    return BLOCK.sub(lambda block: "\n" * block[0].count("\n"), page.read_text()).splitlines()
 
 
 class TestWords(unittest.TestCase):
@@ -27,7 +34,7 @@ class TestWords(unittest.TestCase):
         found = [
             f"{page.relative_to(ROOT)}:{number}: {match[0]!r}: {instead}"
             for page in PAGES
-            for number, line in enumerate(page.read_text().splitlines(), 1)
+            for number, line in enumerate(_prose(page), 1)
             for words, instead in INSTEAD.items()
             for match in re.finditer(rf"\b(?:{words})\b", LITERAL.sub("", line), re.IGNORECASE)
         ]
