@@ -48,7 +48,7 @@ def _measured(name: str, answer: Callable[[int], str]) -> Measurement:
 def _cover(family: str, size: int, seed: int) -> str:
     items, asked, caps = FAMILIES[family](size, Random(seed))
     answer = cheapest_cover(items, asked, caps, states=DEFAULT_BUDGET.pool_states)
-    return "undecided" if answer.is_open else "no" if answer.counts is None else "yes"
+    return "undecided" if answer.is_open else "no" if answer.found is None else "yes"
 
 
 def _node(name: str, seed: int) -> str:

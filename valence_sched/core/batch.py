@@ -26,12 +26,11 @@ from valence_sched.core.evaluation import (
     write_costs,
 )
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.fit.spending import Undecided
+from valence_sched.core.fit.set_cover import Undecided
 from valence_sched.core.group_state import affects_own_podm_only, with_members
 from valence_sched.core.policy import COST_SCALE, INFINITE_COST, BoundPolicy
 from valence_sched.core.ranking import FitFinder, RowOrder, alternate_fits, choose_fit, order_by_lot
 from valence_sched.model.decision import BlockRef, Candidate, GrantRef
-from valence_sched.model.need import Alternative
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
 from valence_sched.view.domains import domain_index
@@ -82,16 +81,8 @@ def schedule(context: EvaluationContext) -> Batch:
 
 def goes_by_cost(policy: Policy) -> bool:
     """Return whether the scheduler of a policy takes the pools in the order of their cost."""
-    return _is_marked(policy, "goes_by_cost")
-
-
-def plans_batches(policy: Policy) -> bool:
-    """Return whether the scheduler of a policy plans several requests as one."""
-    return _is_marked(policy, "plans_batches")
-
-
-def _is_marked(policy: Policy, name: str) -> bool:
-    return bool(getattr(plugins.load(plugins.SCHEDULERS).get(policy.scheduler), name, False))
+    scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler)
+    return bool(getattr(scheduler, "goes_by_cost", False))
 
 
 def place(context: EvaluationContext, order: RowOrder) -> Batch:
@@ -167,8 +158,8 @@ def candidate_of(
             for block in fit.blocks
         ),
         grants=tuple(
-            GrantRef(uri=s.uri, resource=s.resource, amount=amount, unit=s.unit)
-            for s, amount in stocks
+            GrantRef(uri=one.uri, resource=one.resource, amount=amount, unit=one.unit)
+            for one, amount in stocks
         ),
         waste=fit.waste,
     )
@@ -209,7 +200,11 @@ def _best_by_anchor(
         nodes = [node for one in attempts for node in one.batch.nodes]
         if len(nodes) in (0, context.request.count):
             break
-        open_rows &= ~rows_in_same_domains(context, nodes[0].chosen.row)
+        row, same = nodes[0].chosen.row, np.ones(len(context.view), dtype=bool)
+        for domain in context.request.group.affinity if context.request.group else ():
+            numbers = domain_index(context.view, domain).numbers
+            same &= (numbers == numbers[row]).all(axis=1)
+        open_rows &= ~same  # the rows in none of the domains that were tried
         attempts = attempt(open_rows)
         better = _count_nodes(attempts) > _count_nodes(best)
         best, other = (attempts, best) if better else (best, attempts)
@@ -222,15 +217,6 @@ def needs_anchor(request: Request) -> bool:
     """Return whether the first node of a request decides where all the others must be."""
     group, members = request.group, request.company.members
     return group is not None and bool(group.affinity) and not any(map(members.get, group.affinity))
-
-
-def rows_in_same_domains(context: EvaluationContext, row: int) -> Mask:
-    """Return the rows that share the values of a row in every domain of the group's affinity."""
-    same = np.ones(len(context.view), dtype=bool)
-    for domain in context.request.group.affinity if context.request.group else ():
-        numbers = domain_index(context.view, domain).numbers
-        same &= (numbers == numbers[row]).all(axis=1)
-    return same
 
 
 def with_anchor_rows(context: EvaluationContext, rows: Mask) -> EvaluationContext:
@@ -264,8 +250,25 @@ def _try_in_order(
         if not missing:
             break
         current = context
-        if alternative is not None:
-            current = _next_context(attempts[-1], alternative, missing)
+        if alternative is not None:  # on what the last one left, with its group state
+            last, needs, bonds = attempts[-1], alternative.needs, alternative.bonds
+            before, request = (
+                last.context,
+                msgspec.structs.replace(
+                    last.batch.request, needs=needs, bonds=bonds, count=missing, min_count=None
+                ),
+            )
+            others, spending, strict = before.other_nodes, before.spending, before.strict
+            current = context_of(
+                last.batch.view,
+                request,
+                before.bound,
+                strict=strict,
+                other_nodes=others,
+                spending=spending,
+            )
+            if before.planned is not None:
+                current = replace(current, planned=before.planned[1:])
         if open_rows is None:
             attempts.append(try_anchors(current, schedule))
             continue
@@ -277,17 +280,6 @@ def _try_in_order(
 
 def _count_nodes(attempts: list[Attempt]) -> int:
     return sum(len(attempt.batch.nodes) for attempt in attempts)
-
-
-def _next_context(last: Attempt, alternative: Alternative, count: int) -> EvaluationContext:
-    """Return the context of an alternative on what the last one left, with its group state."""
-    needs, bonds, before = alternative.needs, alternative.bonds, last.batch.request
-    request = msgspec.structs.replace(before, needs=needs, bonds=bonds, count=count, min_count=None)
-    context = context_of(last.batch.view, request, last.context.bound, strict=last.context.strict,
-                         other_nodes=last.context.other_nodes,
-                         spending=last.context.spending)  # fmt: skip
-    planned = last.context.planned
-    return context if planned is None else replace(context, planned=planned[1:])
 
 
 class _NextNode(Struct, frozen=True, gc=False):
@@ -356,7 +348,11 @@ class Lookahead:
         """Take the blocks and amounts of a fit; return the rows that may have changed."""
         podm = int(self.view.podm_of[fit.row])
         if podm not in self._ahead:
-            self._adapt(podm)
+            # twice as far ahead when that paid, or when pods take turns; else half as far
+            count = self._count_ahead
+            paid = self._hits * 2 >= count - 1 if count > 1 else podm != self._last
+            self._count_ahead = min(self._most_ahead, count * 2) if paid else max(1, count // 2)
+            self._hits = 0
             self._evaluate_ahead([fit, *self._likely_fits(podm)])
         else:
             self._hits += 1
@@ -364,38 +360,28 @@ class Lookahead:
         self._left -= 1
         ahead = self._ahead.pop(podm)
         first, last = self._overlay.rows(podm)
-        rows, part = slice(first, last), ahead.rows
-        self._verdicts[:, rows] = ahead.verdicts[:, part]
-        self._scores[:, rows] = ahead.scores[:, part]
-        self.evaluation.cost[rows] = ahead.cost[part]
+        rows, source = slice(first, last), ahead.rows
+        self._verdicts[:, rows] = ahead.verdicts[:, source]
+        self._scores[:, rows] = ahead.scores[:, source]
+        self.evaluation.cost[rows] = ahead.cost[source]
         if self.evaluation.group_state_readers:
             self._new_member_rows.append(fit.row)
             if not self._own_podm_only:
-                self._reevaluate_group_state(first, last)
+                context, evaluation = self._context, self.evaluation
+                view = self.view.without_memo() if self._reads_both else context.view
+                bound, strict = context.bound, context.strict
+                changed = reevaluate_group_state(view, self.request, bound, evaluation, strict)
+                changed[first:last] = True
+                again = changed.nonzero()[0]
+                part = evaluation.select(again)
+                self._write_costs(part, again)
+                evaluation.cost[again] = part.cost
         return first, last
-
-    def _reevaluate_group_state(self, first: int, last: int) -> None:
-        context, evaluation = self._context, self.evaluation
-        view = self.view.without_memo() if self._reads_both else context.view
-        bound, strict = context.bound, context.strict
-        changed = reevaluate_group_state(view, self.request, bound, evaluation, strict)
-        changed[first:last] = True
-        rows = changed.nonzero()[0]
-        part = evaluation.select(rows)
-        self._write_costs(part, rows)
-        evaluation.cost[rows] = part.cost
 
     def close(self) -> None:
         """Put back every pod that is one node ahead, so that the view shows the present state."""
         self._overlay.apply([ahead.undo for ahead in self._ahead.values()])
         self._ahead.clear()
-
-    def _adapt(self, podm: int) -> None:
-        """Look twice as far ahead when that paid, or when pods take turns; else half as far."""
-        count = self._count_ahead
-        paid = self._hits * 2 >= count - 1 if count > 1 else podm != self._last
-        self._count_ahead = min(self._most_ahead, count * 2) if paid else max(1, count // 2)
-        self._hits = 0
 
     def _likely_fits(self, chosen_podm: int) -> list[Fit]:
         """Return the fits of the pods that are best now, at most as many as to look ahead at.
@@ -430,21 +416,19 @@ class Lookahead:
         evaluation = self.evaluation.select(rows)
         view = self.view.window(*spans[0]) if len(fits) == 1 else self.view.take(rows)
         view.precompute_free(self._context.request.needs)
-        self._reevaluate(view, fits, evaluation, rows)
+        bound, strict = self._context.bound, self._context.strict
+        reevaluate(view, self.request, bound, evaluation, strict=strict)
+        if evaluation.group_state_readers and self._own_podm_only:
+            chosen = [fit.row for fit in fits]
+            request = with_members(self._context.view, self.request, chosen)
+            reevaluate_group_state(view, request, bound, evaluation, strict=strict)
+            self._write_costs(evaluation, rows)
         tables = evaluation.verdicts, evaluation.scores, evaluation.cost
         low = 0
         for fit, change, (first, last) in zip(fits, changes, spans, strict=True):
             high = low + last - first
             self._ahead[change[0]] = _NextNode(fit, change, *tables, slice(low, high))
             low = high
-
-    def _reevaluate(self, view: View, fits: list[Fit], evaluation: Evaluation, rows: Ints) -> None:
-        bound, strict = self._context.bound, self._context.strict
-        reevaluate(view, self.request, bound, evaluation, strict=strict)
-        if evaluation.group_state_readers and self._own_podm_only:
-            request = with_members(self._context.view, self.request, [fit.row for fit in fits])
-            reevaluate_group_state(view, request, bound, evaluation, strict=strict)
-            self._write_costs(evaluation, rows)
 
     def _write_costs(self, evaluation: Evaluation, rows: Ints) -> None:
         weights = self._weights

@@ -15,7 +15,7 @@ from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import MOST_MIXES, EvaluationCache, Ledger, SplicedSnapshot
 from valence_sched.core.explain.unknown import undecided_text
-from valence_sched.core.fit.spending import Undecided
+from valence_sched.core.fit.set_cover import Undecided
 from valence_sched.core.group_state import NONE_EARLIER, NodeCounts, with_group_state
 from valence_sched.core.policy import (
     COST_SCALE,

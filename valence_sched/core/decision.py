@@ -69,8 +69,7 @@ class Decision:
 
     @property
     def fit_count(self) -> int:
-        """Return how many nodes fit, even if they are too few to be placed."""
-        return sum(len(attempt.batch.nodes) for attempt in self.attempts)
+        return len(self.fitting_nodes)
 
     @property
     def fitting_nodes(self) -> list[PlacedNode]:
@@ -134,10 +133,8 @@ class Decision:
     @property
     def undecided(self) -> tuple[PoolRef, ...]:
         """Return the same pools by name."""
-        return tuple(
-            PoolRef(podm=self.view.podm(row).id, pool=self.view.pools[row].id)
-            for row in self.undecided_rows
-        )
+        pools = ((self.view.podm(row).id, self.view.pools[row].id) for row in self.undecided_rows)
+        return tuple(PoolRef(podm=podm, pool=pool) for podm, pool in pools)
 
     @property
     def outcome(self) -> Outcome:
@@ -151,8 +148,8 @@ class Decision:
             Placement(
                 node=number,
                 choice=index + 1,
-                chosen=self._candidate(node.chosen, node.cost, node.scores),
-                alternates=tuple(self._candidate(*other) for other in node.alternates),
+                chosen=candidate_of(self.context, node.chosen, node.cost, node.scores),
+                alternates=tuple(candidate_of(self.context, *other) for other in node.alternates),
             )
             for number, (index, node) in enumerate(self.placed_nodes, 1)
         )
@@ -163,11 +160,7 @@ class Decision:
         fit = self.context.fit(self.view, row) if cost != INFINITE_COST else None
         if not isinstance(fit, Fit):
             return None
-        return self._candidate(fit, cost, self.context.evaluation.scores_of(row))
-
-    def row_of(self, podm: str, pool: str) -> int:
-        first, last = self.view.rows_of(podm)
-        return next(row for row in range(first, last) if self.view.pools[row].id == pool)
+        return candidate_of(self.context, fit, cost, self.context.evaluation.scores_of(row))
 
     def chosen_podms(self) -> list[int]:
         """Return the podms that took nodes, each once, in the order of their first."""
@@ -191,9 +184,6 @@ class Decision:
 
     def _podm(self, fit: Fit) -> int:
         return int(self.view.podm_of[fit.row])
-
-    def _candidate(self, fit: Fit, cost: int, scores: tuple[float, ...]) -> Candidate:
-        return candidate_of(self.context, fit, cost, scores)
 
     def score(self, cost: int) -> float:
         """Return the score 0..1 that a cost stands for."""

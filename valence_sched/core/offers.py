@@ -15,14 +15,14 @@ from msgspec import UNSET, UnsetType
 from valence_sched.core.batch import Lookahead, PlacedNode, candidate_of, schedule, with_anchor_rows
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.spending import Undecided
+from valence_sched.core.fit.set_cover import Undecided
 from valence_sched.core.group_state import affects_own_podm_only, with_members, without_members
 from valence_sched.core.policy import COST_SCALE
 from valence_sched.core.ranking import FitFinder, random_order, rank_rows
 from valence_sched.errors import StaleOffer, one_line
 from valence_sched.model.decision import Candidate, PoolRef
 from valence_sched.model.request import MAX_NODES, GroupState, Request
-from valence_sched.model.zone import DomainValues, Offer, OfferQuery, Overtaking, Rival, ZoneAnswer
+from valence_sched.model.zone import Offer, OfferQuery, Overtaking, ZoneAnswer
 from valence_sched.view.domains import domain_values
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import Mask, View
@@ -41,42 +41,47 @@ def offers(
     Raises:
         StaleOffer: a candidate of ``earlier`` is no longer there.
     """
-    view, asked = context.view, query.request
+    view, asked, rival = context.view, query.request, query.rival
     fits = tuple(fit_of(view, candidate) for candidate in earlier)
     context = replace(context, earlier=fits, turn=query.turn)
-    if query.closed:
-        context = with_anchor_rows(context, _open_rows(view, query.closed))
+    if query.closed:  # rows whose podms are at some places
+        is_open = []
+        for podm in view.podms:
+            places = (one.items() for one in query.closed)
+            is_open.append(
+                not any(
+                    all(
+                        sorted(domain_values(podm, domain)) == list(values)
+                        for domain, values in place
+                    )
+                    for place in places
+                )
+            )
+        context = with_anchor_rows(context, np.array(is_open, dtype=bool)[view.podm_of])
     ranked, open_rows = _ranking(context, query)
     batch = schedule(context)
     readers = context.evaluation.group_state_readers
     rows = sorted(open_rows | batch.undecided_rows)
+    named = (*asked.podms, *asked.exclude_podms)
+    known = {name for podm in view.podms for name in (podm.id, podm.name)} if named else set()
+    most_free: Sequence[float] = ()
+    found: tuple[Overtaking, ...] | UnsetType = UNSET
+    if rival is not None:
+        from valence_sched.core.explain.sensitivity import overtakings  # for explanations alone
+
+        overtaking = overtakings(context, rival)
+        found = UNSET if overtaking is None else tuple(overtaking)
+        most_free = [float(view.free(need).max(initial=0.0)) for need in asked.needs]
     return ZoneAnswer(
         nodes=tuple(_offers(context, batch.nodes)),
         ranking=tuple(_offers(context, ranked)),
         undecided=tuple(PoolRef(podm=view.podm(row).id, pool=view.pools[row].id) for row in rows),
         worst_cost=context.bound.worst_cost * COST_SCALE,
         coupled=not affects_own_podm_only(context.request, context.bound, readers),
-        unknown_podms=_unknown_podms(view, asked),
-        overtakings=UNSET if query.rival is None else _overtakings(context, query.rival),
-        most_free=() if query.rival is None else tuple(
-            float(view.free(need).max(initial=0.0)) for need in asked.needs
-        ),
-    )  # fmt: skip
-
-
-def _overtakings(context: EvaluationContext, rival: Rival) -> tuple[Overtaking, ...] | UnsetType:
-    from valence_sched.core.explain.sensitivity import overtakings  # for explanations alone
-
-    found = overtakings(context, rival)
-    return UNSET if found is None else tuple(found)
-
-
-def _unknown_podms(view: View, request: Request) -> tuple[str, ...]:
-    named = (*request.podms, *request.exclude_podms)
-    if not named:
-        return ()
-    known = {name for podm in view.podms for name in (podm.id, podm.name)}
-    return tuple(name for name in named if name not in known)
+        unknown_podms=tuple(name for name in named if name not in known),
+        overtakings=found,
+        most_free=tuple(most_free),
+    )
 
 
 def with_candidates(view: View, request: Request, candidates: Sequence[Candidate]) -> Request:
@@ -128,19 +133,6 @@ def _offers(context: EvaluationContext, nodes: Sequence[PlacedNode]) -> Iterator
         place = {domain: tuple(sorted(domain_values(podm, domain))) for domain in domains}
         candidate = candidate_of(context, node.chosen, node.cost, node.scores)
         yield Offer(candidate=candidate, place=place)
-
-
-def _open_rows(view: View, closed: Sequence[DomainValues]) -> Mask:
-    """Return the rows whose podms are at none of some places."""
-    is_open = [
-        not any(
-            all(sorted(domain_values(podm, domain)) == list(values)
-                for domain, values in place.items())
-            for place in closed
-        )
-        for podm in view.podms
-    ]  # fmt: skip
-    return np.array(is_open, dtype=bool)[view.podm_of]
 
 
 def fit_of(view: View, candidate: Candidate) -> Fit:
@@ -195,23 +187,19 @@ class CandidateFitter:
         try:
             for number, fitter in enumerate(self._fitters):
                 found = fitter.fit(alone.view, wanted.row - first)
-                if isinstance(found, Fit) and _takes_all(found, wanted):
+                if not isinstance(found, Fit) or len(found.blocks) != len(wanted.blocks):
+                    continue
+                missing: defaultdict[int, float] = defaultdict(float)  # by stock
+                for stock, amount in wanted.grants:
+                    missing[stock] += amount
+                for stock, amount in found.grants:
+                    missing[stock] -= amount
+                if all(abs(amount) < SLACK for amount in missing.values()):
                     return msgspec.structs.replace(found, row=wanted.row), number
         finally:
             alone.apply([(0, closed, *taken)])
         text = f"these blocks and amounts of pool {candidate.pool!r} are not what a node of the"
         raise _stale(candidate.podm, f"{text} request is made of")
-
-
-def _takes_all(found: Fit, wanted: Fit) -> bool:
-    """Return whether a fit has as many blocks, and the same total of each stock."""
-    missing: defaultdict[int, float] = defaultdict(float)
-    for number, amount in wanted.grants:
-        missing[number] += amount
-    for number, amount in found.grants:
-        missing[number] -= amount
-    same = all(abs(amount) < SLACK for amount in missing.values())
-    return same and len(found.blocks) == len(wanted.blocks)
 
 
 def _stale(podm: str, text: str) -> StaleOffer:

@@ -20,7 +20,8 @@ from typing import TypeVar
 
 import msgspec
 
-from valence_sched.core.batch import Attempt, Batch, place, plans_batches
+from valence_sched.core import plugins
+from valence_sched.core.batch import Attempt, Batch, place
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
@@ -141,7 +142,8 @@ def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
     if len(sealed) > 1:
         plan = BatchPlan(succession, sealed, succession.budget(sealed))
         policies = [succession.policy(one) for one in sealed]
-        joint = all(map(plans_batches, policies))
+        schedulers = (plugins.load(plugins.SCHEDULERS).get(one.scheduler) for one in policies)
+        joint = all(getattr(one, "plans_batches", False) for one in schedulers)
         trial = plan.best(policies[0].goals if joint else (), exact=joint)
         found.bound = plan.bound
     if trial is not None and not trial.is_short:

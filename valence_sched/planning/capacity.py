@@ -1,23 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity: counts the nodes of a flavor or a mix in several ways, and says what ends each."""
+"""Capacity: counts the nodes of a flavor or a mix in several ways, and says what ends each.
+
+Stranded amounts are what is free and stays free when no flavor fits any more: the site is filled
+with nodes of the flavors, one flavor after another, the dearest first; then once more for each
+flavor with that one first. Of each resource kind, the filling that uses most of it on a podm
+counts: so much is usable. A block that some node takes is used as a whole.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from valence_sched.core.batch import Attempt
+from valence_sched.core.batch import Attempt, Batch
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
-from valence_sched.core.evaluation import EvaluationContext
+from valence_sched.core.evaluation import EvaluationContext, context_of
 from valence_sched.core.explain.unknown import undecided_text
 from valence_sched.core.explain.verdicts import Verdicts
+from valence_sched.core.fit.set_cover import price_of_needs
 from valence_sched.model.capacity import (
+    NOT_REQUESTED,
     Capacity,
     PodmCapacity,
     ProvenMost,
@@ -29,14 +38,20 @@ from valence_sched.model.inventory import free_amount
 from valence_sched.model.need import Need
 from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.planning.fit_counts import count_fits
-from valence_sched.planning.optimise.node_types import NodeType
-from valence_sched.planning.stranded import scarcest_first, stranded_amounts
+from valence_sched.planning.optimise.node_types import NodeType, variants_of
+from valence_sched.planning.optimise.witness import Witness
 from valence_sched.planning.succession import Succession
+from valence_sched.view.block_kinds import BlockKinds, device_amount
+from valence_sched.view.blocks import BlockTable
 from valence_sched.view.view import Floats, Ints, Mask, View
+from valence_sched.words.phrases import ReasonPhrases
 
 MIX = "mix"  # the name of the capacity for a mix
-
+IN_NO_POOL = "in no pool"
+MOST_ON_ROW = 1_000  # nodes of one flavor in one pool, where the grants of stocks never end
 ROUNDING = 1e-6  # by which a sum of grants may exceed what is free
+
+_WORDS = {"processor": "cores", "memory": "memory", "drive": "drive", "nic": "NIC"}
 
 Lines = dict[Need, float]  # the amount of a resource that one node takes
 
@@ -53,47 +68,53 @@ def sums_of(view: View, node_type: NodeType) -> NodeSums:
     """Return how many nodes of one type sums promise."""
     free = _FreeAmounts(view, view.all_rows if node_type.rows is None else node_type.rows)
     alternatives = [_lines(one.needs) for one in node_type.alternatives]
-    common = _common_lines(alternatives)
-    by_podm = [_most_nodes(alternatives, common, free, podm) for podm in range(len(view.podms))]
-    whole = _most_nodes(alternatives, common, free)
-    return NodeSums(tuple(by_podm), min(sum(by_podm), whole), whole)
+    common = _common_lines(node_type)
+
+    def most_nodes(podm: int | None = None) -> int:
+        def most(lines: Lines) -> int:
+            counts = []
+            for line, amount in lines.items():
+                has = free.of(line).sum() if podm is None else free.of(line)[podm]
+                counts.append(int(float(has) / amount + ROUNDING))
+            return min(counts, default=MAX_NODES)
+
+        return min(most(common), sum(map(most, alternatives)), MAX_NODES)
+
+    by_podm, site = tuple(map(most_nodes, range(len(view.podms)))), most_nodes()
+    return NodeSums(by_podm, min(sum(by_podm), site), site)
 
 
 def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int]) -> NodeSums:
     """Return how many nodes of a mix sums promise; of single podms nothing is said."""
     alone = [sums_of(view, node_type) for node_type in node_types]
-    lines = [_common_lines([_lines(one.needs) for one in each.alternatives]) for each in node_types]
-    free: dict[Need, float] = {}
-    for line in {line: None for each in lines for line in each}:
-        rows = [view.all_rows if each.rows is None else each.rows
-                for each, own in zip(node_types, lines, strict=True) if line in own]  # fmt: skip
+    lines = [_common_lines(node_type) for node_type in node_types]
+    masks = [view.all_rows if each.rows is None else each.rows for each in node_types]
+    free: Lines = {}
+    for line in dict.fromkeys(line for each in lines for line in each):
+        rows = [mask for mask, own in zip(masks, lines, strict=True) if line in own]
         free[line] = float(_FreeAmounts(view, np.logical_or.reduce(rows)).of(line).sum())
-    site = _largest_mix([one.site for one in alone], shares, lines, free)
-    podms = _largest_mix([one.podms for one in alone], shares, lines, free)
-    return NodeSums((), podms, site)
-
-
-def _largest_mix(
-    most: Sequence[int], shares: Sequence[int], lines: Sequence[Lines], free: Mapping[Need, float]
-) -> int:
-    """Return the largest mix of which every flavor has its share, rounded down, by these sums."""
     whole = sum(shares)
 
-    def fits(size: int) -> bool:
+    def fits(size: int, most: Sequence[int]) -> bool:
         counts = [size * share // whole for share in shares]
-        taken: Lines = {}
+        taken: Counter[Need] = Counter()
         for count, own in zip(counts, lines, strict=True):
             for line, amount in own.items():
-                taken[line] = taken.get(line, 0.0) + count * amount
+                taken[line] += count * amount  # type: ignore[assignment]
         return all(map(int.__le__, counts, most)) and all(
             amount <= free[line] * (1.0 + ROUNDING) for line, amount in taken.items()
         )
 
-    low, high = 0, min(MAX_NODES, sum(most) + len(shares))
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return min(low, sum(most))
+    def largest(most: Sequence[int]) -> int:
+        """Return the largest mix of which every flavor has its share, rounded down."""
+        low, high = 0, min(MAX_NODES, sum(most) + len(shares))
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if fits(middle, most) else (low, middle - 1)
+        return min(low, sum(most))
+
+    site, podms = largest([one.site for one in alone]), largest([one.podms for one in alone])
+    return NodeSums((), podms, site)
 
 
 def _lines(needs: Iterable[Need]) -> Lines:
@@ -109,29 +130,14 @@ def _lines(needs: Iterable[Need]) -> Lines:
     return {line: amount for line, amount in lines.items() if amount}
 
 
-def _common_lines(alternatives: Sequence[Lines]) -> Lines:
-    first, *others = alternatives
+def _common_lines(node_type: NodeType) -> Lines:
+    """Return what a node takes by every alternative: of each resource the least."""
+    first, *others = [_lines(one.needs) for one in node_type.alternatives]
     return {
-        line: min(amount, *(one[line] for one in others)) if others else amount
+        line: min([amount, *(one[line] for one in others)])
         for line, amount in first.items()
         if all(line in one for one in others)
     }
-
-
-def _most_nodes(
-    alternatives: Sequence[Lines], common: Lines, free: _FreeAmounts, podm: int | None = None
-) -> int:
-    """Return how many nodes a podm, or the site, has enough for, by any of the alternatives."""
-
-    def most(lines: Lines) -> int:
-        counts = (
-            int(amounts / amount + ROUNDING)
-            for line, amount in lines.items()
-            for amounts in [float(free.of(line).sum() if podm is None else free.of(line)[podm])]
-        )
-        return min(counts, default=MAX_NODES)
-
-    return min(most(common), sum(map(most, alternatives)), MAX_NODES)
 
 
 @dataclass(eq=False)
@@ -143,23 +149,33 @@ class _FreeAmounts:
     _amounts: dict[Need, Floats] = field(default_factory=dict)
 
     def of(self, line: Need) -> Floats:
-        if line not in self._amounts:
-            stock = line.kind == "stock"
-            self._amounts[line] = self._of_stocks(line) if stock else self._of_blocks(line)
-        return self._amounts[line]
+        if line in self._amounts:
+            return self._amounts[line]
+        if line.kind == "stock":
+            amounts = np.zeros(len(self.view.podms))
+            for podm, table in enumerate(self.view.block_tables):
+                amounts[podm] = sum(
+                    free_amount(stock)
+                    for stock, pools in zip(table.stocks, table.stock_pools, strict=True)
+                    if stock.resource == line.resource and self._open(podm)[list(pools)].any()
+                )
+        else:
+            podms, kinds, slots = self._blocks
+            weights = slots * self.view.kinds.amounts(line)[kinds]
+            sums = np.bincount(podms, weights=weights, minlength=len(self.view.podms))
+            amounts = sums.astype(np.float64)
+        self._amounts[line] = amounts
+        return amounts
 
-    def _of_blocks(self, line: Need) -> Floats:
-        podms, kinds, slots = self._blocks
-        amounts = slots * self.view.kinds.amounts(line)[kinds]
-        size = len(self.view.podms)
-        return np.bincount(podms, weights=amounts, minlength=size).astype(np.float64)
+    def _open(self, podm: int) -> Mask:
+        return self.rows[slice(*self.view.first_row[podm : podm + 2])]
 
     @functools.cached_property
     def _blocks(self) -> tuple[Ints, Ints, Floats]:
         none = np.zeros(0, np.int64)
         parts: list[tuple[Ints, Ints, Floats]] = [(none, none, np.zeros(0))]
         for podm, table in enumerate(self.view.block_tables):
-            open_rows = self.rows[slice(*self.view.first_row[podm : podm + 2])]
+            open_rows = self._open(podm)
             if open_rows.any():
                 slots = np.array(table.slots, dtype=np.float64)
                 if not open_rows.all():
@@ -169,17 +185,6 @@ class _FreeAmounts:
                 parts.append((np.full(len(free), podm), kinds, slots[free]))
         podms, kinds, slots = map(np.concatenate, zip(*parts, strict=True))
         return podms, kinds, slots
-
-    def _of_stocks(self, line: Need) -> Floats:
-        amounts = np.zeros(len(self.view.podms))
-        for podm, table in enumerate(self.view.block_tables):
-            first = int(self.view.first_row[podm])
-            amounts[podm] = sum(
-                free_amount(stock)
-                for stock, pools in zip(table.stocks, table.stock_pools, strict=True)
-                if stock.resource == line.resource and any(self.rows[first + one] for one in pools)
-            )
-        return amounts
 
 
 @dataclass(slots=True)
@@ -205,10 +210,8 @@ def mix_order(shares: Sequence[int]) -> Iterator[int]:
     """
     whole, counts, step = sum(shares), [0] * len(shares), 0
     while True:
-        released = [
-            number for number, (count, share) in enumerate(zip(counts, shares, strict=True))
-            if count * whole // share <= step
-        ]  # fmt: skip
+        pairs = enumerate(zip(counts, shares, strict=True))
+        released = [number for number, (count, share) in pairs if count * whole // share <= step]
         number = min(released, key=lambda one: (-(-(counts[one] + 1) * whole // shares[one]), one))
         counts[number] += 1
         step += 1
@@ -222,9 +225,8 @@ def place_mix(
 
     It stops, too, when a podm has ``most`` of them. Errors as for a decision.
     """
-    succession, placement = Succession(decider), MixPlacement()
+    succession, placement, counts = Succession(decider), MixPlacement(), Counter[int]()
     podm_of = succession.view.podm_of.tolist()
-    counts = [0] * len(succession.view.podms)
     for number in mix_order(shares):
         decision = succession.decide(requests[number])
         placement.notes.update(dict.fromkeys(decision.batch.evaluation.notes))
@@ -269,8 +271,7 @@ class SiteCapacity:
         context = self._decider.context(request)
         node_types = [NodeType.in_context(context)]
         sums = sums_of(context.view, node_types[0]) if explain or proven else None
-        bounds = _proven_most(context, node_types, None, sums) if proven else None
-        by_podm = bounds[1] if bounds else {}
+        bounds, by_podm = _proven_most(context, node_types, None, sums) if proven else (None, {})
         podms = tuple(
             PodmCapacity(
                 podm=name,
@@ -286,7 +287,7 @@ class SiteCapacity:
             podms=podms,
             podm_sums=sums.podms if sums and explain else None,
             site_sums=sums.site if sums and explain else None,
-            proven=bounds[0] if bounds else None,
+            proven=bounds,
             exhausted=exhausted(podms),
             warnings=counts.warnings,
             undecided=counts.undecided,
@@ -313,7 +314,7 @@ class SiteCapacity:
         contexts = [decider.context(request) for request in requests]
         node_types = [NodeType.in_context(context) for context in contexts]
         sums = sums_of_mix(view, node_types, shares) if explain or proven else None
-        bounds = _proven_most(contexts[0], node_types, shares, sums) if proven else None
+        bounds = _proven_most(contexts[0], node_types, shares, sums)[0] if proven else None
         verdicts = Verdicts(placement.decision) if explain and placement.decision else None
         podms = tuple(
             PodmCapacity(
@@ -333,7 +334,7 @@ class SiteCapacity:
             podms=podms,
             podm_sums=sums.podms if sums and explain else None,
             site_sums=sums.site if sums and explain else None,
-            proven=bounds[0] if bounds else None,
+            proven=bounds,
             exhausted=exhausted(podms),
             by_flavor={name: counts[number] for number, name in enumerate(names)},
             refused=None if placement.last is None else names[placement.last],
@@ -360,3 +361,179 @@ def _proven_most(
     bound = optimum.bound if sums is None else min(optimum.bound, sums.podms)
     by_podm = {one.podm: one.bound for one in optimum.podms if one.bound is not None}
     return ProvenMost(bound=bound, found=optimum.placed), by_podm
+
+
+class ResourceKind(NamedTuple):
+    """Cores, memory or devices by model; or of ``stock`` kind, a resource. With the unit, if any.
+
+    An accelerator has its own kind, such as GPU. A drive without a model has its medium, and
+    memory its type in place of one.
+    """
+
+    kind: str
+    model: str | None
+    unit: str = ""
+
+
+def _devices(
+    kinds: BlockKinds, number: int, only: str | None = None
+) -> Iterator[tuple[ResourceKind, Any]]:
+    for kind, device in kinds.devices_of(number):
+        if only in (None, kind):
+            names = (getattr(device, name, None) for name in ("model", "type", "media"))
+            unit = "MiB" if kind == "memory" else ""
+            word = _WORDS.get(kind) or device.kind
+            yield ResourceKind(word, next(filter(None, names), None), unit), device
+
+
+def _block_amounts(kinds: BlockKinds, number: int) -> Counter[ResourceKind]:
+    """Return what a block of a kind has; devices whose number or size is unknown count as none."""
+    amounts: Counter[ResourceKind] = Counter()
+    for resource, device in _devices(kinds, number):
+        per_device = {"cores": "cores", "memory": "capacity_mib"}.get(resource.kind)
+        size = getattr(device, per_device) if per_device else 1
+        amounts[resource] += (device.count or 0) * (size or 0)
+    return amounts
+
+
+def _stocks(table: BlockTable) -> Iterator[tuple[int, ResourceKind, float]]:
+    """Yield each stock by number, with its resource and what is free of it."""
+    for number, stock in enumerate(table.stocks):
+        yield number, ResourceKind("stock", stock.resource, stock.unit), free_amount(stock)
+
+
+def _free_amounts(
+    kinds: BlockKinds, table: BlockTable, before: BlockTable
+) -> Counter[ResourceKind]:
+    """Return what is free by resource kind: of blocks, those untouched since ``before``."""
+    amounts: Counter[ResourceKind] = Counter()
+    for kind, number in Counter(table.kinds[one] for one in _unused_blocks(table, before)).items():
+        for resource, amount in _block_amounts(kinds, kind).items():
+            amounts[resource] += number * amount
+    for _, resource, free in _stocks(table):
+        amounts[resource] += free  # type: ignore[assignment]
+    return amounts
+
+
+def _unused_blocks(table: BlockTable, before: BlockTable) -> Iterator[int]:
+    """Yield the free blocks of which no slot was taken since ``before``."""
+    for block, slots in enumerate(table.slots):
+        if slots and slots == before.slots[block]:
+            yield block
+
+
+def stranded_amounts(contexts: Sequence[EvaluationContext]) -> list[StrandedAmount]:
+    """Return what is free on each podm, and how much of it no node of some requests can use.
+
+    ``contexts`` are those of the requests, on one View. The order is that of the podms.
+    """
+    order = sorted(contexts, key=lambda one: price_of_needs(one.request.needs), reverse=True)
+    fillings = [Filling([first, *(one for one in order if one is not first)]) for first in order]
+    view = contexts[0].view
+    left = np.zeros(len(view), dtype=bool)  # but for podms that every request leaves out by name
+    for context in contexts:
+        verdicts = zip(context.bound.filters, context.evaluation.verdicts, strict=True)
+        target = [passed for filter_, passed in verdicts if filter_.name == "target"]
+        left |= np.logical_and.reduce(target) if target else True
+    podms = sorted(set(view.podm_of[left].tolist()))
+    return [amount for podm in podms for amount in _on_podm(podm, fillings)]
+
+
+def _on_podm(podm: int, fillings: Sequence[Filling]) -> Iterator[StrandedAmount]:
+    view = fillings[0].before
+    table = view.block_tables[podm]
+    free = _free_amounts(view.kinds, table, table)
+    left = [_free_amounts(view.kinds, one.after.block_tables[podm], table) for one in fillings]
+    for resource in sorted(free, key=lambda one: (one.kind, one.model or "", one.unit)):
+        if not free[resource]:
+            continue
+        amounts = [one[resource] for one in left]
+        best = amounts.index(min(amounts))
+        why: Counter[str] = Counter()
+        for text, amount in fillings[best].reasons(podm, resource) if amounts[best] else ():
+            why[text] += amount  # type: ignore[assignment]
+        yield StrandedAmount(
+            podm=view.podms[podm].id,
+            kind=resource.kind,
+            model=resource.model,
+            unit=resource.unit,
+            free=round(float(free[resource]), 9),
+            usable=round(float(free[resource] - amounts[best]), 9),
+            why=tuple((text, round(float(amount), 9)) for text, amount in why.most_common()),
+        )
+
+
+class Filling:
+    """A site before and after nodes of some requests fill it, those of the first one first."""
+
+    def __init__(self, contexts: Sequence[EvaluationContext]) -> None:
+        self.contexts, self.before = contexts, contexts[0].view
+        types = [NodeType.in_context(context) for context in contexts]
+        budgets = (one.bound.policy.budget for one in contexts)
+        budget = max(budgets, key=lambda one: one.decision_states)
+        variants = variants_of(types, self.before.kinds, budget)
+        witness = Witness(self.before, variants, budget)
+        for number, variant in enumerate(variants):
+            rows = types[variant.node_type].rows
+            open_rows = np.flatnonzero(self.before.all_rows if rows is None else rows).tolist()
+            for row in open_rows if variant.demands or variant.grants else ():
+                witness.fill([(row, number)], MOST_ON_ROW)
+        self.after = witness.current_view
+        self._why = functools.cache(self._find_why)
+        self._verdicts = functools.cache(self._find_verdicts)
+
+    def reasons(self, podm: int, resource: ResourceKind) -> Iterator[tuple[str, float]]:
+        """Yield each amount of a resource that is left on a podm, with why it is."""
+        before, table = self.before.block_tables[podm], self.after.block_tables[podm]
+        first = int(self.before.first_row[podm])
+        for block in _unused_blocks(table, before):
+            amount = _block_amounts(self.before.kinds, table.kinds[block])[resource]
+            if amount:
+                rows = tuple(first + position for position in table.pools[block])
+                yield self._why(rows, resource, table.kinds[block]), amount
+        for number, kind, free in _stocks(table):
+            if free and kind == resource:
+                rows = tuple(first + one for one in table.stock_pools[number])
+                yield self._why(rows, resource, None), free
+
+    def _find_why(self, rows: tuple[int, ...], resource: ResourceKind, kind: int | None) -> str:
+        kinds = self.before.kinds
+
+        def uses(need: Need) -> bool:
+            if kind is None:
+                return need.kind == "stock" and need.resource == resource.model
+            alike = (has for one, has in _devices(kinds, kind, need.kind) if one == resource)
+            return any(device_amount(need, need.kind, has) for has in alike)
+
+        asking = []
+        for number, context in enumerate(self.contexts):
+            needs = (need for one in context.request.alternatives for need in one.needs)
+            asking += [number] if any(map(uses, needs)) else []
+        if not rows or not asking:
+            return NOT_REQUESTED if rows else IN_NO_POOL
+        pairs = ((number, row) for number in asking for row in rows)
+        found = ((number, row, self._verdicts(number).reasons(row)) for number, row in pairs)
+        number, _, reasons = min(found, key=lambda one: (len(one[2]), *one[:2]))
+        flavor = self.contexts[number].request.flavor
+        text = ReasonPhrases().without_amounts(scarcest_first(reasons))
+        return f"{text} ({flavor})" if flavor else text
+
+    def _find_verdicts(self, number: int) -> Verdicts:
+        one = self.contexts[number]
+        context = context_of(self.after, one.request, one.bound, strict=one.strict)
+        batch = Batch([], self.after, context.evaluation, one.request)
+        return Verdicts(Decision([Attempt(context, batch)]))
+
+
+def scarcest_first(reasons: Iterable[Reason]) -> list[Reason]:
+    """Return reasons that are no amounts, then the amounts, the least part of the need first.
+
+    More of a resource does not help against the former.
+    """
+
+    def part(reason: Reason) -> float:
+        if not reason.is_amount:
+            return -1.0
+        return float(str(reason.have)) / float(str(reason.need)) if reason.need else 1.0
+
+    return sorted(reasons, key=part)

@@ -121,7 +121,12 @@ class Checker:
             case Survives(survives=failures):
                 return self._survives(site, failures)
             case Fails():
-                return _fails(site, expectation)
+                result = relocate.fail(site, [expectation.target])
+                verb = "lands" if result.nodes == 1 else "land"
+                found = f"{len(result.moves):,} of {format_count(result.nodes, 'node')}"
+                stuck = _named((one.node for one in result.stuck), ", stuck: ")
+                few = len(result.stuck) <= expectation.stuck_at_most
+                return few, f"{found} {verb} again{stuck}"
             case Uses(uses=bounds):
                 return self._uses(site, bounds, check.file)
             case Decides(decision=golden):
@@ -134,12 +139,11 @@ class Checker:
         request = self._request(site, bounds, podms=podms)
         counted = count_fits(site.decider(strict=self._strict), request, limit)
         undecided = counted.undecided
-        counts = [(podm, number) for podm, number in counted.podms
-                  if number and (not podms or podm in podms)]  # fmt: skip
+        counts = [one for one in counted.podms if one[1] and (not podms or one[0] in podms)]
+        counts.sort(key=lambda one: -one[1])
         total = sum(number for _, number in counts)
-        found = f"fits {format_count(total, 'time')}" + _named(
-            f"{podm} {number:,}" for podm, number in sorted(counts, key=lambda one: -one[1])
-        )
+        named = _named(f"{podm} {number:,}" for podm, number in counts)
+        found = f"fits {format_count(total, 'time')}{named}"
         if undecided:
             found += f"; undecided within the budget of the policy{_named(undecided)}"
         met = total >= least and (most is None or (total <= most and not undecided))
@@ -176,11 +180,10 @@ class Checker:
         result = relocate.survive(site, failures, self._survival_progress)
         tried = f"{result.tried:,} of {format_count(result.sets, 'set')} tried"
         if result.answer is False:
+            bad = format_count(result.bad_sets, "set")
             lost = format_count(result.worst_nodes, "node")
-            worst = (
-                f"{_named(result.worst, ' ')}: {len(result.stuck):,} of {lost} cannot land again"
-            )
-            return False, f"{format_count(result.bad_sets, 'set')} bad ({tried}), worst:{worst}"
+            stuck = f"{len(result.stuck):,} of {lost} cannot land again"
+            return False, f"{bad} bad ({tried}), worst:{_named(result.worst, ' ')}: {stuck}"
         return bool(result.answer), f"no bad set found ({tried})"
 
     def _uses(self, site: Site, bounds: WorkloadBounds, file: str) -> Found:
@@ -224,20 +227,13 @@ class Checker:
         if flavor is None:
             raise UnknownName("flavor", nodes.flavor, site.flavors)
         policy = nodes.policy or flavor.policy or site.policy
-        spec = RequestSpec(flavor=nodes.flavor, count=count, policy=policy, podms=tuple(podms),
-                           seed=seed)  # fmt: skip
+        spec = RequestSpec(
+            flavor=nodes.flavor, count=count, policy=policy, podms=tuple(podms), seed=seed
+        )
         return self._config.compile_request(spec, flavor)
 
     def _decision(self, site: Site, request: Request) -> Decision:
         return site.decider(strict=self._strict).select_destinations(request)
-
-
-def _fails(site: Site, expectation: Fails) -> Found:
-    result = relocate.fail(site, [expectation.target])
-    verb = "lands" if result.nodes == 1 else "land"
-    landed = f"{len(result.moves):,} of {format_count(result.nodes, 'node')} {verb} again"
-    stuck = _named((one.node for one in result.stuck), ", stuck: ")
-    return len(result.stuck) <= expectation.stuck_at_most, landed + stuck
 
 
 def _limited(site: Site, place: Target | str | None) -> tuple[Site, tuple[str, ...]]:
@@ -291,15 +287,28 @@ def differences(recorded: Report, now: Report, *, placements_only: bool = False)
     With ``placements_only`` neither the request nor the policy nor the inventory is compared.
     """
     if recorded.outcome != now.outcome:
-        yield f"outcome: {_words(recorded.outcome)} is now {_words(now.outcome)}"
+        old_outcome, outcome = (one.outcome.replace("_", " ") for one in (recorded, now))
+        yield f"outcome: {old_outcome} is now {outcome}"
     if len(recorded.placements) != len(now.placements):
         yield f"nodes: {len(recorded.placements):,} are now {len(now.placements):,}"
-    pairs = zip(recorded.placements, now.placements, strict=False)
-    for before, after in pairs:
-        yield from _node_differences(before.node, before.chosen, after.chosen)
+    for old, new in zip(recorded.placements, now.placements, strict=False):
+        before, after = old.chosen, new.chosen
+        where = f"node {old.node} on {_place(before)}"
+        blocks, new_blocks = ({one.uri for one in each.blocks} for each in (before, after))
+        if _place(before) != _place(after):
+            yield f"node {old.node}: {_place(before)} is now {_place(after)}"
+        elif blocks != new_blocks:
+            lost = ", ".join(sorted(blocks - new_blocks)) or "no block"
+            found = ", ".join(sorted(new_blocks - blocks)) or "no other"
+            yield f"{where}: blocks: {lost} is now {found}"
+        elif before.grants != after.grants:
+            yield f"{where}: other amounts of stocks"
     if placements_only:
         return
-    if _without_mix(recorded.request) != _without_mix(now.request):
+    before_request, request = (
+        msgspec.structs.replace(one.request, mix=Mix()) for one in (recorded, now)
+    )
+    if before_request != request:
         yield "request: another one is recorded"
     elif recorded.request != now.request:
         yield "request: the mix of flavors to leave room for is another one"
@@ -308,34 +317,8 @@ def differences(recorded: Report, now: Report, *, placements_only: bool = False)
         ("inventory", recorded.inventory.digest, now.inventory.digest),
     ):
         if before_digest != after_digest:
-            yield f"{what}: digest {_short(before_digest)} is now {_short(after_digest)}"
-
-
-def _without_mix(request: Request) -> Request:
-    return msgspec.structs.replace(request, mix=Mix())
-
-
-def _node_differences(node: int, before: Candidate, after: Candidate) -> Iterator[str]:
-    """Yield the first difference of one node: where it is, else what it is made of."""
-    if (before.podm, before.pool) != (after.podm, after.pool):
-        yield f"node {node}: {_place(before)} is now {_place(after)}"
-        return
-    blocks, new_blocks = ({one.uri for one in each.blocks} for each in (before, after))
-    if blocks != new_blocks:
-        lost = ", ".join(sorted(blocks - new_blocks)) or "no block"
-        found = ", ".join(sorted(new_blocks - blocks)) or "no other"
-        yield f"node {node} on {_place(before)}: blocks: {lost} is now {found}"
-    elif before.grants != after.grants:
-        yield f"node {node} on {_place(before)}: other amounts of stocks"
+            yield f"{what}: digest {before_digest[:12]} is now {after_digest[:12]}"
 
 
 def _place(candidate: Candidate) -> str:
     return f"{candidate.podm}/{candidate.pool}"
-
-
-def _words(outcome: str) -> str:
-    return outcome.replace("_", " ")
-
-
-def _short(digest: str) -> str:
-    return digest[:12]  # enough to see which is which

@@ -41,7 +41,6 @@ from valence_sched.model.scenario import (
     Remove,
     SetAttributes,
     Target,
-    Template,
     edit_text,
     parse_target,
 )
@@ -102,18 +101,18 @@ def _fail(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
     A stock that failed has nothing left. A pod manager that failed is Offline as well.
     """
     nodes, released = _lost_nodes(podm, scope)
-    blocks = tuple(
-        statuses.apply(block, failed) if number in scope.blocks
-        else _release(scope.outside(block), released, statuses)
-        for number, block in enumerate(podm.blocks)
-    )  # fmt: skip
-    stocks = tuple(
-        replace(stock, total=0.0, used=0.0) if stock.uri in scope.stocks
-        else scope.outside(stock)
-        for stock in podm.stocks
-    )  # fmt: skip
+    blocks = []
+    for number, block in enumerate(podm.blocks):
+        if number in scope.blocks:
+            blocks.append(statuses.apply(block, failed))
+        else:
+            blocks.append(_release(scope.outside(block), released, statuses))
+    stocks = [
+        replace(one, total=0.0, used=0.0) if one.uri in scope.stocks else scope.outside(one)
+        for one in podm.stocks
+    ]
     status = "Offline" if scope.whole else podm.status
-    return replace(podm, status=status, blocks=blocks, stocks=stocks, nodes=nodes)
+    return replace(podm, status=status, blocks=tuple(blocks), stocks=tuple(stocks), nodes=nodes)
 
 
 def _drain(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
@@ -125,13 +124,14 @@ def _drain(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
         statuses.apply(block, drained) if number in scope.blocks else scope.outside(block)
         for number, block in enumerate(podm.blocks)
     )
-    stocks = tuple(
-        replace(stock, total=stock.total and min(stock.total, stock.used))
-        if stock.uri in scope.stocks else scope.outside(stock)
-        for stock in podm.stocks
-    )  # fmt: skip
+    stocks = []
+    for stock in podm.stocks:
+        if stock.uri in scope.stocks:
+            stocks.append(replace(stock, total=stock.total and min(stock.total, stock.used)))
+        else:
+            stocks.append(scope.outside(stock))
     enabled = podm.enabled and not scope.whole
-    return replace(podm, enabled=enabled, blocks=blocks, stocks=stocks)
+    return replace(podm, enabled=enabled, blocks=blocks, stocks=tuple(stocks))
 
 
 def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm | None:
@@ -139,18 +139,14 @@ def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm |
     if scope.whole:
         return None
     nodes, released = _lost_nodes(podm, scope)
+    kept = (one for number, one in enumerate(podm.blocks) if number not in scope.blocks)
     return replace(
         podm,
         pools=tuple(pool for pool in podm.pools if pool.id not in scope.pools),
-        blocks=tuple(
-            _release(scope.outside(block), released, statuses)
-            for number, block in enumerate(podm.blocks)
-            if number not in scope.blocks
-        ),
-        stocks=tuple(scope.outside(stock) for stock in podm.stocks
-                     if stock.uri not in scope.stocks),
+        blocks=tuple(_release(scope.outside(block), released, statuses) for block in kept),
+        stocks=tuple(scope.outside(one) for one in podm.stocks if one.uri not in scope.stocks),
         nodes=nodes,
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,11 +201,7 @@ def _release(block: LeanBlock, released: Counter[str], statuses: StatusChanges) 
     nodes = released.get(block.uri)
     if nodes is None:
         return block
-
-    def release(status: Status) -> Status:
-        return status.released(nodes)
-
-    return statuses.apply(block, release, ("released", nodes))
+    return statuses.apply(block, lambda status: status.released(nodes), ("released", nodes))
 
 
 _DISRUPTIONS: dict[type[Edit], DisruptionRule] = {Fail: _fail, Drain: _drain, Remove: _remove}
@@ -323,8 +315,10 @@ def _set(
                 blocks[number] = statuses.apply(blocks[number], change)
             podms[match.podm] = replace(podm, blocks=tuple(blocks))
         elif match.pools and podm.pools:
-            pools = (replace(pool, **changes) if pool.id in match.pools else pool
-                     for pool in podm.pools)  # fmt: skip
+            pools = list(podm.pools)
+            for number, pool in enumerate(pools):
+                if pool.id in match.pools:
+                    pools[number] = replace(pool, **changes)
             podms[match.podm] = replace(podm, pools=tuple(pools))
         else:  # also the traits of the pool of a pod manager that lists none
             podms[match.podm] = replace(podm, **_podm_changes(podm, changes))
@@ -342,8 +336,8 @@ def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:
         facts = podm.facts | new["facts"]
         new["facts"] = {key: value for key, value in facts.items() if value is not None}
     if "capabilities" in new:
-        given = {key: (value,) if isinstance(value, str) else value
-                 for key, value in new["capabilities"].items()}  # fmt: skip
+        given = new["capabilities"].items()
+        given = {key: (value,) if isinstance(value, str) else value for key, value in given}
         capabilities = podm.capabilities | given
         new["capabilities"] = {key: values for key, values in capabilities.items() if values}
     return new
@@ -375,8 +369,9 @@ def _clones(
 
 def _check_size(blocks: int) -> None:
     if blocks > MAX_NEW_BLOCKS:
-        raise UsageError(f"{blocks:,} new blocks, and at most {MAX_NEW_BLOCKS:,} may be added by "
-                         "one edit: lower the number or select fewer pod managers")  # fmt: skip
+        most = f"at most {MAX_NEW_BLOCKS:,} may be added by one edit"
+        hint = "lower the number or select fewer pod managers"
+        raise UsageError(f"{blocks:,} new blocks, and {most}: {hint}")
 
 
 class NewBlocks:
@@ -386,7 +381,18 @@ class NewBlocks:
         self._edit, self._podms, self._kinds = edit, site.podms, site.kinds
         self._templates, self._statuses = site.templates, StatusChanges()
         template = site.templates.get(edit.add)
-        self._block = None if template is None else _template_block(template)
+        self._block: LeanBlock | None = None
+        if template is not None:
+            most = template.max_compositions
+            status = Status(shareable=template.shareable, max_compositions=most)
+            devices = template.devices
+            self._block = LeanBlock(
+                uri=re.sub(r"[^\w.-]+", "-", template.name),
+                type=template.type,
+                places=template.places,
+                status=None if status == FREE_STATUS else Raw(to_json(status)),  # type: ignore[arg-type]
+                devices=None if devices == NO_DEVICES else Raw(to_json(devices)),  # type: ignore[arg-type]
+            )
         self._podm: LeanPodm | None = None  # of the block that new ones are like
         if template is None and "@" in edit.add:
             self._podm, self._block = self._block_at(parse_target(edit.add))
@@ -434,12 +440,11 @@ class NewBlocks:
 
     def _block_at(self, target: Target) -> tuple[LeanPodm, LeanBlock]:
         if not target.selects_blocks:
-            raise UsageError(one_line(f"{self._edit.add!r} is no block: expected a template, a "
-                                      "block of the pod manager or BLOCK@PODM"))  # fmt: skip
+            expected = "expected a template, a block of the pod manager or BLOCK@PODM"
+            raise UsageError(one_line(f"{self._edit.add!r} is no block: {expected}"))
         matches = find_targets(self._podms, target, self._kinds)
-        podm = self._podms[matches[0].podm]
-        found = [self._podms[match.podm].blocks[number]
-                 for match in matches for number in match.blocks]  # fmt: skip
+        podm, pairs = self._podms[matches[0].podm], ((one.podm, one.blocks) for one in matches)
+        found = [self._podms[at].blocks[number] for at, blocks in pairs for number in blocks]
         return podm, self._only(found, podm)
 
     def _only(self, blocks: Sequence[LeanBlock], podm: LeanPodm) -> LeanBlock:
@@ -451,17 +456,6 @@ class NewBlocks:
             which = f"{format_count(len(distinct), 'kind')} are named {self._edit.add!r} ({names})"
             raise UsageError(one_line(f"blocks of {which}: name one of them"))
         return _fresh(blocks[0], self._statuses)
-
-
-def _template_block(template: Template) -> LeanBlock:
-    status = Status(shareable=template.shareable, max_compositions=template.max_compositions)
-    return LeanBlock(
-        uri=re.sub(r"[^\w.-]+", "-", template.name),
-        type=template.type,
-        places=template.places,
-        status=None if status == FREE_STATUS else Raw(to_json(status)),  # type: ignore[arg-type]
-        devices=None if template.devices == NO_DEVICES else Raw(to_json(template.devices)),  # type: ignore[arg-type]
-    )
 
 
 def _fresh(block: LeanBlock, statuses: StatusChanges) -> LeanBlock:

@@ -10,6 +10,7 @@ migration that wins most; the second one tries all plans that are shorter.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -63,13 +64,9 @@ class FragmentationMeasure:
         self._view, self._mix = view, mix
         self._known: dict[Hashable, Amounts] = {}
         self._latest: list[tuple[BlockTable, Amounts] | None] = [None] * len(view().podms)
-        self._spend: Callable[[int], None] = lambda podms: None
+        self._spend: Callable[[int], None] | None = None
         self.all_amounts()  # as the View is at first, which is no part of a search
-        self._spend = spend or self._spend
-
-    def amounts(self, podm: int) -> Amounts:
-        """Return how many free accelerators of a podm are useless, and how many are free."""
-        return self._amounts([podm])[0]
+        self._spend = spend
 
     def all_amounts(self) -> list[Amounts]:
         """Return the amounts of every podm."""
@@ -77,7 +74,7 @@ class FragmentationMeasure:
 
     def excess(self, podm: int, wanted: float) -> float:
         """Return how many useless accelerators a podm has above a share of its free ones."""
-        useless, free = self.amounts(podm)
+        ((useless, free),) = self._amounts([podm])
         return useless - wanted * free
 
     def share(self) -> float:
@@ -99,7 +96,8 @@ class FragmentationMeasure:
                 else:
                     unknown[podm] = key
         if unknown:
-            self._spend(len(unknown))  # each takes about as long as a fit
+            if self._spend is not None:
+                self._spend(len(unknown))  # each takes about as long as a fit
             if len(self._known) >= MOST_MEASURED:
                 self._known.clear()
             spans = [view.first_row[podm : podm + 2].tolist() for podm in unknown]
@@ -129,18 +127,22 @@ def defragment(
     migrations are those that win most one after another.
     """
     state = MigrationState(view, tuple(node_types), nodes, NEVER)
-    goal = FragmentationGoal(FragmentationMeasure(lambda: state.current, mix, state.spend), wanted)
+
+    def spend(podms: int) -> None:
+        state.fits_left -= podms
+
+    goal = FragmentationGoal(FragmentationMeasure(lambda: state.current, mix, spend), wanted)
     while not goal.is_reached() and len(state.migrations) < most and _migrate_best(state, goal):
         pass
     reached, greedy = goal.is_reached(), tuple(state.migrations)
     state.go_back((0, 0))
     if len(nodes) * len(view) > fits:  # not even all single migrations can be tried
         least = goal.lower_bound(state, len(greedy) if reached else most)
-        return MigrationPlan(greedy, reached, least, reached or least > most)
-    state.fits_left = fits
-    found, least = search_migrations(state, goal, len(greedy) - 1 if reached else most)
-    if found is not None:
-        return MigrationPlan(found, True, least, True)
+    else:
+        state.fits_left = fits
+        found, least = search_migrations(state, goal, len(greedy) - 1 if reached else most)
+        if found is not None:
+            return MigrationPlan(found, True, least, True)
     return MigrationPlan(greedy, reached, least, reached or least > most)
 
 
@@ -177,8 +179,8 @@ class FragmentationGoal:
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
         """Return all nodes, those first whose removal wins most."""
-        gains = {number: self.change(state, number)
-                 for numbers in state.by_podm().values() for number in numbers}  # fmt: skip
+        numbers = itertools.chain.from_iterable(state.by_podm().values())
+        gains = {number: self.change(state, number) for number in numbers}
         return sorted(gains, key=lambda number: (gains[number], number))
 
     def change(self, state: MigrationState, number: int) -> float:

@@ -10,8 +10,8 @@ as far as the effort goes, are solved as an integer programme, the rest of the s
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -32,8 +32,7 @@ from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.model.scenario import AddBlocks
 from valence_sched.planning.edits import NewBlocks, edited
 from valence_sched.planning.optimise.bound import most_nodes
-from valence_sched.planning.optimise.cover_parts import CoverFinder
-from valence_sched.planning.optimise.model import Addition, GroupModel, Terms
+from valence_sched.planning.optimise.model import Addition, CoverFinder, GroupModel, Terms
 from valence_sched.planning.optimise.node_types import (
     BlockClasses,
     Limits,
@@ -44,7 +43,7 @@ from valence_sched.planning.optimise.node_types import (
 )
 from valence_sched.planning.site import Site
 from valence_sched.planning.succession import Succession
-from valence_sched.planning.targets import TargetMatch, find_targets
+from valence_sched.planning.targets import find_targets
 from valence_sched.view.view import View
 
 CHOSEN_COLUMNS = 2_000  # of the integer programme of a large site
@@ -73,20 +72,18 @@ def smallest_purchase(
         raise UsageError("nothing may be bought: name blocks with --buy BLOCK@PODM")
     priced = _prices(site, choices, prices or {})
     options, places = _options(site, choices, priced)
-    node_type = NodeType.of(
-        request, Succession(site.decider()).eligible(request), most=request.count
-    )
-    purchase = cheapest_purchase(site.view(), [node_type], options)
-    found = PurchaseResult(
-        flavor=request.flavor or request.id, wanted=request.count, priced=bool(priced), lines=None
-    )
+    rows = Succession(site.decider()).eligible(request)
+    node_types = [NodeType.of(request, rows, most=request.count)]
+    purchase = cheapest_purchase(site.view(), node_types, options)
+    flavor, wanted = request.flavor or request.id, request.count
+    found = PurchaseResult(flavor=flavor, wanted=wanted, priced=bool(priced), lines=None)
     if purchase is None:
         return found
     units = PRICE_UNITS if priced else 1
-    after = edited(site, [places[item.option, item.row].edit(item.number)
-                          for item in purchase.items])  # fmt: skip
-    whole = msgspec.structs.replace(request, min_count=0)
     bought = [(places[item.option, item.row], item.number) for item in purchase.items]
+    edits = [AddBlocks(add=place.block, to=place.to, count=number) for place, number in bought]
+    after = edited(site, edits)
+    whole = msgspec.structs.replace(request, min_count=0)
     bought.sort(key=lambda one: (one[0].podm, one[0].pool, one[0].block))
     return msgspec.structs.replace(
         found,
@@ -107,14 +104,11 @@ def smallest_purchase(
     )
 
 
-class _Place(msgspec.Struct, frozen=True):
+class _Place(NamedTuple):
     block: str
     podm: str
     pool: str
     to: str
-
-    def edit(self, number: int) -> AddBlocks:
-        return AddBlocks(add=self.block, to=self.to, count=number)
 
 
 def _prices(
@@ -139,7 +133,7 @@ def _options(
     site: Site, choices: Sequence[AddBlocks], prices: Mapping[str, float]
 ) -> tuple[list[PurchaseOption], dict[tuple[int, int], _Place]]:
     """Return what may be bought, and of each option and row the place that it is for."""
-    options: list[PurchaseOption] = []
+    view, options = site.view(), list[PurchaseOption]()
     places: dict[tuple[int, int], _Place] = {}
     for choice in choices:
         price = round(prices[choice.add] * PRICE_UNITS) if prices else 1
@@ -148,24 +142,18 @@ def _options(
             block = NewBlocks(choice, site).added(match).blocks[-1]
             named = f"block {choice.add}"
             kind = site.kinds.number(block.type, block.devices, named, "$.devices")
-            by_kind.setdefault(kind, []).extend(_rows(site, choice, match))
+            podm = site.podms[match.podm]
+            for row in range(*view.first_row[match.podm : match.podm + 2].tolist()):
+                pool = view.pools[row].id
+                if not match.pools or pool in match.pools:
+                    whole = not podm.pools or pool == WHOLE_POOL
+                    to = podm.id if whole else f"{podm.id}/{pool}"
+                    place = _Place(choice.add, podm.id, pool, to)
+                    by_kind.setdefault(kind, []).append((row, place))
         for kind, rows in by_kind.items():
-            for row, place in rows:
-                places[len(options), row] = place
+            places.update({(len(options), row): place for row, place in rows})
             options.append(PurchaseOption(kind, tuple(row for row, _ in rows), price))
     return options, places
-
-
-def _rows(site: Site, choice: AddBlocks, match: TargetMatch) -> Iterator[tuple[int, _Place]]:
-    view = site.view()
-    podm = site.podms[match.podm]
-    first, last = int(view.first_row[match.podm]), int(view.first_row[match.podm + 1])
-    for row in range(first, last):
-        pool = view.pools[row].id
-        if not match.pools or pool in match.pools:
-            whole = not podm.pools or pool == WHOLE_POOL
-            to = podm.id if whole else f"{podm.id}/{pool}"
-            yield row, _Place(choice.add, podm.id, pool, to)
 
 
 class PurchaseOption(Struct, frozen=True):
@@ -233,10 +221,10 @@ def cheapest_purchase(
     columns = sum(len(offer.model.programme.upper) for offer in offers)
     if columns <= effort.most_columns:
         programme = _PurchaseProgramme(options, offers, wanted)
-        solution = programme.solve(effort, whole=True)
+        solution = programme.programme.solve(effort, whole=True)
         return programme.purchase(solution, solution)
     relaxation = _PurchaseProgramme(options, offers, wanted, aggregate=True)
-    relaxed = relaxation.solve(effort, whole=False)
+    relaxed = relaxation.programme.solve(effort, whole=False)
     if relaxed.values is None:
         return None
     chosen = relaxation.buying(relaxed.values, min(effort.most_columns, CHOSEN_COLUMNS))
@@ -244,21 +232,15 @@ def cheapest_purchase(
     for node in most_nodes(view, node_types, effort=effort).nodes:
         wanted[node.node_type] -= node.fit.row not in rows
     programme = _PurchaseProgramme(options, chosen, wanted)
-    solution = programme.solve(effort, whole=True)
-    return programme.purchase(solution, relaxed)
+    return programme.purchase(programme.programme.solve(effort, whole=True), relaxed)
 
 
-@dataclass(frozen=True, slots=True)
-class _PurchaseOffer:
+class _PurchaseOffer(NamedTuple):
     """A pool group, the options that its pools may get, and the model, which equal ones share."""
 
     group: PoolGroup
     options: tuple[int, ...]
     model: GroupModel
-
-    def additions(self) -> Iterator[tuple[int, Addition, int]]:
-        """Yield each option with its addition and the column of the model."""
-        yield from zip(self.options, self.model.additions, self.model.addition_columns, strict=True)
 
 
 class _AddedColumn(NamedTuple):
@@ -319,7 +301,7 @@ class _PurchaseProgramme:
         *,
         aggregate: bool = False,
     ) -> None:
-        self._options, self._programme = options, Programme()
+        self._options, self.programme = options, Programme()
         self._members: dict[int, list[_PurchaseOffer]] = {}
         for number, offer in enumerate(offers):
             key = id(offer.model) if aggregate else number
@@ -329,31 +311,26 @@ class _PurchaseProgramme:
         bought: list[Terms] = [[] for _ in options]
         for members in self._members.values():
             offer = members[0]
-            first = self._programme.add(offer.model.programme, len(members))
+            first = self.programme.add(offer.model.programme, len(members))
             for node in offer.model.nodes:
-                node_type = offer.model.classes.variants[node.variant].node_type
-                nodes[node_type].append((first + node.column, 1.0))
-            for option, addition, column in offer.additions():
-                self._programme.set_cost(first + column, -float(options[option].price))
+                nodes[node.node_type].append((first + node.column, 1.0))
+            additions, columns = offer.model.additions, offer.model.addition_columns
+            for option, addition, column in zip(offer.options, additions, columns, strict=True):
+                self.programme.set_cost(first + column, -float(options[option].price))
                 bought[option].append((first + column, 1.0))
                 row = offer.group.rows[addition.pool]
                 self._added.append(_AddedColumn(option, row, first + column, id(offer.model)))
         for terms, number in zip(nodes, wanted, strict=True):
-            self._programme.row(terms, lower=number)
+            self.programme.row(terms, lower=number)
         for terms, one in zip(bought, options, strict=True):
-            self._programme.row(terms, upper=one.most)
-
-    def solve(self, effort: Effort, *, whole: bool) -> Solution:
-        return self._programme.solve(effort, whole=whole)
+            self.programme.row(terms, upper=one.most)
 
     def buying(self, values: Floats, most_columns: int) -> list[_PurchaseOffer]:
         """Return the groups for which a solution buys most, no more than are columns left."""
-        amounts: dict[int, float] = {}
+        amounts = defaultdict[int, float](float)
         for added in self._added:
-            amounts[added.model] = amounts.get(added.model, 0.0) + float(values[added.column])
-        order = sorted(
-            self._members.values(), key=lambda group: -amounts.get(id(group[0].model), 0.0)
-        )
+            amounts[added.model] += float(values[added.column])
+        order = sorted(self._members.values(), key=lambda group: -amounts[id(group[0].model)])
         chosen: list[_PurchaseOffer] = []
         for offer in (offer for members in order for offer in members):
             most_columns -= len(offer.model.programme.upper)

@@ -99,10 +99,12 @@ def drain(site: Site, targets: Sequence[Target]) -> Relocation:
             blocks = (podm.blocks[number].uri for number in scope.blocks)
             drained.setdefault(match.podm, set()).update(blocks)
             whole.update([match.podm] if scope.whole else ())
+    nodes = ((number, one) for number in sorted(drained) for one in residents.of(number))
     affected = [
-        one for number in sorted(drained) for one in residents.of(number)
+        one
+        for number, one in nodes
         if number in whole or not drained[number].isdisjoint(one.node.blocks)
-    ]  # fmt: skip
+    ]
     succession, placing, moved = Succession(after.decider()), Placing([], []), True
     waiting = hardest_first(affected)
     while waiting and moved:
@@ -125,11 +127,13 @@ def _relocation(
         why=why,
         target=", ".join(map(str, targets)),
         nodes=len(nodes),
-        moves=tuple(move(succession.view, one, step, fit)
-                    for step, (one, _, fit) in enumerate(placing.placed, 1)),
+        moves=tuple(
+            move(succession.view, one, step, fit)
+            for step, (one, _, fit) in enumerate(placing.placed, 1)
+        ),
         stuck=_stuck_nodes(succession, placing.stuck),
         notes=(*residents.notes, *hardware_notes(nodes)),
-    )  # fmt: skip
+    )
 
 
 def survive(site: Site, failures: int, progress: Progress = lambda tried, sets: None) -> Survival:
@@ -142,9 +146,12 @@ def survive(site: Site, failures: int, progress: Progress = lambda tried, sets: 
     residents = Residents(view, site.policy, site.flavors)
     nodes = [residents.of(podm) for podm in range(len(view.podms))]
     succession = Succession(site.decider())
-    losses = {podm: sum(one.price for one in nodes[podm])
-              for podm, one in enumerate(view.podms)
-              if nodes[podm] or (one.enabled and one.status != "Offline")}  # fmt: skip
+    alive = (one.enabled and one.status != "Offline" for one in view.podms)
+    losses = {
+        podm: sum(one.price for one in nodes[podm])
+        for podm, matters in enumerate(alive)
+        if matters or nodes[podm]
+    }
     failures = min(failures, len(losses))
     total = math.comb(len(losses), failures)
     tried = bad = worst_count = 0
@@ -259,11 +266,8 @@ def _stuck_nodes(succession: Succession, residents: Sequence[Resident]) -> tuple
     for one in residents:
         if one.request is not None and id(one.request) not in reasons:
             reasons[id(one.request)] = reason_groups(succession.decide(one.request))
-    return tuple(
-        StuckNode(**structs.asdict(one.moved(succession.view)),
-                  reasons=reasons.get(id(one.request), ()))
-        for one in residents
-    )  # fmt: skip
+    told = ((one.moved(succession.view), reasons.get(id(one.request), ())) for one in residents)
+    return tuple(StuckNode(**structs.asdict(node), reasons=why) for node, why in told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,9 +293,14 @@ class Resident:
 
     def moved(self, view: View) -> MovedNode:
         """Return the node as results name it."""
-        return MovedNode(node=self.name, uri=self.node.uri, podm=view.podms[self.podm].id,
-                         owner=self.node.owner, devices=self.devices,
-                         asks_for=self.asks_for)  # fmt: skip
+        return MovedNode(
+            node=self.name,
+            uri=self.node.uri,
+            podm=view.podms[self.podm].id,
+            owner=self.node.owner,
+            devices=self.devices,
+            asks_for=self.asks_for,
+        )
 
 
 class Residents:
@@ -312,12 +321,10 @@ class Residents:
         """Return the nodes of a podm, by number, in the order of the inventory."""
         table = self.view.block_tables[podm]
         nodes = self.view.podms[podm].nodes
-        numbers = {uri: number for number, uri in enumerate(table.uris)} if nodes else {}
-        return [
-            self._resident(podm, node, tuple(table.kinds[numbers[uri]] for uri in node.blocks
-                                             if uri in numbers))
-            for node in nodes
-        ]  # fmt: skip
+        numbers = table.numbers if nodes else {}
+        blocks = ([numbers[uri] for uri in node.blocks if uri in numbers] for node in nodes)
+        kinds = (tuple(table.kinds[number] for number in own) for own in blocks)
+        return [self._resident(podm, node, own) for node, own in zip(nodes, kinds, strict=True)]
 
     def __iter__(self) -> Iterator[Resident]:
         for podm in range(len(self.view.podms)):
@@ -326,34 +333,26 @@ class Residents:
     def _resident(self, podm: int, node: Node, kinds: tuple[int, ...]) -> Resident:
         known = [self.view.kinds.kinds[kind] for kind in kinds]
         devices = joined([kind.devices for kind in known])
-        request, asks_for = self._asked(node, kinds)
-        missing = len(node.blocks) - len(kinds)
-        if missing:
-            self._note(
-                podm, node, f"{missing} of its {format_count(len(node.blocks), 'block')} unknown"
-            )
-        elif request is None:
-            self._note(podm, node, "nothing is known of its hardware")
-        if request is not None and asks_for == "hardware" and node.flavor is not None:
-            self._note(podm, node, f"no flavor named {node.flavor!r}: name its file")
-        price = sum(kind.price for kind in known)
-        return Resident(podm, node, devices, request, price, asks_for)
-
-    def _asked(self, node: Node, kinds: tuple[int, ...]) -> tuple[Request | None, AsksFor]:
-        key: tuple[object, ...]
+        key: tuple[object, ...] = (tuple(sorted(kinds)), node.owner)
         asks_for: AsksFor = "hardware"
         if node.request is not None:
             key, asks_for = (to_json(node.request), node.flavor, node.owner), "request"
         elif node.flavor in self._flavors:
             key, asks_for = (node.flavor, node.owner), "flavor"
-        else:
-            key = (tuple(sorted(kinds)), node.owner)
         if key not in self._requests:
             self._requests[key] = self._compiled(node, kinds)
-        return self._requests[key], asks_for
-
-    def _note(self, podm: int, node: Node, text: str) -> None:
-        self.notes[f"node {node.name or node.uri} of {self.view.podms[podm].id}: {text}"] = None
+        request, notes = self._requests[key], []
+        missing = len(node.blocks) - len(kinds)
+        if missing:
+            notes.append(f"{missing} of its {format_count(len(node.blocks), 'block')} unknown")
+        elif request is None:
+            notes.append("nothing is known of its hardware")
+        if request is not None and asks_for == "hardware" and node.flavor is not None:
+            notes.append(f"no flavor named {node.flavor!r}: name its file")
+        name = f"node {node.name or node.uri} of {self.view.podms[podm].id}"
+        self.notes.update(dict.fromkeys(f"{name}: {text}" for text in notes))
+        price = sum(kind.price for kind in known)
+        return Resident(podm, node, devices, request, price, asks_for)
 
     def _compiled(self, node: Node, kinds: tuple[int, ...]) -> Request | None:
         if node.request is not None:
@@ -382,11 +381,9 @@ def hardware_notes(residents: Iterable[Resident]) -> Iterator[str]:
 
 def joined(parts: list[Devices]) -> Devices:
     """Return the devices of several blocks together."""
+    names = Devices.__struct_fields__
     return Devices(
-        **{
-            name: tuple(device for part in parts for device in getattr(part, name))
-            for name in Devices.__struct_fields__
-        }
+        **{name: tuple(one for part in parts for one in getattr(part, name)) for name in names}
     )
 
 

@@ -49,8 +49,8 @@ def scenario_sites(base: Site, references: Sequence[str], config: Configuration)
     keys = [key for reference in references for key in scenarios.keys(reference)]
     keys = list(dict.fromkeys(keys))
     names = Counter(key.name for key in keys)
-    return [scenarios.site(key).named(key.name if names[key.name] == 1 else str(key))
-            for key in keys]  # fmt: skip
+    named = ((key, key.name if names[key.name] == 1 else str(key)) for key in keys)
+    return [scenarios.site(key).named(name) for key, name in named]
 
 
 class _Scenarios:
@@ -72,20 +72,30 @@ class _Scenarios:
         chain: list[ScenarioKey] = []
         extended: ScenarioKey | None = key
         while extended is not None and extended not in self._sites:
+            place = f"{self._scenario(chain[-1]).place}.extends" if chain else ""
             if extended in chain:
                 cycle = [*chain[chain.index(extended) :], extended]
                 alone = len({one.file for one in cycle}) == 1
                 text = " extends ".join(one.name if alone else str(one) for one in cycle)
-                place = f"{self._scenario(cycle[-2]).place}.extends"
                 raise InputError(place, "", f"a cycle: {text}", "a scenario that ends it")
             if len(chain) == MAX_EXTENDED:
-                place = f"{self._scenario(chain[-1]).place}.extends"
                 raise InputError(place, "", f"more than {MAX_EXTENDED} scenarios in a row", "fewer")
             chain.append(extended)
             extended = self._extended(extended)
         site = self._base if extended is None else self._sites[extended]
         for one in reversed(chain):
-            site = self._sites[one] = self._applied(one, site)
+            scenario, document = self._scenario(one), self._document(one.file)
+            added = (*document.templates, *scenario.templates)
+            site = dataclasses.replace(
+                site,
+                policies={**site.policies, **{each.name: each for each in scenario.policies}},
+                flavors={**site.flavors, **{each.name: each for each in scenario.flavors}},
+                templates={**site.templates, **{each.name: each for each in added}},
+            )
+            site = with_policy(site, scenario.policy, scenario.weights, f"{scenario.place}.")
+            for number, edit in enumerate(scenario.edits):
+                site = apply_edit(site, edit, f"{scenario.place}.edits[{number}]")
+            self._sites[one] = site
         return site
 
     def _document(self, file: str) -> ScenarioDocument:
@@ -125,20 +135,6 @@ class _Scenarios:
             which = f"one of them, as in {name}#{names[0]}"
             raise InputError(place, "", f"{format_count(len(names), 'scenario')} in {file}", which)
         return ScenarioKey(file, names[0])
-
-    def _applied(self, key: ScenarioKey, site: Site) -> Site:
-        scenario, document = self._scenario(key), self._document(key.file)
-        added = (*document.templates, *scenario.templates)
-        site = dataclasses.replace(
-            site,
-            policies={**site.policies, **{one.name: one for one in scenario.policies}},
-            flavors={**site.flavors, **{one.name: one for one in scenario.flavors}},
-            templates={**site.templates, **{one.name: one for one in added}},
-        )
-        site = with_policy(site, scenario.policy, scenario.weights, f"{scenario.place}.")
-        for number, edit in enumerate(scenario.edits):
-            site = apply_edit(site, edit, f"{scenario.place}.edits[{number}]")
-        return site
 
 
 def with_policy(

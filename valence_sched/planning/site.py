@@ -70,8 +70,8 @@ class Site:
 
     def decider(self, *, strict: bool = False) -> Decider:
         """Return a decider on the site, with its policies and its mix."""
-        return Decider(self.view(), self.policies.values(), mix=self.mix, skipped=self.skipped,
-                       strict=strict)  # fmt: skip
+        policies = self.policies.values()
+        return Decider(self.view(), policies, mix=self.mix, skipped=self.skipped, strict=strict)
 
     def documents(self) -> Iterator[FullPodm]:
         """Yield the pod managers as an inventory file has them."""
@@ -95,25 +95,18 @@ def load_site(loader: InventoryLoader, config: Configuration, selection: Selecti
         InputError, UnknownName: a file of policies or flavors is invalid.
     """
     view, podms = loader.view_and_podms(selection)
-    site = Site(
-        BASE,
-        podms,
-        config.policies(selection.policy_files),
-        config.flavors(selection.flavor_files),
-        skipped=tuple(loader.skipped()),
-        kinds=view.kinds,
-    )
+    policies, flavors = selection.policy_files, selection.flavor_files
+    files = config.policies(policies), config.flavors(flavors)
+    site = Site(BASE, podms, *files, skipped=tuple(loader.skipped()), kinds=view.kinds)
     site._views.append(view)
     return site
 
 
 def site_of(podms: Iterable[FullPodm], config: Configuration, selection: Selection) -> Site:
     """Return the site of pod managers that another scheduler decides on; errors as of the files."""
-    lean = (decode(to_json(podm), LeanPodm, "the service", f"$[{number}]")
-            for number, podm in enumerate(podms))  # fmt: skip
-    return Site(
-        BASE,
-        tuple(lean),
-        config.policies(selection.policy_files),
-        config.flavors(selection.flavor_files),
+    lean = (
+        decode(to_json(podm), LeanPodm, "the service", f"$[{number}]")
+        for number, podm in enumerate(podms)
     )
+    policies = config.policies(selection.policy_files)
+    return Site(BASE, tuple(lean), policies, config.flavors(selection.flavor_files))

@@ -14,6 +14,7 @@ import fcntl
 import hashlib
 import importlib
 import io
+import itertools
 import os
 import signal
 import stat
@@ -23,7 +24,7 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
 from pathlib import PurePath
 from types import TracebackType
-from typing import Any, BinaryIO, NamedTuple, Protocol, Self
+from typing import Any, BinaryIO, NamedTuple, Self
 
 from valence_sched.errors import InputError, SchedulerError, UsageError, describe_error, one_line
 from valence_sched.model.codec import decode
@@ -57,12 +58,8 @@ class SweepTask(NamedTuple):
     strict: bool
 
 
-class Workers(Protocol):
-    """What makes runs: it yields the results of tasks in the order in which they finish."""
-
-    def __call__(
-        self, run: Callable[[SweepTask], SweepRun], tasks: Iterable[SweepTask]
-    ) -> Iterator[SweepRun]: ...
+#: What makes runs: it yields the results of tasks in the order in which they finish.
+Workers = Callable[[Callable[[SweepTask], SweepRun], Iterable[SweepTask]], Iterator[SweepRun]]
 
 
 class Sweep:
@@ -91,9 +88,8 @@ class Sweep:
         self._strict = strict
         self._workloads = _portable(workload, sites)
         names: Sequence[str | None] = policies or (None,)
-        keys = {SweepKey(site.name, policy, seed)
-                for site in sites for policy in names for seed in seeds}  # fmt: skip
-        self.keys = sorted(keys, key=lambda key: key.order)
+        triples = itertools.product(self._sites, names, seeds)
+        self.keys = sorted({SweepKey(*one) for one in triples}, key=lambda key: key.order)
         #: The digest of the sites and of what they are asked, but for policies and seeds: these are
         #: in the key of each run, so that a sweep can be continued with more of them.
         self.question = self._question()
@@ -110,18 +106,18 @@ class Sweep:
         """
         wanted = set(self.keys)
         runs = {one.key: one for one in finished if one.key in wanted}
-        tasks = (
-            SweepTask(self._sites[key.scenario], key.policy, key.seed,
-                      self._workloads[key.scenario].with_seed(key.seed), self.question,
-                      self._strict)
-            for key in [key for key in self.keys if key not in runs]
-        )  # fmt: skip
+        tasks = map(self._task, [key for key in self.keys if key not in runs])
         for one in workers(sweep_run, tasks):
             runs[one.key] = one
             record(one)
-        if missing := len(self.keys) - len(runs):
-            raise SchedulerError(f"{missing:,} runs were not made: repeat the sweep")
+        if left := len(self.keys) - len(runs):
+            raise SchedulerError(f"{left:,} runs were not made: repeat the sweep")
         return [runs[key] for key in self.keys]
+
+    def _task(self, key: SweepKey) -> SweepTask:
+        site, workload = self._sites[key.scenario], self._workloads[key.scenario]
+        seeded = workload.with_seed(key.seed)
+        return SweepTask(site, key.policy, key.seed, seeded, self.question, self._strict)
 
     def _question(self) -> str:
         digest = hashlib.sha256(b"strict" if self._strict else b"")
@@ -199,8 +195,8 @@ def _parquet_encoder() -> Encode:
 
     def encode(runs: Sequence[SweepRun]) -> bytes:
         types = {str: pyarrow.string(), int: pyarrow.int64(), float: pyarrow.float64()}
-        columns = {name: pyarrow.array(cells, types[_kind(cells)])
-                   for name, cells in _columns(runs).items()}  # fmt: skip
+        cells = _columns(runs).items()
+        columns = {name: pyarrow.array(each, types[_kind(each)]) for name, each in cells}
         stream = io.BytesIO()
         parquet.write_table(pyarrow.table(columns), stream)
         return stream.getvalue()
@@ -246,8 +242,11 @@ class SweepJournal:
             fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._stream.close()
-            raise InputError(file, "", "another sweep that writes to it", "a file of its own",
-                             "wait for it to end, or name another file") from None  # fmt: skip
+            found, hint = (
+                "another sweep that writes to it",
+                "wait for it to end, or name another file",
+            )
+            raise InputError(file, "", found, "a file of its own", hint) from None
         self._whole = 0  # bytes up to the end of the last whole line
 
     def __enter__(self) -> Self:
@@ -278,11 +277,9 @@ class SweepJournal:
             place = f"{self._file}: line {number}"
             run = decode(line, SweepRun, place)
             if run.question != question:
-                raise InputError(
-                    place, "", f"a run of sweep {run.question[:12]}", f"of {question[:12]}",
-                    "its inventory, scenarios, policies, flavors or workload were others: name "
-                    "another file",
-                )  # fmt: skip
+                others = "its inventory, scenarios, policies, flavors or workload were others"
+                found, expected = f"a run of sweep {run.question[:12]}", f"of {question[:12]}"
+                raise InputError(place, "", found, expected, f"{others}: name another file")
             runs[run.key] = run
         return list(runs.values())
 
@@ -322,36 +319,35 @@ def opened_workers(jobs: int | None = None, backend: str | None = None) -> Itera
     joblib = _required("joblib")
     if backend is None:
         with _local(joblib, jobs):
-            yield _ParallelRuns(joblib, (BrokenProcessPool,), "fewer --jobs need less memory")
+            yield _parallel_runs(joblib, (BrokenProcessPool,), "fewer --jobs need less memory")
         return
     distributed, address = _required("distributed"), backend.removeprefix(DASK)
     failures = (distributed.KilledWorker, CancelledError, ImportError, OSError)
     with _connected(distributed, address), joblib.parallel_config(backend="dask", n_jobs=-1):
-        yield _ParallelRuns(joblib, failures, f"check the workers of {address}")
+        yield _parallel_runs(joblib, failures, f"check the workers of {address}")
 
 
-class _ParallelRuns:
-    """Makes runs by joblib, where it was told to; ``failures`` are errors of workers, not of runs.
+def _parallel_runs(joblib: Any, failures: tuple[type[Exception], ...], advice: str) -> Workers:
+    """Return what makes runs by joblib, where it was told to.
 
-    ``advice`` says what helps after one.
+    ``failures`` are errors of workers, not of runs; ``advice`` says what helps after one.
     """
 
-    def __init__(self, joblib: Any, failures: tuple[type[Exception], ...], advice: str) -> None:
-        self._joblib, self._failures, self._advice = joblib, failures, advice
-
-    def __call__(
-        self, run: Callable[[SweepTask], SweepRun], tasks: Iterable[SweepTask]
+    def make(
+        run: Callable[[SweepTask], SweepRun], tasks: Iterable[SweepTask]
     ) -> Iterator[SweepRun]:
-        parallel = self._joblib.Parallel(return_as="generator_unordered", batch_size=1)
-        delayed = self._joblib.delayed(run)
+        parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
+        delayed = joblib.delayed(run)
         try:
             with _interrupts_held():  # what starts here leaves Ctrl-C to this process
                 started = parallel(delayed(task) for task in tasks)
             with contextlib.closing(started) as runs:
                 yield from runs
-        except self._failures as error:
+        except failures as error:
             text = one_line(describe_error(error), 200)
-            raise SchedulerError(f"the workers ended: {text}; {self._advice}") from None
+            raise SchedulerError(f"the workers ended: {text}; {advice}") from None
+
+    return make
 
 
 @contextlib.contextmanager
@@ -388,10 +384,9 @@ def _connected(distributed: Any, address: str) -> Iterator[None]:
         client = distributed.Client(address, timeout=CONNECT_S)
     except (OSError, ValueError) as error:
         text = one_line(describe_error(error), 200)
-        raise SchedulerError(
-            f"--backend: no Dask scheduler at {address}: {text}; start dask scheduler and "
-            "dask worker there, and name the address that it tells"
-        ) from None
+        hint = "start dask scheduler and dask worker there, and name the address that it tells"
+        found = f"--backend: no Dask scheduler at {address}: {text}"
+        raise SchedulerError(f"{found}; {hint}") from None
     with client:
         if not client.scheduler_info(n_workers=-1)["workers"]:
             raise SchedulerError(f"--backend: {address} has no worker: start dask worker {address}")

@@ -19,8 +19,7 @@ from valence_sched.view.block_kinds import BlockKind, BlockKinds
 
 Matches = Callable[[Collection[str]], bool]
 BlockText = tuple[tuple[Any, ...], bytes]  # the types of a block, and its devices undecoded
-#: What is wanted of a kind of block, in words, the values that one has, and whether they meet it.
-KindCondition = tuple[str, str, Callable[[BlockKind], set[str]], Callable[[set[str], str], bool]]
+Values = Callable[[BlockKind], set[str]]  # that a kind of block has, of which one may be wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,31 +133,20 @@ class _BlockFinder:
         self._podms, self._target, self._kinds = podms, target, kinds
         self._in_pool = target.pool is not None or target.trait is not None
         self._is_named = name_matcher(target.block) if target.block is not None else None
-        self._conditions: list[KindCondition] = [
-            (wanted, words, values, meets)
-            for wanted, words, values, meets in (
-                (target.type, "of type", lambda kind: set(kind.types), set.__contains__),
-                (
-                    target.kind,
-                    "with a device of kind",
-                    lambda kind: {line.kind for line in kind.devices.accelerators},
-                    set.__contains__,
-                ),
-                (
-                    target.model,
-                    "with a device of model",
-                    _models,
-                    lambda models, words: any(has_words(model, words) for model in models),
-                ),
-            )
-            if wanted is not None
+        conditions: list[tuple[str | None, str, Values]] = [
+            (target.type, "of type", _types),
+            (target.kind, "with a device of kind", _device_kinds),
+            (target.model, "with a device of model", _models),
+        ]
+        self._conditions = [
+            (wanted, words, values) for wanted, words, values in conditions if wanted is not None
         ]
         self._kind_meets: dict[BlockText, bool] = {}
         self._free: dict[bytes, bool] = {}
 
     def find(self, numbers: Sequence[int]) -> list[TargetMatch]:
-        found = [TargetMatch(number, blocks=blocks) for number in numbers
-                 if (blocks := tuple(self._blocks(self._podms[number])))]  # fmt: skip
+        blocks = ((number, tuple(self._blocks(self._podms[number]))) for number in numbers)
+        found = [TargetMatch(number, blocks=some) for number, some in blocks if some]
         if not found:
             self._raise_nothing([self._podms[number] for number in numbers])
         return found
@@ -171,8 +159,14 @@ class _BlockFinder:
                 continue
             if self._is_named is not None and not self._is_named(block_names(block)):
                 continue
-            if self._conditions and not self._meets(_text_of(block)):
-                continue
+            if self._conditions:
+                text = _text_of(block)
+                if text not in self._kind_meets:
+                    kind = self._kind(text)
+                    met = (_is_met(kind, wanted, values) for wanted, _, values in self._conditions)
+                    self._kind_meets[text] = all(met)
+                if not self._kind_meets[text]:
+                    continue
             if free is not None:
                 status = bytes(block.status or b"")
                 if status not in self._free:
@@ -180,14 +174,6 @@ class _BlockFinder:
                 if self._free[status] is not free:
                     continue
             yield number
-
-    def _meets(self, text: BlockText) -> bool:
-        if text not in self._kind_meets:
-            kind = self._kind(text)
-            self._kind_meets[text] = all(
-                meets(values(kind), wanted) for wanted, _, values, meets in self._conditions
-            )
-        return self._kind_meets[text]
 
     def _kind(self, text: BlockText) -> BlockKind:
         types, devices = text
@@ -199,17 +185,20 @@ class _BlockFinder:
             pools = {podm.id: _pools(podm, target) for podm in podms}
             if not any(pools.values()):
                 _raise_no_pool(podms, target)
-            blocks = [(podm, block) for podm, block in blocks
-                      if not pools[podm.id].isdisjoint(members(podm, block.pools))]  # fmt: skip
+            blocks = [
+                (podm, block)
+                for podm, block in blocks
+                if not pools[podm.id].isdisjoint(members(podm, block.pools))
+            ]
         if self._is_named is not None and target.block is not None:
             names = {block_names(block)[1] for _, block in blocks}
             blocks = [(podm, block) for podm, block in blocks if self._is_named(block_names(block))]
             if not blocks:
                 raise NothingMatches(f"block named {target.block!r}", suggest(target.block, names))
         kinds = [self._kind(text) for text in {_text_of(block) for _, block in blocks}]
-        for wanted, words, values, meets in self._conditions:
+        for wanted, words, values in self._conditions:
             known = set().union(*map(values, kinds))
-            kinds = [kind for kind in kinds if meets(values(kind), wanted)]
+            kinds = [kind for kind in kinds if _is_met(kind, wanted, values)]
             if not kinds:
                 raise NothingMatches(f"block {words} {wanted!r}", suggest(wanted, known))
         word = {True: " that is free", False: " that is in use", None: ""}[target.free]
@@ -220,9 +209,23 @@ def _text_of(block: LeanBlock) -> BlockText:
     return block.type, bytes(block.devices or b"")
 
 
+def _types(kind: BlockKind) -> set[str]:
+    return set(kind.types)
+
+
+def _device_kinds(kind: BlockKind) -> set[str]:
+    return {line.kind for line in kind.devices.accelerators}
+
+
 def _models(kind: BlockKind) -> set[str]:
     have = kind.devices
     models = [line.model for line in have.processors]
     models += [line.model for line in have.accelerators]
     models += [line.model for line in have.drives]
     return set(filter(None, models))
+
+
+def _is_met(kind: BlockKind, wanted: str, values: Values) -> bool:
+    if values is _models:
+        return any(has_words(model, wanted) for model in _models(kind))
+    return wanted in values(kind)

@@ -63,9 +63,8 @@ class WhatIf:
         Without a ``policy`` it is that of the flavor, else of the site.
         """
         known = site.flavors.get(flavor) or self._config.flavor(flavor, flavor_files)
-        spec = RequestSpec(
-            flavor=known.name, count=count, policy=policy or (None if known.policy else site.policy)
-        )
+        policy = policy or (None if known.policy else site.policy)
+        spec = RequestSpec(flavor=known.name, count=count, policy=policy)
         return self._config.compile_request(spec, known)
 
     def fail(
@@ -160,9 +159,10 @@ def rebalance(
     room = None
     if below is not None:
         if usable is None:
-            text = "no flavor of the mix needs an accelerator: name one that does in --mix"
             if not has_accelerators(view):
                 text = "no pod manager has an accelerator, so there is none to reduce"
+            else:
+                text = "no flavor of the mix needs an accelerator: name one that does in --mix"
             raise RequestError(f"fragmentation: {text}")
         plan = defragment(view, types, nodes, usable, below, most=most)
     else:
@@ -170,9 +170,10 @@ def rebalance(
         plan = fewest_migrations(view, types, wanted, nodes, most=most)
         if plan.fit is not None:
             row, table = plan.fit.row, view.block_tables[view.podm_of[plan.fit.row]]
-            room = Room(podm=view.podm(row).id, pool=view.pools[row].id,
-                        blocks=tuple(table.uris[block] for block in plan.fit.blocks))  # fmt: skip
+            blocks = tuple(table.uris[block] for block in plan.fit.blocks)
+            room = Room(podm=view.podm(row).id, pool=view.pools[row].id, blocks=blocks)
     before, moves = movable.moves(plan.migrations, wanted, usable)
+    moving = (movable.residents[migration.node] for migration in plan.migrations)
     return Rebalance(
         flavor=None if request is None else request.flavor or request.id,
         below=below,
@@ -183,7 +184,7 @@ def rebalance(
         least=plan.least,
         complete=plan.complete,
         waiting=tuple(movable.residents[number].name for number in plan.waiting),
-        notes=movable.notes(plan.migrations),
+        notes=(*movable.found.notes, *hardware_notes(moving)),
     )
 
 
@@ -195,23 +196,17 @@ class _MovableNodes:
         self.types: list[NodeType] = []
         self._succession = Succession(site.decider())
         self._numbers: dict[int, int] = {}
-        self._notes = (found := Residents(self.view, site.policy, site.flavors)).notes
+        self.found = Residents(self.view, site.policy, site.flavors)
         self.residents: list[Resident] = []
         self.nodes: list[MovableNode] = []
-        for one in found:
+        for one in self.found:
             if one.request is not None:
-                uris = self.view.block_tables[one.podm].uris
-                numbers = {uri: number for number, uri in enumerate(uris)}
+                numbers = self.view.block_tables[one.podm].numbers
                 blocks = tuple(numbers[uri] for uri in one.node.blocks if uri in numbers)
                 row = int(self.view.first_row[one.podm])
                 node = MovableNode(one.node.uri, self.type_of(one.request), row, blocks)
                 self.residents.append(one)
                 self.nodes.append(node)
-
-    def notes(self, migrations: Sequence[Migration]) -> tuple[str, ...]:
-        """Return notes about nodes that do not move, and about what those ask for that do."""
-        moving = (self.residents[migration.node] for migration in migrations)
-        return (*self._notes, *hardware_notes(moving))
 
     def type_of(self, request: Request) -> int:
         """Return the number of the type of a request; errors as for a decision."""

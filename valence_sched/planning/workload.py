@@ -94,7 +94,6 @@ class FileWorkload:
         self._word = "line"
 
     def place(self, number: int) -> str:
-        """Return where a request is, by the ``line`` of its entry, as an error names it."""
         return f"{self.name}: {self._word} {number}"
 
     def entries(
@@ -117,6 +116,22 @@ class FileWorkload:
             entries = iter(sorted(sorted_entries, key=operator.attrgetter("arrival")))
         return self._in_order(entries)
 
+    def _in_order(self, entries: Iterator[WorkloadEntry]) -> Iterator[WorkloadEntry]:
+        before, entry = float("-inf"), None
+        for entry in entries:
+            if entry.arrival < before:
+                found, hint = (
+                    f"arrival {entry.arrival:g} after {before:g}",
+                    "sort the file by arrival",
+                )
+                place, expected = self.place(entry.line), "lines in order of arrival"
+                raise InputError(place, "", found, expected, f"{hint}, or add --sort")
+            before = entry.arrival
+            yield entry
+        if entry is None:
+            expected = "at least one line with a flavor or properties"
+            raise InputError(self.name, "", "no request", expected)
+
     def _entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice
     ) -> Iterator[WorkloadEntry]:
@@ -132,19 +147,6 @@ class FileWorkload:
                     request = requests.store(line.key, compiled)
                 yield WorkloadEntry(arrival, departure, request, line.number)
                 before = arrival
-
-    def _in_order(self, entries: Iterator[WorkloadEntry]) -> Iterator[WorkloadEntry]:
-        before, number = float("-inf"), 0
-        for entry in entries:
-            if entry.arrival < before:
-                found = f"arrival {entry.arrival:g} after {before:g}"
-                raise InputError(self.place(entry.line), "", found, "lines in order of arrival",
-                                 "sort the file by arrival, or add --sort")  # fmt: skip
-            before, number = entry.arrival, entry.line
-            yield entry
-        if not number:
-            expected = "at least one line with a flavor or properties"
-            raise InputError(self.name, "", "no request", expected)
 
     def _compiled(
         self, line: Line, flavors: Mapping[str, Flavor], policies: PolicyChoice
@@ -175,13 +177,9 @@ def open_workload(
         InputError: it cannot be read.
     """
     source = files.spooled(file, config.input)
-    return FileWorkload(
-        file,
-        lambda: files.decompressed(file, source),
-        functools.partial(config.resolve_near, sources=near_maps),
-        columns,
-        sort=sort,
-    )
+    opened = functools.partial(files.decompressed, file, source)
+    resolve = functools.partial(config.resolve_near, sources=near_maps)
+    return FileWorkload(file, opened, resolve, columns, sort=sort)
 
 
 def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:
@@ -224,7 +222,6 @@ class CompiledWorkload:
         self._places, self._times, self._requests = places, times, requests
 
     def place(self, number: int) -> str:
-        """Return where a request is, by the ``line`` of its entry, as an error names it."""
         return f"{self._places}{number}"
 
     def entries(
@@ -276,13 +273,12 @@ class SyntheticWorkload:
         self._spec = spec
 
     def place(self, number: int) -> str:
-        """Return which request it is, as an error names it."""
         return f"{self.name} request {number}"
 
     def entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
     ) -> Iterator[WorkloadEntry]:
-        """Yield the requests in the order of their arrival, compiled with these flavors.
+        """Yield the requests; the draw is the same for the same seed.
 
         Raises:
             UnknownName: the mix names an unknown flavor.

@@ -10,6 +10,7 @@ list or object is written as JSON.
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import itertools
 import math
@@ -64,8 +65,8 @@ class Cells:
 
     def key(self, names: Sequence[str]) -> Callable[[Row], Hashable]:
         """Return what reads all cells of a row but those of some fields."""
-        others = [at for name, (at, _) in self._positions.items()
-                  if name not in names or (name == "id" and self._has_group)]  # fmt: skip
+        left_out = [name for name in names if name != "id" or not self._has_group]
+        others = [at for name, (at, _) in self._positions.items() if name not in left_out]
         return lambda row: tuple([row[position] for position in others])
 
     def document(self, row: Row) -> dict[str, Any]:
@@ -91,8 +92,8 @@ def _steps(name: str, file: str) -> tuple[list[Step], str]:
             return steps, f"{path}[...]"
         below = f"{path}[{word}]" if word.isdigit() else f"{path}.{word}"
         if not types_at(WorkloadLine, below):
-            known = [one.encode_name for kind in types_at(WorkloadLine, path)
-                     for one in getattr(kind, "fields", ())]  # fmt: skip
+            kinds = types_at(WorkloadLine, path)
+            known = [one.encode_name for kind in kinds for one in getattr(kind, "fields", ())]
             hint = suggest(word, known) if known else "name the fields of a request"
             raise InputError(f"{file}: line 1", "", f"unknown column {name!r}", hint=hint)
         steps.append(int(word) if word.isdigit() else word)
@@ -151,9 +152,13 @@ def _with_lists(value: Any) -> Any:
 
 Form = Literal["csv", "jsonl", "json", "yaml"]
 _FORMS: dict[str, Form] = {
-    ".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "json", ".yaml": "yaml",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".yaml": "yaml",
     ".yml": "yaml",
-}  # fmt: skip
+}
 NOT_IN_KEY = (*TIMES, "id")  # lines that differ only in these are one request
 
 
@@ -188,9 +193,7 @@ def read_lines(
     form = "csv" if columns else _form(stream, file)
     if form == "csv":
         return _csv_lines(stream, file, columns or {})
-    if form == "jsonl":
-        return _json_lines(stream, file)
-    return _document_lines(stream, file, form)
+    return _json_lines(stream, file) if form == "jsonl" else _document_lines(stream, file, form)
 
 
 def line_place(file: str, number: int) -> str:
@@ -268,10 +271,8 @@ def _numbered(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
         if not text:
             return
         if len(text) > MAX_LINE_BYTES:
-            expected = f"at most {MAX_LINE_BYTES:,}"
-            raise InputError(
-                line_place(file, number), "", format_count(len(text), "byte"), expected
-            )
+            place, found = line_place(file, number), format_count(len(text), "byte")
+            raise InputError(place, "", found, f"at most {MAX_LINE_BYTES:,}")
         yield number, text
 
 
@@ -282,41 +283,41 @@ def _csv_lines(stream: BinaryIO, file: str, columns: Mapping[str, TraceColumn]) 
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise InputError(line_place(file, number), "", f"the column {twice!r} twice")
-    plain: Positions = {name: (position, None) for position, name in enumerate(names)}
-    cells = Cells(_positions(names, columns, file) if columns else plain, file)
+    positions: Positions = {name: (position, None) for position, name in enumerate(names)}
+    if columns:
+        for field, source in columns.items():
+            if source.column not in names:
+                found = f"no column {source.column!r} for {field}"
+                hint = suggest(source.column, names)
+                raise InputError(line_place(file, 1), "", found, hint=hint)
+        positions = {field: (names.index(one.column), one.factor) for field, one in columns.items()}
+    cells = Cells(positions, file)
     arrival, departure, duration = map(cells.time, TIMES)
     key = cells.key(NOT_IN_KEY)
     for number, row in rows:
         if len(row) != len(names):
             place, found = line_place(file, number), format_count(len(row), "cell")
             raise InputError(place, "", found, f"{len(names)}, as the first line has")
-        yield Line(number, arrival(row), departure(row), duration(row), key(row),
-                   lambda row=row: cells.document(row))  # type: ignore[misc] # fmt: skip
-
-
-def _positions(names: list[str], columns: Mapping[str, TraceColumn], file: str) -> Positions:
-    for field, source in columns.items():
-        if source.column not in names:
-            found = f"no column {source.column!r} for {field}"
-            raise InputError(line_place(file, 1), "", found, hint=suggest(source.column, names))
-    return {field: (names.index(one.column), one.factor) for field, one in columns.items()}
+        document = functools.partial(cells.document, row)
+        yield Line(number, arrival(row), departure(row), duration(row), key(row), document)
 
 
 def _rows(stream: BinaryIO, file: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the rows of CSV with the number of their last line; empty ones are passed over."""
-    texts = (_text(text, file, number) for number, text in _numbered(stream, file))
+
+    def text_of(number: int, text: bytes) -> str:
+        try:
+            return text.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError:
+            found = "bytes that are not UTF-8"
+            raise InputError(line_place(file, number), "", found, "CSV") from None
+
+    texts = itertools.starmap(text_of, _numbered(stream, file))
     reader = csv.reader(texts, strict=True)
     try:
         for row in reader:
             if row:
                 yield reader.line_num, row
     except csv.Error as error:
-        raise InputError(line_place(file, reader.line_num), "", one_line(str(error)),
-                         "CSV") from None  # fmt: skip
-
-
-def _text(text: bytes, file: str, number: int) -> str:
-    try:
-        return text.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError:
-        raise InputError(line_place(file, number), "", "bytes that are not UTF-8", "CSV") from None
+        place, found = line_place(file, reader.line_num), one_line(str(error))
+        raise InputError(place, "", found, "CSV") from None

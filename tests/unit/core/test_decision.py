@@ -14,7 +14,7 @@ from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain.report import decision_report
 from valence_sched.core.fit.fit import Fitter
-from valence_sched.core.fit.spending import Spending, Undecided
+from valence_sched.core.fit.set_cover import Spending, Undecided
 from valence_sched.errors import DecisionUndecided, RequestError
 from valence_sched.model.decision import PoolRef
 from valence_sched.model.policy import Budget, Policy
@@ -39,14 +39,6 @@ def three(*counts: int):
 
 
 class TestRows(unittest.TestCase):
-    def test_the_row_of_a_pool_is_that_of_its_podm(self):
-        decision = decide(*three(1, 1, 1))
-        rows = [decision.row_of(name, pool) for name in "abc" for pool in "pq"]
-        self.assertEqual([0, 1, 2, 3, 4, 5], rows)
-        for name in "abc":
-            with self.assertRaises(StopIteration):
-                decision.row_of(name, "r")
-
     def test_a_candidate_is_the_node_that_a_pool_would_make(self):
         asked = {**EIGHT, "resources": {"gib": 3}}
         site = view({"id": "a", "blocks": [cpu("x", 10), gpu("g")], "stocks": [

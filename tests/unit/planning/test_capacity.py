@@ -26,10 +26,16 @@ from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.policy import Budget, Pick
 from valence_sched.model.request import Request
 from valence_sched.planning import fit_counts
-from valence_sched.planning.capacity import SiteCapacity, mix_order, place_mix, sums_of
+from valence_sched.planning.capacity import (
+    Filling,
+    SiteCapacity,
+    mix_order,
+    place_mix,
+    stranded_amounts,
+    sums_of,
+)
 from valence_sched.planning.fit_counts import count_fits
 from valence_sched.planning.optimise.node_types import NodeType
-from valence_sched.planning.stranded import Filling, stranded_amounts
 from valence_sched.testing import contract, request, view
 from valence_sched.view.hardware import device_counts
 

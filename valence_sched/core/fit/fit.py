@@ -7,7 +7,7 @@ makes the node when it covers a list of whole-number demands: the totals, one de
 set of groups, and the pool's least numbers of blocks. The cheapest cover is the fit that wastes
 least (prices: ``view.block_kinds``). Where a request has topology constraints, many such covers are
 compared (``topology``). A yes or a no is always exact; a question that the budget does not settle
-is undecided (``spending``), and of covers the cheapest is taken that was found within it.
+is undecided (``Spending``), and of covers the cheapest is taken that was found within it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,18 @@ from msgspec import Struct
 
 from valence_sched.core.fit import stocks
 from valence_sched.core.fit.set_cover import (
+    FREE_STATES,
+    FREE_TOPOLOGY_STATES,
     Demand,
     Item,
+    SearchOutcome,
+    Spending,
+    Undecided,
     cheapest_cover,
     demands,
     least_blocks,
     upper_bound,
     waste,
-)
-from valence_sched.core.fit.spending import (
-    FREE_STATES,
-    FREE_TOPOLOGY_STATES,
-    SearchOutcome,
-    Spending,
-    Undecided,
 )
 from valence_sched.model.inventory import BlockType, Limit, Pool
 from valence_sched.model.need import Need, TopologyConstraint
@@ -108,48 +106,35 @@ class Fitter:
     def _fit(self, view: View, row: int, spending: Spending | None) -> Fit | Undecided | None:
         grants: list[tuple[int, float]] = []
         if self._amounts:
-            answer = self._allocation(view, row, spending)
+            allocate = functools.partial(stocks.allocate_in_pool, view, row, self._amounts)
+            answer = allocate(min(FREE_STATES, self.budget.pool_states))
+            if not answer.complete and spending is not None:
+                question = stocks.question(view, row, self._amounts)
+                answer = self._spend(question, answer, allocate, spending)
             if answer.found is None or (spending is None and not answer.complete):
                 return self._undecided(answer)
             grants = answer.found
-        if self._topology:
-            return self._fit_topology(self._topology, view, row, grants, spending)
-        answer = self._answer(*self._cover_question(view, row), spending)
+        if (topology := self._topology) is not None:
+            offer = topology.block_offer(view, row)
+            key, search = topology.question(offer, view.pools[row])
+            answer = self._answer(key, search, spending, FREE_TOPOLOGY_STATES)
+        else:
+            answer = self._answer(*self._cover_question(view, row), spending)
         if answer.found is None or (spending is None and not answer.complete):
             return self._undecided(answer)
-        counts, wasted = answer.found
-        table = view.block_tables[view.podm_of[row]]
-        blocks = table.free_blocks(int(view.position_of[row]), counts)
+        table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
+        if topology is None:
+            counts, wasted = answer.found
+            blocks = table.free_blocks(position, counts)
+        else:
+            numbers = {offer.keys[group]: number for group, number in answer.found.items()}
+            blocks = table.free_blocks_by_topology(position, numbers, topology.domains)
+            kinds = [(kind, number) for (kind, _), number in numbers.items()]
+            wasted = waste(self.kinds, kinds, self.needs)
         return Fit(row, tuple(blocks), tuple(grants), wasted)
-
-    def _fit_topology(
-        self,
-        topology: TopologyFitter,
-        view: View,
-        row: int,
-        grants: list[tuple[int, float]],
-        spending: Spending | None,
-    ) -> Fit | Undecided | None:
-        offer = topology.block_offer(view, row)
-        question = topology.question(offer, view.pools[row])
-        answer = self._answer(*question, spending, FREE_TOPOLOGY_STATES)
-        if answer.found is None or (spending is None and not answer.complete):
-            return self._undecided(answer)
-        counts = {offer.keys[group]: number for group, number in answer.found.items()}
-        table = view.block_tables[view.podm_of[row]]
-        blocks = table.free_blocks_by_topology(int(view.position_of[row]), counts, topology.domains)
-        kinds = [(kind, number) for (kind, _), number in counts.items()]
-        return Fit(row, tuple(blocks), tuple(grants), waste(self.kinds, kinds, self.needs))
 
     def _undecided(self, answer: SearchOutcome) -> Undecided | None:
         return None if answer.complete else Undecided(self.budget.pool_states)
-
-    def _allocation(self, view: View, row: int, spending: Spending | None) -> SearchOutcome:
-        allocate = functools.partial(stocks.allocate_in_pool, view, row, self._amounts)
-        short = allocate(min(FREE_STATES, self.budget.pool_states))
-        if short.complete or spending is None:
-            return short
-        return self._spend(stocks.question(view, row, self._amounts), short, allocate, spending)
 
     def _answer(
         self,
@@ -195,8 +180,7 @@ class Fitter:
         That is the offer, an item for each of its kinds, the caps and the demands.
         """
         every = [(kind, self._most_useful(kind, pool)) for kind in range(len(self.kinds))]
-        offer = sorted([pair for pair in every if pair[1]],
-                       key=lambda pair: self.kinds.kinds[pair[0]].sort_key)  # fmt: skip
+        offer = sorted([pair for pair in every if pair[1]], key=self._sort_key)
         return offer, *self._cover_problem(pool, offer)
 
     def pool_cover(self, view: View, row: int, spending: Spending) -> SearchOutcome:
@@ -217,13 +201,12 @@ class Fitter:
         for index, needed in enumerate(demands):
             most = upper_bound(items, index, caps)
             if most < needed:
-                least = [f"{name} blocks" for name in least_blocks(view.pools[row].limits)]
+                least = [f"{name} blocks" for name in least_blocks(pool.limits)]
                 labels = [demand.label for demand in self.demands] + least
                 return f"{labels[index]} within the pool's block limits", needed, most
         if self._topology:
             groups = self._topology.block_offer(view, row).groups
-            pool, states = view.pools[row], self.budget.pool_states
-            shortfall = self._topology.shortfall(groups, pool, states)
+            shortfall = self._topology.shortfall(groups, pool, self.budget.pool_states)
             if shortfall:
                 return shortfall
         return "one set of blocks for all of it", 1, 0
@@ -238,21 +221,21 @@ class Fitter:
         kinds, free = view.block_counts.row(row)
         useful = self._useful_by_kind(limits)
         key = (limits, kinds.tobytes(), np.minimum(free, useful[kinds]).tobytes())
-        return key, functools.partial(self._solve, view, row)
 
-    def _solve(self, view: View, row: int, states: int) -> SearchOutcome:
-        """Return what is found in a pool; pools that differ in useless blocks share it."""
-        pool = view.pools[row]
-        offer = self._offer(view.block_counts.kinds(row), pool)
-        search = functools.partial(self._search, pool, offer)
-        return self._search_once((tuple(pool.limits.items()), *offer), search, states)
+        def solve(states: int) -> SearchOutcome:  # pools that differ in useless blocks share it
+            pool = view.pools[row]
+            offer = self._offer(view.block_counts.kinds(row), pool)
+            search = functools.partial(self._search, pool, offer)
+            return self._search_once((tuple(pool.limits.items()), *offer), search, states)
+
+        return key, solve
 
     def _search(self, pool: Pool, offer: Offer, states: int) -> SearchOutcome:
         items, caps, amounts = self._cover_problem(pool, offer)
         cover = cheapest_cover(items, amounts, caps, states=states)
-        if cover.counts is None:
-            return SearchOutcome(None, cover.complete, cover.states)
-        by_kind = {kind: n for (kind, _), n in zip(offer, cover.counts, strict=True) if n}
+        if cover.found is None:
+            return cover
+        by_kind = {kind: n for (kind, _), n in zip(offer, cover.found, strict=True) if n}
         wasted = waste(self.kinds, by_kind.items(), self.needs)
         return SearchOutcome((by_kind, wasted), cover.complete, cover.states)
 
@@ -278,7 +261,10 @@ class Fitter:
             if useful[kind]:
                 offer.append((kind, min(number, int(useful[kind]))))
         # by the text of the kinds: the answer does not depend on the rest of the inventory
-        return sorted(offer, key=lambda pair: self.kinds.kinds[pair[0]].sort_key)
+        return sorted(offer, key=self._sort_key)
+
+    def _sort_key(self, pair: tuple[int, int]) -> bytes:
+        return self.kinds.kinds[pair[0]].sort_key
 
     def _useful_by_kind(self, limits: Limits) -> Counts:
         """Return how many blocks of each kind a node can use; infinity where not yet known."""

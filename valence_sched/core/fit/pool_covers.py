@@ -17,8 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from valence_sched.core.fit.fit import Fitter
-from valence_sched.core.fit.set_cover import Item, cheapest_cover
-from valence_sched.core.fit.spending import Spending
+from valence_sched.core.fit.set_cover import Item, Spending, cheapest_cover, connected
 from valence_sched.model.inventory import Limit, Pool
 from valence_sched.view.block_kinds import Counts
 from valence_sched.view.view import Ints, Mask, View
@@ -40,21 +39,31 @@ class PoolCovers:
         self._fitter, self._view = fitter, view
         self._trees: dict[CoverComponent, CoverTree] = {}
         numbers: dict[tuple[tuple[str, Limit], ...], int] = {}  # of different limits
-        self._limits = [numbers.setdefault(tuple(pool.limits.items()), len(numbers))
-                        for pool in view.pools]  # fmt: skip
+        limits_of = [tuple(pool.limits.items()) for pool in view.pools]
+        self._limits = [numbers.setdefault(limits, len(numbers)) for limits in limits_of]
         pools, sizes = dict(zip(self._limits, view.pools, strict=True)), Counter(self._limits)
         parts = [cover_components(fitter, pools[limits]) for limits in range(len(numbers))]
-        self._trees_of = {limits: [self._tree(part) for part in some]
-                          for limits, some in enumerate(parts)
-                          if sizes[limits] >= min_pools
-                          and max(len(part.kinds) for part in some) <= MOST_KINDS}  # fmt: skip
+        self._trees_of = {
+            limits: [self._tree(part) for part in some]
+            for limits, some in enumerate(parts)
+            if sizes[limits] >= min_pools and all(len(part.kinds) <= MOST_KINDS for part in some)
+        }
         kinds = [kind for some in parts for part in some for kind in part.kinds]
         self._columns = np.unique(np.array(kinds, dtype=np.int64))  # the kind of each
         self._column = {kind: column for column, kind in enumerate(self._columns.tolist())}
         self._nodes: dict[int, list[CoverNode]] = {}  # by row
         self._spending: defaultdict[int, Spending] = defaultdict(lambda: Spending(fitter.budget))
         self._podm_of: list[int] = view.podm_of.tolist()
-        self._entries, self._has = self._entries_by_column()
+        counts = view.block_counts
+        columns = np.full(len(view.kinds), -1)
+        columns[self._columns] = range(len(self._columns))
+        rows = np.repeat(np.arange(len(counts)), np.diff(counts.start))
+        column = columns[counts.kind]
+        useful = (column >= 0).nonzero()[0]
+        self._entries: Ints = np.zeros((len(counts), len(self._columns)), dtype=np.int64)
+        self._has: Mask = np.zeros(self._entries.shape, dtype=bool)
+        self._entries[rows[useful], column[useful]] = useful
+        self._has[rows[useful], column[useful]] = True
         #: The last cover of each row: how many blocks of each column, and whether it is the best.
         self._covers = np.zeros(self._entries.shape, dtype=np.float32)
         self._is_best = np.zeros(len(view), dtype=bool)
@@ -95,12 +104,16 @@ class PoolCovers:
 
     def find(self, row: int, free: Counts) -> bool:
         """Find the cover of a row; false if there is none, or in ``undecided_rows``."""
-        nodes = self._find_nodes(row, free)
-        if nodes is not None:
-            if any(node.cover is None for node in nodes):
-                return False
-            cover = itertools.chain.from_iterable(node.cover or () for node in nodes)
-            return self._keep(row, cover, complete=True)
+        if (trees := self._trees_of.get(self._limits[row])) is not None:
+            by_kind = dict(zip(self._column, free.tolist(), strict=True))
+            before = self._nodes.get(row) or [tree.root for tree in trees]
+            nodes = [tree.find(node, by_kind) for tree, node in zip(trees, before, strict=True)]
+            self._nodes[row] = nodes
+            if all(node.complete for node in nodes):
+                if any(node.cover is None for node in nodes):
+                    return False
+                cover = itertools.chain.from_iterable(node.cover or () for node in nodes)
+                return self._keep(row, cover, complete=True)
         spending = self._spending[self._podm_of[row]]
         answer = self._fitter.pool_cover(self._view, row, spending)
         if answer.found is None:
@@ -108,17 +121,6 @@ class PoolCovers:
                 self.undecided_rows.add(row)
             return False
         return self._keep(row, answer.found.items(), answer.complete)
-
-    def _find_nodes(self, row: int, free: Counts) -> list[CoverNode] | None:
-        """Return the nodes of all parts; None where a tree has no sure answer, or there is none."""
-        trees = self._trees_of.get(self._limits[row])
-        if trees is None:
-            return None
-        by_kind = dict(zip(self._column, free.tolist(), strict=True))
-        before = self._nodes.get(row) or [tree.root for tree in trees]
-        nodes = [tree.find(node, by_kind) for tree, node in zip(trees, before, strict=True)]
-        self._nodes[row] = nodes
-        return nodes if all(node.complete for node in nodes) else None
 
     def _keep(self, row: int, cover: Iterable[tuple[int, int]], complete: bool) -> bool:
         covers, column = self._covers, self._column
@@ -133,19 +135,6 @@ class PoolCovers:
         if tree is None:
             tree = self._trees[part] = CoverTree(part, self._fitter.budget.pool_states)
         return tree
-
-    def _entries_by_column(self) -> tuple[Ints, Mask]:
-        counts = self._view.block_counts
-        columns = np.full(len(self._view.kinds), -1)
-        columns[self._columns] = range(len(self._columns))
-        rows = np.repeat(np.arange(len(counts)), np.diff(counts.start))
-        column = columns[counts.kind]
-        useful = (column >= 0).nonzero()[0]
-        entries = np.zeros((len(counts), len(self._columns)), dtype=np.int64)
-        has = np.zeros(entries.shape, dtype=bool)
-        entries[rows[useful], column[useful]] = useful
-        has[rows[useful], column[useful]] = True
-        return entries, has
 
 
 class CoverComponent(Struct, frozen=True):
@@ -171,40 +160,32 @@ def connected_components(
 ) -> list[CoverComponent]:
     """Return the parts of a set cover, of which the ``n``-th item is the ``n``-th kind of block."""
     demands = [number for number, amount in enumerate(amounts) if amount]
-    groups: list[tuple[set[int], set[int]]] = [({demand}, set()) for demand in demands]
-    for item in items:
-        mine = ({demand for demand in demands if item.gives[demand]}, set(item.caps))
-        joined = [one for one in groups if one[0] & mine[0] or one[1] & mine[1]]
-        groups = [one for one in groups if one not in joined]
-        groups.append((mine[0].union(*(one[0] for one in joined)),
-                       mine[1].union(*(one[1] for one in joined))))  # fmt: skip
-    return [_part(kinds, items, amounts, caps, *map(sorted, group)) for group in groups]
-
-
-def _part(
-    kinds: Sequence[int],
-    items: Sequence[Item],
-    amounts: Sequence[int],
-    caps: Sequence[int],
-    demands: list[int],
-    capped: list[int],
-) -> CoverComponent:
-    mine = [number for number, item in enumerate(items)
-            if any(item.gives[demand] for demand in demands)]  # fmt: skip
-    return CoverComponent(
-        kinds=tuple(kinds[number] for number in mine),
-        items=tuple(
+    links = [
+        [number for number in demands if item.gives[number]] + [~cap for cap in item.caps]
+        for item in items
+    ]
+    components = []
+    for group in connected([*demands, *(~cap for cap in range(len(caps)))], links):
+        own = [number for number in group if number >= 0]
+        capped = [~number for number in group if number < 0]
+        mine = [n for n, item in enumerate(items) if any(item.gives[number] for number in own)]
+        cut = [
             Item(
-                available=items[number].available,
-                price=items[number].price,
-                gives=tuple(items[number].gives[demand] for demand in demands),
-                caps=tuple(capped.index(cap) for cap in items[number].caps),
+                available=items[n].available,
+                price=items[n].price,
+                gives=tuple(items[n].gives[number] for number in own),
+                caps=tuple(capped.index(cap) for cap in items[n].caps),
             )
-            for number in mine
-        ),
-        amounts=tuple(amounts[demand] for demand in demands),
-        caps=tuple(caps[cap] for cap in capped),
-    )
+            for n in mine
+        ]
+        component = CoverComponent(
+            kinds=tuple(kinds[n] for n in mine),
+            items=tuple(cut),
+            amounts=tuple(amounts[number] for number in own),
+            caps=tuple(caps[cap] for cap in capped),
+        )
+        components += [component] if own else []
+    return components
 
 
 class CoverNode:
@@ -291,12 +272,12 @@ class CoverTree:
         if node is None:
             part = self._part
             kinds = [kind for kind, number in zip(part.kinds, offer, strict=True) if number]
-            items = [replace(item, available=number)
-                     for item, number in zip(part.items, offer, strict=True) if number]  # fmt: skip
+            offered = [pair for pair in zip(part.items, offer, strict=True) if pair[1]]
+            items = [replace(item, available=number) for item, number in offered]
             found = cheapest_cover(items, part.amounts, part.caps, states=self._states)
             cover = None
-            if found.complete and found.counts is not None:
-                pairs = zip(kinds, found.counts, strict=True)
+            if found.complete and found.found is not None:
+                pairs = zip(kinds, found.found, strict=True)
                 cover = tuple((kind, number) for kind, number in pairs if number)
             node = self._nodes[offer] = CoverNode(offer, cover, found.complete)
         return node

@@ -16,25 +16,79 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from valence_sched.core.fit.spending import FREE_STATES
 from valence_sched.model.inventory import BlockType, Limit
 from valence_sched.model.need import Need
+from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.view import block_kinds as prices
 from valence_sched.view.block_kinds import BlockKinds
 
 if TYPE_CHECKING:
     from valence_sched.core.fit.optimiser import ProgrammePart
 
+FREE_STATES, FREE_TOPOLOGY_STATES = 400, 2_000  # of the short search
 IMPROVE_STATES = 50_000  # in search of a cheaper cover once one is known
 LONG_WEIGHT = 12  # states of HiGHS as which one of a dive counts that goes on after it
 WIDTH = 16  # demands and caps from which on a state counts as several
+
+
+class Undecided(Struct, frozen=True):
+    """Neither yes nor no: the question was not settled within so many states."""
+
+    states: int
+
+
+class SearchOutcome(Struct, frozen=True, gc=False):
+    """What makes the node, None where nothing was found; ``complete``: no search finds better."""
+
+    found: Any
+    complete: bool
+    states: int
+
+    @property
+    def is_open(self) -> bool:
+        return self.found is None and not self.complete
+
+
+class Spending:
+    """The states that one decision may still spend on hard questions, and the answers it was given.
+
+    A question is whether one pool makes the node. Nearly all are settled by a short search, which
+    is free; the others are searched within the budget of the policy: so many states for each
+    question, and so many for all hard questions of one decision. States are counted by question,
+    whether or not an earlier decision has left its answer behind: what a decision answers does not
+    depend on that.
+    """
+
+    __slots__ = ("_answers", "left")
+
+    def __init__(self, budget: Budget = DEFAULT_BUDGET) -> None:
+        self.left = budget.decision_states
+        self._answers: dict[Hashable, SearchOutcome] = {}
+
+    @property
+    def undecided(self) -> int:
+        """Return how many questions were left open."""
+        return sum(answer.is_open for answer in self._answers.values())
+
+    def answer(
+        self, question: Hashable, short: SearchOutcome, search: Callable[[], SearchOutcome]
+    ) -> SearchOutcome:
+        """Return the answer of the long search; of the short one when nothing is left."""
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = short
+            if self.left > 0:
+                answer = search()
+                self.left -= answer.states
+            self._answers[question] = answer
+        return answer
 
 
 class Item(Struct, frozen=True):
@@ -46,22 +100,6 @@ class Item(Struct, frozen=True):
     caps: tuple[int, ...] = ()
 
 
-class Cover(NamedTuple):
-    """How many to take of each item; None where no choice was found.
-
-    It is ``complete`` where all was searched: then there is no better one, or none at all.
-    """
-
-    counts: list[int] | None
-    states: int
-    complete: bool
-
-    @property
-    def is_open(self) -> bool:
-        """Return whether it is not known if there is a cover."""
-        return self.counts is None and not self.complete
-
-
 def cheapest_cover(
     items: Sequence[Item],
     demand: Sequence[int],
@@ -69,18 +107,29 @@ def cheapest_cover(
     *,
     states: int = FREE_STATES,
     improve: bool = True,
-) -> Cover:
-    """Return the cheapest cover found within so many states.
+) -> SearchOutcome:
+    """Return how many to take of each item: the cheapest cover found within so many states.
 
     Without ``improve`` the first that is found will do.
     """
     if not any(demand):
-        return Cover([0] * len(items), 0, True)
+        return SearchOutcome([0] * len(items), True, 0)
     weight = 1 + (len(demand) + len(caps)) // WIDTH
-    found = _dive(items, demand, caps, min(states, FREE_STATES), improve, weight)
-    if found.complete or states <= FREE_STATES or not (improve or found.counts is None):
-        return found
-    return _search_further(items, demand, caps, states, weight, found)
+    short = _dive(items, demand, caps, min(states, FREE_STATES), improve, weight)
+    if short.complete or states <= FREE_STATES or not (improve or short.found is None):
+        return short
+    from valence_sched.core.fit import optimiser  # few questions need it
+
+    left = states - short.states  # HiGHS gets a third of the states while no cover is known
+    left = left // 3 if short.found is None else min(left, IMPROVE_STATES)
+    prices = {index: item.price for index, item in enumerate(items)}
+    best = optimiser.optimum(_programme(items, demand, caps), prices, left, short.found)
+    visited = short.states + best.states
+    if best.is_open:
+        further = _dive(items, demand, caps, max(0, states - visited), True, weight * LONG_WEIGHT)
+        return replace(further, states=visited + further.states)
+    counts = best.found and _without_needless(items, demand, best.found)
+    return SearchOutcome(counts, best.complete, visited)
 
 
 def _dive(
@@ -90,39 +139,13 @@ def _dive(
     states: int,
     improve: bool,
     weight: int,
-) -> Cover:
+) -> SearchOutcome:
     dive = Dive(items, tuple(demand), states // weight, improve=improve)
     dive.run(tuple(demand), tuple(caps))
     counts = dive.counts()
     if counts is not None and not dive.complete:
         counts = _without_needless(items, demand, counts)
-    return Cover(counts, dive.states * weight, dive.complete)
-
-
-def _search_further(
-    items: Sequence[Item],
-    demand: Sequence[int],
-    caps: Sequence[int],
-    states: int,
-    weight: int,
-    known: Cover,
-) -> Cover:
-    """Return the cheapest cover by HiGHS, or by more of the dive where it finds none.
-
-    HiGHS gets a third of the states while no cover is known.
-    """
-    from valence_sched.core.fit import optimiser  # few questions need it
-
-    left = states - known.states
-    left = left // 3 if known.counts is None else min(left, IMPROVE_STATES)
-    prices = {index: item.price for index, item in enumerate(items)}
-    found = optimiser.optimum(_programme(items, demand, caps), prices, left, known.counts)
-    visited = known.states + found.states
-    if found.is_open:
-        further = _dive(items, demand, caps, max(0, states - visited), True, weight * LONG_WEIGHT)
-        return further._replace(states=visited + further.states)
-    counts = found.found and _without_needless(items, demand, found.found)
-    return Cover(counts, visited, found.complete)
+    return SearchOutcome(counts, dive.complete, dive.states * weight)
 
 
 def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]) -> ProgrammePart:
@@ -133,9 +156,11 @@ def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]
     """
     from valence_sched.core.fit.optimiser import ProgrammePart
 
-    part = ProgrammePart(
-        [min([item.available, _helpful(item, demand), *[caps[cap] for cap in item.caps]])
-         for item in items])  # fmt: skip
+    part = ProgrammePart()
+    for item in items:
+        part.column(
+            min([item.available, _helpful(item, demand), *[caps[one] for one in item.caps]])
+        )
     for number, amount in enumerate(demand):
         if amount:
             gives = [min(item.gives[number], amount) for item in items]
@@ -163,8 +188,8 @@ def _without_needless(
     A dive that searched all has found none such; the best of a search that was ended may be.
     """
     counts = list(found)
-    surplus = [sum(item.gives[j] * n for item, n in zip(items, counts, strict=True)) - needed
-               for j, needed in enumerate(demand)]  # fmt: skip
+    taken = list(zip(items, counts, strict=True))
+    surplus = [sum(item.gives[j] * n for item, n in taken) - d for j, d in enumerate(demand)]
     for index in sorted(range(len(items)), key=lambda index: -items[index].price):
         gives = items[index].gives
         spare = [surplus[j] // give for j, give in enumerate(gives) if give and demand[j]]
@@ -183,6 +208,25 @@ def upper_bound(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
 Branch = tuple[int, tuple[int, ...], tuple[int, ...], int]
 
 
+def connected(members: Iterable[int], links: Iterable[Sequence[int]]) -> list[list[int]]:
+    """Return members in the groups that links connect, in the order of the members."""
+    parent = {member: member for member in members}
+
+    def root(member: int) -> int:
+        while parent[member] != member:
+            parent[member] = member = parent[parent[member]]
+        return member
+
+    for link in links:
+        for member in link[1:]:
+            low, high = sorted((root(link[0]), root(member)))
+            parent[high] = low
+    groups: dict[int, list[int]] = {}
+    for member in parent:
+        groups.setdefault(root(member), []).append(member)
+    return list(groups.values())
+
+
 class Dive:
     """A depth-first search: the items in order, their bounds, the best cover so far.
 
@@ -195,31 +239,30 @@ class Dive:
     ) -> None:
         self.complete, self.improve = True, improve
         self.demands = range(len(demand))
-        prices = [_price_per_share(item, demand) for item in items]
+        prices: list[tuple[float, int]] = []  # of an item for its share of the demand
+        for item in items:
+            gifts = zip(item.gives, demand, strict=False)
+            share = sum(min(1.0, give / amount) for give, amount in gifts if amount)
+            prices.append((item.price / share if share else float("inf"), item.price))
         self.order = sorted(range(len(items)), key=prices.__getitem__)
         self.items = [items[position] for position in self.order]
         self.best: Sequence[int] | None = None
         self.ceiling: int | None = None  # a cover must cost less than the best one so far
         self.states, self.most = 0, most
         self.seen: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
-        self._bounds(len(demand))
-
-    def _bounds(self, demands: int) -> None:
-        """Prepare, per item onward: the gifts that remain per cap set, and the least unit price."""
-        size = len(self.items)
-        self.groups = sorted({item.caps for item in self.items})
+        size, self.groups = len(self.items), sorted({item.caps for item in self.items})
         #: [item][demand][group] = (sum of gifts, largest gift) of the items from here on
         self.remaining_gifts: list[list[list[tuple[int, int]]]] = [[]] * (size + 1)
         self.least_unit_price: list[list[float]] = [[]] * (size + 1)
-        rest = [[(0, 0)] * len(self.groups) for _ in range(demands)]
-        unit = [float("inf")] * demands
+        rest = [[(0, 0)] * len(self.groups) for _ in demand]
+        unit = [float("inf")] * len(demand)
         self.remaining_gifts[size], self.least_unit_price[size] = rest, unit
         for position in range(size - 1, -1, -1):
             item = self.items[position]
             group = self.groups.index(item.caps)
             rest = [list(row) for row in rest]
             unit = list(unit)
-            for j, gift in zip(range(demands), item.gives, strict=False):
+            for j, gift in zip(self.demands, item.gives, strict=False):
                 if gift:
                     total, best = rest[j][group]
                     rest[j][group] = (total + gift * item.available, max(best, gift))
@@ -314,12 +357,6 @@ def _most_given(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) ->
     for room, (total, largest) in zip(rooms, rest, strict=True):
         give += total if room is None or total < room * largest else room * largest
     return give
-
-
-def _price_per_share(item: Item, demand: tuple[int, ...]) -> tuple[float, int]:
-    gifts = zip(item.gives, demand, strict=False)
-    share = sum(min(1.0, give / amount) for give, amount in gifts if amount)
-    return (item.price / share if share else float("inf"), item.price)
 
 
 DEVICE_KINDS = ("processor", "memory", "accelerator", "drive", "nic")

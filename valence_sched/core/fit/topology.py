@@ -25,14 +25,15 @@ from msgspec.structs import replace
 from valence_sched.core.fit import optimiser
 from valence_sched.core.fit.optimiser import INFINITY, ProgrammePart, PropagationSearch
 from valence_sched.core.fit.set_cover import (
+    FREE_TOPOLOGY_STATES,
     IMPROVE_STATES,
     Demand,
     Item,
+    SearchOutcome,
     cheapest_cover,
     least_blocks,
     whole_units,
 )
-from valence_sched.core.fit.spending import FREE_TOPOLOGY_STATES, SearchOutcome
 from valence_sched.model.inventory import BlockType, Pool
 from valence_sched.model.need import Need, TopologyConstraint
 from valence_sched.view.block_kinds import BlockKinds, device_amount
@@ -92,10 +93,7 @@ class TopologyFitter:
     def question(
         self, offer: BlockOffer, pool: Pool
     ) -> tuple[Hashable, Callable[[int], SearchOutcome]]:
-        """Return what is asked about a pool; equal groups pose equal questions.
-
-        What is found is how many blocks of each group make the node.
-        """
+        """Return what is asked about a pool; equal groups pose equal questions."""
         key = (offer.groups, tuple(pool.limits.items()))
         return key, functools.partial(self.search, offer.groups, pool)
 
@@ -162,11 +160,10 @@ class TopologyFitter:
             items.append(Item(number, self.kinds.kinds[kind].price, (*gives, *common), caps))
         amounts = [demand.amount for demand in demands] + list(least.values())
         cover = cheapest_cover(items, amounts, [pool.limits[name].max or 0 for name in capped])
-        if cover.counts is None:
+        if cover.found is None:
             return (None if cover.complete else {}), None, cover.states
-        counts = zip(numbers, items, cover.counts, strict=True)
-        price = sum(item.price * number for _, item, number in counts)
-        chosen = {kind: n for kind, n in zip(numbers, cover.counts, strict=True) if n}
+        price = sum(item.price * n for item, n in zip(items, cover.found, strict=True))
+        chosen = {kind: n for kind, n in zip(numbers, cover.found, strict=True) if n}
         return chosen, price if cover.complete else None, cover.states
 
     def shortfall(
@@ -254,12 +251,13 @@ class _BlockItem(NamedTuple):
     """Blocks of a kind that the constraints do not tell apart, and the groups that they are of.
 
     ``values`` are by domain: None where it is unreported or of no account. A block without a value
-    that may serve needs ``apart`` is a place of its own, a pair.
+    that may serve needs ``apart`` is a place of its own, a pair. A group comes with the number of
+    its blocks.
     """
 
     kind: int
     values: tuple[Hashable, ...]
-    groups: list[tuple[int, int]]  # with the number of blocks of each
+    groups: list[tuple[int, int]]
 
     @property
     def number(self) -> int:
@@ -283,7 +281,9 @@ class TopologyProgramme:
         self.demands: list[int] = []
         self.prices: dict[int, int] = {}
         self._fitter, self._pool, self._groups = fitter, pool, groups
-        self._relations, self._owners = _relations(fitter), _owners(fitter)
+        self._relations: dict[Need, dict[int, set[str]]] = {need: {} for need in fitter.needs}
+        self._owners: dict[tuple[int, str], str] = {}
+        self._relate()
         self._apart: Uses = {}
         self._together: Uses = {}  # by the owner of the names that are together
         self._sources: dict[Need, Terms] = {need: [] for need in fitter.needs}
@@ -292,8 +292,8 @@ class TopologyProgramme:
         self._units: dict[Need, tuple[int, dict[float, int]]] = {}  # amount, units by gift
         self._blocks: list[int] = []  # the column of each item
         kinds = fitter.kinds.kinds
-        self._items = sorted(self._block_items(), key=lambda item: (
-            item.kind not in preferred, kinds[item.kind].price))  # fmt: skip
+        self._items = self._block_items()
+        self._items.sort(key=lambda one: (one.kind not in preferred, kinds[one.kind].price))
 
     def build(self, most: int) -> int:
         """Make the programme; return its entries, or more than ``most`` where it has more."""
@@ -328,14 +328,17 @@ class TopologyProgramme:
             offered = set(itertools.chain.from_iterable(self._fitter.device_gives(group.kind)))
             bonds = [(c, [n for n in offered if c.applies_to(n)]) for c in self._fitter.bonds]
             told = {c.place for c, needs in bonds if needs}
-            alone = {c.place for c, needs in bonds if c.relation == "apart"
-                     and any(need.unknown == "allow" for need in needs)}  # fmt: skip
+            apart = [(c.place, needs) for c, needs in bonds if c.relation == "apart"]
+            alone = {place for place, needs in apart if any(n.unknown == "allow" for n in needs)}
             pairs = list(zip(self._fitter.domains, group.values, strict=True))
             alone.intersection_update(place for place, value in pairs if value is None)
             for part in range(group.number) if alone else (None,):
-                values = tuple((index, part) if place in alone else value if place in told else None
-                               for place, value in pairs)  # fmt: skip
-                item = items.setdefault((group.kind, values), _BlockItem(group.kind, values, []))
+                values: list[Hashable] = []
+                for place, value in pairs:
+                    values.append((index, part) if place in alone else value)
+                    values[-1] = values[-1] if place in told or place in alone else None
+                key = (group.kind, tuple(values))
+                item = items.setdefault(key, _BlockItem(*key, []))
                 item.groups.append((index, group.number if part is None else 1))
         return list(items.values())
 
@@ -345,10 +348,8 @@ class TopologyProgramme:
         column = part.column(item.number)
         self._blocks.append(column)
         self.prices[column] = self._fitter.kinds.kinds[item.kind].price
-        counted: dict[Need, Terms] = {
-            need: [] for need in self._fitter.needs
-            if any(need in line for line in lines) and self._may_count(item, need)
-        }  # fmt: skip
+        offered = (need for need in self._fitter.needs if any(need in line for line in lines))
+        counted: dict[Need, Terms] = {need: [] for need in offered if self._may_count(item, need)}
         for line in lines:
             needs = [need for need in counted if need in line and need.measure == "devices"]
             uppers = [min(line[need] * item.number, math.ceil(need.amount)) for need in needs]
@@ -378,17 +379,36 @@ class TopologyProgramme:
         most = sum(self.part.upper[column] for column, _ in terms)
         most = min(most, math.ceil(need.amount)) if need.measure == "devices" else most
         columns: Terms = [(column, 1) for column, _ in terms]
+        users: list[tuple[Uses, str]] = []
         if "apart" in relations:
-            used = self._column_of(self._apart, (domain, value, name))
-            self.part.row([*columns, (used, -most)], upper=0)
+            users.append((self._apart, name))
         if "same" in relations and isinstance(value, int):
-            used = self._column_of(self._together, (domain, value, self._owners[domain, name]))
-            self.part.row([*columns, (used, -most)], upper=0)
+            users.append((self._together, self._owners[domain, name]))
+        for uses, user in users:
+            key = (domain, value, user)
+            if key not in uses:
+                uses[key] = self.part.column(1)
+            self.part.row([*columns, (uses[key], -most)], upper=0)
 
-    def _column_of(self, uses: Uses, key: tuple[int, Hashable, str]) -> int:
-        if key not in uses:
-            uses[key] = self.part.column(1)
-        return uses[key]
+    def _relate(self) -> None:
+        """Find how each need is bound, by domain, and which names are together.
+
+        A need is bound as ``same``, ``apart`` of others or ``single``; of the names that are
+        together in a domain one is the owner of all.
+        """
+        for constraint in self._fitter.bonds:
+            relation: str = constraint.relation
+            if relation == "apart" and len(set(constraint.of)) == 1:
+                relation = "single"
+            domain = self._fitter.domains.index(constraint.place)
+            for need in filter(constraint.applies_to, self._fitter.needs):
+                self._relations[need].setdefault(domain, set()).add(relation)
+            if relation == "same":
+                joined = {self._owners.get((domain, name), name) for name in constraint.of}
+                known = [key for key, one in self._owners.items() if one in joined]
+                names = {name for place, name in known if place == domain}
+                owner = min(joined)
+                self._owners.update({(domain, one): owner for one in names.union(constraint.of)})
 
     def _may_count(self, item: _BlockItem, need: Need) -> bool:
         reported = (isinstance(item.values[domain], int) for domain in self._relations[need])
@@ -407,10 +427,8 @@ class TopologyProgramme:
     def _require_types(self) -> None:
         kinds = self._fitter.kinds.kinds
         for name, limit in self._pool.limits.items():
-            terms: Terms = [
-                (column, 1) for item, column in zip(self._items, self._blocks, strict=True)
-                if name in kinds[item.kind].types
-            ]  # fmt: skip
+            pairs = zip(self._items, self._blocks, strict=True)
+            terms: Terms = [(column, 1) for one, column in pairs if name in kinds[one.kind].types]
             upper = INFINITY if limit.max is None else limit.max
             row = self.part.row(terms, lower=limit.min or 0, upper=upper)
             self.demands += [row] if limit.min else []
@@ -424,12 +442,15 @@ class TopologyProgramme:
                 if owner is not None:
                     together[domain, owner].append(need)
         for (domain, owner), needs in together.items():
-            uses = {value: column for (place, value, user), column in self._together.items()
-                    if (place, user) == (domain, owner)}  # fmt: skip
+            uses = {
+                value: column
+                for (place, value, user), column in self._together.items()
+                if (place, user) == (domain, owner)
+            }
             unreported = {need: self._unreported.get((domain, need), []) for need in needs}
-            row = self.part.row([(column, 1) for column in uses.values()],
-                                lower=0 if all(unreported.values()) else 1, upper=1)  # fmt: skip
-            self.demands += [] if all(unreported.values()) else [row]
+            least = 0 if all(unreported.values()) else 1
+            row = self.part.row([(column, 1) for column in uses.values()], lower=least, upper=1)
+            self.demands += [row] if least else []
             if not any(unreported.values()):
                 self._exclude_scarce_values(domain, needs, uses)
             for need, (value, column) in itertools.product(needs, uses.items()):
@@ -470,33 +491,6 @@ class TopologyProgramme:
                 columns: Terms = [(self._apart[key], 1) for key in keys if key in self._apart]
                 if len(columns) > 1:
                     self.part.row(columns, upper=1)
-
-
-def _relations(fitter: TopologyFitter) -> dict[Need, dict[int, set[str]]]:
-    """Return by need and domain how it is bound: ``same``, ``apart`` of others, ``single``."""
-    relations: dict[Need, dict[int, set[str]]] = {need: {} for need in fitter.needs}
-    for constraint in fitter.bonds:
-        relation: str = constraint.relation
-        if relation == "apart" and len(set(constraint.of)) == 1:
-            relation = "single"
-        domain = fitter.domains.index(constraint.place)
-        for need in filter(constraint.applies_to, fitter.needs):
-            relations[need].setdefault(domain, set()).add(relation)
-    return relations
-
-
-def _owners(fitter: TopologyFitter) -> dict[tuple[int, str], str]:
-    """Return by domain and name its owner: one of the names that are together."""
-    owners: dict[tuple[int, str], str] = {}
-    for constraint in fitter.bonds:
-        if constraint.relation == "same":
-            domain = fitter.domains.index(constraint.place)
-            joined = {owners.get((domain, name), name) for name in constraint.of}
-            names = {name for (place, name), one in owners.items()
-                     if place == domain and one in joined}  # fmt: skip
-            owner = min(joined)
-            owners.update({(domain, name): owner for name in names.union(constraint.of)})
-    return owners
 
 
 def _cliques(fitter: TopologyFitter) -> dict[int, list[list[str]]]:
@@ -545,10 +539,13 @@ def block_offer(
             equals[frozenset(blocks[value])].append(value)
         surplus = {value for equal in equals.values() for value in equal[most:]}
         pairs = [pair for pair in pairs if pair[0].values[domain] not in surplus]
-    pairs.sort(key=lambda pair: (
-        kinds.kinds[pair[0].kind].sort_key,
-        tuple(-1 if value is None else value for value in pair[0].values),
-    ))  # fmt: skip
+
+    def order(pair: tuple[BlockGroup, KindAndTopology]) -> tuple[bytes, tuple[int, ...]]:
+        group, _ = pair
+        numbers = tuple(-1 if value is None else value for value in group.values)
+        return kinds.kinds[group.kind].sort_key, numbers
+
+    pairs.sort(key=order)
     return BlockOffer(tuple(group for group, _ in pairs), tuple(key for _, key in pairs))
 
 

@@ -18,7 +18,7 @@ count model a linear objective, of nodes that are placed a plain sum.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,8 +29,7 @@ from valence_sched.errors import RequestError
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Goal
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import MAX_NODES
-from valence_sched.planning.optimise.cover_parts import CoverFinder
-from valence_sched.planning.optimise.model import GroupModel, Terms
+from valence_sched.planning.optimise.model import CoverFinder, GroupModel, Terms
 from valence_sched.planning.optimise.node_types import (
     BlockClasses,
     GroupOffer,
@@ -109,23 +108,26 @@ def most_nodes(
     if not node_types:
         raise RequestError("no node types: name at least one flavor")
     if shares is not None and (len(shares) != len(node_types) or min(shares) < 1):
-        raise RequestError(f"shares {list(shares)}: give a whole number above 0 for each of "
-                           f"{format_count(len(node_types), 'flavor')}")  # fmt: skip
+        each = f"give a whole number above 0 for each of {format_count(len(node_types), 'flavor')}"
+        raise RequestError(f"shares {list(shares)}: {each}")
     variants = variants_of(node_types, view.kinds, budget)
     limited = frozenset(name for pool in view.pools for name in pool.limits)
     classes = BlockClasses(variants, view.kinds, limited, "least-fragmentation" in goals)
     groups = pool_groups(view, tuple(node_types), classes)
-    models: dict[GroupOffer, GroupModel] = {}
     finder = CoverFinder()
-    for group in groups:
-        if group.offer not in models:
-            models[group.offer] = GroupModel(group.offer, classes, finder)
+    offers = dict.fromkeys(group.offer for group in groups)
+    models = {offer: GroupModel(offer, classes, finder) for offer in offers}
     most = node_types[0].most if len(node_types) == 1 else None
     witness = Witness(view, variants, budget, MAX_NODES if most is None else most)
     bounds = None
     alone = len(node_types) == 1 or all(one.most is None for one in node_types)
     if shares is None and alone and not goals:
-        bounds = _solve_alone(groups, models, witness, effort)
+        solved = {offer: _most_of_group(model, effort) for offer, model in models.items()}
+        bounds = [0] * len(view.podms)
+        for group in groups:
+            values, bound = solved[group.offer]
+            witness.realise_best(group, models[group.offer], values, bound)
+            bounds[group.podm] += bound
         bound = min(sum(bounds), witness.most)
     else:
         coupled = CoupledGroups(groups, models, witness, node_types, shares, effort, goals)
@@ -139,28 +141,10 @@ def most_nodes(
     return Optimum(tuple(witness.nodes), bound, podms, exact)
 
 
-def _solve_alone(
-    groups: Sequence[PoolGroup],
-    models: dict[GroupOffer, GroupModel],
-    witness: Witness,
-    effort: Effort,
-) -> list[int]:
-    solved: dict[GroupOffer, tuple[Floats, int]] = {}
-    bounds = [0] * len(witness.view.podms)
-    for group in groups:
-        if group.offer not in solved:
-            solved[group.offer] = _most_of_group(models[group.offer], effort)
-        values, bound = solved[group.offer]
-        witness.realise_best(group, models[group.offer], values, bound)
-        bounds[group.podm] += bound
-    return bounds
-
-
 def _most_of_group(model: GroupModel, effort: Effort) -> tuple[Floats, int]:
     programme = Programme()
     programme.add(model.programme)
-    for node in model.nodes:
-        programme.set_cost(node.column, 1.0)
+    programme.set_costs({node.column: 1.0 for node in model.nodes})
     whole = len(programme) <= effort.most_columns
     solution = programme.solve(effort.on(exact=model.is_exact), whole=whole)
     most = sum(model.programme.upper[node.column] for node in model.nodes)
@@ -175,7 +159,7 @@ class JointProgramme:
 
     ``most`` is how many nodes of each type are asked for, None without limit. With ``shares``,
     whole numbers by type, a mix of ``n`` nodes has ``n × share / sum of shares`` nodes of each
-    type, rounded down or up.
+    type, rounded down or up. ``nodes`` are the columns of all nodes.
     """
 
     models: Sequence[tuple[GroupModel, int]]
@@ -184,7 +168,7 @@ class JointProgramme:
     programme: Programme = field(default_factory=Programme)
     first: list[int] = field(default_factory=list)
     most_nodes: int = field(init=False)
-    _nodes: Terms = field(default_factory=list)
+    nodes: Terms = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.most_nodes = sum(MAX_NODES if most is None else most for most in self.most)
@@ -193,10 +177,9 @@ class JointProgramme:
             first = self.programme.add(model.programme, times)
             self.first.append(first)
             for node in model.nodes:
-                node_type = model.classes.variants[node.variant].node_type
-                columns[node_type].append(first + node.column)
-                self.programme.set_cost(first + node.column, 1.0)
-                self._nodes.append((first + node.column, 1.0))
+                columns[node.node_type].append(first + node.column)
+                self.nodes.append((first + node.column, 1.0))
+        self.programme.set_costs(dict(self.nodes))
         for own, most in zip(columns, self.most, strict=True):
             if most is not None and own:
                 self.programme.row([(column, 1.0) for column in own], upper=most)
@@ -204,15 +187,10 @@ class JointProgramme:
             return
         # the shares: ``floor(x / w) <= n <= ceil(x / w)`` is ``|w × n - x| <= w - 1``
         size, weight = self.programme.column(), sum(self.shares)
-        self.programme.row([*self._nodes, (size, -1.0)], 0.0, 0.0)
+        self.programme.row([*self.nodes, (size, -1.0)], 0.0, 0.0)
         for own, share in zip(columns, self.shares, strict=True):
             terms = [(column, float(weight)) for column in own]
             self.programme.row([*terms, (size, -float(share))], 1.0 - weight, weight - 1.0)
-
-    def minimise(self, terms: Terms, nodes: int) -> None:
-        """Minimise these terms in place of what was sought, with no fewer than so many nodes."""
-        self.programme.row(self._nodes, lower=nodes)
-        self.programme.set_costs({column: -value for column, value in terms})
 
     def values_of(self, number: int, values: Floats) -> Floats:
         """Return the values of a model, all its times together."""
@@ -238,27 +216,23 @@ def goal_value(
 
 
 def goal_terms(
-    goal: Goal,
-    programme: JointProgramme,
-    groups: Sequence[PoolGroup],
-    node_types: Sequence[NodeType],
+    goal: Goal, joint: JointProgramme, groups: Sequence[PoolGroup], node_types: Sequence[NodeType]
 ) -> Terms:
     """Return a goal as columns with coefficients; columns and rows are added where it needs them.
 
     The models of the programme are those of the groups, each once.
     """
+    members = list(zip(joint.first, groups, [model for model, _ in joint.models], strict=True))
     if goal == "least-cost":
         return _scaled(
-            (programme.first[number] + node.column, _cost(node_type, group.rows[node.pool]))
-            for number, group in enumerate(groups)
-            for model in [programme.models[number][0]]
+            (first + node.column, _cost(node_types[node.node_type], group.rows[node.pool]))
+            for first, group, model in members
             for node in model.nodes
-            for node_type in [node_types[model.classes.variants[node.variant].node_type]]
         )
     if goal == "least-fragmentation":
         return _scaled(
-            (programme.first[number] + column, model.classes.classes[block_class].price * times)
-            for number, (model, _) in enumerate(programme.models)
+            (first + column, model.classes.classes[block_class].price * times)
+            for first, _, model in members
             for (_, block_class), terms in model.uses.items()
             for column, times in terms
         )
@@ -266,21 +240,20 @@ def goal_terms(
         return []
     by_podm: dict[int, list[int]] = {}
     most: Counter[int] = Counter()
-    for number, group in enumerate(groups):
-        model, _ = programme.models[number]
+    for first, group, model in members:
         for node in model.nodes:
-            by_podm.setdefault(group.podm, []).append(programme.first[number] + node.column)
-            most[group.podm] += int(min(model.programme.upper[node.column], programme.most_nodes))
+            by_podm.setdefault(group.podm, []).append(first + node.column)
+            most[group.podm] += int(min(model.programme.upper[node.column], joint.most_nodes))
+    programme = joint.programme
     if goal == "spread":
-        peak = programme.programme.column()
+        peak = programme.column()
         for columns in by_podm.values():
-            programme.programme.row([*((one, 1.0) for one in columns), (peak, -1.0)], upper=0.0)
+            programme.row([*((one, 1.0) for one in columns), (peak, -1.0)], upper=0.0)
         return [(peak, 1.0)]
     terms: Terms = []
     for podm, columns in by_podm.items():
-        used = programme.programme.column()
-        room = float(min(most[podm], programme.most_nodes))
-        programme.programme.row([*((one, 1.0) for one in columns), (used, -room)], upper=0.0)
+        used, room = programme.column(), float(min(most[podm], joint.most_nodes))
+        programme.row([*((one, 1.0) for one in columns), (used, -room)], upper=0.0)
         terms.append((used, 1.0))
     return terms
 
@@ -308,7 +281,7 @@ class CoupledGroups:
     node_types: Sequence[NodeType]
     shares: Sequence[int] | None
     effort: Effort
-    goals: Sequence[Goal] = ()
+    goals: Sequence[Goal]
     _most: list[int | None] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -319,8 +292,10 @@ class CoupledGroups:
         columns = sum(len(self.models[group.offer].programme.upper) for group in self.groups)
         if not columns:
             return 0
-        small = columns <= self.effort.most_columns
-        bound = self._solve_whole() if small else self._solve_large()
+        if columns <= self.effort.most_columns:
+            bound = self._solve_groups(self.groups, self._most, self.effort).whole_bound
+        else:
+            bound = self._solve_large()
         self._fill(bound)
         # those of a type beyond its number, or beyond the mix, are given back
         most: Sequence[int | None] = self._most
@@ -335,32 +310,41 @@ class CoupledGroups:
         self.witness.nodes[:] = chosen
         return bound
 
-    def _solve_whole(self) -> int:
-        models = [self.models[group.offer] for group in self.groups]
-        programme = JointProgramme([(model, 1) for model in models], self._most, self.shares)
+    def _solve_groups(
+        self,
+        groups: Sequence[PoolGroup],
+        most: Sequence[int | None],
+        effort: Effort,
+        *,
+        is_chunk: bool = False,
+    ) -> Solution:
+        """Place the nodes of one integer programme; a chunk knows neither shares nor goals."""
+        models = [self.models[group.offer] for group in groups]
+        shares = None if is_chunk else self.shares
+        joint = JointProgramme([(model, 1) for model in models], most, shares)
         exact = all(model.is_exact for model in models)
-        solution = programme.programme.solve(self.effort.on(exact=exact), whole=True)
+        solution = joint.programme.solve(effort.on(exact=exact), whole=True)
         if solution.values is not None:
-            best = self._aimed(programme, solution)
-            for number, (group, model) in enumerate(zip(self.groups, models, strict=True)):
-                self.witness.realise(group, model, programme.values_of(number, best))
-        return solution.whole_bound
+            best = solution.values if is_chunk else self._aimed(joint, solution, solution.values)
+            for number, (group, model) in enumerate(zip(groups, models, strict=True)):
+                self.witness.realise(group, model, joint.values_of(number, best))
+        return solution
 
-    def _aimed(self, programme: JointProgramme, solution: Solution) -> Floats:
+    def _aimed(self, joint: JointProgramme, solution: Solution, best: Floats) -> Floats:
         """Return values of as many nodes that are best by the goals, one after another."""
-        assert solution.values is not None
-        best, nodes = solution.values, round(solution.objective)
+        programme, nodes = joint.programme, round(solution.objective)
         for goal in self.goals:
-            terms = goal_terms(goal, programme, self.groups, self.node_types)
+            terms = goal_terms(goal, joint, self.groups, self.node_types)
             if not terms:
                 continue
-            programme.minimise(terms, nodes)
-            aimed = programme.programme.solve(self.effort, whole=True)
+            programme.row(joint.nodes, lower=nodes)
+            programme.set_costs({column: -value for column, value in terms})
+            aimed = programme.solve(self.effort, whole=True)
             if aimed.values is None:
                 break
             best = aimed.values
             reached = sum(value * best[column] for column, value in terms)
-            programme.programme.row(terms, upper=reached + GOAL_ROUNDING)
+            programme.row(terms, upper=reached + GOAL_ROUNDING)
         return best
 
     def _solve_large(self) -> int:
@@ -370,48 +354,29 @@ class CoupledGroups:
         programme = JointProgramme(models, self._most, self.shares)
         solution = programme.programme.solve(self.effort, whole=False)
         if solution.values is None:
-            return round(sum(  # of what each pool makes of each type by itself
-                self.models[group.offer].programme.upper[node.column]
-                for group in self.groups for node in self.models[group.offer].nodes
-            ))  # fmt: skip
+            members = [self.models[group.offer] for group in self.groups]
+            columns = [(model, node.column) for model in members for node in model.nodes]
+            # what each pool makes of each type by itself
+            return round(sum(model.programme.upper[column] for model, column in columns))
         wanted = [0.0] * len(self.node_types)
-        for chunk in self._chunks():
-            for group in chunk:
-                model, number = models[offers[group.offer]]
-                values = programme.values_of(offers[group.offer], solution.values) / number
-                for node in model.nodes:
-                    node_type = model.classes.variants[node.variant].node_type
-                    wanted[node_type] += float(values[node.column])
-            self._round(chunk, wanted)
-        return solution.whole_bound
-
-    def _chunks(self) -> Iterator[list[PoolGroup]]:
-        chunk: list[PoolGroup] = []
-        columns = 0
-        for group in self.groups:
-            chunk.append(group)
-            columns += len(self.models[group.offer].programme.upper)
-            if columns >= CHUNK_COLUMNS:
-                yield chunk
-                chunk, columns = [], 0
-        if chunk:
-            yield chunk
-
-    def _round(self, chunk: Sequence[PoolGroup], wanted: list[float]) -> None:
-        models = [self.models[group.offer] for group in chunk]
-        most = [int(one + 1e-6) for one in wanted]
-        programme = JointProgramme([(model, 1) for model in models], most)
         effort = replace(self.effort, nodes=min(self.effort.nodes, CHUNK_NODES), gap=CHUNK_GAP)
-        exact = all(model.is_exact for model in models)
-        solution = programme.programme.solve(effort.on(exact=exact), whole=True)
-        if solution.values is None:
-            return
-        before = len(self.witness.nodes)
-        for number, (group, model) in enumerate(zip(chunk, models, strict=True)):
-            values = programme.values_of(number, solution.values)
-            self.witness.realise(group, model, values)
-        for node in self.witness.nodes[before:]:
-            wanted[node.node_type] -= 1
+        chunk: list[PoolGroup] = []
+        size = 0
+        for order, group in enumerate(self.groups, 1):
+            chunk.append(group)
+            model, number = models[offers[group.offer]]
+            values = programme.values_of(offers[group.offer], solution.values) / number
+            for node in model.nodes:
+                wanted[node.node_type] += float(values[node.column])
+            size += len(model.programme.upper)
+            if size >= CHUNK_COLUMNS or order == len(self.groups):
+                before = len(self.witness.nodes)
+                most = [int(one + 1e-6) for one in wanted]
+                self._solve_groups(chunk, most, effort, is_chunk=True)
+                for placed in self.witness.nodes[before:]:
+                    wanted[placed.node_type] -= 1
+                chunk, size = [], 0
+        return solution.whole_bound
 
     def _counts(self) -> list[int]:
         placed = Counter(node.node_type for node in self.witness.nodes)
@@ -465,8 +430,8 @@ def mix_counts(counts: Sequence[int], shares: Sequence[int]) -> list[int]:
 
 def _most_used(counts: Sequence[int], shares: Sequence[int], size: int) -> list[int]:
     weight = sum(shares)
-    return [min(count, -(-size * share // weight))
-            for count, share in zip(counts, shares, strict=True)]  # fmt: skip
+    pairs = zip(counts, shares, strict=True)
+    return [min(count, -(-size * share // weight)) for count, share in pairs]
 
 
 def _missing(counts: Sequence[int], shares: Sequence[int], size: int) -> list[int]:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Migrations: the fewest moves of nodes that reach a goal, such as room for one more, in order.
 
-A migration makes before it breaks: the node gets blocks of its destination while it still holds
-its own, then those are released. So capacity is never exceeded on the way, and each state between
-two migrations is one that the pods can stay in. In its new pool a node gets the blocks that the fit
-chooses there, as a decision for that pool would.
+A migration makes before it breaks: the node gets blocks of its destination, those that the fit
+chooses there, while it still holds its own, then those are released. So capacity is never exceeded
+on the way, and each state between two migrations is one that the pods can stay in.
 
 The search tries all plans by iterative deepening (Korf, 1985): no migration, then one, then two and
 more, each node to each pool that makes it, also a node that has moved before: so it finds a spare
@@ -79,10 +78,6 @@ class MigrationPlan(Struct, frozen=True):
     fit: Fit | None = None
     waiting: tuple[int, ...] = ()
 
-    @property
-    def is_fewest(self) -> bool:
-        return self.reached and len(self.migrations) == self.least
-
 
 @dataclass(slots=True)
 class MigrationState:
@@ -120,10 +115,6 @@ class MigrationState:
     def is_spent(self) -> bool:
         return self.fits_left <= 0
 
-    def spend(self, fits: int) -> None:
-        """Count work that takes about as long as so many fits."""
-        self.fits_left -= fits
-
     def podm(self, number: int) -> int:
         """Return the podm that a node is on now."""
         return int(self.view.podm_of[self.places[number].row])
@@ -136,10 +127,7 @@ class MigrationState:
         return found
 
     def fit(self, node_type: int, *, avoid: int = -1, only: int | None = None) -> Fit | None:
-        """Return the fit of the first pool that makes a node of a type.
-
-        It is on no pool of the podm ``avoid``, and on one of the podm ``only`` where that is given.
-        """
+        """Return the fit of the first pool, not of podm ``avoid`` or ``only`` of one, if any."""
         return next(iter(self.fits(node_type, avoid=avoid, only=only, first=True)), None)
 
     def fits(
@@ -219,8 +207,8 @@ class MigrationState:
         """Return how many accelerators a node has, those of a block in each of its pools."""
         cards = self.view.kinds.amounts(MEASURES["accelerators"])
         table = self.view.block_tables[self.podm(number)]
-        return float(sum(cards[table.kinds[block]] * max(1, len(table.pools[block]))
-                         for block in self.places[number].blocks))  # fmt: skip
+        blocks = self.places[number].blocks
+        return float(sum(cards[table.kinds[one]] * max(1, len(table.pools[one])) for one in blocks))
 
     def mark(self) -> Mark:
         return len(self._undo), len(self.migrations)
@@ -237,10 +225,12 @@ class MigrationState:
         node = self.places[number]
         table = self._overlay.view.block_tables[self.podm(number)]
         blocks = Counter(
-            (table.kinds[block], table.pools[block], table.slots[block], table.gains[block],
-             str(table.topologies[block]) if table.topologies else "")
+            (
+                (table.kinds[block], table.pools[block], table.slots[block], table.gains[block]),
+                str(table.topologies[block]) if table.topologies else "",
+            )
             for block in node.blocks
-        )  # fmt: skip
+        )
         return node.node_type, frozenset(blocks.items()), node.grants, node.planned
 
     def fingerprint(self) -> Hashable:
@@ -325,8 +315,8 @@ def _distinct_migrations(
         seen.add(key)
         node_type = state.places[number].node_type
         if node_type not in fits:
-            distinct = {(int(podms[fit.row]), fit.blocks, fit.grants): fit
-                        for fit in state.fits(node_type)}  # fmt: skip
+            found = state.fits(node_type)
+            distinct = {(int(podms[fit.row]), fit.blocks, fit.grants): fit for fit in found}
             fits[node_type] = list(distinct.values())
         for fit in fits[node_type]:
             yield number, fit
@@ -347,9 +337,9 @@ def fewest_migrations(
     nodes.
     """
     state = MigrationState(view, tuple(node_types), nodes, fits)
-    search, aimed = _AimedSearch(state), None
+    aimed = None
     for number in range(most + 1):
-        if search.make_room(wanted, number) is not None:
+        if _make_room(state, wanted, number) is not None:
             aimed = tuple(state.migrations)
         if aimed is not None or state.is_spent:
             break
@@ -389,22 +379,21 @@ class RoomGoal:
         if left > 2:
             return range(len(state.places))
         podms = self._podms(state)
-        singles = [number for numbers in podms.values() for number in numbers
-                   if would_help(state, [number], self.node_type)]  # fmt: skip
+        one_each = itertools.chain.from_iterable(podms.values())
+        singles = [number for number in one_each if would_help(state, [number], self.node_type)]
         if singles and left == 2:
             return range(len(state.places))
         if singles or left == 1:
             return singles
-        pairs = (pair for numbers in podms.values()
-                 for pair in itertools.combinations(numbers, 2)
-                 if would_help(state, pair, self.node_type))  # fmt: skip
-        return sorted({number for pair in pairs for number in pair})
+        pairs = (itertools.combinations(numbers, 2) for numbers in podms.values())
+        helpful = (one for pair in pairs for one in pair if would_help(state, one, self.node_type))
+        return sorted(set(itertools.chain.from_iterable(helpful)))
 
     def _podms(self, state: MigrationState) -> dict[int, list[int]]:
         """Return the nodes of each podm that makes the node once all of its own have gone."""
         # where the removal of all nodes does not help, that of some does not
-        return {podm: numbers for podm, numbers in state.by_podm().items()
-                if would_help(state, numbers, self.node_type)}  # fmt: skip
+        nodes = state.by_podm().items()
+        return {podm: own for podm, own in nodes if would_help(state, own, self.node_type)}
 
 
 def would_help(state: MigrationState, chosen: Iterable[int], node_type: int) -> bool:
@@ -418,63 +407,59 @@ def would_help(state: MigrationState, chosen: Iterable[int], node_type: int) -> 
     return fit is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _AimedSearch:
-    """Makes room by moving nodes away that stand in the way; each node moves once."""
+def _make_room(state: MigrationState, node_type: int, most: int, avoid: int = -1) -> Fit | None:
+    """Return what makes a node after at most so many migrations, which are made; else None.
 
-    state: MigrationState
-
-    def make_room(self, node_type: int, most: int, avoid: int = -1) -> Fit | None:
-        """Return what makes a node after at most so many migrations, which are made; else None.
-
-        None leaves the state as it was. The node shall not come to the podm ``avoid``.
-        """
-        state = self.state
-        fit = state.fit(node_type, avoid=avoid)
-        if fit is not None or not most:
-            return fit
-        moved = {migration.node for migration in state.migrations}
-        unmoved = {podm: left for podm, numbers in state.by_podm().items()
-                   if (left := [number for number in numbers if number not in moved])}  # fmt: skip
-        podms = [podm for podm, numbers in unmoved.items()
-                 if podm != avoid and would_help(state, numbers, node_type)]  # fmt: skip
-        for size in range(1, most + 1):
-            for podm in podms:
-                for chosen in self._distinct_sets(unmoved[podm], size):
-                    if state.is_spent:
-                        return None
-                    if would_help(state, chosen, node_type):
-                        fit = self._move_away(podm, chosen, node_type, most - size)
-                        if fit is not None:
-                            return fit
-        return None
-
-    def _distinct_sets(self, nodes: Sequence[int], size: int) -> Iterator[tuple[int, ...]]:
-        seen: set[Hashable] = set()
-        for chosen in itertools.combinations(nodes, size):
-            key = frozenset(Counter(map(self.state.signature, chosen)).items())
-            if key not in seen:
+    They move nodes away that stand in the way, each node once. None leaves the state as it was.
+    The node shall not come to the podm ``avoid``.
+    """
+    fit = state.fit(node_type, avoid=avoid)
+    if fit is not None or not most:
+        return fit
+    moved = {migration.node for migration in state.migrations}
+    unmoved = {
+        podm: [number for number in numbers if number not in moved]
+        for podm, numbers in state.by_podm().items()
+    }
+    podms = [
+        podm
+        for podm, numbers in unmoved.items()
+        if numbers and podm != avoid and would_help(state, numbers, node_type)
+    ]
+    for size in range(1, most + 1):
+        for podm in podms:
+            seen: set[Hashable] = set()
+            for chosen in itertools.combinations(unmoved[podm], size):
+                key = frozenset(Counter(map(state.signature, chosen)).items())
+                if key in seen:
+                    continue
                 seen.add(key)
-                yield chosen
+                if state.is_spent:
+                    return None
+                if would_help(state, chosen, node_type):
+                    fit = _move_away(state, podm, chosen, node_type, most - size)
+                    if fit is not None:
+                        return fit
+    return None
 
-    def _move_away(
-        self, podm: int, chosen: tuple[int, ...], node_type: int, spare: int
-    ) -> Fit | None:
-        """Migrate these nodes, with so many others to make room for them; return the new fit."""
-        state = self.state
-        mark, before = state.mark(), len(state.migrations)
-        for order, number in enumerate(chosen):
-            moving = state.places[number].node_type
-            left = spare - (len(state.migrations) - before - order)
-            fit = self.make_room(moving, left, avoid=podm) or state.fit(moving, only=podm)
-            if fit is None:
-                state.go_back(mark)
-                return None
-            state.migrate(number, fit)
-        fit = state.fit(node_type, only=podm)
+
+def _move_away(
+    state: MigrationState, podm: int, chosen: tuple[int, ...], node_type: int, spare: int
+) -> Fit | None:
+    """Migrate these nodes, with so many others to make room for them; return the new fit."""
+    mark, before = state.mark(), len(state.migrations)
+    for order, number in enumerate(chosen):
+        moving = state.places[number].node_type
+        left = spare - (len(state.migrations) - before - order)
+        fit = _make_room(state, moving, left, podm) or state.fit(moving, only=podm)
         if fit is None:
             state.go_back(mark)
-        return fit
+            return None
+        state.migrate(number, fit)
+    fit = state.fit(node_type, only=podm)
+    if fit is None:
+        state.go_back(mark)
+    return fit
 
 
 def _waiting_nodes(state: MigrationState, wanted: int) -> tuple[int, ...]:
@@ -484,7 +469,7 @@ def _waiting_nodes(state: MigrationState, wanted: int) -> tuple[int, ...]:
     each then waits for a place that another one, or it itself, still holds. Empty for none, and
     where the fits run out.
     """
-    start, together = state.mark(), False
+    start = state.mark()
     for size in range(1, MOST_WAITING + 1):
         for chosen in itertools.combinations(range(len(state.places)), size):
             if state.is_spent:
@@ -497,8 +482,7 @@ def _waiting_nodes(state: MigrationState, wanted: int) -> tuple[int, ...]:
                 together = all(map(state.place, types))
                 state.go_back(freed)
                 if together:
-                    break
+                    state.go_back(start)
+                    return chosen
             state.go_back(start)
-            if together:
-                return chosen
     return ()

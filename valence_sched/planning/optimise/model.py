@@ -5,6 +5,17 @@ Columns count nodes of a variant in a pool; covers, or blocks of a class, that t
 part by part; grants by stock; and shared blocks by the pool that takes them. Rows keep what is
 taken within what is free.
 
+The parts of a node are demands that no block serves two of: processors and memory from sleds,
+accelerators from trays. A part is written into the model in one of three forms:
+
+- ``chain``: one demand, the gifts of which divide one another and the demand. Blocks in order of
+  their gifts fill node after node to the brim, so that sums over all nodes are exact;
+- ``covers``: all minimal covers. Each node has one of them, which is exact, too;
+- else sums over all nodes: more nodes may seem to fit than do.
+
+Worked example: a node of 4 GPUs from trays of 1, 2 and 8 is a chain (a tray of 8 gives 4, the rest
+of it is lost); from trays of 3 and 2 it has the covers {3, 3}, {3, 2} and {2, 2}.
+
 The model is *exact*, that is each whole solution is so many single nodes, where every part of every
 node is a chain or has its covers written out. Limits of a pool for each node, blocks in several
 pools, several stocks and the size of each grant are modelled. It is a relaxation, which gives
@@ -15,18 +26,199 @@ might get one twice).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from valence_sched.core.fit.optimiser import Floats, ProgrammePart
-from valence_sched.model.request import MAX_NODES
-from valence_sched.planning.optimise.cover_parts import CoverFinder, CoverPart, cover_parts
-from valence_sched.planning.optimise.node_types import BlockClasses, GroupOffer
+import msgspec
+from msgspec import Struct
 
+from valence_sched.core.fit.optimiser import Floats, ProgrammePart
+from valence_sched.core.fit.set_cover import connected, least_blocks, whole_units
+from valence_sched.model.request import MAX_NODES
+from valence_sched.planning.optimise.node_types import BlockClass, BlockClasses, GroupOffer, Limits
+
+MOST_COVERS = 1_500  # minimal covers of a part that are written out
+MOST_STATES, ALL_STATES = 20_000, 200_000  # visited in search of those of one part, of all parts
+MOST_CLASSES = 40  # of a part that is searched
 STOCK_ROUNDING = 1.0 + 1e-6  # by which a sum of grants may exceed what is free
 
+Counts = tuple[int, ...]
+Line = dict[int, int]  # what a block of each class gives to one demand, where it gives anything
 Terms = list[tuple[int, float]]  # columns with coefficients
+
+
+class CoverPart(Struct, frozen=True):
+    """Demands that the same classes of block serve.
+
+    ``gives`` is classes × demands. ``caps`` are the positions in ``classes`` of what is limited
+    together, and the limit. ``covers`` are numbers of blocks by class.
+    """
+
+    classes: tuple[int, ...]
+    gives: tuple[Counts, ...]
+    demands: Counts
+    caps: tuple[tuple[Counts, int], ...]
+    is_chain: bool = False
+    covers: tuple[Counts, ...] | None = None
+
+    @property
+    def is_exact(self) -> bool:
+        return self.is_chain or self.covers is not None
+
+    @property
+    def lines(self) -> list[tuple[Counts, int]]:
+        """Return by demand what a block of each class gives to it, and the amount."""
+        return list(zip(zip(*self.gives, strict=True), self.demands, strict=True))
+
+
+def cover_parts(
+    demands: Sequence[int],
+    limits: Limits,
+    variant: int,
+    classes: dict[int, BlockClass],
+    finder: CoverFinder,
+) -> list[CoverPart] | None:
+    """Return the parts of a node of a variant in a pool that has blocks of these classes.
+
+    They share neither a class nor a cap. None: the classes do not make the node, however many
+    blocks of them there are.
+    """
+    gives = [
+        ([one.gives[variant][n] for one in classes.values()], amount)
+        for n, amount in enumerate(demands)
+    ]
+    for name, amount in least_blocks(dict(limits)).items():
+        gives.append(([int(name in one.types) for one in classes.values()], amount))
+    lines: list[tuple[Line, int]] = []
+    for gifts, amount in gives:
+        whole, units = whole_units(amount, [min(gift, amount) for gift in gifts])
+        line = {key: gift for key, gift in zip(classes, units, strict=True) if gift}
+        if amount and not line:
+            return None
+        lines += [(line, whole)] if amount else []
+    lines = _without_implied(lines)
+    useful = sorted(set().union(*(line for line, _ in lines)))
+    capped = [
+        ([key for key in useful if name in classes[key].types], limit.max)
+        for name, limit in limits
+        if limit.max is not None
+    ]
+    links = [[*line] for line, _ in lines] + [members for members, _ in capped]
+    parts = []
+    for keys in connected(useful, links):
+        own = [(line, amount) for line, amount in lines if not line.keys().isdisjoint(keys)]
+        caps = [
+            (tuple(map(keys.index, members)), most)
+            for members, most in capped
+            if {*members} & {*keys}
+        ]
+        table = (tuple(line.get(key, 0) for line, _ in own) for key in keys)
+        amounts = tuple(amount for _, amount in own)
+        part = finder.solve(CoverPart(tuple(keys), tuple(table), amounts, tuple(caps)))
+        if part.covers == ():
+            return None
+        parts.append(part)
+    return parts
+
+
+def _without_implied(lines: list[tuple[Line, int]]) -> list[tuple[Line, int]]:
+    """Leave out each demand that another one implies: every class gives it a larger share."""
+
+    def implies(one: int, other: int) -> bool:
+        (gifts, amount), (others, other_amount) = lines[one], lines[other]
+        return all(
+            others.get(key, 0) * amount >= gift * other_amount for key, gift in gifts.items()
+        )
+
+    def is_implied(other: int) -> bool:
+        after = range(other + 1, len(lines))
+        return any(implies(one, other) for one in range(other)) or any(
+            implies(one, other) and not implies(other, one) for one in after
+        )
+
+    return [line for number, line in enumerate(lines) if not is_implied(number)]
+
+
+class CoverFinder:
+    """Finds the form of parts, each once, the cheapest one that is exact.
+
+    All searches together visit so many states; when none are left, further parts become sums.
+    """
+
+    def __init__(self) -> None:
+        self._left = ALL_STATES
+        self._solved: dict[CoverPart, CoverPart] = {}
+
+    def solve(self, part: CoverPart) -> CoverPart:
+        """Return the part as a chain or with its covers, as it is where these are too many."""
+        if part in self._solved:
+            return self._solved[part]
+        found = part
+        if len(part.demands) == 1:
+            gifts = [*sorted({gift for (gift,) in part.gives}), part.demands[0]]
+            most = -(-part.demands[0] // gifts[0])
+            divide = all(large % small == 0 for small, large in itertools.pairwise(gifts))
+            if divide and all(cap >= most for _, cap in part.caps):
+                found = msgspec.structs.replace(part, is_chain=True)
+        if not found.is_chain and len(part.classes) <= MOST_CLASSES and self._left > 0:
+            search = _CoverSearch(part, min(self._left, MOST_STATES))
+            if search.run():
+                found = msgspec.structs.replace(part, covers=tuple(search.found))
+            self._left -= search.states
+        self._solved[part] = found
+        return found
+
+
+class _CoverSearch:
+    """Finds all minimal covers of a part, class by class; what is missing may not be negative."""
+
+    def __init__(self, part: CoverPart, most_states: int) -> None:
+        self.part, self.most_states = part, most_states
+        self.found: list[Counts] = []
+        self.states = 0
+        size = range(len(part.demands))
+        self._served = [
+            tuple(any(gives[line] for gives in part.gives[position:]) for line in size)
+            for position in range(len(part.classes) + 1)
+        ]
+
+    def run(self) -> bool:
+        """Return whether all were found within the limits."""
+        self._search((), self.part.demands)
+        return self.states <= self.most_states and len(self.found) <= MOST_COVERS
+
+    def _search(self, counts: Counts, missing: Counts) -> None:
+        self.states += 1
+        if self.states > self.most_states:
+            return
+        position = len(counts)
+        if max(missing) <= 0:
+            pairs = zip(self.part.gives, counts, strict=False)
+            taken = [gives for gives, number in pairs if number]
+            if all(self._is_needed(gives, missing) for gives in taken):
+                self.found.append(counts + (0,) * (len(self.part.classes) - position))
+            return
+        served = zip(missing, self._served[position], strict=True)
+        if any(amount > 0 and not serves for amount, serves in served):
+            return
+        gives = self.part.gives[position]
+        helpful = [-(-amount // gift) for amount, gift in zip(missing, gives, strict=True) if gift]
+        rooms = [  # that the caps leave
+            cap - sum(counts[member] for member in members if member < position)
+            for members, cap in self.part.caps
+            if position in members
+        ]
+        most = min([max([*helpful, 0]), *(rooms or [max(self.part.demands)])])
+        for number in range(most, -1, -1):
+            left = (amount - number * gift for amount, gift in zip(missing, gives, strict=True))
+            self._search((*counts, number), tuple(left))
+
+    @staticmethod
+    def _is_needed(gives: Counts, missing: Counts) -> bool:
+        return any(amount + gift > 0 for amount, gift in zip(missing, gives, strict=True) if gift)
 
 
 class Addition(NamedTuple):
@@ -35,13 +227,6 @@ class Addition(NamedTuple):
     pool: int
     block_class: int
     most: int
-
-
-class PartColumns(NamedTuple):
-    """The columns of one part: one for each cover, or for each class; none if all is settled."""
-
-    part: CoverPart
-    columns: tuple[int, ...]
 
 
 class GrantColumn(NamedTuple):
@@ -53,15 +238,18 @@ class GrantColumn(NamedTuple):
     size: float
 
 
-@dataclass(frozen=True, slots=True)
-class NodeColumn:
-    """The nodes of a variant in a pool: their column, parts, and grants as columns by stock."""
+class NodeColumn(NamedTuple):
+    """The nodes of a variant in a pool: their column, parts, and grants as columns by stock.
+
+    Each part has a column for each cover, or for each class.
+    """
 
     pool: int
     variant: int
+    node_type: int
     column: int
-    parts: tuple[PartColumns, ...]
-    grants: tuple[tuple[GrantColumn, ...], ...]
+    parts: list[tuple[CoverPart, list[int]]]
+    grants: list[list[GrantColumn]]
 
 
 @dataclass(slots=True)
@@ -80,7 +268,7 @@ class GroupModel:
     programme: ProgrammePart = field(default_factory=ProgrammePart)
     nodes: list[NodeColumn] = field(default_factory=list)
     flows: dict[tuple[int, int], int] = field(default_factory=dict)
-    takers: list[tuple[int, ...]] = field(default_factory=list)
+    takers: list[list[int]] = field(default_factory=list)
     addition_columns: list[int] = field(default_factory=list)
     is_exact: bool = True
     uses: dict[tuple[int, int], Terms] = field(default_factory=dict)
@@ -88,32 +276,30 @@ class GroupModel:
 
     def __post_init__(self) -> None:
         self.is_exact = all(one.slots == 1 for one in self.offer.blocks)
-        free, distinct = self._supply()
+        # by pool and class: how often a block can be taken, and how many blocks differ
+        free, distinct = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
+        for one in self.offer.blocks:
+            for pool in one.pools:
+                free[pool, one.block_class] += one.slots * one.number
+                distinct[pool, one.block_class] += one.number
+        for pool, block_class, most in self.additions:
+            free[pool, block_class] += most
+            distinct[pool, block_class] += most
         added = {one.pool for one in self.additions}
         for pool, offer in enumerate(self.offer.pools):
-            present = {key for at, key in free if at == pool}
-            own = {key: self.classes.classes[key] for key in sorted(present)}
+            present = sorted(key for at, key in free if at == pool)
+            own = {key: self.classes.classes[key] for key in present}
             for variant, most in zip(offer.variants, offer.most, strict=True):
                 demands = self.classes.variants[variant].demands
                 parts = cover_parts(demands, offer.limits, variant, own, self.finder)
                 if parts is not None:
-                    # by each demand of each part alone
-                    alone = min(
-                        (
-                            sum(
-                                free[pool, key] * gift
-                                for key, gift in zip(part.classes, line, strict=True)
-                            )
-                            // demand
-                            for part in parts
-                            for line, demand in zip(
-                                zip(*part.gives, strict=True), part.demands, strict=True
-                            )
-                        ),
-                        default=MAX_NODES,
-                    )
-                    # where an added block will be is not known
-                    bound = alone if pool in added else min(most, alone)
+                    # by each demand of each part alone; where an added block will be is not known
+                    bound = MAX_NODES if pool in added else most
+                    for part in parts:
+                        amounts = [free[pool, key] for key in part.classes]
+                        for line, demand in part.lines:
+                            pairs = zip(amounts, line, strict=True)
+                            bound = min(bound, sum(n * gift for n, gift in pairs) // demand)
                     self._add_nodes(pool, variant, parts, bound, distinct)
         self._add_supply_rows()
 
@@ -124,55 +310,43 @@ class GroupModel:
             for key, terms in self.uses.items()
         }
 
-    def _supply(self) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
-        """Return by pool and class how often a block can be taken, and how many blocks differ."""
-        free: dict[tuple[int, int], int] = {}
-        distinct: dict[tuple[int, int], int] = {}
-        for one in self.offer.blocks:
-            for pool in one.pools:
-                key = (pool, one.block_class)
-                free[key] = free.get(key, 0) + one.slots * one.number
-                distinct[key] = distinct.get(key, 0) + one.number
-        for pool, block_class, most in self.additions:
-            free[pool, block_class] = free.get((pool, block_class), 0) + most
-            distinct[pool, block_class] = distinct.get((pool, block_class), 0) + most
-        return free, distinct
-
     def _add_nodes(
         self,
         pool: int,
         variant: int,
-        parts: tuple[CoverPart, ...],
+        parts: list[CoverPart],
         most: int,
-        distinct: dict[tuple[int, int], int],
+        distinct: Counter[tuple[int, int]],
     ) -> None:
-        granting = list(self._granting(pool, variant))
-        if not most or any(not stocks for _, _, stocks in granting):
+        prepared = self.classes.variants[variant]
+        first = sum(len(one.grants) for one in self.classes.variants[:variant])
+        granting = []  # of each amount how often, and the stocks of the pool with their grants
+        for number, (_, _, count) in enumerate(prepared.grants, first):
+            sizes = [
+                (stock, size)
+                for stock, one in enumerate(self.offer.stocks)
+                if pool in one.pools and (size := one.grants[number]) is not None
+            ]
+            granting.append((count, sizes))
+        if not most or any(not sizes for _, sizes in granting):
             return
         column = self.programme.column(most)
-        columns = []
-        for part in parts:
-            room = [distinct[pool, key] for key in part.classes]
-            columns.append(self._add_part(pool, column, part, room))
-        if any(one.part.covers == () for one in columns):
+        columns = [self._add_part(pool, column, part, distinct) for part in parts]
+        if any(part.covers == () for part, _ in columns):
             self.programme.upper[column] = 0
             return
-        grants = tuple(self._add_grants(granting, column))
-        self.nodes.append(NodeColumn(pool, variant, column, tuple(columns), grants))
-        fitter = self.classes.variants[variant].fitter
-        bound = any(bond.place != "zone" for bond in fitter.bonds)
+        grants = [self._add_grant(count, sizes, column) for count, sizes in granting]
+        self.nodes.append(NodeColumn(pool, variant, prepared.node_type, column, columns, grants))
+        bound = any(bond.place != "zone" for bond in prepared.fitter.bonds)
         self.is_exact = self.is_exact and not bound and all(part.is_exact for part in parts)
 
     def _add_part(
-        self, pool: int, nodes: int, part: CoverPart, distinct: Sequence[int]
-    ) -> PartColumns:
+        self, pool: int, nodes: int, part: CoverPart, distinct: Counter[tuple[int, int]]
+    ) -> tuple[CoverPart, list[int]]:
         add = self.programme
         if part.covers is not None:
-            covers = tuple(
-                cover for cover in part.covers
-                if all(number <= most for number, most in zip(cover, distinct, strict=True))
-            )  # fmt: skip
-            part = CoverPart(part.classes, part.gives, part.demands, part.caps, False, covers)
+            room = [distinct[pool, key] for key in part.classes]
+            covers = [one for one in part.covers if all(map(int.__le__, one, room))]
             columns = [nodes] if len(covers) == 1 else [add.column() for _ in covers]
             if len(columns) > 1:
                 add.row([*((one, 1.0) for one in columns), (nodes, -1.0)], 0.0, 0.0)
@@ -180,71 +354,57 @@ class GroupModel:
                 for key, number in zip(part.classes, cover, strict=True):
                     if number:
                         self.uses.setdefault((pool, key), []).append((column, number))
-            return PartColumns(part, tuple(columns))
+            return msgspec.structs.replace(part, covers=tuple(covers)), columns
         columns = [add.column() for _ in part.classes]
-        for line, demand in zip(zip(*part.gives, strict=True), part.demands, strict=True):
-            terms: Terms = [(one, float(gift)) for one, gift in zip(columns, line, strict=True)
-                            if gift]  # fmt: skip
+        for line, demand in part.lines:
+            terms = [(one, float(gift)) for one, gift in zip(columns, line, strict=True) if gift]
             add.row([*terms, (nodes, -float(demand))], lower=0.0)
         for members, cap in part.caps if not part.is_chain else ():
-            add.row([*((columns[member], 1.0) for member in members), (nodes, -float(cap))],
-                    upper=0.0)  # fmt: skip
+            terms = [(columns[member], 1.0) for member in members]
+            add.row([*terms, (nodes, -float(cap))], upper=0.0)
         for key, column in zip(part.classes, columns, strict=True):
             self.uses.setdefault((pool, key), []).append((column, 1.0))
-        return PartColumns(part, tuple(columns))
+        return part, columns
 
-    def _granting(self, pool: int, variant: int) -> Iterator[tuple[int, int, list[int]]]:
-        """Yield for each amount of a variant its number, how often, and the stocks of the pool."""
-        number = sum(len(one.grants) for one in self.classes.variants[:variant])
-        for _, _, count in self.classes.variants[variant].grants:
-            yield number, count, [
-                stock for stock, one in enumerate(self.offer.stocks)
-                if pool in one.pools and one.grants[number] is not None
-            ]  # fmt: skip
-            number += 1
-
-    def _add_grants(
-        self, granting: Sequence[tuple[int, int, list[int]]], nodes: int
-    ) -> Iterator[tuple[GrantColumn, ...]]:
-        for number, count, stocks in granting:
-            sizes = [(stock, self.offer.stocks[stock].grants[number] or 0.0) for stock in stocks]
-            if len(sizes) == 1:
-                columns = [GrantColumn(sizes[0][0], nodes, count, sizes[0][1])]
-            else:
-                columns = [
-                    GrantColumn(stock, self.programme.column(), 1, size) for stock, size in sizes
-                ]
-                terms = [(one.column, 1.0) for one in columns]
-                self.programme.row([*terms, (nodes, -float(count))], 0.0, 0.0)
-            for one in columns:
-                free = self.offer.stocks[one.stock].free
-                if free:
-                    share = (one.column, one.times * one.size / free)
-                    self._granted.setdefault(one.stock, []).append(share)
-            yield tuple(columns)
+    def _add_grant(
+        self, count: int, sizes: list[tuple[int, float]], nodes: int
+    ) -> list[GrantColumn]:
+        if len(sizes) == 1:
+            columns = [GrantColumn(sizes[0][0], nodes, count, sizes[0][1])]
+        else:
+            columns = [
+                GrantColumn(stock, self.programme.column(), 1, size) for stock, size in sizes
+            ]
+            terms = [(one.column, 1.0) for one in columns]
+            self.programme.row([*terms, (nodes, -float(count))], 0.0, 0.0)
+        for one in columns:
+            free = self.offer.stocks[one.stock].free
+            if free:
+                share = (one.column, one.times * one.size / free)
+                self._granted.setdefault(one.stock, []).append(share)
+        return columns
 
     def _add_supply_rows(self) -> None:
         add = self.programme
-        direct: dict[tuple[int, int], int] = {}
+        direct = Counter[tuple[int, int]]()
         shared: dict[tuple[int, int], Terms] = {}
         for number, one in enumerate(self.offer.blocks):
             pools = [pool for pool in one.pools if (pool, one.block_class) in self.uses]
-            self.takers.append(tuple(pools))
+            self.takers.append(pools)
+            slots = one.slots * one.number
             if len(pools) == 1:
-                key = (pools[0], one.block_class)
-                direct[key] = direct.get(key, 0) + one.slots * one.number
+                direct[pools[0], one.block_class] += slots
             elif pools:
                 for pool in pools:
-                    column = self.flows[number, pool] = add.column(one.slots * one.number)
+                    column = self.flows[number, pool] = add.column(slots)
                     shared.setdefault((pool, one.block_class), []).append((column, -1.0))
-                terms = [(self.flows[number, pool], 1.0) for pool in pools]
-                add.row(terms, upper=one.slots * one.number)
+                add.row([(self.flows[number, pool], 1.0) for pool in pools], upper=slots)
         for pool, block_class, most in self.additions:
             column = add.column(most)
             self.addition_columns.append(column)
             shared.setdefault((pool, block_class), []).append((column, -1.0))
         for key, terms in self.uses.items():
-            add.row([*_merged(terms), *shared.get(key, ())], upper=direct.get(key, 0))
+            add.row([*_merged(terms), *shared.get(key, ())], upper=direct[key])
         for terms in self._granted.values():
             add.row(_merged(terms), upper=STOCK_ROUNDING)
 

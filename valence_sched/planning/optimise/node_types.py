@@ -20,9 +20,10 @@ from msgspec import Struct
 
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.fit.fit import Fitter
+from valence_sched.core.fit.set_cover import connected
 from valence_sched.core.fit.stocks import stock_amounts
 from valence_sched.model.inventory import BlockType, Limit, free_amount, grant_size
-from valence_sched.model.need import Alternative, TopologyConstraint
+from valence_sched.model.need import Alternative
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.view.block_kinds import BlockKinds
@@ -128,15 +129,14 @@ class BlockClasses:
         """Return the class of a kind of block, None if it is of no use to any variant."""
         if kind in self._of_kind:
             return self._of_kind[kind]
+        one, number = self.kinds.kinds[kind], None
         gives = tuple(
             tuple(map(min, variant.fitter.gives(kind), variant.demands))
             for variant in self.variants
         )
-        price = self.kinds.kinds[kind].price if self.by_price else 0
-        types = self.limited.intersection(self.kinds.kinds[kind].types)
-        number = None
+        types = self.limited.intersection(one.types)
         if types or any(map(any, gives)):
-            found = BlockClass(gives, types, price)
+            found = BlockClass(gives, types, one.price if self.by_price else 0)
             number = self._numbers.setdefault(found, len(self.classes))
             if number == len(self.classes):
                 self.classes.append(found)
@@ -144,44 +144,34 @@ class BlockClasses:
         return number
 
 
-def most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
+def _most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
     """Return a bound of the nodes in the pool at a position; the largest request without any."""
-    same = (one for one in fitter.bonds if one.relation == "same" and one.place != "zone")
-    return min((_most_nodes(fitter, one, table, position) for one in same), default=MAX_NODES)
-
-
-def _most_nodes(
-    fitter: Fitter, constraint: TopologyConstraint, table: BlockTable, position: int
-) -> int:
-    lines = [
-        (number, demand) for number, demand in enumerate(fitter.demands)
-        if demand.amount and all(map(constraint.applies_to, demand.needs))
-    ]  # fmt: skip
-    gifts = [_gifts_by_value(fitter, constraint.place, table, position, line) for line, _ in lines]
-    values = set().union(*gifts) | {None}
-    most = 0
-    for value in values if lines else ():
-        by_line = []
-        for (_, demand), line in zip(lines, gifts, strict=True):
-            # a block without a value may serve as one of any value, if the need allows that
-            allowed = any(need.unknown == "allow" for need in demand.needs)
-            unreported = line[None] if allowed else 0
-            given = unreported + (line[value] if value is not None else 0)
-            by_line.append(given // demand.amount)
-        most += min(by_line)
-    return most if lines else MAX_NODES
-
-
-def _gifts_by_value(
-    fitter: Fitter, place: str, table: BlockTable, position: int, line: int
-) -> Counter[str | None]:
-    amount = fitter.demands[line].amount
-    gifts: Counter[str | None] = Counter()
-    for block, (kind, slots) in enumerate(zip(table.kinds, table.slots, strict=True)):
-        if slots and position in table.pools[block]:
-            (value,) = table.topology_values(block, (place,))
-            gifts[value] += slots * min(fitter.gives(kind)[line], amount)
-    return gifts
+    most = MAX_NODES
+    for bond in fitter.bonds:
+        lines = [
+            (number, demand)
+            for number, demand in enumerate(fitter.demands)
+            if demand.amount and all(map(bond.applies_to, demand.needs))
+        ]
+        if bond.relation != "same" or bond.place == "zone" or not lines:
+            continue
+        gifts = [Counter[str | None]() for _ in lines]  # of each line by value
+        for block, (kind, slots) in enumerate(zip(table.kinds, table.slots, strict=True)):
+            if slots and position in table.pools[block]:
+                (value,) = table.topology_values(block, (bond.place,))
+                for given, (number, demand) in zip(gifts, lines, strict=True):
+                    given[value] += slots * min(fitter.gives(kind)[number], demand.amount)
+        total = 0
+        for value in {None}.union(*gifts):
+            counts = []
+            for given, (_, demand) in zip(gifts, lines, strict=True):
+                # a block without a value may serve as one of any value, if the need allows that
+                allowed = any(need.unknown == "allow" for need in demand.needs)
+                amount = (given[None] if allowed else 0) + (0 if value is None else given[value])
+                counts.append(amount // demand.amount)
+            total += min(counts)
+        most = min(most, total)
+    return most
 
 
 Positions = tuple[int, ...]
@@ -240,98 +230,64 @@ def pool_groups(
 ) -> list[PoolGroup]:
     """Return the pool groups of a View that may make a node, in the order of their rows."""
     masks = (node_types[variant.node_type].rows for variant in classes.variants)
-    open_rows = [None if mask is None else mask.tolist() for mask in masks]
+    open_rows = list(enumerate(None if mask is None else mask.tolist() for mask in masks))
     groups: list[PoolGroup] = []
-    for podm, table in enumerate(view.block_tables):
-        first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
-        usable = {
-            row - first: variants for row in range(first, last)
-            if (variants := tuple(number for number, mask in enumerate(open_rows)
-                                  if mask is None or mask[row]))
-        }  # fmt: skip
+    for podm in range(len(view.podms)):
+        first, last = view.first_row[podm : podm + 2].tolist()
+        usable = {}
+        for row in range(first, last):
+            variants = tuple(number for number, mask in open_rows if mask is None or mask[row])
+            usable.update({row - first: variants} if variants else {})
         if usable:
-            groups += _groups_of(view, podm, first, table, usable, classes)
+            groups += _groups_of(view, podm, usable, classes)
     return groups
 
 
 def _groups_of(
-    view: View,
-    podm: int,
-    first: int,
-    table: BlockTable,
-    usable: dict[int, tuple[int, ...]],
-    classes: BlockClasses,
+    view: View, podm: int, usable: dict[int, tuple[int, ...]], classes: BlockClasses
 ) -> Iterator[PoolGroup]:
-    blocks = _block_offers(table, usable, classes)
+    table, first = view.block_tables[podm], int(view.first_row[podm])
+
+    def within(pools: Iterable[int]) -> Positions:
+        return tuple(sorted(usable.keys() & pools))
+
+    counts = Counter[tuple[int, Positions, int]]()
+    alike = Counter(zip(table.kinds, table.pools, table.slots, strict=True))
+    for (kind, pools, slots), number in alike.items():
+        block_class = classes.of_kind(kind) if slots else None
+        if block_class is not None and (positions := within(pools)):
+            counts[block_class, positions, slots] += number
+    blocks = [ClassOffer(*key, number) for key, number in sorted(counts.items())]
     amounts = [grant[:2] for variant in classes.variants for grant in variant.grants]
     resources = {resource for resource, _ in amounts}
-    stocks = [
-        StockOffer(within, stock.resource, free_amount(stock), tuple(
-            grant_size(stock, amount) if resource == stock.resource else None
-            for resource, amount in amounts
-        ))
-        for stock, pools in zip(table.stocks, table.stock_pools, strict=True)
-        if (within := _positions(pools, usable)) and stock.resource in resources
-    ]  # fmt: skip
+    stocks = []
+    for stock, pools in zip(table.stocks, table.stock_pools, strict=True):
+        if stock.resource in resources and (positions := within(pools)):
+            grants = tuple(
+                grant_size(stock, amount) if resource == stock.resource else None
+                for resource, amount in amounts
+            )
+            stocks.append(StockOffer(positions, stock.resource, free_amount(stock), grants))
     links = [one.pools for one in blocks] + [one.pools for one in stocks]
-    for positions in _connected(usable, links):
-        rows = tuple(first + position for position in positions)
-        limits = (tuple(view.pools[row].limits.items()) for row in rows)
-        variants = [usable[position] for position in positions]
-        most = [
-            tuple(most_by_topology(classes.variants[one].fitter, table, position) for one in own)
-            for position, own in zip(positions, variants, strict=True)
-        ]
-        pools = map(PoolOffer, limits, variants, most)
-        local = {position: number for number, position in enumerate(positions)}
-        own_blocks = _renumbered(blocks, local)
-        own_stocks = _renumbered(stocks, local)
-        yield PoolGroup(podm, rows, GroupOffer(tuple(pools), own_blocks, own_stocks))
+    for group in connected(usable, links):
+        rows = tuple(first + position for position in group)
+        offers = []
+        for row, position in zip(rows, group, strict=True):
+            fitters = (classes.variants[one].fitter for one in usable[position])
+            most = tuple(_most_by_topology(fitter, table, position) for fitter in fitters)
+            offers.append(PoolOffer(tuple(view.pools[row].limits.items()), usable[position], most))
+        own_blocks, own_stocks = _renumbered(blocks, group), _renumbered(stocks, group)
+        yield PoolGroup(podm, rows, GroupOffer(tuple(offers), own_blocks, own_stocks))
 
 
 Offer = TypeVar("Offer", ClassOffer, StockOffer)
 
 
-def _renumbered(offers: Iterable[Offer], local: dict[int, int]) -> tuple[Offer, ...]:
+def _renumbered(offers: Iterable[Offer], group: Sequence[int]) -> tuple[Offer, ...]:
     """Return the offers in the pools of a group, whose positions become numbers in the group."""
+    local = {position: number for number, position in enumerate(group)}
     return tuple(
         one._replace(pools=tuple(local[position] for position in one.pools))
         for one in offers
         if one.pools[0] in local
     )
-
-
-def _block_offers(
-    table: BlockTable, usable: dict[int, tuple[int, ...]], classes: BlockClasses
-) -> list[ClassOffer]:
-    counts: Counter[tuple[int, Positions, int]] = Counter()
-    for (kind, pools, slots), number in Counter(
-        zip(table.kinds, table.pools, table.slots, strict=True)
-    ).items():
-        block_class = classes.of_kind(kind) if slots else None
-        within = _positions(pools, usable)
-        if block_class is not None and within:
-            counts[block_class, within, slots] += number
-    return [ClassOffer(*key, number) for key, number in sorted(counts.items())]
-
-
-def _positions(pools: Positions, usable: dict[int, tuple[int, ...]]) -> Positions:
-    return tuple(sorted({position for position in pools if position in usable}))
-
-
-def _connected(usable: dict[int, tuple[int, ...]], links: list[Positions]) -> list[tuple[int, ...]]:
-    parent = {position: position for position in usable}
-
-    def root(position: int) -> int:
-        while parent[position] != position:
-            parent[position] = position = parent[parent[position]]
-        return position
-
-    for positions in links:
-        for position in positions[1:]:
-            low, high = sorted((root(positions[0]), root(position)))
-            parent[high] = low
-    groups: dict[int, list[int]] = {}
-    for position in usable:
-        groups.setdefault(root(position), []).append(position)
-    return [tuple(group) for group in groups.values()]

@@ -18,15 +18,12 @@ from msgspec import Struct
 
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.optimiser import Floats
-from valence_sched.core.fit.set_cover import Item, cheapest_cover
-from valence_sched.core.fit.spending import Spending
+from valence_sched.core.fit.set_cover import Item, Spending, cheapest_cover
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.model.request import MAX_NODES
-from valence_sched.planning.optimise.cover_parts import CoverPart
-from valence_sched.planning.optimise.model import GrantColumn, GroupModel, NodeColumn
+from valence_sched.planning.optimise.model import CoverPart, GrantColumn, GroupModel, NodeColumn
 from valence_sched.planning.optimise.node_types import PoolGroup, Variant
 from valence_sched.view import block_kinds
-from valence_sched.view.blocks import BlockTable
 from valence_sched.view.overlay import Overlay, Undo
 from valence_sched.view.view import View
 
@@ -70,8 +67,17 @@ class Witness:
 
     def realise(self, group: PoolGroup, model: GroupModel, values: Floats) -> None:
         """Take the nodes of a solution of a group that the fit accepts."""
+        table = self._overlay.view.block_tables[group.podm]
         queues = _block_queues(self._overlay.view, group, model, values)
-        stocks = _stock_numbers(self.view, group, model)
+        positions = {int(self.view.position_of[row]) for row in group.rows}
+        resources = {grant[0] for variant in model.classes.variants for grant in variant.grants}
+        stocks = [
+            number  # in the table of the podm, of those that the group offers
+            for number, (stock, pools) in enumerate(
+                zip(table.stocks, table.stock_pools, strict=True)
+            )
+            if stock.resource in resources and positions.intersection(pools)
+        ]
         for column in model.nodes:
             row = group.rows[column.pool]
             number = min(round(values[column.column]), self.most - len(self.nodes))
@@ -135,32 +141,25 @@ class Witness:
         table = self._overlay.view.block_tables[self.view.podm_of[row]]
         if not all(table.slots[block] for block in blocks):
             return None
-        restricted = _restricted(self._rows[row], table, blocks, grants)
-        fit = self.variants[variant].fitter.fit(restricted, 0, self._spending)
+        slots, amounts = [0] * len(table.slots), Counter[int]()
+        for block in blocks:
+            slots[block] = 1
+        for number, amount in grants:
+            amounts[number] += amount  # type: ignore[assignment]
+        stocks = tuple(
+            msgspec.structs.replace(stock, total=stock.used + amounts[number])
+            for number, stock in enumerate(table.stocks)
+        )
+        counts = Counter(table.kinds[block] for block in blocks)
+        kinds = np.array([*counts], dtype=np.int64)
+        free = np.array([*counts.values()], dtype=np.float32)
+        alone = replace(  # in which nothing else is free
+            self._rows[row],
+            block_tables=[msgspec.structs.replace(table, slots=slots, stocks=stocks)],
+            block_counts=block_kinds.read_only(np.array([0, len(kinds)]), kinds, free, free),
+        )
+        fit = self.variants[variant].fitter.fit(alone, 0, self._spending)
         return msgspec.structs.replace(fit, row=row) if isinstance(fit, Fit) else None
-
-
-def _restricted(
-    row: View, table: BlockTable, blocks: Sequence[int], grants: Sequence[tuple[int, float]]
-) -> View:
-    slots = [0] * len(table.slots)
-    for block in blocks:
-        slots[block] = 1
-    amounts: dict[int, float] = {}
-    for number, amount in grants:
-        amounts[number] = amounts.get(number, 0.0) + amount
-    stocks = tuple(
-        msgspec.structs.replace(stock, total=stock.used + amounts.get(number, 0.0))
-        for number, stock in enumerate(table.stocks)
-    ) if table.stocks else ()  # fmt: skip
-    only = msgspec.structs.replace(table, slots=slots, stocks=stocks)
-    counts = Counter(table.kinds[block] for block in blocks)
-    kinds = np.array([*counts], dtype=np.int64)
-    free = np.array([*counts.values()], dtype=np.float32)
-    start = np.array([0, len(kinds)])
-    return replace(
-        row, block_tables=[only], block_counts=block_kinds.read_only(start, kinds, free, free)
-    )
 
 
 def _class_counts(column: NodeColumn, values: Floats, number: int) -> Iterator[list[ClassCounts]]:
@@ -194,15 +193,18 @@ def _filled(part: CoverPart, taken: list[int], number: int) -> list[ClassCounts]
 
 def _covered(part: CoverPart, taken: list[int], number: int) -> list[ClassCounts]:
     """Choose for one node after another the cover that wastes least of what is left."""
+    capped = [
+        tuple(n for n, (members, _) in enumerate(part.caps) if position in members)
+        for position in range(len(part.classes))
+    ]
     nodes = []
     for _ in range(number):
         items = [
-            Item(left, 1 + sum(gives), gives,
-                 tuple(n for n, (members, _) in enumerate(part.caps) if position in members))
-            for position, (left, gives) in enumerate(zip(taken, part.gives, strict=True))
-        ]  # fmt: skip
+            Item(left, 1 + sum(gives), gives, own)
+            for left, gives, own in zip(taken, part.gives, capped, strict=True)
+        ]
         cover = cheapest_cover(items, part.demands, [cap for _, cap in part.caps], improve=False)
-        counts = cover.counts or [0] * len(taken)
+        counts = cover.found or [0] * len(taken)
         taken = [left - count for left, count in zip(taken, counts, strict=True)]
         nodes.append({key: n for key, n in zip(part.classes, counts, strict=True) if n})
     return nodes
@@ -253,18 +255,6 @@ def _blocks_of(
                 missing -= 1
             queue.extendleft(reversed(again))
     return list(chosen)
-
-
-def _stock_numbers(view: View, group: PoolGroup, model: GroupModel) -> list[int]:
-    """Return the numbers, in the table of the podm, of the stocks that a group offers."""
-    positions = {int(view.position_of[row]) for row in group.rows}
-    resources = {grant[0] for variant in model.classes.variants for grant in variant.grants}
-    table = view.block_tables[group.podm]
-    return [
-        number
-        for number, (stock, pools) in enumerate(zip(table.stocks, table.stock_pools, strict=True))
-        if stock.resource in resources and positions.intersection(pools)
-    ]
 
 
 def _expanded(

@@ -15,8 +15,7 @@ from tests.unit.core.fit.test_set_cover import ASKED, CAPS, ITEMS
 from tests.unit.core.sites import near_site, quietly
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.pool_covers import CoverTree, connected_components, cover_components
-from valence_sched.core.fit.set_cover import Item, cheapest_cover
-from valence_sched.core.fit.spending import Spending
+from valence_sched.core.fit.set_cover import Item, Spending, cheapest_cover
 from valence_sched.model.policy import Budget
 from valence_sched.testing import request, view
 
@@ -43,7 +42,7 @@ class TestCoverTree(unittest.TestCase):
         trees = [CoverTree(part, STATES) for part in connected_components(kinds, most, asked, caps)]
         for offer in offers:
             left = [replace(item, available=n) for item, n in zip(items, offer, strict=False)]
-            expected = cheapest_cover(left, asked, caps, states=STATES).counts
+            expected = cheapest_cover(left, asked, caps, states=STATES).found
             _, cover = found(trees, dict(zip(kinds, offer, strict=False)))
             if expected is not None:
                 pairs = zip(kinds, expected, strict=True)

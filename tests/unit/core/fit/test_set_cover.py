@@ -12,6 +12,7 @@ from unittest import mock
 import highspy
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 from tests.unit.core.fit.covers import (
     ENOUGH,
@@ -27,8 +28,15 @@ from tests.unit.core.fit.covers import (
 from tests.unit.core.sites import quietly
 from valence_sched.core.fit import optimiser, set_cover
 from valence_sched.core.fit.optimiser import LARGEST_TRUSTED, ProgrammePart, is_solution, optimum
-from valence_sched.core.fit.set_cover import IMPROVE_STATES, Dive, Item, cheapest_cover, upper_bound
-from valence_sched.core.fit.spending import FREE_STATES, SearchOutcome
+from valence_sched.core.fit.set_cover import (
+    FREE_STATES,
+    IMPROVE_STATES,
+    Dive,
+    Item,
+    SearchOutcome,
+    cheapest_cover,
+    upper_bound,
+)
 
 DEMANDS = 3
 ITEMS = st.lists(
@@ -51,7 +59,7 @@ class TestCheapest(unittest.TestCase):
     def test_it_is_the_least_price_of_all_choices_that_cover(self, items, asked, caps):
         prices = [price(items, c) for c in choices(items) if covers(items, c, asked, caps)]
         cover = cheapest_cover(items, asked, caps)
-        found = cover.counts
+        found = cover.found
         self.assertTrue(cover.complete)
         if found is None:
             self.assertEqual([], prices)
@@ -73,23 +81,23 @@ class TestCheapest(unittest.TestCase):
 
     def test_the_only_cover_of_many_choices_is_found(self):
         items = [Item(1, 10 + n, (2**n, 1), (0,)) for n in range(12)]
-        found = cheapest_cover(items, (1365, 6), (6,)).counts  # every second bit of twelve
+        found = cheapest_cover(items, (1365, 6), (6,)).found  # every second bit of twelve
         self.assertTrue(covers(items, tuple(found), (1365, 6), (6,)))
-        self.assertEqual((None, True), cheapest_cover(items, (4096, 0), (12,))[::2])
+        self.assertEqual((None, True), astuple(cheapest_cover(items, (4096, 0), (12,)))[:2])
 
     def test_nothing_is_asked_for_nothing_without_a_state(self):
         items = [Item(3, 5, (1, 0)), Item(3, 0, (1, 0))]
-        self.assertEqual(([0, 0], 0, True), cheapest_cover(items, (0, 0)))
+        self.assertEqual(([0, 0], True, 0), astuple(cheapest_cover(items, (0, 0))))
 
     def test_equal_questions_get_equal_answers(self):
         items = [Item(3, 5, (1, 0)), Item(3, 5, (1, 0)), Item(2, 7, (0, 1))]
-        self.assertEqual([[3, 1, 1]] * 3, [cheapest_cover(items, (4, 1)).counts for _ in "abc"])
+        self.assertEqual([[3, 1, 1]] * 3, [cheapest_cover(items, (4, 1)).found for _ in "abc"])
 
     def test_a_number_too_large_to_count_with_is_no_error(self):
         items = [Item(1, 5, (10**30 + n, 1), (0,)) for n in range(30)]
-        self.assertIsNotNone(cheapest_cover(items, (10**30, 1), (9,), states=ENOUGH).counts)
+        self.assertIsNotNone(cheapest_cover(items, (10**30, 1), (9,), states=ENOUGH).found)
         cover = cheapest_cover(items, (14 * 10**30 + 10**29, 14), (14,), states=ENOUGH)
-        self.assertTrue(cover.counts is None)
+        self.assertTrue(cover.found is None)
 
     def test_items_go_by_price_per_share_of_the_demand_then_by_price(self):
         items = [
@@ -106,7 +114,7 @@ class TestCheapest(unittest.TestCase):
         items = [Item(1, 9, (4,)), Item(1, 6, (2,)), Item(1, 2, (1,)), Item(2, 3, (1,))]
         first, best = (cheapest_cover(items, (4,), improve=improve) for improve in (False, True))
         self.assertEqual((False, True), (first.complete, best.complete))
-        self.assertGreaterEqual(price(items, first.counts), price(items, best.counts))
+        self.assertGreaterEqual(price(items, first.found), price(items, best.found))
         self.assertLess(first.states, best.states)
 
 
@@ -126,11 +134,11 @@ class TestFurther(unittest.TestCase):
                 found = cheapest_cover(items, asked, caps, states=ENOUGH)
                 self.assertTrue(found.complete)
                 prices = [price(items, c) for c in choices(items) if covers(items, c, asked, caps)]
-                self.assertEqual(bool(prices), found.counts is not None)
-                if found.counts is not None:
-                    self.assertTrue(covers(items, tuple(found.counts), asked, caps))
-                    self.assertEqual(min(prices), price(items, tuple(found.counts)))
-                outcomes.add(found.counts is None)
+                self.assertEqual(bool(prices), found.found is not None)
+                if found.found is not None:
+                    self.assertTrue(covers(items, tuple(found.found), asked, caps))
+                    self.assertEqual(min(prices), price(items, tuple(found.found)))
+                outcomes.add(found.found is None)
         self.assertEqual({True, False}, outcomes)
 
     def test_it_agrees_with_a_dive_that_is_never_cut_short(self):
@@ -142,9 +150,9 @@ class TestFurther(unittest.TestCase):
                         dive = dived(items, asked, caps)
                         cover = cheapest_cover(items, asked, caps, states=ENOUGH)
                         self.assertTrue(cover.complete)
-                        self.assertEqual(dive.best is None, cover.counts is None)
-                        if cover.counts is not None:
-                            self.assertEqual(dive.ceiling, price(items, tuple(cover.counts)))
+                        self.assertEqual(dive.best is None, cover.found is None)
+                        if cover.found is not None:
+                            self.assertEqual(dive.ceiling, price(items, tuple(cover.found)))
 
     def test_a_budget_never_makes_a_wrong_answer(self):
         """With ever more states an open answer becomes a yes or a no, the right one."""
@@ -156,11 +164,11 @@ class TestFurther(unittest.TestCase):
                 for most in (1, 10, 1000, 2000, 20_000):
                     with self.subTest(family=name, seed=seed, states=most):
                         found = cheapest_cover(items, asked, caps, states=most)
-                        if found.counts is not None:
-                            self.assertTrue(covers(items, tuple(found.counts), asked, caps))
+                        if found.found is not None:
+                            self.assertTrue(covers(items, tuple(found.found), asked, caps))
                         elif found.complete:
                             self.assertIsNone(right)
-                        seen.add((found.counts is None, found.complete))
+                        seen.add((found.found is None, found.complete))
         self.assertEqual({(True, True), (True, False), (False, True), (False, False)}, seen)
 
     def test_a_cover_has_no_needless_item_also_where_items_cost_nothing(self):
@@ -168,8 +176,8 @@ class TestFurther(unittest.TestCase):
             items, asked, caps = near_cover(Random(seed))
             free = [Item(i.available, i.price - 1, i.gives, i.caps) for i in items]
             cover = cheapest_cover(free, asked, caps, states=ENOUGH)
-            for number, count in enumerate(cover.counts or ()):
-                fewer = [n - (place == number) for place, n in enumerate(cover.counts)]
+            for number, count in enumerate(cover.found or ()):
+                fewer = [n - (place == number) for place, n in enumerate(cover.found)]
                 with self.subTest(seed=seed, item=number):
                     self.assertFalse(count and covers(free, tuple(fewer), asked, caps))
 
@@ -177,7 +185,7 @@ class TestFurther(unittest.TestCase):
         items = [Item(1, 2, (3,)), Item(1, 9, (3,)), Item(1, 5, (3,)), Item(1, 7, (1,))]
         found = SearchOutcome([1, 1, 1, 1], False, 7)
         with mock.patch.object(optimiser, "optimum", return_value=found):
-            self.assertEqual([1, 0, 1, 0], cheapest_cover(items, (6,), states=ENOUGH).counts)
+            self.assertEqual([1, 0, 1, 0], cheapest_cover(items, (6,), states=ENOUGH).found)
 
     def test_the_optimiser_gets_numbers_as_tight_as_they_can_be(self):
         """No gift above its demand, demands in the unit of their gifts, no item too often."""
@@ -227,7 +235,7 @@ class TestWork(unittest.TestCase):
             with self.subTest(name, most=most):
                 items, asked, caps = FAMILIES[name](24, Random(1))
                 cover = cheapest_cover(items, asked, caps, states=most)
-                total = None if cover.counts is None else price(items, tuple(cover.counts))
+                total = None if cover.found is None else price(items, tuple(cover.found))
                 self.assertEqual(found, (cover.states, cover.complete, total))
 
     def test_of_a_search_for_a_cheaper_cover_than_one_that_is_known(self):
@@ -260,14 +268,14 @@ class TestBudget(unittest.TestCase):
                 with self.subTest(family=name, seed=seed):
                     cover = cheapest_cover(items, asked, caps, states=200_000)
                     self.assertFalse(cover.is_open)
-                    if cover.counts is not None:
-                        self.assertTrue(covers(items, tuple(cover.counts), asked, caps))
+                    if cover.found is not None:
+                        self.assertTrue(covers(items, tuple(cover.found), asked, caps))
 
     def test_numbers_that_the_optimiser_is_not_trusted_with_are_settled_by_the_dive(self):
         for seed in range(3):
             items, asked, caps = FAMILIES["split"](16, Random(seed))
             cover = cheapest_cover(items, asked, caps, states=200_000)
-            self.assertEqual((None, True), (cover.counts, cover.complete))
+            self.assertEqual((None, True), (cover.found, cover.complete))
 
     def test_an_open_question_becomes_a_right_answer_with_more_states(self):
         items, asked, caps = FAMILIES["split"](18, Random(7))
@@ -275,7 +283,7 @@ class TestBudget(unittest.TestCase):
             cheapest_cover(items, asked, caps, states=most) for most in (FREE_STATES, ENOUGH)
         ]
         self.assertEqual([True, False], [answer.is_open for answer in answers])
-        self.assertEqual(dived(items, asked, caps).best, answers[1].counts)
+        self.assertEqual(dived(items, asked, caps).best, answers[1].found)
 
     def test_equal_questions_get_equal_answers_for_equal_states(self):
         cover = FAMILIES["two_amounts"](28, Random(2))

@@ -26,7 +26,7 @@ from valence_sched.errors import RequestError
 from valence_sched.model.inventory import Status, Stock
 from valence_sched.model.need import Alternative, Need
 from valence_sched.planning.fit_counts import count_fits
-from valence_sched.planning.optimise import cover_parts
+from valence_sched.planning.optimise import model as count_model
 from valence_sched.planning.optimise.bound import Optimum, mix_counts, mix_size, most_nodes
 from valence_sched.planning.optimise.node_types import NodeType
 from valence_sched.testing import request, view
@@ -95,7 +95,7 @@ class TestOneType(SolverCase):
 
     def test_few_covers_written_out_leave_a_bound(self):
         gaps = 0
-        with mock.patch.object(cover_parts, "MOST_COVERS", 1):
+        with mock.patch.object(count_model, "MOST_COVERS", 1):
             for seed in range(150):
                 podms, needs = near_site(Random(seed))
                 if brute.makes(needs, []):
@@ -122,7 +122,7 @@ class TestOneType(SolverCase):
             optimum = most_nodes(seen, asked, shares=shares)
             self.check_nodes(seen, optimum)
             self.assertTrue(0.8 * optimum.bound <= optimum.placed <= optimum.bound)
-        with mock.patch.object(cover_parts, "ALL_STATES", 0):
+        with mock.patch.object(count_model, "ALL_STATES", 0):
             self.assertGreaterEqual(most_nodes(seen, types, shares=[1, 1]).bound, optimum.bound)
 
     @quietly(200)

