@@ -244,10 +244,18 @@ def _needs(random: Random, theme: list[str]) -> Iterator[Need]:
                 yield need(kind, "devices", some([1, 1, 2, 2, 3]), *tests)
 
 
+SOAK = os.environ.get("VALENCE_SCHED_SOAK")
+
+
+def sized(number: int) -> int:
+    """Return how many of so many random cases are tried: an eighth, all of them in a soak."""
+    return number if SOAK else -(-number // 8)
+
+
 def quietly(examples: int):
     """Return settings that try the same examples each time: two thirds, all of them in a soak."""
     return settings(
-        max_examples=examples if os.environ.get("VALENCE_SCHED_SOAK") else -(-2 * examples // 3),
+        max_examples=examples if SOAK else -(-2 * examples // 3),
         derandomize=True,
         database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import bound, built_in, cpu, cpus, engine, engine_of, gpu
-from tests.unit.core.sites import quietly
+from tests.unit.core.sites import quietly, sized
 from tests.unit.view.same import assert_same_view
 from tests.unit.view.test_overlay import composed, has_bounded_slots
 from tests.unit.view.test_view import FULL_SITES
@@ -54,7 +54,7 @@ def chosen(decision) -> list[tuple]:
 class TestDepletion(unittest.TestCase):
     """Virtual, on a private copy."""
 
-    @quietly(150)
+    @quietly(sized(150))
     @given(FULL_SITES, NODES, st.sampled_from(["default", "pack", "balanced"]), st.integers(0, 3))
     def test_a_batch_equals_one_decision_after_another_on_what_was_left(
         self, podms, node, policy, seed
@@ -88,7 +88,7 @@ class TestDepletion(unittest.TestCase):
 
         return [left(podm) if podm["id"] == name else podm for podm in podms]
 
-    @quietly(15)
+    @quietly(sized(45))
     @given(
         st.lists(st.lists(st.sampled_from([8, 9, 10, 4]), max_size=6), min_size=8, max_size=16),
         st.sampled_from(["default", "pack", "balanced"]),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.benchmarks.instances import FLAVORS, generated_view
 from tests.unit.core.deciders import bound, built_in, cpu, cpus, engine
 from tests.unit.core.fit.covers import FAMILIES, podm, properties
-from tests.unit.core.sites import quietly
+from tests.unit.core.sites import quietly, sized
 from tests.unit.core.test_decision import WithoutOptimiser
 from valence_sched.core.batch import Attempt, place
 from valence_sched.core.decision import MIN_ROWS, Decision, RowFits
@@ -77,7 +77,7 @@ def site(size: int):
 class TestCost(unittest.TestCase):
     """S31: low is best, whole numbers from 0."""
 
-    @quietly(200)
+    @quietly(sized(200))
     @given(st.lists(
         st.tuples(st.integers(0, 5000), st.lists(st.floats(0, 1), min_size=4, max_size=4)),
         max_size=4,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.unit.core.deciders import bound, built_in, cpu, cpus, engine, gpu, lean
-from tests.unit.core.sites import AMOUNTS, quietly
+from tests.unit.core.sites import AMOUNTS, quietly, sized
 from tests.unit.view.test_overlay import composed
 from tests.unit.view.test_view import FULL_SITES
 from valence_sched.core.decider import Decider
@@ -110,7 +110,7 @@ class TestExact(unittest.TestCase):
         max_size=6,
     )
 
-    @quietly(40)
+    @quietly(sized(120))
     @given(CHANGES, st.integers(1, 3))
     def test_decisions_after_changes_equal_those_of_a_fresh_engine(self, changes, every):
         podms = {f"p{n}": pod(f"p{n}", n, 1 + n % 2) for n in range(4)}
@@ -290,7 +290,7 @@ def decided(ledger: Ledger, asked, policy: Policy = POLICY, bound=None) -> Fit |
 class TestLedger(unittest.TestCase):
     """Taking, giving back, and judging again only what moved."""
 
-    @quietly(60)
+    @quietly(sized(180))
     @given(FULL_SITES, st.lists(ASKED, min_size=1, max_size=3),
            st.lists(st.integers(0, 9), min_size=1, max_size=8))  # fmt: skip
     def test_it_decides_as_a_fresh_engine_does(self, podms, questions, steps):

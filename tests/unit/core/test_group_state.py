@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import bound, cpus, engine, engine_of, lean
-from tests.unit.core.sites import quietly
+from tests.unit.core.sites import quietly, sized
 from valence_sched.core.batch import place
 from valence_sched.core.evaluation import EvaluationContext, evaluate
 from valence_sched.core.explain.report import decision_report
@@ -305,7 +305,7 @@ class TestBatch(unittest.TestCase):
                 return False
         return True
 
-    @quietly(150)
+    @quietly(sized(150))
     @given(PODMS, RULES, st.sampled_from(["default", "pack", "balanced"]), st.integers(0, 3))
     def test_no_rule_is_broken_and_nothing_is_left_undone(self, drawn, rules, policy, seed):
         """Counted from the placements: every node keeps every rule, and the batch ends only
@@ -333,7 +333,7 @@ class TestBatch(unittest.TestCase):
                     and self.allowed(asked.group, counts, podm, online)]  # fmt: skip
             self.assertEqual([], left)
 
-    @quietly(150)
+    @quietly(sized(150))
     @given(PODMS, st.lists(st.tuples(RULES, st.integers(1, 4), st.booleans()), min_size=1,
                            max_size=3), st.sampled_from(["default", "pack"]))  # fmt: skip
     def test_no_rule_is_broken_by_several_requests_with_several_choices(self, drawn, asks, policy):
@@ -370,7 +370,7 @@ class TestBatch(unittest.TestCase):
                 for domain in DOMAINS:
                     counts[domain].update(domain_values(podms[placed.chosen.podm], domain))
 
-    @quietly(60)
+    @quietly(sized(180))
     @given(PODMS, RULES, st.sampled_from(["default", "pack", "balanced"]), st.integers(0, 1))
     def test_a_batch_equals_one_decision_after_another(self, drawn, rules, policy, alternates):
         """Company, depletion and looking ahead together come to what one at a time does."""

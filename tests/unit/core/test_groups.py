@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import bound, cpus, engine_of, gpu
-from tests.unit.core.sites import quietly
+from tests.unit.core.sites import quietly, sized
 from valence_sched.core.batch import MOST_ANCHORS
 from valence_sched.core.decision import substitute_rows
 from valence_sched.core.evaluation import context_of
@@ -42,7 +42,7 @@ class TestFounding(unittest.TestCase):
         four = engine_of(*podms).select_destinations(request(CORES, group=ZONE, count=4))
         self.assertEqual({"p2", "p3"}, {p.chosen.podm for p in four.placements})
 
-    @quietly(60)
+    @quietly(sized(180))
     @given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.integers(1, 7))
     def test_it_is_placed_whole_just_when_one_zone_holds_it(self, sizes, count):
         asked = request(CORES, group=ZONE, count=count)

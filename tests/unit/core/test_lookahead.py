@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from tests.unit.core.deciders import cpu, cpus
-from tests.unit.core.sites import quietly
+from tests.unit.core.sites import quietly, sized
 from tests.unit.view.same import assert_same_view
 from valence_sched.core.batch import Lookahead, place
 from valence_sched.core.evaluation import EvaluationContext, context_of, evaluate
@@ -77,7 +77,7 @@ class TestLookahead(unittest.TestCase):
         ahead.close()
         return fits, ahead
 
-    @quietly(60)
+    @quietly(sized(180))
     @given(
         PODS,
         st.sampled_from(["pool", "podm"]),
@@ -95,7 +95,7 @@ class TestLookahead(unittest.TestCase):
         self.alike(seen, bound, asked, order)
         assert_same_view(self, seen, site(pods))
 
-    @quietly(60)
+    @quietly(sized(180))
     @given(
         PODS,
         st.sampled_from([{}, {"at_most": {"podm": 2}}, {"anti_affinity": ["podm"]},

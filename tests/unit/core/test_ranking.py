@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.unit.chi_square import chi_square
 from tests.unit.core.deciders import built_in, engine
-from tests.unit.core.sites import quietly
+from tests.unit.core.sites import quietly, sized
 from tests.unit.core.test_evaluation import ASKED, site
 from valence_sched.core.explain.report import decision_report
 from valence_sched.core.fit.fit import Fit
@@ -179,7 +179,7 @@ class TestLots(unittest.TestCase):
 
     def test_seeds_draw_uniformly_too(self):
         seen, first = site(5), Counter()
-        for seed in range(3000):
+        for seed in range(sized(3000)):
             asked = msgspec.structs.replace(ASKED, seed=seed)
             first[int(order_by_lot(seen, np.arange(5), asked)[0])] += 1
         self.assertLess(chi_square(first, 5), 13.28)  # 4 degrees of freedom, p = 0.01
@@ -228,7 +228,7 @@ def shuffled(podm: dict, draw: random.Random) -> dict:
 class TestListingOrder(unittest.TestCase):
     """Blocks are taken by what they are."""
 
-    @quietly(40)
+    @quietly(sized(120))
     @given(st.integers(0, 999), st.integers(0, 999), st.sampled_from(NODES),
            st.sampled_from(POLICIES), st.integers(1, 4))  # fmt: skip
     def test_shuffled_lists_give_the_same_bytes(self, seed, order, node, policy, count):

@@ -13,6 +13,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.core.sites import sized
 from valence_sched.core import plugins
 from valence_sched.core.decider import Decider
 from valence_sched.core.evaluation import track_request
@@ -312,7 +313,7 @@ class TestPolicies(unittest.TestCase):
         """S65: the facts that the enabled filters and weighers read are enough."""
         placed = []
 
-        @settings(max_examples=30, derandomize=True)
+        @settings(max_examples=sized(60), derandomize=True)
         @given(policies(), st.lists(st.sampled_from(REQUESTS), min_size=3, max_size=5))
         def check(policy, requests):
             for one in requests:

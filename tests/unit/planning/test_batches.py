@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.benchmarks.instances import FLAVORS, generated_view
 from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu
-from tests.unit.core.sites import quietly
+from tests.unit.core.sites import quietly, sized
 from valence_sched.core.explain.report import decision_report
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.offers import most_nodes_alone
@@ -59,7 +59,7 @@ def used(found):
 class TestTogether(unittest.TestCase):
     """S35: each on what those before it left."""
 
-    @quietly(100)
+    @quietly(sized(100))
     @given(st.lists(st.integers(0, 4), min_size=1, max_size=3), MANY)
     def test_nothing_is_given_twice_and_all_get_what_they_must_or_nobody_gets_anything(
         self, sizes, asks
@@ -269,7 +269,7 @@ def fits_in_order(seen, requests) -> bool:
 class TestBatchPlan(unittest.TestCase):
     """A batch is planned, not replayed."""
 
-    @quietly(60)
+    @quietly(sized(180))
     @given(st.lists(BLOCKS, min_size=1, max_size=3), ASKS)
     def test_what_fits_in_any_order_is_placed(self, podms, asks):
         seen = site_of(podms)
@@ -281,7 +281,7 @@ class TestBatchPlan(unittest.TestCase):
         counts = [len(one.placed_nodes) for one in found.decisions]
         self.assertTrue(found.failure or counts == [one.count for one in asked])
 
-    @quietly(60)
+    @quietly(sized(180))
     @given(st.lists(BLOCKS, min_size=1, max_size=3), ASKS)
     def test_no_placement_has_more_nodes_than_the_bound(self, podms, asks):
         seen = site_of(podms)

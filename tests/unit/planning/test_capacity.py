@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.unit.core.deciders import built_in, cpu, cpus, engine, engine_of, gpu
 from tests.unit.core.fit import brute
-from tests.unit.core.sites import near_site, quietly, sites
+from tests.unit.core.sites import near_site, quietly, sites, sized
 from tests.unit.core.test_evaluation_cache import ASKED, POLICY
 from tests.unit.planning.optimise import brute_nodes
 from tests.unit.planning.optimise.test_bound import SolverCase, cut, is_shared
@@ -51,7 +51,7 @@ def capacity(decider, asked=CARD, most=1000, *, proven=False):
 class TestOrder(SolverCase):
     """One by one ≤ true number ≤ proven ≤ sums, on small random sites."""
 
-    @quietly(100)
+    @quietly(sized(100))
     @given(sites())
     def test_of_a_flavor(self, drawn):
         podms, needs = drawn
@@ -68,7 +68,7 @@ class TestOrder(SolverCase):
         if not is_shared(podms):
             self.assertEqual((true, True), (found.proven.bound, found.is_optimal))
 
-    @quietly(100)
+    @quietly(sized(100))
     @given(st.randoms(use_true_random=True), st.integers(1, 3), st.integers(1, 3))
     def test_of_a_mix(self, random, first, second):
         (podms, needs), (_, others) = near_site(random), near_site(random)
@@ -133,7 +133,7 @@ class TestExhaustion(unittest.TestCase):
 
 
 class TestMixOrder(unittest.TestCase):
-    @quietly(300)
+    @quietly(sized(300))
     @given(st.lists(st.integers(1, 40), min_size=1, max_size=6))
     def test_every_beginning_has_each_share_rounded_down_or_up(self, shares):
         counts = [0] * len(shares)
@@ -226,7 +226,7 @@ POLICIES = st.sampled_from([DEFAULT, POLICY]).flatmap(
 class TestFitCounts(unittest.TestCase):
     """Turns of one node on every pod manager."""
 
-    @quietly(120)
+    @quietly(sized(120))
     @given(FULL_SITES, ASKED, POLICIES, st.integers(1, 5))
     def test_pod_managers_count_the_same_together_and_alone(self, podms, asked, policy, most):
         site, bound = view(*podms), bind(policy)
@@ -327,7 +327,7 @@ class TestStranded(unittest.TestCase):
         only = request({"processor": {"total_cores": 8}}, podms=("b",))
         self.assertEqual(["b"], [one.podm for one in stranded(decider, only)])
 
-    @quietly(150)
+    @quietly(sized(150))
     @given(sites())
     def test_stranded_and_usable_are_what_is_free_and_no_node_fits_any_more(self, drawn):
         podms, needs = drawn

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.benchmarks import instances
 from tests.unit.core.deciders import cpu, cpus, gpu
 from tests.unit.core.fit import brute
-from tests.unit.core.sites import POOLS, near_site, quietly
+from tests.unit.core.sites import POOLS, near_site, quietly, sized
 from tests.unit.planning.optimise import brute_nodes
 from tests.unit.planning.optimise.test_bound import MOST_BLOCKS, SolverCase, is_shared, node_type
 from tests.unit.planning.sites import site_of
@@ -58,7 +58,7 @@ def cheapest(podms: list[dict], seen: View, blocks: list[dict], purchase: Purcha
 
 
 class TestCheapest(SolverCase):
-    @quietly(150)
+    @quietly(sized(150))
     @given(st.randoms(use_true_random=True), st.integers(1, 2), st.integers(1, 3))
     def test_it_agrees_with_brute_force(self, random, number, price):
         podms, needs = near_site(random)
@@ -218,7 +218,7 @@ class TestPurchase(unittest.TestCase):
             with self.subTest(str(choices)), self.assertRaises(error):
                 smallest_purchase(site, asked(), choices, prices)
 
-    @quietly(30)
+    @quietly(sized(90))
     @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3)), min_size=1, max_size=3),
            st.integers(1, 3))  # fmt: skip
     def test_a_purchase_suffices_and_one_block_less_does_not(self, sizes, count):

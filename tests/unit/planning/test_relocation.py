@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, gpu
-from tests.unit.core.sites import quietly
+from tests.unit.core.sites import quietly, sized
 from tests.unit.planning.sites import WEB, edit, site_of
 from valence_sched.errors import NothingMatches, RequestError
 from valence_sched.model.flavor import ProcessorSpec, Properties
@@ -108,7 +108,7 @@ class TestFailing(unittest.TestCase):
         with self.assertRaises(NothingMatches):
             fail(site_of(podm("a", "", [])), targets("b"))
 
-    @quietly(60)
+    @quietly(sized(180))
     @given(PODMS)
     def test_no_block_is_given_twice_and_none_that_failed(self, drawn):
         site = site_from(drawn)
@@ -143,7 +143,7 @@ class TestSurviving(unittest.TestCase):
         found = survive(site_of(podm("a", "8c", [], status="Offline")), 1)
         self.assertEqual((True, 0), (found.answer, found.failures))
 
-    @quietly(40)
+    @quietly(sized(120))
     @given(PODMS)
     def test_each_loss_is_what_the_edit_of_it_says(self, drawn):
         site = site_from(drawn)
@@ -171,7 +171,7 @@ class TestDraining(unittest.TestCase):
         site = site_of(podm("a", "8c", ["8c"]), podm("b", "8c", []))
         self.assertEqual([("a-0", "b", ("f0",))], where(drain(site, targets("a"))))
 
-    @quietly(60)
+    @quietly(sized(180))
     @given(PODMS, st.sampled_from(["p0", "n0b0@p*", "f*@p1"]))
     def test_no_step_uses_what_is_not_free_then(self, drawn, target):
         site = site_from(drawn)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import built_in, cpu, cpus, engine, gpu
-from tests.unit.core.sites import quietly
+from tests.unit.core.sites import quietly, sized
 from tests.unit.planning.sites import FLAVORS, entries_of, file_workload
 from valence_sched.core.decider import Decider
 from valence_sched.errors import InputError, RequestError, UnknownName
@@ -108,7 +108,7 @@ def watched(podms):
 
 
 class TestReplay(unittest.TestCase):
-    @quietly(80)
+    @quietly(sized(240))
     @given(st.lists(st.integers(0, 3), min_size=1, max_size=3), WORKLOADS)
     def test_nothing_is_ever_over_capacity_and_every_node_is_counted_once(self, sizes, lines):
         entries = workload(lines)
@@ -123,13 +123,13 @@ class TestReplay(unittest.TestCase):
             counts = [getattr(one, name) for one in result.by_flavor]
             self.assertEqual(getattr(result, name), sum(counts))
 
-    @quietly(40)
+    @quietly(sized(120))
     @given(st.lists(st.integers(0, 3), min_size=1, max_size=3), WORKLOADS)
     def test_the_same_inputs_give_the_same_bytes(self, sizes, lines):
         first, second = (to_json(run(site(*sizes), workload(lines))) for _ in range(2))
         self.assertEqual(first, second)
 
-    @quietly(40)
+    @quietly(sized(120))
     @given(st.lists(st.integers(0, 3), min_size=1, max_size=3), WORKLOADS)
     def test_without_departures_it_is_one_decision_after_another(self, sizes, lines):
         entries = workload([(gap, None, asked) for gap, _, asked in lines])
@@ -142,7 +142,7 @@ class TestReplay(unittest.TestCase):
             self.assertEqual(found, nodes)
             podms = composed(podms, entry.request, decision.placements)
 
-    @quietly(80)
+    @quietly(sized(240))
     @given(st.lists(st.integers(0, 3), min_size=1, max_size=3), WORKLOADS)
     def test_what_is_in_use_at_the_end_is_what_the_site_lacks(self, sizes, lines):
         running = succession(*site(*sizes))
@@ -336,7 +336,7 @@ def timeline_of(changes, width=1.0, start=10.0):
 
 
 class TestTimeline(unittest.TestCase):
-    @quietly(100)
+    @quietly(sized(100))
     @given(CHANGES)
     def test_the_mean_is_the_integral_over_the_time(self, changes):
         timeline, end = timeline_of(changes)
@@ -349,7 +349,7 @@ class TestTimeline(unittest.TestCase):
         self.assertEqual(len(changes), sum(bucket.counts[0] for bucket in timeline.buckets))
         self.assertEqual([level], timeline.levels)
 
-    @quietly(100)
+    @quietly(sized(100))
     @given(CHANGES)
     def test_there_are_few_buckets_and_they_cover_the_time(self, changes):
         timeline, end = timeline_of(changes)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import built_in, cpus, engine, gpu
-from tests.unit.core.sites import quietly
+from tests.unit.core.sites import quietly, sized
 from valence_sched.core import plugins
 from valence_sched.core.decider import Decider
 from valence_sched.errors import PluginError, RequestError, UnknownName, UsageError
@@ -128,7 +128,7 @@ class TestSpending(unittest.TestCase):
 
 
 class TestSuccession(unittest.TestCase):
-    @quietly(60)
+    @quietly(sized(180))
     @given(
         st.lists(st.integers(0, 3), min_size=1, max_size=3),
         st.lists(st.tuples(st.sampled_from(REQUESTS), st.integers(0, 9)), max_size=10),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, engine, gpu
+from tests.unit.core.sites import quietly, sized
 from valence_sched.core.batch import Attempt
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
@@ -328,7 +329,7 @@ class TestRival(unittest.TestCase):
 class TestEveryFlip(unittest.TestCase):
     """Whatever is reported is what a fresh engine does, and nothing smaller does it."""
 
-    @settings(max_examples=60)
+    @quietly(sized(200))
     @given(sites(), WEIGHTS, WEIGHTS, st.integers(1, 24), st.integers(0, 3))
     def test_a_fresh_engine_agrees(self, podms, room, liking, cores, seed):
         policy = two_wishes(room, liking)
@@ -344,7 +345,7 @@ class TestEveryFlip(unittest.TestCase):
             self.assertEqual(here, chosen(fresh), change)
             self.assertNotEqual(chosen(decision), chosen(fresh), change)
 
-    @settings(max_examples=40)
+    @quietly(sized(100))
     @given(sites(), WEIGHTS, WEIGHTS, st.integers(0, 3))
     def test_no_smaller_change_of_a_weight_does_it(self, podms, room, liking, seed):
         """On a grid of 1/20 from 0 to 4, all other weights as they are."""
@@ -368,7 +369,7 @@ class TestEveryFlip(unittest.TestCase):
                 fresh = Decider(site, [changed]).select_destinations(asked)
                 self.assertEqual(chosen(decision), chosen(fresh), (use.name, weight, found))
 
-    @settings(max_examples=30)
+    @quietly(sized(150))
     @given(sites(), st.integers(1, 24))
     def test_a_step_before_a_flip_of_a_need_changes_nothing(self, podms, cores):
         asked = request({"processor": {"total_cores": cores}}, policy="two")

@@ -7,10 +7,11 @@ from typing import Any
 from unittest import mock
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.deciders import cpu, engine_of, gpu
+from tests.unit.core.sites import quietly, sized
 from valence_sched.core.explain import near_misses
 from valence_sched.core.explain.report import explain_decision as explain
 from valence_sched.core.fit.fit import Fitter
@@ -329,7 +330,7 @@ def busy(draw: st.DrawFn) -> dict[str, Any]:
 class TestFreeing(unittest.TestCase):
     """Freeing is true: the same inventory without the node takes the request."""
 
-    @settings(max_examples=150)
+    @quietly(sized(300))
     @given(busy(), st.integers(1, 9), st.integers(0, 3))
     def test_it_fits_without_the_node_and_only_then(self, podm, cores, cards):
         properties: dict[str, Any] = {"processor": {"total_cores": cores}}

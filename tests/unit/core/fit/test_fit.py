@@ -27,6 +27,7 @@ from tests.unit.core.sites import (
     need,
     quietly,
     sites,
+    sized,
 )
 from valence_sched.core.fit import fit
 from valence_sched.core.fit.fit import Fit, Fitter
@@ -53,19 +54,19 @@ from valence_sched.view.view import View
 
 
 class TestFit(unittest.TestCase):
-    @quietly(600)
+    @quietly(sized(600))
     @given(sites())
     def test_it_finds_a_node_just_when_there_is_one_and_at_the_least_price(self, site):
         self.agrees(*site)
 
-    @quietly(3000)
+    @quietly(sized(3000))
     @given(st.randoms(use_true_random=True))
     def test_it_agrees_with_brute_force_where_a_node_is_just_possible_or_just_not(self, random):
         self.agrees(*near_site(random))
 
     def test_the_sites_are_neither_all_possible_nor_all_impossible(self):
         made = []
-        for seed in range(300):
+        for seed in range(sized(300)):
             podms, needs = near_site(Random(seed))
             seen = view(*podms)
             plan = Fitter(needs, seen.kinds)
@@ -256,7 +257,7 @@ class TestShortfall(unittest.TestCase):
 
 
 class TestStocks(unittest.TestCase):
-    @quietly(1500)
+    @quietly(sized(1500))
     @given(STOCKS, AMOUNTS)
     def test_it_grants_just_when_it_can_and_as_little_as_it_can(self, stocks, amounts):
         stocks = [{**stock, "uri": f"s{number}"} for number, stock in enumerate(stocks)]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from tests.unit.core.fit.covers import FAMILIES, podm, properties
 from tests.unit.core.fit.test_set_cover import ASKED, CAPS, ITEMS
-from tests.unit.core.sites import near_site, quietly
+from tests.unit.core.sites import near_site, quietly, sized
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.pool_covers import CoverTree, connected_components, cover_components
 from valence_sched.core.fit.set_cover import Item, Spending, cheapest_cover
@@ -34,7 +34,7 @@ def found(trees: list[CoverTree], free: dict[int, int], before=None):
 class TestCoverTree(unittest.TestCase):
     """Offers that become smaller and smaller."""
 
-    @quietly(400)
+    @quietly(sized(400))
     @given(ITEMS, ASKED, CAPS, st.lists(st.lists(st.integers(0, 3), min_size=5, max_size=5)))
     def test_it_has_the_cover_that_a_search_of_the_offer_has(self, items, asked, caps, offers):
         kinds = [10 + number for number in range(len(items))]
@@ -108,7 +108,7 @@ class TestPoolCover(unittest.TestCase):
 
     def test_it_has_the_kinds_of_the_fit_of_its_pool(self):
         outcomes = set()
-        for seed in range(150):
+        for seed in range(sized(150)):
             podms, needs = near_site(Random(seed))
             seen = view(*podms)
             plan = Fitter(needs, seen.kinds)
@@ -152,7 +152,7 @@ class TestCoverComponents(unittest.TestCase):
 
     def test_their_covers_together_are_the_cover_of_the_pool(self):
         outcomes = set()
-        for seed in range(150):
+        for seed in range(sized(150)):
             podms, needs = near_site(Random(seed))
             seen = view(*podms)
             plan = Fitter(needs, seen.kinds)

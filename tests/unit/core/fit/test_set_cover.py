@@ -25,7 +25,7 @@ from tests.unit.core.fit.covers import (
     price,
     programme,
 )
-from tests.unit.core.sites import quietly
+from tests.unit.core.sites import quietly, sized
 from valence_sched.core.fit import optimiser, set_cover
 from valence_sched.core.fit.optimiser import LARGEST_TRUSTED, ProgrammePart, is_solution, optimum
 from valence_sched.core.fit.set_cover import (
@@ -54,7 +54,7 @@ CAPS = st.tuples(st.integers(0, 5), st.integers(0, 5))
 
 
 class TestCheapest(unittest.TestCase):
-    @quietly(1500)
+    @quietly(sized(1500))
     @given(ITEMS, ASKED, CAPS)
     def test_it_is_the_least_price_of_all_choices_that_cover(self, items, asked, caps):
         prices = [price(items, c) for c in choices(items) if covers(items, c, asked, caps)]
@@ -68,7 +68,7 @@ class TestCheapest(unittest.TestCase):
         self.assertTrue(all(0 <= n <= i.available for n, i in zip(found, items, strict=True)))
         self.assertEqual(min(prices), price(items, tuple(found)))
 
-    @quietly(500)
+    @quietly(sized(500))
     @given(ITEMS, ASKED, CAPS)
     def test_an_upper_bound_is_one(self, items, asked, caps):
         for demand in range(DEMANDS):
@@ -128,7 +128,7 @@ class TestFurther(unittest.TestCase):
 
     def test_it_is_the_least_price_of_all_choices_that_cover(self):
         outcomes = set()
-        for seed in range(300):
+        for seed in range(sized(300)):
             items, asked, caps = near_cover(Random(seed))
             with self.subTest(seed=seed):
                 found = cheapest_cover(items, asked, caps, states=ENOUGH)
@@ -172,7 +172,7 @@ class TestFurther(unittest.TestCase):
         self.assertEqual({(True, True), (True, False), (False, True), (False, False)}, seen)
 
     def test_a_cover_has_no_needless_item_also_where_items_cost_nothing(self):
-        for seed in range(200):
+        for seed in range(sized(200)):
             items, asked, caps = near_cover(Random(seed))
             free = [Item(i.available, i.price - 1, i.gives, i.caps) for i in items]
             cover = cheapest_cover(free, asked, caps, states=ENOUGH)
@@ -207,7 +207,7 @@ class TestWork(unittest.TestCase):
     """
 
     def test_of_small_covers(self):
-        covers_ = [near_cover(Random(seed)) for seed in range(200)]
+        covers_ = [near_cover(Random(seed)) for seed in range(sized(200))]
         self.assertEqual(1923, sum(dived(*one).states for one in covers_))
 
     def test_of_hard_covers_to_the_end(self):
@@ -302,7 +302,7 @@ def best(items, asked, caps=(), states: int = MANY_STATES) -> SearchOutcome:
 class TestOptimum(unittest.TestCase):
     def test_it_agrees_with_the_dive(self):
         outcomes = set()
-        for seed in range(300):
+        for seed in range(sized(300)):
             cover = near_cover(Random(seed))
             dive = dived(*cover)
             with self.subTest(seed=seed):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.core.fit import brute
-from tests.unit.core.sites import quietly
+from tests.unit.core.sites import quietly, sized
 from valence_sched.core.fit import stocks as stock_allocation
 from valence_sched.core.fit.set_cover import SearchOutcome
 from valence_sched.core.fit.stocks import StockAmount
@@ -40,7 +40,7 @@ STOCKS = st.lists(
 class TestPour(unittest.TestCase):
     """By brute force, and small cases by hand."""
 
-    @quietly(1200)
+    @quietly(sized(1200))
     @given(STOCKS, st.lists(st.integers(1, 6), min_size=2, max_size=4))
     def test_the_total_granted_is_the_least_of_all_assignments(self, stocks, amounts):
         found = allocate(stocks, [float(amount) for amount in amounts])

@@ -14,7 +14,7 @@ from tests.unit.core.deciders import built_in, engine
 from tests.unit.core.fit import brute
 from tests.unit.core.fit.covers import leave_open
 from tests.unit.core.fit.topologies import TOPOLOGIES, site
-from tests.unit.core.sites import A100, GPU, X86, need, quietly
+from tests.unit.core.sites import A100, GPU, X86, need, quietly, sized
 from valence_sched.core.explain.report import BUDGET_SHARE, decision_report
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.optimiser import PropagationSearch
@@ -79,7 +79,7 @@ def bound_site(random: Random) -> tuple[dict, tuple[Need, ...], tuple[TopologyCo
 class TestBrute(unittest.TestCase):
     seen: Counter
 
-    @quietly(1500)
+    @quietly(sized(1500))
     @given(st.integers(0, 10**9))
     def test_a_node_is_found_just_when_there_is_one_and_at_the_least_price(self, seed):
         self.agrees(*bound_site(Random(seed)))
@@ -92,7 +92,7 @@ class TestBrute(unittest.TestCase):
 
     def test_the_sites_are_neither_all_possible_nor_all_impossible(self):
         made = Counter()
-        for seed in range(300):
+        for seed in range(sized(300)):
             podm, needs, bonds = bound_site(Random(seed))
             seen = view(podm)
             bound = Fitter(needs, seen.kinds, bonds).fit(seen, 0)
@@ -103,7 +103,7 @@ class TestBrute(unittest.TestCase):
     def test_the_states_of_a_question_are_those_that_were_recorded(self):
         """A policy counts its budget in them."""
         states = waste = found = 0
-        for seed in range(150):
+        for seed in range(sized(150)):
             podm, needs, bonds = bound_site(Random(seed))
             seen = view(podm)
             plan = Fitter(needs, seen.kinds, bonds)
@@ -341,7 +341,7 @@ class TestHard(unittest.TestCase):
         patch = mock.patch.object(PropagationSearch, "run", lambda search, bound, states: False)
         patch.start()
         self.addCleanup(patch.stop)
-        for seed in range(250):
+        for seed in range(sized(250)):
             TestBrute.agrees(self, *bound_site(Random(seed)))
 
     block = staticmethod(TestBrute.block)

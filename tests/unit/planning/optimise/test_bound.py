@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.benchmarks import instances
 from tests.unit.core.deciders import built_in, cpu, cpus, engine, gpu
 from tests.unit.core.fit import brute
-from tests.unit.core.sites import AMOUNTS, POOLS, STOCKS, near_site, need, quietly, sites
+from tests.unit.core.sites import AMOUNTS, POOLS, STOCKS, near_site, need, quietly, sites, sized
 from tests.unit.planning.optimise import brute_nodes
 from valence_sched.core.evaluation import context_of
 from valence_sched.core.fit.optimiser import Effort
@@ -65,14 +65,14 @@ class SolverCase(unittest.TestCase):
 
 
 class TestOneType(SolverCase):
-    @quietly(300)
+    @quietly(sized(300))
     @given(sites())
     def test_it_agrees_with_brute_force(self, drawn):
         podms, needs = drawn
         assume(not brute.makes(needs, []))
         self.agrees(cut(podms), needs)
 
-    @quietly(600)
+    @quietly(sized(600))
     @given(st.randoms(use_true_random=True))
     def test_it_agrees_with_brute_force_where_few_nodes_are_possible(self, random):
         podms, needs = near_site(random)
@@ -96,7 +96,7 @@ class TestOneType(SolverCase):
     def test_few_covers_written_out_leave_a_bound(self):
         gaps = 0
         with mock.patch.object(count_model, "MOST_COVERS", 1):
-            for seed in range(150):
+            for seed in range(sized(150)):
                 podms, needs = near_site(Random(seed))
                 if brute.makes(needs, []):
                     continue
@@ -125,7 +125,7 @@ class TestOneType(SolverCase):
         with mock.patch.object(count_model, "ALL_STATES", 0):
             self.assertGreaterEqual(most_nodes(seen, types, shares=[1, 1]).bound, optimum.bound)
 
-    @quietly(200)
+    @quietly(sized(200))
     @given(STOCKS, AMOUNTS)
     def test_grants_of_stocks_agree_with_brute_force(self, stocks, amounts):
         stocks = [{"uri": f"s{n}", **stock} for n, stock in enumerate(stocks)]
@@ -241,7 +241,7 @@ class TestOneType(SolverCase):
 
     def test_with_topology_constraints_brute_force_is_between_the_two_numbers(self):
         met = 0
-        for seed in range(200):
+        for seed in range(sized(200)):
             random = Random(seed)
             blocks = [
                 gpu(f"g{n}", random.choice([1, 1, 2]), places=random.choice(
@@ -282,7 +282,7 @@ class TestOneType(SolverCase):
 
 
 class TestMix(SolverCase):
-    @quietly(150)
+    @quietly(sized(150))
     @given(st.randoms(use_true_random=True), st.integers(1, 3), st.integers(1, 3))
     def test_a_mix_agrees_with_brute_force(self, random, first, second):
         (podms, needs), (_, others) = near_site(random), near_site(random)
@@ -326,7 +326,7 @@ class TestMix(SolverCase):
         self.assertGreaterEqual(relaxed.placed, 0.97 * whole.placed)
 
     def test_the_largest_mix(self):
-        for seed in range(300):
+        for seed in range(sized(300)):
             random = Random(seed)
             counts = tuple(random.randint(0, 9) for _ in range(3))
             shares = [random.randint(1, 5) for _ in range(3)]
