@@ -15,7 +15,7 @@ from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import MOST_MIXES, EvaluationCache, Ledger, SplicedSnapshot
 from valence_sched.core.explain.unknown import undecided_text
-from valence_sched.core.fit.set_cover import Undecided
+from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.group_state import NONE_EARLIER, NodeCounts, with_group_state
 from valence_sched.core.policy import (
     COST_SCALE,
@@ -79,10 +79,6 @@ class Decider:
 
     def snapshot(self) -> View:
         """Return the current snapshot; it never changes, a newer one replaces it."""
-        return self._view
-
-    @property
-    def _view(self) -> View:
         return self._snapshot.view
 
     def note_skipped(self, lines: Sequence[str]) -> None:
@@ -147,11 +143,11 @@ class Decider:
         """Return a decider on what nodes of other requests leave; StaleOffer as of offers."""
         from valence_sched.core.offers import fit_of
 
-        ledger, counts = Ledger(self._view), NodeCounts()
+        ledger, counts = Ledger(self._snapshot.view), NodeCounts()
         for one in others:
             fit = fit_of(ledger.view, one.candidate)
             ledger.take(fit)
-            counts.add(one.group, one.owner, int(self._view.podm_of[fit.row]))
+            counts.add(one.group, one.owner, int(self._snapshot.view.podm_of[fit.row]))
         decider = Decider(ledger.view, (), strict=self.strict)
         decider.preparation, decider._counts = self.preparation, counts
         decider.elsewhere = self.elsewhere
@@ -170,13 +166,14 @@ class Decider:
         """
         if others:
             return self._after(others).offers(query, earlier)
-        from valence_sched.core.offers import offers, without_candidates  # only in a tree of zones
+        from valence_sched.core.offers import offers, with_candidates  # only in a tree of zones
 
         request, bound = self._prepared_elsewhere(query.request)
         if query.company is None:
             request = self._with_group_state(request, bound)
         else:
-            request = without_candidates(self._view, request, query.company, earlier)
+            counted = msgspec.structs.replace(request, company=query.company)
+            request = with_candidates(self._snapshot.view, counted, earlier, -1)
         found = offers(self._evaluate(request, bound), query, earlier)
         self.check_decided(found.undecided, bound.policy)
         if query.others or query.taken or not request.mix.scarcity:
@@ -195,15 +192,15 @@ class Decider:
         from valence_sched.core.offers import with_candidates  # only in a tree of zones
 
         request = self._with_group_state(*self._prepared_elsewhere(query.request))
-        return with_candidates(self._view, request, earlier).company
+        return with_candidates(self._snapshot.view, request, earlier).company
 
     def _prepared_elsewhere(self, request: Request) -> tuple[Request, BoundPolicy]:
         request = msgspec.structs.replace(request, fallbacks=(), min_count=0)
-        return self.preparation.prepare(request, self._view, elsewhere=True)
+        return self.preparation.prepare(request, self._snapshot.view, elsewhere=True)
 
     def seal(self, request: Request) -> Request:
         """Return a request as it is asked of every zone; errors as for a decision."""
-        return self.preparation.prepare(request, self._view, elsewhere=True)[0]
+        return self.preparation.prepare(request, self._snapshot.view, elsewhere=True)[0]
 
     def needs_supplies(self, sealed: Request) -> bool:
         """Return whether the mix of a sealed request is yet to be completed."""
@@ -230,15 +227,15 @@ class Decider:
             return found
         from valence_sched.core.offers import most_nodes_alone
 
-        most = most_nodes_alone(self._view, query.request, self.eligible(request, bound))
-        return ZoneSupplies(pools=len(self._view), most_nodes=most)
+        most = most_nodes_alone(self._snapshot.view, query.request, self.eligible(request, bound))
+        return ZoneSupplies(pools=len(self._snapshot.view), most_nodes=most)
 
     def _supplies(self, request: Request, bound: BoundPolicy) -> ZoneSupplies:
         from valence_sched.model.zone import ZoneSupplies
 
         active = self.preparation.active(request, bound)
         supplies = self._cache.mix_supplies(request.mix, active)
-        return ZoneSupplies(pools=len(self._view), by_weigher=supplies)
+        return ZoneSupplies(pools=len(self._snapshot.view), by_weigher=supplies)
 
     def complete_mix(self, sealed: Request, supplies: Mapping[str, MixSupplies]) -> Request:
         """Return a sealed request with its mix completed by what all pools supply to it."""
@@ -251,7 +248,7 @@ class Decider:
         builder = self._builder.empty_copy()
         builder.add(podm, file, key=key)
         number = self._numbers.setdefault(podm.id, len(self._numbers))
-        self._snapshot.replace(*splice(self._view, number, builder.view()))
+        self._snapshot.replace(*splice(self._snapshot.view, number, builder.view()))
 
     def check_decided(self, pools: Sequence[PoolRef], policy: Policy) -> None:
         """Raise DecisionUndecided if a strict decider has to leave pools open."""
@@ -260,13 +257,15 @@ class Decider:
 
     def context(self, request: Request) -> EvaluationContext:
         """Return what a decision on a request is made from; errors as for a decision."""
-        alone, bound = self.preparation.prepare(request, self._view)
+        alone, bound = self.preparation.prepare(request, self._snapshot.view)
         # identity and open values do not depend on the group state
         return self._evaluate(self._with_group_state(alone, bound), bound)
 
     def _with_group_state(self, request: Request, bound: BoundPolicy) -> Request:
         eligible = functools.partial(self.eligible, request, bound)
-        return with_group_state(self._view, request, eligible, self._counts, self.elsewhere)
+        return with_group_state(
+            self._snapshot.view, request, eligible, self._counts, self.elsewhere
+        )
 
     def _evaluate(self, request: Request, bound: BoundPolicy) -> EvaluationContext:
         active = self.preparation.active(request, bound)
@@ -323,8 +322,8 @@ class Preparation:
         bound = self.policy(request.policy)
         for reader in missing_readers(request, bound):
             lack = f"policy {request.policy!r} has no {reader.kind} {reader.name!r}"
-            raise RequestError(f"{lack}, so what the request says about it would be ignored: "
-                               f"add the {reader.kind} or choose another policy")  # fmt: skip
+            lack = f"{lack}, so what the request says about it would be ignored"
+            raise RequestError(f"{lack}: add the {reader.kind} or choose another policy")
         if not elsewhere and (request.podms or request.exclude_podms):
             known = {name for podm in view.podms for name in (podm.id, podm.name) if name}
             for name in (*request.podms, *request.exclude_podms):

@@ -15,7 +15,7 @@ import numpy as np
 from valence_sched.core.batch import Attempt, Batch, PlacedNode, candidate_of, score_of
 from valence_sched.core.evaluation import EvaluationContext, reevaluate_group_state
 from valence_sched.core.fit.fit import Fit
-from valence_sched.core.group_state import with_members, without_members
+from valence_sched.core.group_state import with_members
 from valence_sched.core.policy import INFINITE_COST
 from valence_sched.model.decision import Candidate, Outcome, Placement, PoolRef
 from valence_sched.model.request import Request
@@ -230,7 +230,7 @@ def substitute_rows(
 
     ``with_all_members`` is the request with a group state that counts all nodes, replaced or not.
     """
-    state = without_members(context.view, with_all_members, [replaced_row]).company
+    state = with_members(context.view, with_all_members, [replaced_row], -1).company
     request = msgspec.structs.replace(context.request, company=state)
     index = np.unique(rows)
     evaluation, view = context.evaluation.select(index), context.view.take(index)

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.set_cover import Spending, Undecided
+from valence_sched.core.fit.spending import Spending, Undecided
 from valence_sched.core.policy import (
     COST_SCALE,
     INFINITE_COST,
@@ -306,14 +306,7 @@ def reevaluate(
     view: View, request: Request, bound: BoundPolicy, evaluation: Evaluation, strict: bool = False
 ) -> None:
     """Call again the plug-ins that read free capacity, and write over the same rows."""
-    readers = evaluation.availability_readers - evaluation.failed_plugins
-    for verdict_row, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
-        if filter_.name in readers:
-            verdict_row[:] = _verdict(filter_, view, request, evaluation, strict)
-    for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
-        if weigher.name in readers:
-            score[:] = _score(weigher, view, request, evaluation, strict)
-    _clamp_scores(evaluation, bound, strict)
+    _call_again(view, request, bound, evaluation, evaluation.availability_readers, strict)
     write_costs(evaluation, bound, row_weights(view, bound))
 
 
@@ -324,20 +317,39 @@ def reevaluate_group_state(
 
     The costs of these rows are left to the caller.
     """
-    readers = evaluation.group_state_readers - evaluation.failed_plugins
     changed = np.zeros(len(view), dtype=bool)
-    for verdict_row, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
-        if filter_.name in readers:
-            answer = _verdict(filter_, view, request, evaluation, strict)
-            changed |= verdict_row != answer
-            verdict_row[:] = answer
-    for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
-        if weigher.name in readers:
-            scores = _score(weigher, view, request, evaluation, strict)
-            changed |= score != scores
-            score[:] = scores
-    _clamp_scores(evaluation, bound, strict)
+    readers = evaluation.group_state_readers
+    _call_again(view, request, bound, evaluation, readers, strict, changed)
     return changed
+
+
+def _call_again(
+    view: View,
+    request: Request,
+    bound: BoundPolicy,
+    evaluation: Evaluation,
+    readers: frozenset[str],
+    strict: bool,
+    changed: Mask | None = None,
+) -> None:
+    """Write the answers of some plug-ins anew, and note in ``changed`` which rows differ."""
+    names = readers - evaluation.failed_plugins
+    for verdicts, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
+        if filter_.name in names:
+            passed = _verdict(filter_, view, request, evaluation, strict)
+            if changed is not None:
+                changed |= verdicts != passed
+            verdicts[:] = passed
+    for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
+        if weigher.name in names:
+            scores = _score(weigher, view, request, evaluation, strict)
+            if changed is not None:
+                changed |= score != scores
+            score[:] = scores
+    if not _all_within(evaluation.scores):
+        for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
+            if not _all_within(score):
+                score[:] = _clamped_score(score, weigher, evaluation, strict)
 
 
 def row_weights(view: View, bound: BoundPolicy) -> Ints | None:
@@ -419,14 +431,6 @@ def _score(
     text = f"weigher {weigher.name!r} returned {_shape(answer)}, not {expected}"
     _mark_failed(weigher.name, text, evaluation, strict)
     return np.zeros(len(view))
-
-
-def _clamp_scores(evaluation: Evaluation, bound: BoundPolicy, strict: bool) -> None:
-    if _all_within(evaluation.scores):
-        return
-    for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
-        if not _all_within(score):
-            score[:] = _clamped_score(score, weigher, evaluation, strict)
 
 
 def _clamped_score(

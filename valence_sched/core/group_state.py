@@ -103,42 +103,20 @@ def with_group_state(
     return msgspec.structs.replace(request, company=state)
 
 
-def with_members(view: View, request: Request, rows: Sequence[int]) -> Request:
-    """Return the request with one more node of it on the podm of each of ``rows``."""
+def with_members(view: View, request: Request, rows: Sequence[int], number: int = 1) -> Request:
+    """Return the request with one more node of it on the podm of each row, or ``number`` -1."""
     podms, state = [view.podm(row) for row in rows], request.company
-    members, owner_counts = state.members, state.owned
-    if request.group is not None:
-        members = members.copy()
-        for domain in request.group.domains:
-            values = (value for podm in podms for value in domain_values(podm, domain))
-            members[domain] = _add_counts(members.get(domain, {}), values)
-    if request.owner is not None:
-        owner_counts = _add_counts(owner_counts, (podm.id for podm in podms))
-    after = GroupState(members=members, owned=owner_counts, open=state.open)
-    return msgspec.structs.replace(request, company=after)
-
-
-def without_members(view: View, request: Request, rows: Sequence[int]) -> Request:
-    """Return the request without one node of it on the podm of each of ``rows``."""
-    podms, state = [view.podm(row) for row in rows], request.company
-    members = state.members.copy()
+    members, owned = state.members.copy(), Counter(state.owned)
     for domain in request.group.domains if request.group else ():
         counts = Counter(members.get(domain, {}))
         for podm in podms:
-            counts.subtract(domain_values(podm, domain))
+            for value in domain_values(podm, domain):
+                counts[value] += number
         members[domain] = dict(+counts)
-    owned = Counter(state.owned)
-    if request.owner is not None:
-        owned.subtract(podm.id for podm in podms)
-    before = GroupState(members=members, owned=dict(+owned), open=state.open)
-    return msgspec.structs.replace(request, company=before)
-
-
-def _add_counts(counts: dict[str, int], more: Iterable[str]) -> dict[str, int]:
-    counts = counts.copy()
-    for value in more:
-        counts[value] = counts.get(value, 0) + 1
-    return counts
+    for podm in podms if request.owner is not None else ():
+        owned[podm.id] += number
+    after = GroupState(members=members, owned=dict(+owned), open=state.open)
+    return msgspec.structs.replace(request, company=after)
 
 
 def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collection[str]) -> bool:

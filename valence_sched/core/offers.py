@@ -15,13 +15,13 @@ from msgspec import UNSET, UnsetType
 from valence_sched.core.batch import Lookahead, PlacedNode, candidate_of, schedule, with_anchor_rows
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.set_cover import Undecided
-from valence_sched.core.group_state import affects_own_podm_only, with_members, without_members
+from valence_sched.core.fit.spending import Undecided
+from valence_sched.core.group_state import affects_own_podm_only, with_members
 from valence_sched.core.policy import COST_SCALE
 from valence_sched.core.ranking import FitFinder, random_order, rank_rows
 from valence_sched.errors import StaleOffer, one_line
 from valence_sched.model.decision import Candidate, PoolRef
-from valence_sched.model.request import MAX_NODES, GroupState, Request
+from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.model.zone import Offer, OfferQuery, Overtaking, ZoneAnswer
 from valence_sched.view.domains import domain_values
 from valence_sched.view.overlay import Overlay
@@ -84,17 +84,14 @@ def offers(
     )
 
 
-def with_candidates(view: View, request: Request, candidates: Sequence[Candidate]) -> Request:
-    """Return the request with one more node of it for each candidate; StaleOffer as of offers."""
-    return with_members(view, request, [fit_of(view, one).row for one in candidates])
-
-
-def without_candidates(
-    view: View, request: Request, company: GroupState, candidates: Sequence[Candidate]
+def with_candidates(
+    view: View, request: Request, candidates: Sequence[Candidate], number: int = 1
 ) -> Request:
-    """Return the request with a group state that counts these candidates, less one for each."""
-    counted = msgspec.structs.replace(request, company=company)
-    return without_members(view, counted, [fit_of(view, one).row for one in candidates])
+    """Return the request with one more node of it for each candidate, or ``number`` -1.
+
+    StaleOffer as of offers.
+    """
+    return with_members(view, request, [fit_of(view, one).row for one in candidates], number)
 
 
 def _ranking(context: EvaluationContext, query: OfferQuery) -> tuple[list[PlacedNode], set[int]]:

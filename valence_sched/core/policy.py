@@ -44,10 +44,8 @@ Kind = Literal["filter", "weigher"]
 ReadField = tuple[str, Callable[[Any], object]]
 
 #: Fields in the order in which a request is refused for them; all others come after these.
-REPORTED_FIRST = (
-    "podms", "zone", "locations", "aggregates", "capabilities", "traits", "attributes", "where",
-    "near", "group", "owner",
-)  # fmt: skip
+_FIRST = "podms zone locations aggregates capabilities traits attributes where near group owner"
+REPORTED_FIRST = tuple(_FIRST.split())
 
 
 class RequestReader(Struct, frozen=True, eq=False):
@@ -257,9 +255,7 @@ def _unknown_penalties(policy: Policy) -> Iterator[WeigherUse]:
 
 
 def _bind_filter(use: FilterUse, where: str) -> BoundFilter:
-    function = plugins.load(plugins.FILTERS).get(use.name, where)
-    check_declarations(function, "filter", use.name, where)
-    options = _check_options(function, use.name, use.options, where)
+    function, options = _checked_plugin("filter", use, where)
     explain = getattr(function, "terms", None)
     terms = functools.partial(explain, **options) if explain else None
     evaluate = functools.partial(function, **options)
@@ -267,33 +263,36 @@ def _bind_filter(use: FilterUse, where: str) -> BoundFilter:
 
 
 def _bind_weigher(use: WeigherUse, where: str) -> BoundWeigher:
-    function = plugins.load(plugins.WEIGHERS).get(use.name, where)
-    check_declarations(function, "weigher", use.name, where)
-    options = _check_options(function, use.name, use.options, where)
-    weight, evaluate = round(use.weight * WEIGHT_UNITS), functools.partial(function, **options)
+    function, options = _checked_plugin("weigher", use, where)
     completion: MixCompletion | None = getattr(function, "mix_completion", None)
-    if completion is not None:
-        completion = completion.with_options(options)
     return BoundWeigher(
-        use.name, weight, evaluate, use.overrides, declarations(function), completion
+        use.name,
+        round(use.weight * WEIGHT_UNITS),
+        functools.partial(function, **options),
+        use.overrides,
+        declarations(function),
+        None if completion is None else completion.with_options(options),
     )
 
 
-def _check_options(
-    function: Callable[..., Any], name: str, options: dict[str, Any], where: str
-) -> dict[str, Any]:
-    if not options:
-        return {}
+def _checked_plugin(
+    kind: Kind, use: FilterUse | WeigherUse, where: str
+) -> tuple[Callable[..., Any], dict[str, Any]]:
+    """Return a plug-in with its options, converted to their types."""
+    group = plugins.FILTERS if kind == "filter" else plugins.WEIGHERS
+    function = plugins.load(group).get(use.name, where)
+    check_declarations(function, kind, use.name, where)
     types: dict[str, Any] = {}
-    with contextlib.suppress(NameError):  # a name that only a type checker sees
-        types = typing.get_type_hints(function, include_extras=True)
+    if use.options:
+        with contextlib.suppress(NameError):  # a name that only a type checker sees
+            types = typing.get_type_hints(function, include_extras=True)
     known, checked = plugins.options(function), {}
-    for option, value in options.items():
-        path = f"option {option!r} of {name!r}"
+    for option, value in use.options.items():
+        path = f"option {option!r} of {use.name!r}"
         if option not in known:
             raise InputError(where, path, "no such option", hint=suggest(option, known))
         checked[option] = convert(value, types.get(option, Any), where, path)
-    return checked
+    return function, checked
 
 
 def missing_readers(request: Request, bound: BoundPolicy) -> list[RequestReader]:
@@ -347,23 +346,22 @@ def resolve_needs(request: Request, policy: Policy) -> Request:
 
 @functools.lru_cache(maxsize=4)
 def _readers(filters: Plugins, weighers: Plugins) -> tuple[RequestReader, ...]:
-    readers = [*_readers_of("filter", filters), *_readers_of("weigher", weighers)]
-    return tuple(sorted(readers, key=_report_order))
+    groups: tuple[tuple[Kind, Plugins], ...] = (("filter", filters), ("weigher", weighers))
+    readers = []
+    for kind, some in groups:
+        for name in some.ours_first():
+            if declared := declarations(some.by_name[name]):
+                fields = [(field, one) for one in declared for field in one.fields]
+                required = tuple((field, one.when) for field, one in fields if not one.optional)
+                optional = tuple((field, one.when) for field, one in fields if one.optional)
+                readers.append(RequestReader(kind, name, required, optional))
 
+    def order(reader: RequestReader) -> tuple[str, int]:
+        fields = {field for field, _ in reader.required}
+        positions = [at for at, field in enumerate(REPORTED_FIRST) if field in fields]
+        return reader.kind, min(positions, default=len(REPORTED_FIRST))
 
-def _readers_of(kind: Kind, installed: Plugins) -> Iterator[RequestReader]:
-    for name in installed.ours_first():
-        if declared := declarations(installed.by_name[name]):
-            fields = [(field, one) for one in declared for field in one.fields]
-            required = tuple((field, one.when) for field, one in fields if not one.optional)
-            optional = tuple((field, one.when) for field, one in fields if one.optional)
-            yield RequestReader(kind, name, required, optional)
-
-
-def _report_order(reader: RequestReader) -> tuple[str, int]:
-    fields = {field for field, _ in reader.required}
-    positions = [position for position, field in enumerate(REPORTED_FIRST) if field in fields]
-    return reader.kind, min(positions, default=len(REPORTED_FIRST))
+    return tuple(sorted(readers, key=order))
 
 
 def check_declarations(plugin: Callable[..., Any], kind: Kind, name: str, where: str) -> None:
@@ -412,5 +410,5 @@ def fields_read(
     for weigher in bound.weighers:
         found.update(["zone"] if weigher.overrides.zone else [])
         found.update(["aggregates"] if weigher.overrides.aggregate else [])
-    return tuple(sorted(one for one in found if one.partition(".")[0] not in found & {*MAPS}
-                        or one in MAPS))  # fmt: skip
+    whole = found & {*MAPS}
+    return tuple(sorted(one for one in found if one in MAPS or one.partition(".")[0] not in whole))

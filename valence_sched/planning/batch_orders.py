@@ -75,10 +75,8 @@ def _with_groups_as_asked(requests: Sequence[Request], order: Sequence[int]) -> 
     """
     ordered = list(order)
     for name in {one.group.name for one in requests if one.group is not None}:
-        positions = [
-            position for position, number in enumerate(order)
-            if (group := requests[number].group) is not None and group.name == name
-        ]  # fmt: skip
+        groups = [requests[number].group for number in order]
+        positions = [at for at, one in enumerate(groups) if one is not None and one.name == name]
         members = sorted(order[position] for position in positions)
         for position, number in zip(positions, members, strict=True):
             ordered[position] = number

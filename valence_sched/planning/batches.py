@@ -74,9 +74,10 @@ class Decisions:
     @property
     def failure(self) -> Decision | None:
         """Return the decision for which fewer nodes fit than must be placed."""
-        failed = (one for one in self.decisions[-1:]
-                  if len(one.placed_nodes) < one.request.required_count)  # fmt: skip
-        return next(failed, None)
+        for one in self.decisions[-1:]:
+            if len(one.placed_nodes) < one.request.required_count:
+                return one
+        return None
 
     @property
     def requested_count(self) -> int:
@@ -99,11 +100,9 @@ class Decisions:
         source = inventory_source(self.view, self.skipped)
         reports = [decision_report(one, source, explain=explain) for one in self.decisions]
         if self.failure:
-            reports[:-1] = [
-                msgspec.structs.replace(report, outcome="nothing_fits", placed=0, placements=(),
-                                        podms=(), funnel=(), explanation=None)
-                for report in reports[:-1]
-            ]  # fmt: skip
+            unplaced = {"outcome": "nothing_fits", "placed": 0, "placements": (), "podms": ()}
+            unplaced |= {"funnel": (), "explanation": None}
+            reports[:-1] = [msgspec.structs.replace(one, **unplaced) for one in reports[:-1]]
         return Reports(
             outcome=self.outcome,
             requested=self.requested_count,
@@ -272,15 +271,16 @@ class BatchPlan:
         Nodes that are ``fixed`` stay, and no others of their types are added.
         """
         if "least-cost" in goals:
-            first = [self.requests[self.type_of.index(number)] for number in range(len(self.types))]
-            self.types = [replace(one, costs=self.succession.costs(request))
-                          for one, request in zip(self.types, first, strict=True)]  # fmt: skip
+            for number, one in enumerate(self.types):
+                request = self.requests[self.type_of.index(number)]
+                self.types[number] = replace(one, costs=self.succession.costs(request))
         overlay = Overlay(self.succession.current_view)
         for node in fixed:
             overlay.allocate(node.fit.row, node.fit.blocks, node.fit.grants)
         full = {node.node_type for node in fixed}
-        types = [replace(one, most=0) if number in full else one
-                 for number, one in enumerate(self.types)]  # fmt: skip
+        types = list(self.types)
+        for number in full:
+            types[number] = replace(types[number], most=0)
         optimum = _optimum(overlay.view, types, self.budget, goals)
         if not fixed:
             self.bound = min(self.bound, optimum.bound)
@@ -318,8 +318,8 @@ class BatchPlan:
             queues[node.node_type].append(node)
         left = [len(queue) for queue in queues]
         shares = [0] * len(self.requests)  # first what each must have
-        for wanted in ([one.required_count for one in self.requests],
-                       [one.count for one in self.requests]):  # fmt: skip
+        least, every = zip(*((one.required_count, one.count) for one in self.requests), strict=True)
+        for wanted in (least, every):
             for position, number in enumerate(self.type_of):
                 more = min(wanted[position] - shares[position], left[number])
                 shares[position] += more
@@ -327,10 +327,10 @@ class BatchPlan:
         planned = []
         for number, share in zip(self.type_of, shares, strict=True):
             own = [queues[number].popleft() for _ in range(share)]
-            planned.append(tuple(
-                tuple(node.fit for node in own if node.variant == variant)
-                for variant in self._variants_of_type(number)
-            ))  # fmt: skip
+            by_variant: dict[int, list[Fit]] = {one: [] for one in self._variants_of_type(number)}
+            for node in own:
+                by_variant[node.variant].append(node.fit)
+            planned.append(tuple(map(tuple, by_variant.values())))
         return self.trial(range(len(self.requests)), planned)
 
     def nodes_of(self, trial: Trial) -> Iterator[WitnessNode]:

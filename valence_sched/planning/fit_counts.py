@@ -146,9 +146,11 @@ def count_fits(
         apart = (*group.anti_affinity, *group.at_most)
         firm = any(not rule.soft for rule in group.spread)
         if group.affinity or firm or any(domain != "podm" for domain in apart):
-            raise RequestError(f"group {group.name!r}: each pod manager is counted by itself, so "
-                               "only anti-affinity and at most per podm can be counted: leave the "
-                               "other rules out")  # fmt: skip
+            reason = (
+                "each pod manager is counted by itself, so only anti-affinity and at most per podm"
+            )
+            text = f"{reason} can be counted: leave the other rules out"
+            raise RequestError(f"group {group.name!r}: {text}")
     context = decider.context(request)
     view, counts, open_pools = context.view, [], []
     warnings = [*context.evaluation.notes, *unknown_terms(view, context.request)]

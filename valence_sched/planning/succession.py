@@ -14,7 +14,7 @@ from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
 from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.core.fit.set_cover import Spending
+from valence_sched.core.fit.spending import Spending
 from valence_sched.core.group_state import NodeCounts, with_group_state
 from valence_sched.core.offers import CandidateFitter
 from valence_sched.core.policy import INFINITE_COST, BoundPolicy
@@ -207,8 +207,8 @@ def verify(
     very = CandidateFitter(succession.view, fitters)
     for candidate in candidates:
         fit, number = very.fit(succession.current_view, candidate)
-        node = msgspec.structs.replace(sealed, needs=ways[number].needs, fallbacks=(), count=1,
-                                       bonds=ways[number].bonds, min_count=None)  # fmt: skip
+        way = {"needs": ways[number].needs, "bonds": ways[number].bonds, "fallbacks": ()}
+        node = msgspec.structs.replace(sealed, **way, count=1, min_count=None)
         if not elsewhere:
             succession.check_pool(node, fit.row)
         elif not eligible[fit.row]:

@@ -22,7 +22,6 @@ from valence_sched.model.decision import NearMiss, NodeRemoval, Shortfall
 from valence_sched.model.inventory import Node
 from valence_sched.model.quantity import format_count
 from valence_sched.view.overlay import Overlay
-from valence_sched.view.view import Floats, Mask
 
 MOST_PODMS = 8  # pod managers reported of each kind
 MOST_NODES = 64  # nodes of each that are freed for a try
@@ -48,10 +47,18 @@ class NearMissSearch:
         return (*hardware, *itertools.islice(self._by_policy(), MOST_PODMS))
 
     def _by_hardware(self) -> Iterator[NearMiss]:
-        rows = np.flatnonzero(self._passes_fixed_filters())
+        view, evaluation = self.decision.batch.view, self.decision.batch.evaluation
+        readers = evaluation.availability_readers - evaluation.failed_plugins
+        fixed = [filter_.name not in readers for filter_ in self.decision.context.bound.filters]
+        rows = np.flatnonzero(np.logical_and.reduce(evaluation.verdicts[fixed]))
         if not len(rows):
             return
-        shortfalls = self._missing_share()[rows]
+        missing = np.zeros(len(view))  # as a share of each need
+        for need in self.decision.context.request.needs:
+            amount = need.amount * need.count
+            if amount:
+                missing += np.clip(1.0 - view.free(need) / amount, 0.0, 1.0)
+        shortfalls = missing[rows]
         podms = self.decision.view.podm_of[rows]
         seen_podms = self._chosen_podms()
         for index in np.lexsort((rows, shortfalls)).tolist():
@@ -77,29 +84,12 @@ class NearMissSearch:
             if self.decision.row_fits.of(row) != "fits":
                 continue
             seen_podms.add(podm)
-            yield NearMiss(podm=view.podms[podm].id, pool=view.pools[row].id, kind="word",
-                       lacks=self._lacks(row))  # fmt: skip
+            name, pool = view.podms[podm].id, view.pools[row].id
+            yield NearMiss(podm=name, pool=pool, kind="word", lacks=self._lacks(row))
 
     def _chosen_podms(self) -> set[int]:
         """Return the podms that were chosen, if all nodes were placed: they lack nothing."""
         return set(self.decision.chosen_podms() if self.decision.outcome == "placed" else ())
-
-    def _passes_fixed_filters(self) -> Mask:
-        """Return per row whether all filters keep it that do not read free capacity."""
-        evaluation = self.decision.batch.evaluation
-        readers = evaluation.availability_readers - evaluation.failed_plugins
-        fixed = [filter_.name not in readers for filter_ in self.decision.context.bound.filters]
-        passing: Mask = np.logical_and.reduce(evaluation.verdicts[fixed])
-        return passing
-
-    def _missing_share(self) -> Floats:
-        view = self.decision.batch.view
-        missing = np.zeros(len(view))
-        for need in self.decision.context.request.needs:
-            amount = need.amount * need.count
-            if amount:
-                missing += np.clip(1.0 - view.free(need) / amount, 0.0, 1.0)
-        return missing
 
     @functools.cached_property
     def _bounds(self) -> list[int]:
@@ -152,7 +142,7 @@ class NearMissSearch:
         first, last = int(batch.view.first_row[podm]), int(batch.view.first_row[podm + 1])
         overlay = Overlay(batch.view.window(first, last))
         table = overlay.view.block_tables[0]
-        numbers = {uri: number for number, uri in enumerate(table.uris)}
+        numbers = table.numbers
         for node in nodes:
             blocks = [numbers[uri] for uri in node.blocks if uri in numbers]
             if not any(table.gains[block] for block in blocks):

@@ -134,9 +134,8 @@ def explain_decision(decision: Decision) -> Explanation:
     is_by_cost = choices.policy.pick.best_of == 1 and goes_by_cost(choices.policy)
     misses = search.run()
     if undecided := spending.undecided:
-        questions = format_count(undecided, "question")
-        notes.append(f"undecided within the budget of the policy: {questions}: what depends on "
-                     "the answer is left out")  # fmt: skip
+        questions = f"{format_count(undecided, 'question')}: what depends on the answer is left out"
+        notes.append(f"undecided within the budget of the policy: {questions}")
     return Explanation(
         candidates=tuple(_contender(decision, row, chosen) for row in rows),
         runner_up=_runner_up(decision, rows) if is_by_cost else None,
@@ -194,10 +193,10 @@ def _excess(decision: Decision, row: int) -> dict[str, float]:
     kinds = [table.kinds[block] for block in fit.blocks]
     excess = {}
     for name, every in MEASURES.items():
-        alike = (one for one in context.request.needs
-                 if (one.kind, one.measure) == (every.kind, every.measure))  # fmt: skip
         if name != "gpus":  # they are accelerators
             has = float(context.view.kinds.amounts(every)[kinds].sum())
+            measure = every.kind, every.measure
+            alike = (one for one in context.request.needs if (one.kind, one.measure) == measure)
             excess[name] = has - sum(need.amount for need in alike)
     return {name: amount for name, amount in excess.items() if amount > 0}
 

@@ -89,15 +89,15 @@ def choice_changes(choices: Choices, notes: list[str]) -> Iterator[Sensitivity]:
             notes.append("flips: one node would fit, not as many as must")
             return
     elif request.count > 1 and choices.needs_anchor():
-        notes.append("flips: the first node goes where all of its group fit: "
-                     "no other weight or need was tried")  # fmt: skip
+        text = "the first node goes where all of its group fit: no other weight or need was tried"
+        notes.append(f"flips: {text}")
         return
     elif pick.best_of > 1:
         notes.append(f"drawn by lot among the best {pick.best_of}: another seed may choose another")
         return
     elif not goes_by_cost(choices.policy):
-        notes.append(f"the scheduler {choices.policy.scheduler!r} does not go by weights: "
-                     "another seed may choose another")  # fmt: skip
+        text = f"the scheduler {choices.policy.scheduler!r} does not go by weights"
+        notes.append(f"{text}: another seed may choose another")
         return
     elif (weights := choices.weight_changes()) is None:
         notes.append("flips: weights differ by aggregate or zone: no other weight was tried")
@@ -128,8 +128,10 @@ class FlatChoices:
     def choose(self, alternative: Alternative) -> Choice:
         context, needs, bonds = self._tried, alternative.needs, alternative.bonds
         request = msgspec.structs.replace(context.request, needs=needs, bonds=bonds)
-        tried = context_of(context.view, request, context.bound, other_nodes=context.other_nodes,
-                           spending=context.spending)  # fmt: skip
+        others, spending = context.other_nodes, context.spending
+        tried = context_of(
+            context.view, request, context.bound, other_nodes=others, spending=spending
+        )
         tried = dataclasses.replace(tried, strict=context.strict)
         batch = _schedule_one(tried)
         undecided = bool(batch.undecided_rows)
@@ -184,8 +186,8 @@ def weight_changes(
         if not mine:
             continue
         step = min((one.step for one in mine), key=lambda step: (abs(step), step))
-        best, *others = sorted((one for one in mine if one.step == step),
-                               key=lambda one: (one.cost, one.lot))  # fmt: skip
+        first = [one for one in mine if one.step == step]
+        best, *others = sorted(first, key=lambda one: (one.cost, one.lot))
         loss = COST_SCALE - rival.scores.get(use.name, 0)
         ties = [one.cost for one in others]
         if best.pool.podm != chosen.podm:
@@ -267,8 +269,8 @@ def _verify(context: EvaluationContext, rival: Rival, number: int, step: int) ->
     cost, lot = int(evaluation.cost[row]), int(batch_lots(context.view, context.request)[row])
     if (cost, lot) >= (rival.cost + step * (COST_SCALE - rival.scores[old.name]), rival.lot):
         return None  # the rival, or what is behind it
-    return Overtaking(weigher=old.name, step=step, pool=_pool(context, row), cost=cost, lot=lot,
-                      by_lot=_has_ties(changed, row))  # fmt: skip
+    pool, by_lot = _pool(context, row), _has_ties(changed, row)
+    return Overtaking(weigher=old.name, step=step, pool=pool, cost=cost, lot=lot, by_lot=by_lot)
 
 
 def relative_size(change: Sensitivity) -> float:
@@ -294,22 +296,21 @@ class AmountSearch:
         """Yield for each need the least more and the least less that change the choice."""
         present = self.choices.request.alternatives[self.choices.attempt_index]
         for number, need in enumerate(present.needs):
-            yield from self._decreases(number, need)
+            yield from self._smallest_change(number, need, -1, self._most_less(number, need))
             if self.choices.chosen is not None:
                 most = self.choices.most_free(need)
                 steps = max(1, int((most - need.amount) // _step(need)) + 1)
                 yield from self._smallest_change(number, need, 1, steps)
 
-    def _decreases(self, number: int, need: Need) -> Iterator[Sensitivity]:
+    def _most_less(self, number: int, need: Need) -> int:
         alternatives = self.choices.request.alternatives
         changed = [alternatives[index] for index in self._changed_alternatives(number)]
-        bonds = [bond for one in changed for bond in one.bonds]
-        protected = any(len(one.needs) == 1 for one in changed)
-        protected = protected or any(bond.applies_to(need) for bond in bonds)
+        is_needed = any(len(one.needs) == 1 for one in changed) or any(
+            bond.applies_to(need) for one in changed for bond in one.bonds
+        )
         steps = int(need.amount // _step(need))
-        if protected and steps * _step(need) == need.amount:
-            steps -= 1  # an amount of 0 would leave the need out
-        yield from self._smallest_change(number, need, -1, steps)
+        # an amount of 0 would leave the need out
+        return steps - 1 if is_needed and steps * _step(need) == need.amount else steps
 
     def _smallest_change(
         self, number: int, need: Need, sign: int, most: int

@@ -80,12 +80,11 @@ def unknown_terms(view: View, request: Request) -> list[str]:
 
 def _unknown_terms(view: View, request: Request) -> list[str]:
     terms = dict.fromkeys(_request_terms(request))
-    unknown = [term for term in terms if not _is_reported(view, *term)]
     needs = itertools.chain.from_iterable(one.needs for one in request.alternatives)
     names = (need.resource for need in needs if need.kind == "stock")
     return [
         *unknown_lines("has a resource named", names, view.resources),
-        *(_unknown_line(view, *term) for term in unknown),
+        *(line for term in terms for line in _unknown_lines(view, *term)),
         *_unknown_values(view, request),
         *unknown_device_terms(view, request),
     ]
@@ -103,19 +102,17 @@ def _request_terms(request: Request) -> Iterator[tuple[str, str]]:
         yield from (("facts", domain.removeprefix(FACT_PREFIX)) for domain in facts)
 
 
-def _is_reported(view: View, root: str, name: str) -> bool:
+def _unknown_lines(view: View, root: str, name: str) -> Iterator[str]:
+    """Yield a line where no pod manager tells a fact or a capability."""
     if root == "facts":
-        return view.has_fact(name)
-    if root == "capabilities":
-        return any(name in podm.capabilities for podm in view.podms)
-    return True
-
-
-def _unknown_line(view: View, root: str, name: str) -> str:
-    known = {name for podm in view.podms for name in getattr(podm, root)}
-    if root == "facts":  # a name alone is one of the plain attributes, else a fact
-        known.update(PLAIN_ATTRIBUTES)
-    return one_line(f"no pod manager tells '{root}.{name}' ({suggest(name, known)})")
+        reported = view.has_fact(name)
+    else:
+        reported = root != "capabilities" or any(name in podm.capabilities for podm in view.podms)
+    if not reported:
+        known = {name for podm in view.podms for name in getattr(podm, root)}
+        if root == "facts":  # a name alone is one of the plain attributes, else a fact
+            known.update(PLAIN_ATTRIBUTES)
+        yield one_line(f"no pod manager tells '{root}.{name}' ({suggest(name, known)})")
 
 
 def _unknown_values(view: View, request: Request) -> Iterator[str]:
@@ -124,24 +121,20 @@ def _unknown_values(view: View, request: Request) -> Iterator[str]:
         yield from unknown_lines("is in the zone", [request.zone], zones)
     if request.locations:
         locations = [location.rstrip("/") for location in request.locations]
-        yield from unknown_lines("is at the location", locations, _locations(view))
+        reported = view.text("location").values
+        several = (one if isinstance(one, (tuple, list)) else (one,) for one in reported)
+        paths = {as_text(one).rstrip("/") for some in several for one in some if one is not None}
+        parts = (path.split("/") for path in paths)  # what contains a location is one, too
+        known = {"/".join(path[:end]) for path in parts for end in range(1, len(path) + 1)}
+        yield from unknown_lines("is at the location", locations, known)
     yield from _unknown_names("is in the aggregate", request.aggregates, view.aggregates.values)
     yield from _unknown_names("has the trait", request.traits, view.traits.values)
     for key, names in request.capabilities.items():
         inherited = request.inherited.get(key, ())
-        reported = {*inherited, *(value for has in view.capabilities.values
-                                  for value in has.get(key, ()))}  # fmt: skip
-        if reported:  # else the key itself is unknown
-            yield from unknown_lines(f"has the capability {key}", names, reported)
-
-
-def _locations(view: View) -> set[str]:
-    """Return every location of a pod manager, and those that contain it."""
-    reported = view.text("location").values
-    several = (one if isinstance(one, (tuple, list)) else (one,) for one in reported)
-    paths = {as_text(one).rstrip("/") for some in several for one in some if one is not None}
-    parts = [path.split("/") for path in paths]
-    return {"/".join(path[:end]) for path in parts for end in range(1, len(path) + 1)}
+        values = (has.get(key, ()) for has in view.capabilities.values)
+        known = set(inherited).union(*values)
+        if known:  # else the key itself is unknown
+            yield from unknown_lines(f"has the capability {key}", names, known)
 
 
 def _unknown_names(
@@ -164,10 +157,7 @@ def undecided_text(pools: Sequence[PoolRef], policy: Policy) -> str:
     names = ", ".join(f"{one.podm} ({one.pool})" for one in pools[:MOST_NAMES])
     more = f" and {len(pools) - MOST_NAMES:,} more" if len(pools) > MOST_NAMES else ""
     what = format_count(len(pools), "pool")
-    budget = policy.budget
-    states = format_count(budget.pool_states, "state")
-    return (
-        f"undecided: {what} may fit: {names}{more}: not settled within {states} for a pool and "
-        f"{budget.decision_states:,} for a decision: raise the budget of policy "
-        f"{policy.name!r}"
-    )
+    budget, states = policy.budget, format_count(policy.budget.pool_states, "state")
+    spent = f"not settled within {states} for a pool and {budget.decision_states:,} for a decision"
+    hint = f"raise the budget of policy {policy.name!r}"
+    return f"undecided: {what} may fit: {names}{more}: {spent}: {hint}"

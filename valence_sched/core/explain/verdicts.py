@@ -15,7 +15,7 @@ import numpy as np
 
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import first_failures
-from valence_sched.core.fit.set_cover import Undecided
+from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.policy import INFINITE_COST, BoundFilter
 from valence_sched.errors import describe_error, one_line
 from valence_sched.model.decision import MAX_LISTED_PODMS, PodmVerdict, PoolReasons, Reason
@@ -32,7 +32,7 @@ class Verdicts:
         self.decision, self.view, self.request = decision, decision.view, decision.request
         self.context, self.batch = decision.context, decision.batch
         self._bounds: list[int] = self.view.first_row.tolist()
-        self._terms: dict[str, list[tuple[Term, Mask]] | None] = {}
+        self._terms: dict[str, list[tuple[Term, Mask]]] = {}
 
     def podm_verdicts(self) -> Iterator[PodmVerdict]:
         """Yield one verdict per pod manager: chosen, others best first, then the rejected."""
@@ -68,8 +68,8 @@ class Verdicts:
             return self._verdict(podm, row, outcome, reason, cost)
         costs: list[int] = self.context.evaluation.cost[rows.start : rows.stop].tolist()
         passes, fit_of = self._passes, self.decision.row_fits.of
-        fitting = [(cost, row) for cost, row in zip(costs, rows, strict=True)
-                   if passes[row] and fit_of(row) == "fits"]  # fmt: skip
+        pairs = zip(costs, rows, strict=True)
+        fitting = [(cost, row) for cost, row in pairs if passes[row] and fit_of(row) == "fits"]
         if fitting:
             cost_, row = min(fitting)
             if cost_ != INFINITE_COST:
@@ -143,18 +143,14 @@ class Verdicts:
     def _reasons_of(self, filter_: BoundFilter, row: int, *, full: bool) -> Iterable[Reason]:
         if filter_.name in self.batch.evaluation.failed_plugins:
             return [_reason(filter_.name, "this filter", "an answer", "none: it failed")]
-        found = [
-            _reason_from_term(filter_.name, term, row, full=full)
-            for term, holds in self._terms_of(filter_) or ()
-            if not holds[row]
-        ]
+        terms = (term for term, holds in self._terms_of(filter_) if not holds[row])
+        found = [_reason_from_term(filter_.name, term, row, full=full) for term in terms]
         return found or [_reason(filter_.name, "this filter", "yes", "no")]
 
-    def _terms_of(self, filter_: BoundFilter) -> list[tuple[Term, Mask]] | None:
-        """Return the terms of a filter with where each holds; None where it explains nothing."""
-        if filter_.terms is None:
-            return None
-        if filter_.name not in self._terms:
+    def _terms_of(self, filter_: BoundFilter) -> list[tuple[Term, Mask]]:
+        """Return the terms of a filter with where each holds; none where it explains nothing."""
+        if filter_.terms is not None and filter_.name not in self._terms:
+            self._terms[filter_.name] = []
             try:
                 terms = filter_.terms(self.batch.view, self.batch.request)
                 self._terms[filter_.name] = [(term, term.mask) for term in terms]
@@ -162,8 +158,7 @@ class Verdicts:
                 text = f"filter {filter_.name!r} cannot explain itself: {describe_error(error)}"
                 if one_line(text) not in self.batch.evaluation.notes:
                     self.batch.evaluation.notes.append(one_line(text))
-                self._terms[filter_.name] = None
-        return self._terms[filter_.name]
+        return self._terms.get(filter_.name, [])
 
     def _verdict(
         self,

@@ -22,18 +22,20 @@ from msgspec import Struct
 
 from valence_sched.core.fit import stocks
 from valence_sched.core.fit.set_cover import (
-    FREE_STATES,
-    FREE_TOPOLOGY_STATES,
     Demand,
     Item,
-    SearchOutcome,
-    Spending,
-    Undecided,
     cheapest_cover,
     demands,
     least_blocks,
     upper_bound,
     waste,
+)
+from valence_sched.core.fit.spending import (
+    FREE_STATES,
+    FREE_TOPOLOGY_STATES,
+    SearchOutcome,
+    Spending,
+    Undecided,
 )
 from valence_sched.model.inventory import BlockType, Limit, Pool
 from valence_sched.model.need import Need, TopologyConstraint

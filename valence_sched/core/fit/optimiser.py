@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from valence_sched.core.fit.set_cover import SearchOutcome
+from valence_sched.core.fit.spending import SearchOutcome
 from valence_sched.model.request import MAX_NODES
 
 Floats = npt.NDArray[np.float64]
@@ -34,11 +34,8 @@ RELATIVE_ROUNDING = 1e-6
 #: node of the branch and bound, and of a simplex iteration, beside what depends on the entries.
 ROOT_WORK, NODE_WORK, ITERATION_WORK = 800, 300, 30
 #: Options of HiGHS that look for solutions beside the branch and bound, or begin it anew.
-HEURISTICS = (
-    "mip_allow_restart",
-    *(f"mip_heuristic_run_{name}" for name in ("feasibility_jump", "rins", "rens",
-                                              "root_reduced_cost")),
-)  # fmt: skip
+_RUNS = ("feasibility_jump", "rins", "rens", "root_reduced_cost")
+HEURISTICS = ("mip_allow_restart", *(f"mip_heuristic_run_{name}" for name in _RUNS))
 WORK_PER_STATE = 5  # in the time of a state of a set cover
 LARGEST_TRUSTED = 1_000_000  # number up to which "there is none" is believed
 PROPAGATED_PER_STATE = 4  # entries, in the time of a state of a set cover
@@ -149,17 +146,14 @@ class Programme:
 
     def column(self) -> int:
         """Add a column by itself, without a largest value; return its number."""
-        part = ProgrammePart()
-        part.column()
-        return self.add(part)
+        return self.add(ProgrammePart([INFINITY]))
 
     def row(
         self, terms: list[tuple[int, float]], lower: float = -INFINITY, upper: float = INFINITY
     ) -> None:
         """Add a row over columns of any parts."""
-        part = ProgrammePart()
+        part, columns = ProgrammePart(), self._columns
         part.row(terms, lower, upper)
-        columns = self._columns
         self._columns = 0
         self.add(part)
         self._columns = columns
@@ -183,13 +177,13 @@ class Programme:
 
         # Highs() prints the version of HiGHS on standard output before it takes an option
         solver = highspy._Highs()  # type: ignore[attr-defined]
-        for name, value in (("output_flag", False), ("threads", 1), ("random_seed", 0),
-                            ("solver", "choose" if whole else "ipm"),
-                            ("mip_rel_gap", effort.gap), ("mip_abs_gap", 1.0 - 2 * ROUNDING),
-                            ("mip_max_nodes", effort.nodes)):  # fmt: skip
+        options: dict[str, Any] = {"output_flag": False, "threads": 1, "random_seed": 0}
+        options |= {"solver": "choose" if whole else "ipm", "mip_max_nodes": effort.nodes}
+        options |= {"mip_rel_gap": effort.gap, "mip_abs_gap": 1.0 - 2 * ROUNDING}
+        if not effort.heuristics:
+            options |= dict.fromkeys(HEURISTICS, False)
+        for name, value in options.items():
             solver.setOptionValue(name, value)
-        for name in () if effort.heuristics else HEURISTICS:
-            solver.setOptionValue(name, False)
         solver.passModel(self._model(highspy, whole))
         if start is not None:
             known = highspy.HighsSolution()
@@ -214,14 +208,17 @@ class Programme:
         return replace(_solution(highspy, solver, self._columns, whole), work=work)
 
     def _model(self, highs: Any, whole: bool) -> Any:
+        def finite(parts: list[Floats]) -> Floats:
+            return np.clip(np.concatenate(parts), -highs.kHighsInf, highs.kHighsInf)
+
         model = highs.HighsLp()
         model.num_col_, model.num_row_ = self._columns, self._rows
         cost = np.zeros(self._columns)
         cost[list(self._cost)] = [-one for one in self._cost.values()]
         model.col_cost_, model.col_lower_ = cost, np.zeros(self._columns)
-        model.col_upper_ = _finite(highs, self._upper)
-        model.row_lower_ = _finite(highs, [lower for lower, _ in self._limits])
-        model.row_upper_ = _finite(highs, [upper for _, upper in self._limits])
+        model.col_upper_ = finite(self._upper)
+        model.row_lower_ = finite([lower for lower, _ in self._limits])
+        model.row_upper_ = finite([upper for _, upper in self._limits])
         entries = np.concatenate(self._entries)
         entries = entries[np.argsort(entries[:, 0], kind="stable")]
         starts = np.searchsorted(entries[:, 0], np.arange(self._rows + 1))
@@ -237,10 +234,6 @@ class Programme:
 def least_work(entries: int) -> int:
     """Return the work of HiGHS on so many entries before its first interrupt check."""
     return 3_000 + entries * (3 + entries // 1_000)
-
-
-def _finite(highs: Any, parts: list[Floats]) -> Floats:
-    return np.clip(np.concatenate(parts), -highs.kHighsInf, highs.kHighsInf)
 
 
 def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
@@ -271,7 +264,8 @@ def optimum(
     ``start`` is a solution that is known.
     """
     known = None if start is None else list(start)
-    largest = _largest(part)
+    limits = [abs(one) for one in (*part.lower_rows, *part.upper_rows) if abs(one) != INFINITY]
+    largest = max([0, *limits, *part.upper])
     if largest > LARGEST or states * WORK_PER_STATE <= least_work(len(part.entries)):
         return SearchOutcome(known, False, 0)
     programme = Programme()
@@ -299,11 +293,6 @@ def is_solution(part: ProgrammePart, values: Sequence[int]) -> bool:
     return all(0 <= value <= most for value, most in columns) and all(
         least <= value <= most for least, value, most in rows
     )
-
-
-def _largest(part: ProgrammePart) -> float:
-    limits = (abs(one) for one in (*part.lower_rows, *part.upper_rows) if abs(one) != INFINITY)
-    return max(max(limits, default=0), max(part.upper, default=0))
 
 
 class PropagationSearch:
@@ -366,12 +355,15 @@ class PropagationSearch:
         while self._entries <= entries:
             row = self._tightest_row() if possible else None
             if row is not None:
-                column = self._next_column(row)
+                open_ = [c for c, a in self._rows[row] if a > 0 and self._least[c] < self._most[c]]
+                column = next((one for one in open_ if self._least[one]), open_[0])
                 path.append((len(self._changes), column))
                 possible = self._set(column, self._least[column] + 1, self._most[column])
             else:
                 if possible:
-                    self._note_solution()
+                    best = self.best = list(self._least)
+                    self.price = sum(price * best[one] for one, price in self._prices.items())
+                    self._upper[self._price_row] = self.price - 1
                 if not path or (possible and ceiling is not None):
                     self._undo(0)
                     return True
@@ -394,15 +386,6 @@ class PropagationSearch:
                 if choice < least:
                     tightest, least = row, choice
         return tightest
-
-    def _next_column(self, row: int) -> int:
-        open_ = [c for c, a in self._rows[row] if a > 0 and self._least[c] < self._most[c]]
-        return next((column for column in open_ if self._least[column]), open_[0])
-
-    def _note_solution(self) -> None:
-        self.best = list(self._least)
-        self.price = sum(price * self.best[column] for column, price in self._prices.items())
-        self._upper[self._price_row] = self.price - 1
 
     def _set(self, column: int, least: int, most: int) -> bool:
         """Change the bounds of a column; return whether a value is left."""

@@ -16,79 +16,25 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from valence_sched.core.fit.spending import FREE_STATES, SearchOutcome
 from valence_sched.model.inventory import BlockType, Limit
 from valence_sched.model.need import Need
-from valence_sched.model.policy import DEFAULT_BUDGET, Budget
 from valence_sched.view import block_kinds as prices
 from valence_sched.view.block_kinds import BlockKinds
 
 if TYPE_CHECKING:
     from valence_sched.core.fit.optimiser import ProgrammePart
 
-FREE_STATES, FREE_TOPOLOGY_STATES = 400, 2_000  # of the short search
 IMPROVE_STATES = 50_000  # in search of a cheaper cover once one is known
 LONG_WEIGHT = 12  # states of HiGHS as which one of a dive counts that goes on after it
 WIDTH = 16  # demands and caps from which on a state counts as several
-
-
-class Undecided(Struct, frozen=True):
-    """Neither yes nor no: the question was not settled within so many states."""
-
-    states: int
-
-
-class SearchOutcome(Struct, frozen=True, gc=False):
-    """What makes the node, None where nothing was found; ``complete``: no search finds better."""
-
-    found: Any
-    complete: bool
-    states: int
-
-    @property
-    def is_open(self) -> bool:
-        return self.found is None and not self.complete
-
-
-class Spending:
-    """The states that one decision may still spend on hard questions, and the answers it was given.
-
-    A question is whether one pool makes the node. Nearly all are settled by a short search, which
-    is free; the others are searched within the budget of the policy: so many states for each
-    question, and so many for all hard questions of one decision. States are counted by question,
-    whether or not an earlier decision has left its answer behind: what a decision answers does not
-    depend on that.
-    """
-
-    __slots__ = ("_answers", "left")
-
-    def __init__(self, budget: Budget = DEFAULT_BUDGET) -> None:
-        self.left = budget.decision_states
-        self._answers: dict[Hashable, SearchOutcome] = {}
-
-    @property
-    def undecided(self) -> int:
-        """Return how many questions were left open."""
-        return sum(answer.is_open for answer in self._answers.values())
-
-    def answer(
-        self, question: Hashable, short: SearchOutcome, search: Callable[[], SearchOutcome]
-    ) -> SearchOutcome:
-        """Return the answer of the long search; of the short one when nothing is left."""
-        answer = self._answers.get(question)
-        if answer is None:
-            answer = short
-            if self.left > 0:
-                answer = search()
-                self.left -= answer.states
-            self._answers[question] = answer
-        return answer
 
 
 class Item(Struct, frozen=True):

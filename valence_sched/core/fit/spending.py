@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Spending: the states that a decision may still spend on questions that are hard to settle.
+
+A question is whether one pool makes the node. Nearly all are settled by a short search, which is
+free; the others are searched within the budget of the policy: so many states for each question,
+and so many for all hard questions of one decision. States are counted by question, whether or not
+an earlier decision has left its answer behind: what a decision answers does not depend on that.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from msgspec import Struct
+
+from valence_sched.model.policy import DEFAULT_BUDGET, Budget
+
+FREE_STATES, FREE_TOPOLOGY_STATES = 400, 2_000  # of the short search
+
+
+class Undecided(Struct, frozen=True):
+    """Neither yes nor no: the question was not settled within so many states."""
+
+    states: int
+
+
+class SearchOutcome(Struct, frozen=True, gc=False):
+    """What makes the node, None where nothing was found; ``complete``: no search finds better."""
+
+    found: Any
+    complete: bool
+    states: int
+
+    @property
+    def is_open(self) -> bool:
+        return self.found is None and not self.complete
+
+
+class Spending:
+    """What one decision has left, and the answers that it was given."""
+
+    __slots__ = ("_answers", "left")
+
+    def __init__(self, budget: Budget = DEFAULT_BUDGET) -> None:
+        self.left = budget.decision_states
+        self._answers: dict[Hashable, SearchOutcome] = {}
+
+    @property
+    def undecided(self) -> int:
+        """Return how many questions were left open."""
+        return sum(answer.is_open for answer in self._answers.values())
+
+    def answer(
+        self, question: Hashable, short: SearchOutcome, search: Callable[[], SearchOutcome]
+    ) -> SearchOutcome:
+        """Return the answer of the long search; of the short one when nothing is left."""
+        answer = self._answers.get(question)
+        if answer is None:
+            answer = short
+            if self.left > 0:
+                answer = search()
+                self.left -= answer.states
+            self._answers[question] = answer
+        return answer
