@@ -232,8 +232,7 @@ def with_anchor_rows(context: EvaluationContext, rows: Mask) -> EvaluationContex
 def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Attempt]:
     """Return an attempt for each alternative, in order, up to the one that places the last node.
 
-    Where a group that must stay together does not fit where one alternative fits best, the next
-    anchors are tried with all alternatives, as :func:`try_anchors` does with one.
+    The next anchors of a group that must stay together are tried with all alternatives.
     """
     if not context.request.fallbacks or not needs_anchor(context.request):
         return _try_in_order(context, schedule)
@@ -283,10 +282,7 @@ def _count_nodes(attempts: list[Attempt]) -> int:
 
 
 class _NextNode(Struct, frozen=True, gc=False):
-    """A pod one node ahead: the fit that was taken, its undo, and its rows evaluated after it.
-
-    They are ``rows`` of the evaluation of all pods that were evaluated together.
-    """
+    """A pod one node ahead: its fit, the undo, and its ``rows`` of what was evaluated together."""
 
     fit: Fit
     undo: Change
@@ -384,10 +380,9 @@ class Lookahead:
         self._ahead.clear()
 
     def _likely_fits(self, chosen_podm: int) -> list[Fit]:
-        """Return the fits of the pods that are best now, at most as many as to look ahead at.
+        """Return the fits of the pods that are best now, no more than to look ahead at or are left.
 
-        No more than nodes are left, and only those that a short search settles: the others are left
-        to their turn.
+        Only those that a short search settles: the others are left to their turn.
         """
         count = min(self._count_ahead, self._left) - 1
         if count < 1:

@@ -159,10 +159,8 @@ class Decider:
         """Return what these pods offer to a tree of zones, without tokens.
 
         The alternatives of the request, and the anchors of its group, are tried by who asks.
-        ``earlier`` and ``others`` are candidates of these pods. Errors as for a decision, and:
-
-        Raises:
-            StaleOffer: one of these candidates is no longer there.
+        ``earlier`` and ``others`` are candidates of these pods. Errors as for a decision, and
+        StaleOffer: one of these candidates is no longer there.
         """
         if others:
             return self._after(others).offers(query, earlier)
@@ -183,10 +181,7 @@ class Decider:
     def group_state(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> GroupState:
-        """Return the group state of a request on these pods, which counts those candidates, too.
-
-        Errors as of ``offers``.
-        """
+        """Return the group state of a request with those candidates; errors as of ``offers``."""
         if others:
             return self._after(others).group_state(query, earlier)
         from valence_sched.core.offers import with_candidates  # only in a tree of zones
@@ -348,10 +343,7 @@ class Preparation:
 
 
 def eligible_rows(context: EvaluationContext) -> Mask:
-    """Return the rows that pass all filters which read neither free capacity nor the group.
-
-    The request of the context has no group.
-    """
+    """Return the rows that pass all filters which read neither free capacity nor the group."""
     readers = context.evaluation.availability_readers
     fixed = [filter_.name not in readers for filter_ in context.bound.filters]
     passing: Mask = np.logical_and.reduce(context.evaluation.verdicts[fixed])

@@ -193,8 +193,7 @@ class Decision:
 class RowFits:
     """Says of rows that pass every filter whether they make the next node of a batch.
 
-    Of many rows at once where their fit is a cover of blocks alone, else one by one. Rows that the
-    batch has left open are undecided.
+    Rows that the batch has left open are undecided.
     """
 
     def __init__(self, context: EvaluationContext, batch: Batch) -> None:

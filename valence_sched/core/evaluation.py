@@ -42,8 +42,7 @@ def _tracked(name: str) -> Any:
 class TrackedView(View):
     """A View that records whether a plug-in reads data that placing nodes changes.
 
-    All such data is reached through the block counts, the resources and the block tables, and
-    through values that the View remembers of them.
+    Such data is reached through block counts, resources, block tables, and what is memoised.
     """
 
     __slots__ = ("was_read",)
@@ -237,9 +236,7 @@ def evaluate(
     """Call every filter and every weigher on all pools.
 
     A filter that fails rejects every pool and a weigher that fails scores 0; the notes name them.
-
-    Raises:
-        PluginError: with ``strict``, a plug-in broke its contract.
+    PluginError: with ``strict``, a plug-in broke its contract.
     """
     verdicts: list[Mask] = []
     scores: list[Floats] = []
@@ -313,10 +310,7 @@ def reevaluate(
 def reevaluate_group_state(
     view: View, request: Request, bound: BoundPolicy, evaluation: Evaluation, strict: bool = False
 ) -> Mask:
-    """Call again the plug-ins that read the group state; return the rows with another answer.
-
-    The costs of these rows are left to the caller.
-    """
+    """Call again what reads the group state; return the rows that changed, not yet their costs."""
     changed = np.zeros(len(view), dtype=bool)
     readers = evaluation.group_state_readers
     _call_again(view, request, bound, evaluation, readers, strict, changed)

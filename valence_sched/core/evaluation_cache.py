@@ -40,10 +40,7 @@ class CachedEvaluation(msgspec.Struct):
 
 
 class CompletedMix:
-    """A mix with what weighers need to know of all pools, as of a version of the snapshot.
-
-    ``supplies`` are those of the pools of this snapshot, by the name of the weigher.
-    """
+    """A mix with what weighers need to know of all pools, and these supplies by weigher."""
 
     def __init__(self, bound: BoundPolicy, mix: Mix, view: View, version: int) -> None:
         self._bound = bound  # held, so that its id stays its own
@@ -75,10 +72,7 @@ class Snapshot(Protocol):
         """Return the View to evaluate all rows of."""
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int | None:
-        """Evaluate again the rows that changed since; return how many.
-
-        None where that does not pay: then all rows are evaluated.
-        """
+        """Evaluate again the rows that changed since; None where evaluating all pays better."""
 
 
 class EvaluationCache:
@@ -94,11 +88,7 @@ class EvaluationCache:
     def context(
         self, request: Request, bound: BoundPolicy, *, strict: bool = False
     ) -> EvaluationContext:
-        """Return what a decision on a sealed request is made from, as of now.
-
-        Raises:
-            PluginError: with ``strict``, the first plug-in that broke its contract.
-        """
+        """Return what a decision is made from as of now; PluginError as of :func:`evaluate`."""
         mix = request.mix
         if bound.mix_completions and mix.shares and not mix.scarcity:
             request = self._completed_mix(request.mix, bound).request(request)
@@ -126,10 +116,7 @@ class EvaluationCache:
         )
 
     def mix_supplies(self, mix: Mix, bound: BoundPolicy) -> dict[str, MixSupplies]:
-        """Return what the pools supply to the shares of a mix, as they complete it themselves.
-
-        Empty where no weigher has anything to complete.
-        """
+        """Return what the pools supply to the shares of a mix, by the weigher that completes it."""
         if not bound.mix_completions or not mix.shares:
             return {}
         return self._completed_mix(mix, bound).supplies

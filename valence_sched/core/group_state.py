@@ -40,11 +40,7 @@ class NodeCounts(msgspec.Struct):
             _add_count(self.by_owner, owner, podm, number)
 
     def members(self, group: str, owner: str | None) -> Iterator[CountByPodm]:
-        """Yield the counts of the nodes that an owner has in a group.
-
-        Owners may use one name for groups of their own: an owner has the nodes of nobody as well,
-        and who asks without an owner has all.
-        """
+        """Yield the counts of an owner's nodes in a group, and nobody's; without an owner, all."""
         for of, counts in self.by_group.get(group, {}).items():
             if owner is None or of is None or of == owner:
                 yield counts

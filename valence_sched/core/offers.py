@@ -36,10 +36,7 @@ def offers(
     """Return what the pods of a context offer: nodes one after another, and a ranking.
 
     The request of the context is that of the query with its group state. ``earlier`` are the
-    candidates that the same decision took before.
-
-    Raises:
-        StaleOffer: a candidate of ``earlier`` is no longer there.
+    candidates that the same decision took before; StaleOffer if one is no longer there.
     """
     view, asked, rival = context.view, query.request, query.rival
     fits = tuple(fit_of(view, candidate) for candidate in earlier)
@@ -87,10 +84,7 @@ def offers(
 def with_candidates(
     view: View, request: Request, candidates: Sequence[Candidate], number: int = 1
 ) -> Request:
-    """Return the request with one more node of it for each candidate, or ``number`` -1.
-
-    StaleOffer as of offers.
-    """
+    """Return the request with one more node for each candidate, or ``number`` -1; StaleOffer."""
     return with_members(view, request, [fit_of(view, one).row for one in candidates], number)
 
 
@@ -170,8 +164,7 @@ class CandidateFitter:
     def fit(self, view: View, candidate: Candidate) -> tuple[Fit, int]:
         """Return the fit of a candidate on a view, and which alternative its node is made by.
 
-        Raises:
-            StaleOffer: not all of it is free, or no alternative takes all of it and nothing else.
+        StaleOffer: not all of it is free, or no alternative takes all of it and nothing else.
         """
         wanted = fit_of(view, candidate)
         first, last = view.rows_of(candidate.podm)

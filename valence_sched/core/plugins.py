@@ -37,12 +37,7 @@ class Plugins(Struct, frozen=True, eq=False):
     load_errors: Mapping[str, str] = field(default_factory=dict)
 
     def get(self, name: str, where: str = "") -> Callable[..., Any]:
-        """Return the plug-in of this name.
-
-        Raises:
-            UnknownName: no plug-in has it; the message names the nearest.
-            PluginError: it is installed but could not be imported.
-        """
+        """Return the plug-in of this name; UnknownName, or PluginError if it cannot be imported."""
         if name in self.load_errors:
             text = f"{self.kind} {name!r} cannot be loaded: {self.load_errors[name]}"
             raise PluginError(f"{where}: {text}" if where else text)

@@ -206,10 +206,9 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
     """Resolve a policy's names and check its options.
 
-    Raises:
-        UnknownName: no such filter, weigher or scheduler; the nearest is named.
-        InputError: an option the plug-in does not have, or of the wrong type, a plug-in twice, or
-            goals of a scheduler that has none.
+    UnknownName: no such filter, weigher or scheduler; the nearest is named. InputError: an option
+    the plug-in does not have, or of the wrong type, a plug-in twice, or goals of a scheduler that
+    has none.
     """
     where = f"{file}: policy {policy.name!r}"
     scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler, where)
@@ -311,10 +310,7 @@ def idle_readers(request: Request, bound: BoundPolicy) -> frozenset[RequestReade
 
 
 def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:
-    """Return the policy as it decides on a request that gives some plug-ins no work.
-
-    The filters among them keep every pool, and the weighers take no part.
-    """
+    """Return the policy without idle plug-ins: filters that keep all, weighers that say nothing."""
     filters = frozenset(reader.name for reader in readers if reader.kind == "filter")
     weighers = {reader.name for reader in readers if reader.kind == "weigher"}
     return msgspec.structs.replace(
@@ -365,12 +361,9 @@ def _readers(filters: Plugins, weighers: Plugins) -> tuple[RequestReader, ...]:
 
 
 def check_declarations(plugin: Callable[..., Any], kind: Kind, name: str, where: str) -> None:
-    """Check that a plug-in declares fields that a request has.
+    """Raise InputError, with the nearest, if a plug-in declares a field that no request has.
 
     A request of a class of its own may have more fields than :class:`Request`.
-
-    Raises:
-        InputError: there is no such field; the nearest is named.
     """
     known = _fields_of(Request)
     for field in (field for declared in declarations(plugin) for field in declared.fields):

@@ -526,10 +526,7 @@ class Filling:
 
 
 def scarcest_first(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return reasons that are no amounts, then the amounts, the least part of the need first.
-
-    More of a resource does not help against the former.
-    """
+    """Return reasons that are no amounts, which more would not help, then the scarcest amounts."""
 
     def part(reason: Reason) -> float:
         if not reason.is_amount:

@@ -80,9 +80,7 @@ class Checker:
     def result(self, check: Check) -> CheckResult:
         """Return what became of one expectation.
 
-        Raises:
-            SchedulerError: it names what is not there, or a file of it is invalid; the error names
-                its place.
+        SchedulerError, with its place: it names what is not there, or a file of it is invalid.
         """
         try:
             met, found = self._found(check, self._site(check))

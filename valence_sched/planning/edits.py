@@ -210,10 +210,8 @@ _DISRUPTIONS: dict[type[Edit], DisruptionRule] = {Fail: _fail, Drain: _drain, Re
 def edited(site: Site, edits: Iterable[Edit]) -> Site:
     """Return a site after edits, each applied to what those before it made.
 
-    Raises:
-        NothingMatches: the target of an edit is nothing that is there; the message begins with the
-            edit and has the nearest name.
-        UsageError: blocks of several kinds have the name that new ones are to be like.
+    NothingMatches: the target of an edit is nothing that is there; the message begins with the
+    edit and has the nearest name. UsageError: blocks of several kinds have the name of new ones.
     """
     return functools.reduce(apply_edit, edits, site)
 
@@ -400,8 +398,7 @@ class NewBlocks:
     def added(self, match: TargetMatch) -> LeanPodm:
         """Return a pod manager with the new blocks: so many in each pool that is matched, else all.
 
-        Raises:
-            NothingMatches, UsageError: the block that they are like is unknown, or ambiguous.
+        NothingMatches, UsageError: the block that they are like is unknown, or ambiguous.
         """
         podm = self._podms[match.podm]
         alike, block = self._block_for(podm)

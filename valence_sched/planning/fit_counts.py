@@ -171,10 +171,9 @@ def count_fits(
 def counts_by_podm(
     context: EvaluationContext, most: int, listener: AttemptListener | None = None
 ) -> Iterator[FitCount]:
-    """Yield ``(podm number, nodes, row)`` for each podm, at most ``most`` nodes.
+    """Yield ``(podm number, nodes, pool that may make more)``, at most ``most`` nodes each.
 
-    The row is a pool that may make more, where that is undecided. A ``listener`` gets the number
-    of each podm with the attempts on it, for which the podms are counted one at a time.
+    For a ``listener`` the podms are counted one at a time; it gets the attempts on each.
     """
     counts = None
     can_share = not context.request.fallbacks and not context.evaluation.group_state_readers

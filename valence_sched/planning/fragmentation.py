@@ -121,11 +121,7 @@ def defragment(
     most: int = MOST_MIGRATIONS,
     fits: int = MOST_FITS,
 ) -> MigrationPlan:
-    """Return a plan of at most so many migrations after which fragmentation is below a share.
-
-    ``rows`` of a node type are the destinations of its nodes. Where no plan is found, the
-    migrations are those that win most one after another.
-    """
+    """Return the fewest migrations for fragmentation below a share, else those that win most."""
     state = MigrationState(view, tuple(node_types), nodes, NEVER)
 
     def spend(podms: int) -> None:

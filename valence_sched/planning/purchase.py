@@ -203,9 +203,7 @@ def cheapest_purchase(
     """Return what to add so that ``most`` nodes of each type fit, all of them at once.
 
     None: all that may be bought does not suffice, or the effort ended before enough was found.
-
-    Raises:
-        RequestError: a node type does not say how many nodes, or a price is below 0.
+    RequestError: a node type does not say how many nodes, or a price is below 0.
     """
     for option in options:
         if option.price < 0:
@@ -340,10 +338,7 @@ class _PurchaseProgramme:
         return chosen
 
     def purchase(self, solution: Solution, least: Solution) -> Purchase | None:
-        """Return what a solution buys; the bound of ``least`` is the least price of any purchase.
-
-        The programme maximises the price below 0.
-        """
+        """Return what a solution buys; ``least`` bounds the price of any purchase, both below 0."""
         if solution.values is None:
             return None
         bound = max(0, math.ceil(-least.bound - ROUNDING)) if least.feasible else 0

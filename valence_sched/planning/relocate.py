@@ -62,11 +62,8 @@ def fail(site: Site, targets: Sequence[Target]) -> Relocation:
     """Return where the nodes of pod managers, pools or blocks land again once these fail.
 
     The dearest nodes are placed first. Nothing that failed takes any; the blocks of lost nodes that
-    did not fail are free.
-
-    Raises:
-        NothingMatches: a target is nothing that is there.
-        UnknownName, RequestError: the policy of the site cannot place nodes.
+    did not fail are free. NothingMatches: a target is nothing that is there. UnknownName,
+    RequestError: the policy of the site cannot place nodes.
     """
     after = edited(site, [Fail(target) for target in targets])
     residents = Residents(site.view(), site.policy, site.flavors)
@@ -78,15 +75,11 @@ def fail(site: Site, targets: Sequence[Target]) -> Relocation:
 
 
 def drain(site: Site, targets: Sequence[Target]) -> Relocation:
-    """Return the moves that take every node off pod managers, pools or blocks.
+    """Return the moves that take every node off pod managers, pools or blocks; errors as of fail.
 
     A node takes its new place before the old one is free, so that no step needs more than there
     is. What a move frees on other hardware, later moves may use: nodes that find no place are tried
     again after every move that does.
-
-    Raises:
-        NothingMatches: a target is nothing that is there.
-        UnknownName, RequestError: the policy of the site cannot place nodes.
     """
     after = edited(site, [Drain(target) for target in targets])
     residents = Residents(after.view(), site.policy, site.flavors)

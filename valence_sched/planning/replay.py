@@ -440,9 +440,8 @@ class ReplayRun:
     ) -> ReplayResult:
         """Replay entries, which are in the order of their arrival, and return what became of them.
 
-        Raises:
-            RequestError, UnknownName: a request contradicts its policy, or names an unknown one or
-                an unknown pod manager; the error names its line. Errors of entries, too.
+        RequestError, UnknownName: a request contradicts its policy, or names an unknown one or
+        an unknown pod manager; the error names its line. Errors of entries, too.
         """
         entries = iter(entries)
         first = list(itertools.islice(entries, self._lookahead))
@@ -567,13 +566,10 @@ def replay_all(
     *,
     strict: bool = False,
 ) -> Replay:
-    """Replay a workload on every site under every policy.
+    """Replay a workload on every site under every policy, without any by those of the requests.
 
-    Without ``policies`` every request is decided by its own, or by that of the site.
-
-    Raises:
-        UnknownName: a site does not have a policy.
-        SchedulerError: as for the workload, and for a decision; its requests are named by place.
+    UnknownName: a site does not have a policy. SchedulerError: as for the workload, and for a
+    decision; its requests are named by place.
     """
     check_runs(sites, policies)
     pairs = itertools.product(sites, dict.fromkeys(policies) or (None,))
@@ -582,11 +578,7 @@ def replay_all(
 
 
 def check_runs(sites: Sequence[Site], policies: Sequence[str]) -> None:
-    """Refuse a policy that a site does not have, and two sites of one name.
-
-    Raises:
-        UnknownName, UsageError: for these.
-    """
+    """Raise UnknownName for a policy that a site lacks, UsageError for two sites of one name."""
     for site in sites:
         for policy in policies:
             if policy not in site.policies:
@@ -604,11 +596,7 @@ def replay_one(
     *,
     strict: bool = False,
 ) -> ReplayResult:
-    """Replay a workload on one site, under one policy or those of the requests.
-
-    Raises:
-        SchedulerError: as for the workload, and for a decision; its requests are named by place.
-    """
+    """Replay a workload on one site, by one policy or those of the requests; errors as for all."""
     name = site.name if policy is None else f"{site.name}/{policy}"
     entries = workload.entries(site.flavors, PolicyChoice(policy, site.policy))
     succession = Succession(site.decider(strict=strict))

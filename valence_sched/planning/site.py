@@ -51,11 +51,7 @@ class Site:
         return {**self.__dict__, "kinds": BlockKinds(), "_views": []}
 
     def view(self) -> View:
-        """Return the View of the pod managers; it is built once.
-
-        Raises:
-            InputError: a pod manager is invalid, or its id is a duplicate.
-        """
+        """Return the View, built once; InputError if a pod manager is invalid, or its id twice."""
         if not self._views:
             builder = ViewBuilder(self.kinds)
             for number, podm in enumerate(self.podms):

@@ -115,10 +115,7 @@ def inventory_source(view: View, skipped: Sequence[str]) -> InventorySummary:
 
 
 def explain_decision(decision: Decision) -> Explanation:
-    """Explain the first node of a decision.
-
-    The work is bounded by counts: the notes tell where a bound was reached.
-    """
+    """Explain the first node of a decision, up to bounds that are named in the notes."""
     from valence_sched.core.explain import sensitivity  # both take long
     from valence_sched.core.explain.near_misses import NearMissSearch
 

@@ -42,10 +42,7 @@ NOTES = ("flips: ", "drawn by lot among ", "the scheduler ")
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What makes the first node: a pool, None where none does, and whether lots decide it.
-
-    ``undecided``: a better pool may make it.
-    """
+    """What makes the first node, None for no pool, and whether lots decide it, or a better may."""
 
     pool: PoolRef | None
     undecided: bool
@@ -55,8 +52,7 @@ class Choice:
 class Choices(Protocol):
     """The choice of a decision's first node, and what it is if one thing is asked otherwise.
 
-    ``attempt_index`` is the alternative of the request that makes the node; those before it make
-    none.
+    ``attempt_index`` is the alternative that makes the node; those before it make none.
     """
 
     request: Request

@@ -140,10 +140,7 @@ def _unknown_values(view: View, request: Request) -> Iterator[str]:
 def _unknown_names(
     what: str, names: NameRequirements, has: Iterable[Iterable[str]]
 ) -> Iterator[str]:
-    """Yield a line for each required name that no pod manager has.
-
-    A forbidden name may well be nowhere, so it is named only where a known one is like it.
-    """
+    """Yield a line for each name that no pod manager has; a forbidden one only if misspelt."""
     if not names:
         return
     known = {name for one in has for name in one}

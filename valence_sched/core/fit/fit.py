@@ -94,7 +94,7 @@ class Fitter:
             self._topology = fitter if fitter.domains or is_wide else None
 
     def fit(self, view: View, row: int, spending: Spending | None = None) -> Fit | Undecided | None:
-        """Return the blocks and amounts of pool ``row`` that make the node, None when none do.
+        """Return what makes the node of pool ``row``, None when nothing does.
 
         ``spending`` is what the decision has left for hard questions: a new decision without.
         """
@@ -177,10 +177,7 @@ class Fitter:
         return bool(self.demands) and not self._amounts and self._topology is None
 
     def whole_cover(self, pool: Pool) -> tuple[Offer, list[Item], list[int], list[int]]:
-        """Return the cover of a pool that has as many blocks of each kind as a node can use.
-
-        That is the offer, an item for each of its kinds, the caps and the demands.
-        """
+        """Return offer, items, caps and demands of a pool with all blocks that a node can use."""
         every = [(kind, self._most_useful(kind, pool)) for kind in range(len(self.kinds))]
         offer = sorted([pair for pair in every if pair[1]], key=self._sort_key)
         return offer, *self._cover_problem(pool, offer)

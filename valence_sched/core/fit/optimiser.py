@@ -131,10 +131,7 @@ class Programme:
         return self._columns
 
     def add(self, part: ProgrammePart, times: int = 1) -> int:
-        """Add a part; return the number of its first column.
-
-        ``times`` equal parts become one of so many times the room: of a relaxation the same.
-        """
+        """Add a part, ``times`` as one of so many times the room; return its first column."""
         first = self._columns
         self._upper.append(np.array(part.upper, dtype=np.float64) * times)
         self._limits.append((np.array(part.lower_rows) * times, np.array(part.upper_rows) * times))
@@ -169,10 +166,7 @@ class Programme:
     def solve(
         self, effort: Effort = DEFAULT_EFFORT, *, whole: bool, start: Sequence[int] | None = None
     ) -> Solution:
-        """Return the best solution found and the bound that is proven.
-
-        ``start`` is a solution that is known.
-        """
+        """Return the best solution found, from a known ``start``, and the bound that is proven."""
         import highspy  # a program that decides nothing hard does not wait for it
 
         # Highs() prints the version of HiGHS on standard output before it takes an option

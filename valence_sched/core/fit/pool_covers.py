@@ -139,10 +139,7 @@ class PoolCovers:
 
 
 class CoverComponent(Struct, frozen=True):
-    """A set cover by itself: the kinds of block that it is covered by, an item each, and as usual.
-
-    Of each item as many are available as a node can use.
-    """
+    """A set cover by itself: the kinds of block, an item each of as many as a node can use."""
 
     kinds: tuple[int, ...]
     items: tuple[Item, ...]
@@ -222,8 +219,7 @@ class CoverTree:
     def find(self, node: CoverNode, free: Mapping[int, float]) -> CoverNode:
         """Return the node that has the cheapest cover of what is free, by kind.
 
-        ``node`` is one whose offer has no less of any kind that the part can use: the root, or
-        what was found when more was free.
+        ``node`` has no less of any kind: the root, or what was found when more was free.
         """
         while node.complete and node.cover is not None:
             for kind, number in node.cover:
@@ -237,10 +233,7 @@ class CoverTree:
         return node
 
     def settle(self, free: Mapping[int, Counts], size: int) -> tuple[Mask, Mask]:
-        """Return which of several offers have a cover, and of which that is known.
-
-        ``free`` has a number for each offer by kind, and there are ``size`` offers.
-        """
+        """Return which of ``size`` offers, by kind, have a cover, and of which that is known."""
         has_cover, known = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
         waiting = [(self.root, np.arange(size))]
         while waiting:

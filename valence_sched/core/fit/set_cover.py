@@ -54,10 +54,7 @@ def cheapest_cover(
     states: int = FREE_STATES,
     improve: bool = True,
 ) -> SearchOutcome:
-    """Return how many to take of each item: the cheapest cover found within so many states.
-
-    Without ``improve`` the first that is found will do.
-    """
+    """Return how many to take of each item: the cheapest, without ``improve`` the first, found."""
     if not any(demand):
         return SearchOutcome([0] * len(items), True, 0)
     weight = 1 + (len(demand) + len(caps)) // WIDTH

@@ -97,13 +97,10 @@ def most_nodes(
     """Return the most nodes of some types that the pools of a View can make.
 
     ``shares`` are whole numbers by type: then the nodes are a mix, and those beyond it are left
-    out. ``budget`` is that of the fit. A type
-    without needs has no bound but ``most``, or the largest number that a request may ask for.
-    Of placements of equally many nodes ``goals`` say which, but only where the site is solved as
-    one programme.
-
-    Raises:
-        RequestError: there is no node type, or the shares are not as many or not positive.
+    out. ``budget`` is that of the fit. A type without needs has no bound but ``most``, or the
+    largest number that a request may ask for. Of placements of equally many nodes ``goals`` say
+    which, but only where the site is solved as one programme. RequestError: there is no node type,
+    or the shares are not as many or not positive.
     """
     if not node_types:
         raise RequestError("no node types: name at least one flavor")

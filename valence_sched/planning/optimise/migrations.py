@@ -246,10 +246,7 @@ class MigrationGoal(Protocol):
     """What migrations are made for."""
 
     def lower_bound(self, state: MigrationState, left: int) -> int:
-        """Return a number of migrations such that no fewer reach the goal; 0 if it is reached.
-
-        A bound above ``left`` need not be exact.
-        """
+        """Return a number that no plan is below, 0 if reached; above ``left`` it may be inexact."""
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
         """Return the nodes of which one moves next in every plan of ``left`` migrations."""
@@ -331,11 +328,7 @@ def fewest_migrations(
     most: int = MOST_MIGRATIONS,
     fits: int = MOST_FITS,
 ) -> MigrationPlan:
-    """Return a plan of at most so many migrations that makes room for one more node of a type.
-
-    ``wanted`` is the number of the type. ``rows`` of a node type are also the destinations of its
-    nodes.
-    """
+    """Return a plan of at most ``most`` migrations: room for one more node of type ``wanted``."""
     state = MigrationState(view, tuple(node_types), nodes, fits)
     aimed = None
     for number in range(most + 1):

@@ -41,10 +41,7 @@ class WitnessNode(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Witness:
-    """Nodes taken one after another from an overlay; the View that it began with is unchanged.
-
-    It takes no more than ``most``. All its hard questions are answered within one budget.
-    """
+    """Nodes taken one after another from an overlay, no more than ``most``, within one budget."""
 
     view: View
     variants: tuple[Variant, ...]
