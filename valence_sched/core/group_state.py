@@ -102,17 +102,21 @@ def with_group_state(
 def with_members(view: View, request: Request, rows: Sequence[int], number: int = 1) -> Request:
     """Return the request with one more node of it on the podm of each row, or ``number`` -1."""
     podms, state = [view.podm(row) for row in rows], request.company
-    members, owned = state.members.copy(), Counter(state.owned)
+    members, owned = state.members.copy(), state.owned
     for domain in request.group.domains if request.group else ():
-        counts = Counter(members.get(domain, {}))
-        for podm in podms:
-            for value in domain_values(podm, domain):
-                counts[value] += number
-        members[domain] = dict(+counts)
-    for podm in podms if request.owner is not None else ():
-        owned[podm.id] += number
-    after = GroupState(members=members, owned=dict(+owned), open=state.open)
+        values = (value for podm in podms for value in domain_values(podm, domain))
+        members[domain] = _counted(members.get(domain, {}), values, number)
+    if request.owner is not None:
+        owned = _counted(owned, (podm.id for podm in podms), number)
+    after = GroupState(members=members, owned=owned, open=state.open)
     return msgspec.structs.replace(request, company=after)
+
+
+def _counted(counts: dict[str, int], values: Iterable[str], number: int) -> dict[str, int]:
+    counts = counts.copy()
+    for value in values:
+        counts[value] = counts.get(value, 0) + number
+    return counts if number > 0 else {value: count for value, count in counts.items() if count > 0}
 
 
 def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collection[str]) -> bool:

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from tests.unit.core.deciders import cpu, cpus, engine, engine_of, gpu, lean
 from tests.unit.core.fit.covers import podm, properties
-from tests.unit.core.sites import sized
 from tests.unit.core.test_decision import HARD, SPLIT, WithoutOptimiser, asked, decider
 from tests.unit.core.test_offers import APART, CORES, candidates, query, site
 from valence_sched.core.explain.report import decision_report, funnel_steps
@@ -43,7 +42,7 @@ class TestDeterminism(unittest.TestCase):
         found = engine_of(*TIED)
         chosen = {
             found.select_destinations(request(EIGHT_CORES, seed=seed)).placements[0].chosen.podm
-            for seed in range(sized(100))
+            for seed in range(100)
         }
         self.assertEqual({podm["id"] for podm in TIED}, chosen)
 

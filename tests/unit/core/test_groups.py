@@ -12,7 +12,7 @@ from tests.unit.core.sites import quietly, sized
 from valence_sched.core.batch import MOST_ANCHORS
 from valence_sched.core.decision import substitute_rows
 from valence_sched.core.evaluation import context_of
-from valence_sched.core.group_state import with_members, without_members
+from valence_sched.core.group_state import with_members
 from valence_sched.core.policy import bind
 from valence_sched.errors import PluginError
 from valence_sched.model.policy import FilterUse, Policy
@@ -131,13 +131,13 @@ class TestMembers(unittest.TestCase):
         for rows in ([A], [A, B, A], [C, C], [D, A], []):
             with self.subTest(rows):
                 after = with_members(SITE, before, rows)
-                self.assertEqual(before, without_members(SITE, after, rows))
-        alone = without_members(SITE, before, [C]).company
+                self.assertEqual(before, with_members(SITE, after, rows, -1))
+        alone = with_members(SITE, before, [C], -1).company
         self.assertEqual(state({name: {} for name in members}, {}), alone)
 
     def test_what_is_taken_away_twice_is_never_below_nothing(self):
         before = asked("me", members={"podm": {"a": 1, "c": 2}}, owned={"a": 1, "c": 2})
-        after = without_members(SITE, before, [A, A, C]).company
+        after = with_members(SITE, before, [A, A, C], -1).company
         self.assertEqual({"podm": {"c": 1}, "zone": {}, "aggregate": {}}, after.members)
         self.assertEqual({"c": 1}, after.owned)
 
@@ -151,7 +151,7 @@ class TestMembers(unittest.TestCase):
                 after = with_members(SITE, asked(owner, group), [A])
                 self.assertEqual(state(members, owned), after.company)
                 left = state({name: {} for name in members}, {})
-                self.assertEqual(left, without_members(SITE, after, [A]).company)
+                self.assertEqual(left, with_members(SITE, after, [A], -1).company)
 
 
 class TestSubstitutes(unittest.TestCase):

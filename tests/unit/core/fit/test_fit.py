@@ -58,7 +58,7 @@ class TestFit(unittest.TestCase):
 
     def test_the_sites_are_neither_all_possible_nor_all_impossible(self):
         made = []
-        for seed in range(sized(300)):
+        for seed in range(300):
             podms, needs = near_site(Random(seed))
             seen = view(*podms)
             plan = Fitter(needs, seen.kinds)

@@ -109,7 +109,7 @@ class TestPoolCover(unittest.TestCase):
 
     def test_it_has_the_kinds_of_the_fit_of_its_pool(self):
         outcomes = set()
-        for seed in range(sized(150)):
+        for seed in range(150):
             podms, needs = near_site(Random(seed))
             seen = view(*podms)
             plan = Fitter(needs, seen.kinds)
@@ -153,7 +153,7 @@ class TestCoverComponents(unittest.TestCase):
 
     def test_their_covers_together_are_the_cover_of_the_pool(self):
         outcomes = set()
-        for seed in range(sized(150)):
+        for seed in range(150):
             podms, needs = near_site(Random(seed))
             seen = view(*podms)
             plan = Fitter(needs, seen.kinds)

@@ -200,7 +200,7 @@ class TestWork(unittest.TestCase):
     """
 
     def test_of_small_covers(self):
-        covers_ = [near_cover(Random(seed)) for seed in range(sized(200))]
+        covers_ = [near_cover(Random(seed)) for seed in range(200)]
         self.assertEqual(1923, sum(dived(*one).states for one in covers_))
 
     def test_of_hard_covers_to_the_end(self):

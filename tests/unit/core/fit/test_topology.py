@@ -93,7 +93,7 @@ class TestBrute(unittest.TestCase):
 
     def test_the_sites_are_neither_all_possible_nor_all_impossible(self):
         made = Counter()
-        for seed in range(sized(300)):
+        for seed in range(300):
             podm, needs, bonds = bound_site(Random(seed))
             seen = view(podm)
             bound = Fitter(needs, seen.kinds, bonds).fit(seen, 0)
@@ -104,7 +104,7 @@ class TestBrute(unittest.TestCase):
     def test_the_states_of_a_question_are_those_that_were_recorded(self):
         """A policy counts its budget in them."""
         states = waste = found = 0
-        for seed in range(sized(150)):
+        for seed in range(150):
             podm, needs, bonds = bound_site(Random(seed))
             seen = view(podm)
             plan = Fitter(needs, seen.kinds, bonds)
@@ -342,7 +342,7 @@ class TestHard(unittest.TestCase):
         patch = mock.patch.object(PropagationSearch, "run", lambda search, bound, states: False)
         patch.start()
         self.addCleanup(patch.stop)
-        for seed in range(sized(250)):
+        for seed in range(250):
             TestBrute.agrees(self, *bound_site(Random(seed)))
 
     block = staticmethod(TestBrute.block)

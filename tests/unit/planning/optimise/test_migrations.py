@@ -81,7 +81,7 @@ def is_fewest(plan: MigrationPlan) -> bool:
 class TestMigrations(unittest.TestCase):
     def test_plans_can_be_carried_out_and_agree_with_brute_force(self):
         outcomes: Counter[object] = Counter()
-        for seed in range(sized(120)):
+        for seed in range(120):
             free, nodes = used_site(Random(seed))
             plan = fewest_migrations(free, TYPES, 1, nodes)
             with self.subTest(seed=seed):
