@@ -58,6 +58,7 @@ MAX_NEW_BLOCKS = 1_000_000  # of one edit on a whole site
 BLOCKS_URI = "/redfish/v1/CompositionService/ResourceBlocks/"
 
 StatusChange = Callable[[Status], Status]
+Counts = dict[str, int]  # of what an edit touched
 BlockOrStock = TypeVar("BlockOrStock", LeanBlock, Stock)
 
 
@@ -226,21 +227,21 @@ def apply_edit(site: Site, edit: Edit, place: str = "") -> Site:
         matches = find_targets(site.podms, edit.target, site.kinds)
         match edit:
             case Clone():
-                podms, effect = _clone(site, edit, matches)
+                podms, counts = _clone(site, edit, matches)
             case AddBlocks():
-                podms, effect = _add(site, edit, matches)
+                podms, counts = _add(site, edit, matches)
             case SetAttributes():
-                podms, effect = _set(site, edit, matches)
+                podms, counts = _set(site, edit, matches)
             case _:
-                podms, effect = _disrupt(site, _DISRUPTIONS[type(edit)], matches)
+                podms, counts = _disrupt(site, _DISRUPTIONS[type(edit)], matches)
     except SchedulerError as error:
         raise error.at(place or text) from None
-    return site.with_podms(podms, replace(effect, edit=text))
+    return site.with_podms(podms, EditEffect(edit=text, **counts))
 
 
 def _disrupt(
     site: Site, rule: DisruptionRule, matches: Sequence[TargetMatch]
-) -> tuple[list[LeanPodm], EditEffect]:
+) -> tuple[list[LeanPodm], Counts]:
     statuses = StatusChanges()
     scopes = {match.podm: Scope.of(site.podms[match.podm], match) for match in matches}
     podms: list[LeanPodm] = []
@@ -249,19 +250,15 @@ def _disrupt(
         after = rule(podm, scopes[number], statuses) if number in scopes else podm
         nodes += len(podm.nodes) - (len(after.nodes) if after else 0)
         podms += [after] if after else []
-    return podms, EditEffect(
-        edit="",
-        podms=len(scopes),
-        pools=sum(len(one.pools) for one in scopes.values()),
-        blocks=sum(len(one.blocks) for one in scopes.values()),
-        stocks=sum(len(one.stocks) for one in scopes.values()),
-        nodes=nodes,
-    )
+    parts = list(scopes.values())
+    counts = {"podms": len(parts), "pools": sum(len(one.pools) for one in parts), "nodes": nodes}
+    counts["blocks"] = sum(len(one.blocks) for one in parts)
+    return podms, {**counts, "stocks": sum(len(one.stocks) for one in parts)}
 
 
 def _clone(
     site: Site, edit: Clone, matches: Sequence[TargetMatch]
-) -> tuple[list[LeanPodm], EditEffect]:
+) -> tuple[list[LeanPodm], Counts]:
     taken, statuses = {podm.id for podm in site.podms}, StatusChanges()
     numbers = {match.podm for match in matches}
     podms: list[LeanPodm] = []
@@ -274,18 +271,14 @@ def _clone(
             taken.update(copy.id for copy in copies)
             podms += copies
             new += copies
-    return podms, EditEffect(
-        edit="",
-        podms=len(new),
-        pools=sum(len(pools_of(podm)) for podm in new),
-        blocks=sum(len(podm.blocks) for podm in new),
-        stocks=sum(len(podm.stocks) for podm in new),
-    )
+    counts = {"podms": len(new), "pools": sum(len(pools_of(podm)) for podm in new)}
+    counts["blocks"] = sum(len(podm.blocks) for podm in new)
+    return podms, {**counts, "stocks": sum(len(podm.stocks) for podm in new)}
 
 
 def _add(
     site: Site, edit: AddBlocks, matches: Sequence[TargetMatch]
-) -> tuple[list[LeanPodm], EditEffect]:
+) -> tuple[list[LeanPodm], Counts]:
     new = NewBlocks(edit, site)
     podms = list(site.podms)
     pools = sum(len(match.pools) for match in matches)
@@ -294,12 +287,12 @@ def _add(
     for match in matches:
         podms[match.podm] = new.added(match)
         blocks += len(podms[match.podm].blocks) - len(site.podms[match.podm].blocks)
-    return podms, EditEffect(edit="", podms=len(matches), pools=pools, blocks=blocks)
+    return podms, {"podms": len(matches), "pools": pools, "blocks": blocks}
 
 
 def _set(
     site: Site, edit: SetAttributes, matches: Sequence[TargetMatch]
-) -> tuple[list[LeanPodm], EditEffect]:
+) -> tuple[list[LeanPodm], Counts]:
     podms, changes, statuses = list(site.podms), edit.changes, StatusChanges()
 
     def change(status: Status) -> Status:
@@ -320,12 +313,8 @@ def _set(
             podms[match.podm] = replace(podm, pools=tuple(pools))
         else:  # also the traits of the pool of a pod manager that lists none
             podms[match.podm] = replace(podm, **_podm_changes(podm, changes))
-    return podms, EditEffect(
-        edit="",
-        podms=len(matches),
-        pools=sum(len(match.pools) for match in matches),
-        blocks=sum(len(match.blocks) for match in matches),
-    )
+    counts = {"podms": len(matches), "pools": sum(len(match.pools) for match in matches)}
+    return podms, {**counts, "blocks": sum(len(match.blocks) for match in matches)}
 
 
 def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:

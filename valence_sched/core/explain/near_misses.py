@@ -41,9 +41,8 @@ class NearMissSearch:
         hardware = list(itertools.islice(self._by_hardware(), MOST_PODMS))
         hardware.sort(key=lambda miss: miss.freeing is None)  # stable: else in order of nearness
         if self._fits >= MOST_FITS:
-            self.notes.append(
-                f"near misses: the fit of only {format_count(MOST_FITS, 'pool')} was tried"
-            )
+            tried = format_count(MOST_FITS, "pool")
+            self.notes.append(f"near misses: the fit of only {tried} was tried")
         return (*hardware, *itertools.islice(self._by_policy(), MOST_PODMS))
 
     def _by_hardware(self) -> Iterator[NearMiss]:
@@ -63,10 +62,21 @@ class NearMissSearch:
         seen_podms = self._chosen_podms()
         for index in np.lexsort((rows, shortfalls)).tolist():
             podm, row = int(podms[index]), int(rows[index])
-            if podm not in seen_podms:
-                seen_podms.add(podm)
-                if not self._takes_node(podm):
-                    yield self._near_miss(podm, row)
+            if podm in seen_podms:
+                continue
+            seen_podms.add(podm)
+            if not self._takes_node(podm):
+                nodes = view.podms[podm].nodes
+                by_size = sorted(nodes, key=lambda node: len(node.blocks))[:MOST_NODES]
+                yield NearMiss(
+                    podm=view.podms[podm].id,
+                    pool=view.pools[row].id,
+                    kind="hardware",
+                    lacks=self._lacks(row),
+                    freeing=self._freeing(podm, by_size),
+                    nodes=len(nodes),
+                    tried=len(by_size),
+                )
 
     def _by_policy(self) -> Iterator[NearMiss]:
         """Yield those that one filter alone rejects, by something else than free hardware."""
@@ -120,21 +130,6 @@ class NearMissSearch:
         reasons = map(msgspec.structs.asdict, Verdicts(self.decision).reasons(row))
         names = Shortfall.__struct_fields__
         return tuple(Shortfall(**{name: reason[name] for name in names}) for reason in reasons)
-
-    def _near_miss(self, podm: int, row: int) -> NearMiss:
-        view = self.decision.batch.view
-        nodes = view.podms[podm].nodes
-        by_size = sorted(nodes, key=lambda node: len(node.blocks))[:MOST_NODES]
-        freeing = self._freeing(podm, by_size)
-        return NearMiss(
-            podm=view.podms[podm].id,
-            pool=view.pools[row].id,
-            kind="hardware",
-            lacks=self._lacks(row),
-            freeing=freeing,
-            nodes=len(nodes),
-            tried=len(by_size),
-        )
 
     def _freeing(self, podm: int, nodes: list[Node]) -> NodeRemoval | None:
         """Return the first of some nodes of a podm whose removal makes the next node fit."""

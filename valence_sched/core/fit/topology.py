@@ -304,7 +304,11 @@ class TopologyProgramme:
             for (domain, value, need), terms in self._sources_at.items():
                 if need.measure == "devices" and len(terms) > 1:  # together, a closer bound
                     self._place(domain, value, need, terms)
-            self._require_amounts()
+            for need, terms in self._sources.items():
+                gives = [int(give) for _, give in terms]
+                amount, units = whole_units(math.ceil(need.amount), gives)
+                self._units[need] = amount, dict(zip(gives, units, strict=True))
+                self.demands.append(self.part.row(self._in_units(need, terms), lower=amount))
             self._require_types()
             self._keep_together()
             self._keep_apart()
@@ -412,12 +416,6 @@ class TopologyProgramme:
     def _may_count(self, item: _BlockItem, need: Need) -> bool:
         reported = (isinstance(item.values[domain], int) for domain in self._relations[need])
         return need.unknown == "allow" or all(reported)
-
-    def _require_amounts(self) -> None:
-        for need, terms in self._sources.items():
-            amount, gives = whole_units(math.ceil(need.amount), [int(give) for _, give in terms])
-            self._units[need] = amount, dict(zip((give for _, give in terms), gives, strict=True))
-            self.demands.append(self.part.row(self._in_units(need, terms), lower=amount))
 
     def _in_units(self, need: Need, terms: Terms) -> Terms:
         units = self._units[need][1]
