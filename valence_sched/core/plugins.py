@@ -58,6 +58,10 @@ def load(group: str) -> Plugins:
     def note_failure(_manager: Any, entry_point: Any, error: BaseException) -> None:
         load_errors[entry_point.name] = describe_error(error)
 
+    def order(extension: Any) -> tuple[str, bool, str]:
+        value = extension.entry_point.value
+        return extension.name, not _is_ours(value), value
+
     noun = group.rpartition(".")[2]
     kind = noun if noun.endswith("ss") else noun.removesuffix("s")
     try:
@@ -68,7 +72,7 @@ def load(group: str) -> Plugins:
         raise PluginError(f"a {kind} of a plug-in calls sys.exit when it is imported") from error
     by_name: dict[str, Any] = {}
     sources: dict[str, str] = {}
-    for extension in sorted(manager, key=_ours_first):
+    for extension in sorted(manager, key=order):
         name, value = extension.name, extension.entry_point.value
         version = getattr(sys.modules.get(extension.entry_point.module), "PLUGIN_INTERFACE", 1)
         if not callable(extension.plugin):
@@ -102,11 +106,6 @@ class InstalledPlugins(Mapping[str, Callable[..., Any]]):
 def installed(group: str) -> InstalledPlugins:
     """Return the plugins of an entry point group, to be loaded when they are needed."""
     return InstalledPlugins(group)
-
-
-def _ours_first(extension: Any) -> tuple[str, bool, str]:
-    value = extension.entry_point.value
-    return extension.name, not _is_ours(value), value
 
 
 def _is_ours(source: str) -> bool:

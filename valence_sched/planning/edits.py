@@ -7,6 +7,7 @@ others only leaves the pool. All pools of a pod manager are the pod manager itse
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 import re
@@ -236,7 +237,8 @@ def apply_edit(site: Site, edit: Edit, place: str = "") -> Site:
                 podms, counts = _disrupt(site, _DISRUPTIONS[type(edit)], matches)
     except SchedulerError as error:
         raise error.at(place or text) from None
-    return site.with_podms(podms, EditEffect(edit=text, **counts))
+    effects = (*site.effects, EditEffect(edit=text, **counts))
+    return dataclasses.replace(site, podms=tuple(podms), effects=effects)
 
 
 def _disrupt(

@@ -305,6 +305,7 @@ class _PurchaseProgramme:
             key = id(offer.model) if aggregate else number
             self._members.setdefault(key, []).append(offer)
         self._added: list[_AddedColumn] = []
+        costs: dict[int, float] = {}
         nodes: list[Terms] = [[] for _ in wanted]
         bought: list[Terms] = [[] for _ in options]
         for members in self._members.values():
@@ -314,10 +315,11 @@ class _PurchaseProgramme:
                 nodes[node.node_type].append((first + node.column, 1.0))
             additions, columns = offer.model.additions, offer.model.addition_columns
             for option, addition, column in zip(offer.options, additions, columns, strict=True):
-                self.programme.set_cost(first + column, -float(options[option].price))
+                costs[first + column] = -float(options[option].price)
                 bought[option].append((first + column, 1.0))
                 row = offer.group.rows[addition.pool]
                 self._added.append(_AddedColumn(option, row, first + column, id(offer.model)))
+        self.programme.set_costs(costs)
         for terms, number in zip(nodes, wanted, strict=True):
             self.programme.row(terms, lower=number)
         for terms, one in zip(bought, options, strict=True):

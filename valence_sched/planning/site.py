@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,10 +73,6 @@ class Site:
         """Yield the pod managers as an inventory file has them."""
         for number, podm in enumerate(self.podms):
             yield decode(to_json(podm), FullPodm, f"site {self.name}", f"$.podms[{number}]")
-
-    def with_podms(self, podms: Sequence[LeanPodm], effect: EditEffect) -> Site:
-        """Return the site that an edit made, with its pod managers and its effect."""
-        return dataclasses.replace(self, podms=tuple(podms), effects=(*self.effects, effect))
 
     def named(self, name: str) -> Site:
         """Return the site with another name."""

@@ -21,16 +21,8 @@ MOST_NAMES = 5  # undecided pools that are named; the report has them all
 SIMILARITY = 0.6  # from 0 to 1; models are short, and H200 has half of A100
 
 
-def unknown_device_terms(view: View, request: Request) -> list[str]:
-    """Return a line for each value and topology name that no device or block has, with the nearest.
-
-    None where an alternative of the request names only known ones: then that one is meant to help.
-    """
-    lines = [list(_unknown_in_alternative(view, one)) for one in request.alternatives]
-    return list(dict.fromkeys(itertools.chain.from_iterable(lines))) if all(lines) else []
-
-
 def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[str]:
+    """Yield a line for each value and topology name that no device or block has."""
     for need in alternative.needs:
         devices = view.kinds.distinct_devices(need.kind)
         for test in need.tests if devices else ():
@@ -81,12 +73,14 @@ def unknown_terms(view: View, request: Request) -> list[str]:
 def _unknown_terms(view: View, request: Request) -> list[str]:
     terms = dict.fromkeys(_request_terms(request))
     needs = itertools.chain.from_iterable(one.needs for one in request.alternatives)
+    devices = [list(_unknown_in_alternative(view, one)) for one in request.alternatives]
     names = (need.resource for need in needs if need.kind == "stock")
     return [
         *unknown_lines("has a resource named", names, view.resources),
         *(line for term in terms for line in _unknown_lines(view, *term)),
         *_unknown_values(view, request),
-        *unknown_device_terms(view, request),
+        # none where an alternative names only known ones: then that one is meant to help
+        *(dict.fromkeys(itertools.chain.from_iterable(devices)) if all(devices) else ()),
     ]
 
 

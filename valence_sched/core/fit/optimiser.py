@@ -155,12 +155,8 @@ class Programme:
         self.add(part)
         self._columns = columns
 
-    def set_cost(self, column: int, cost: float) -> None:
-        """Set what one of a column adds to the objective."""
-        self._cost[column] = cost
-
     def set_costs(self, costs: dict[int, float]) -> None:
-        """Set the whole objective, in place of the one before."""
+        """Set what one of each column adds to the objective, in place of what was set before."""
         self._cost = dict(costs)
 
     def solve(

@@ -75,7 +75,10 @@ class _AllocationSearch:
                 return
             level = levels[-1]
             choice = next(level.choices, None)
-            if choice is None or self._is_pruned(level.total + choice[1]):
+            enough = self.best_total <= self.least
+            if choice is None or (
+                self.best is not None and (enough or level.total + choice[1] > self.best_total)
+            ):
                 levels.pop()
                 if choice is None and not level.placed:
                     self.dead_ends.add(level.state)
@@ -106,10 +109,6 @@ class _AllocationSearch:
         contents = ((stock.total or 0.0) - stock.used for stock in stocks)
         state = (depth, tuple(sorted(zip(contents, self._limits, strict=True))))
         return _Level(stocks, total, iter(_choices(stocks, self.amounts[depth])), state)
-
-    def _is_pruned(self, total: float) -> bool:
-        enough = self.best_total <= self.least
-        return self.best is not None and (enough or total > self.best_total)
 
 
 def _is_too_much(stocks: list[Stock], amounts: list[float]) -> bool:

@@ -351,8 +351,11 @@ class TopologyProgramme:
         column = part.column(item.number)
         self._blocks.append(column)
         self.prices[column] = self._fitter.kinds.kinds[item.kind].price
-        offered = (need for need in self._fitter.needs if any(need in line for line in lines))
-        counted: dict[Need, Terms] = {need: [] for need in offered if self._may_count(item, need)}
+        counted: dict[Need, Terms] = {}
+        for need in self._fitter.needs:
+            reported = all(isinstance(item.values[at], int) for at in self._relations[need])
+            if (reported or need.unknown == "allow") and any(need in line for line in lines):
+                counted[need] = []
         for line in lines:
             needs = [need for need in counted if need in line and need.measure == "devices"]
             uppers = [min(line[need] * item.number, math.ceil(need.amount)) for need in needs]
@@ -412,10 +415,6 @@ class TopologyProgramme:
                 names = {name for place, name in known if place == domain}
                 owner = min(joined)
                 self._owners.update({(domain, one): owner for one in names.union(constraint.of)})
-
-    def _may_count(self, item: _BlockItem, need: Need) -> bool:
-        reported = (isinstance(item.values[domain], int) for domain in self._relations[need])
-        return need.unknown == "allow" or all(reported)
 
     def _in_units(self, need: Need, terms: Terms) -> Terms:
         units = self._units[need][1]
