@@ -18,12 +18,15 @@ from msgspec.structs import replace
 
 from valence_sched.errors import (
     InputError,
+    NameTaken,
     NothingMatches,
     RateLimited,
     RequestError,
     SchedulerError,
     ServiceBusy,
     Unauthenticated,
+    Undecodable,
+    UnknownName,
     one_line,
 )
 from valence_sched.model.claim import TTL_S
@@ -40,15 +43,31 @@ from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem, http_problem, problem_of
 from valence_sched.model.quantity import format_count
 from valence_sched.model.redact import redact_text
-from valence_sched.model.verbs import NodesBody, Route, ValenceNodeBody
-from valence_sched.service.call import SERVICE_TYPE, VERSION_HEADER, Call, ServiceParts, negotiated
+from valence_sched.model.verbs import (
+    ClaimBody,
+    NodesBody,
+    ReconcileBody,
+    RecordedReply,
+    Route,
+    ValenceNodeBody,
+)
+from valence_sched.model.zone import ZoneClaimBody
+from valence_sched.service.call import (
+    KEY_HEADER,
+    SERVICE_TYPE,
+    VERSION_HEADER,
+    Call,
+    CallResult,
+    ServiceParts,
+    negotiated,
+)
 from valence_sched.service.fairness import RateLimiter
-from valence_sched.service.idempotency import KEY_HEADER, check_key, encoded, replayed
+from valence_sched.service.handlers.ui import HTML, HTML_HEADERS, problem_html
 from valence_sched.service.metrics import Metrics
-from valence_sched.service.routes import ROUTES
-from valence_sched.service.ui import HTML, HTML_HEADERS, problem_html
+from valence_sched.service.operations import digest
+from valence_sched.service.routes import HANDLERS, ROUTES
 from valence_sched.service.users import Access, User
-from valence_sched.service.visibility import visible_problem
+from valence_sched.service.visibility import visible_error, visible_problem
 
 NAME = "the body"
 NUL_FOUND, NUL_EXPECTED = "the character U+0000", "text without it"
@@ -61,6 +80,11 @@ EVENT_BYTES = 1 << 20  # of an event that a pod manager sends, at most
 REQUEST_ID = "X-Openstack-Request-Id"
 MALFORMED = (400, 406)  # before a user is known
 _REQUEST_ID = re.compile(r"req-[A-Za-z0-9-]{1,60}")
+ANSWER = "answer-"  # how the ids of recorded answers begin
+
+#: Claims and nodes have the key themselves, and an operation is one of its key.
+KEYED_BODIES = (ClaimBody, NodesBody, ReconcileBody, ZoneClaimBody)
+_KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
 
 
 def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
@@ -139,6 +163,56 @@ def _is_of_valence(data: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
     return not _VALENCE_FIELDS.isdisjoint(fields)
+
+
+def check_key(key: str | None) -> str | None:
+    """Return an idempotency key; InputError where a header is none."""
+    if key is not None and not _KEY.fullmatch(key):
+        raise InputError(KEY_HEADER, "", "no key", "1 to 255 printable characters")
+    return key
+
+
+def replayed(route: Route, call: Call) -> tuple[CallResult, bool]:
+    """Return what the handler answers, or answered before under this key, and whether it did.
+
+    Only a success is recorded. Of two requests at a time the first that ends is, and both get it.
+    NameTaken for the key of another request.
+    """
+    if call.key is None or route.body in KEYED_BODIES:
+        return _answer(route, call), False
+    user = call.user
+    # also by what the user sees: an answer may name claims of others
+    words = (user.tenant, user.owner or "", route.path, *call.path.values(), call.key)
+    record = ANSWER + digest("\0".join(words).encode())
+    content = digest(to_json(call.body) + b"\0" + repr(sorted(call.query.items())).encode())
+    if (found := call.parts.records.get(record)) is not None:
+        return _recorded(found[0], content, call.key), True
+    answer = _answer(route, call)
+    body = msgspec.Raw(encoded(answer.body))
+    document = to_json(RecordedReply(content, answer.status, dict(answer.headers), body))
+    stored = call.parts.records.put_new(record, document)
+    return _recorded(stored, content, call.key), stored != document
+
+
+def encoded(body: Any) -> bytes:
+    """Return a body as JSON, whose maps keep their order."""
+    return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+def _answer(route: Route, call: Call) -> CallResult:
+    try:
+        result = HANDLERS[route.operation](call)
+    except (UnknownName, Undecodable) as error:
+        raise visible_error(error, call.user.owner) from None
+    answer = result if isinstance(result, CallResult) else CallResult(result)
+    return answer._replace(body=call.visible(answer.body))
+
+
+def _recorded(document: bytes, content: str, key: str) -> CallResult:
+    recorded = msgspec.json.decode(document, type=RecordedReply)
+    if recorded.content != content:
+        raise NameTaken(f"idempotency key {key!r} stands for another request: use a new one")
+    return CallResult(bytes(recorded.body), recorded.status, recorded.headers)
 
 
 def create_application(

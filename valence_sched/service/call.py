@@ -287,7 +287,7 @@ def _own(request: Request, asked: Request | RequestSpec, key: str | None) -> Req
     return request if seeded else with_own_id(request, key)
 
 
-VERSION_HEADER = "OpenStack-API-Version"
+KEY_HEADER, VERSION_HEADER = "Idempotency-Key", "OpenStack-API-Version"
 SERVICE_TYPE = "podm-scheduler"
 
 

@@ -14,10 +14,9 @@ import msgspec
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem
 from valence_sched.model.verbs import RequestBody, Route
-from valence_sched.service.call import GREATEST_VERSION, SERVICE_TYPE, VERSION_HEADER
-from valence_sched.service.idempotency import KEY_HEADER
+from valence_sched.service.call import GREATEST_VERSION, KEY_HEADER, SERVICE_TYPE, VERSION_HEADER
+from valence_sched.service.handlers.ui import HTML
 from valence_sched.service.routes import FLAGS, ROUTES
-from valence_sched.service.ui import HTML
 
 VERSION = "3.1.0"
 REFERENCE = "#/components/schemas/{name}"

@@ -14,9 +14,9 @@ from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.verbs import VERBS, ApiVersions, EventBody, Health, Operation, Route
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
-from valence_sched.service import handlers, ui
 from valence_sched.service.call import Call, CallResult, listed_result
-from valence_sched.service.ui import HTML
+from valence_sched.service.handlers import ui, verbs
+from valence_sched.service.handlers.ui import HTML
 
 Handler = Callable[[Call], Any]
 
@@ -30,7 +30,7 @@ def verb_handler(route: Route) -> Callable[[Call], CallResult]:
     named = parameters.pop(0) if "{name}" in route.path else None
     several = named is not None and str(named.annotation).startswith("Sequence")
     names = [one.name for one in parameters if one.name != "password"]
-    check = handlers.CHECKS.get(route.verb)
+    check = verbs.CHECKS.get(route.verb)
 
     def handle(call: Call) -> CallResult:
         name = None if named is None else call.name()
@@ -78,20 +78,20 @@ _RECORDS = ("podm", "owner", "ended", "page")
 
 # fmt: off
 OWN = (
-    _route("catalogue_versions", handlers.versions, "GET", "/", None, ApiVersions),
-    _route("catalogue_versions_v1", handlers.versions, "GET", "/v1", None, ApiVersions),
-    _route("catalogue_health", handlers.health, "GET", "/healthcheck", None, Health),
-    _route("catalogue_alive", handlers.alive, "GET", "/healthcheck/alive", None, Health),
-    _route("catalogue_metrics", handlers.metrics, "GET", "/metrics", None, str, "metrics:get", media="text/plain"),
-    _route("catalogue_openapi", handlers.openapi, "GET", "/v1/openapi.json", None, dict[str, Any]),
-    _route("decisions_decisions", handlers.decisions, "GET", "/v1/decisions", None, tuple[DecisionSummary, ...], "decisions:list", query=("limit", "skip")),
-    _route("nodes_operation", handlers.operation, "GET", "/v1/operations/{name}", None, Operation, "operations:get"),
-    _route("quotas_set_default", handlers.set_default, "PUT", "/v1/quotas", QuotaLimits, Quota, "quotas:update", "admin"),
-    _route("quotas_change_default", handlers.change_default, "PATCH", "/v1/quotas", QuotaChange, Quota, "quotas:update", "admin"),
-    _route("events_receive", handlers.receive, "POST", "/v1/events/{token}", EventBody, None, status=204),
-    _route("offers_offers", handlers.offers, "POST", "/v1/zones/offers", OfferQuery, ZoneAnswer, "zones:offers", "admin", reads=True),
-    _route("offers_group_state", handlers.group_state, "POST", "/v1/zones/group_state", OfferQuery, GroupAnswer, "zones:offers", "admin", reads=True),
-    _route("zone_claims_hold", handlers.hold, "POST", "/v1/zones/claims", ZoneClaimBody, Claim, "zones:claims", "admin", 201),
+    _route("catalogue_versions", verbs.versions, "GET", "/", None, ApiVersions),
+    _route("catalogue_versions_v1", verbs.versions, "GET", "/v1", None, ApiVersions),
+    _route("catalogue_health", verbs.health, "GET", "/healthcheck", None, Health),
+    _route("catalogue_alive", verbs.alive, "GET", "/healthcheck/alive", None, Health),
+    _route("catalogue_metrics", verbs.metrics, "GET", "/metrics", None, str, "metrics:get", media="text/plain"),
+    _route("catalogue_openapi", verbs.openapi, "GET", "/v1/openapi.json", None, dict[str, Any]),
+    _route("decisions_decisions", verbs.decisions, "GET", "/v1/decisions", None, tuple[DecisionSummary, ...], "decisions:list", query=("limit", "skip")),
+    _route("nodes_operation", verbs.operation, "GET", "/v1/operations/{name}", None, Operation, "operations:get"),
+    _route("quotas_set_default", verbs.set_default, "PUT", "/v1/quotas", QuotaLimits, Quota, "quotas:update", "admin"),
+    _route("quotas_change_default", verbs.change_default, "PATCH", "/v1/quotas", QuotaChange, Quota, "quotas:update", "admin"),
+    _route("events_receive", verbs.receive, "POST", "/v1/events/{token}", EventBody, None, status=204),
+    _route("offers_offers", verbs.offers, "POST", "/v1/zones/offers", OfferQuery, ZoneAnswer, "zones:offers", "admin", reads=True),
+    _route("offers_group_state", verbs.group_state, "POST", "/v1/zones/group_state", OfferQuery, GroupAnswer, "zones:offers", "admin", reads=True),
+    _route("zone_claims_hold", verbs.hold, "POST", "/v1/zones/claims", ZoneClaimBody, Claim, "zones:claims", "admin", 201),
     _route("ui_site", ui.site, "GET", "/ui", None, str, "podms:list", query=("search", "page"), media=HTML),
     _route("ui_podm", ui.podm, "GET", "/ui/podms/{name}", None, str, "podms:get", media=HTML),
     _route("ui_decisions", ui.decisions, "GET", "/ui/decisions", None, str, "decisions:list", query=("page",), media=HTML),
@@ -104,7 +104,7 @@ OWN = (
 
 #: What answers a verb for which more is to be done than to call it, under the name of the verb.
 VERB_HANDLERS: Mapping[str, Handler] = {
-    name: getattr(handlers, name) for name in VERBS if hasattr(handlers, name)
+    name: getattr(verbs, name) for name in VERBS if hasattr(verbs, name)
 }
 #: By path, the pages last.
 ROUTES = sorted(

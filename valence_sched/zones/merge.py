@@ -10,6 +10,7 @@ own zone. Nova's zones of 2011 weigh a child's list by a scale and an offset in 
 from __future__ import annotations
 
 import heapq
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -96,19 +97,6 @@ def merge_ranking(parts: Sequence[Part], order: OfferOrder) -> list[tuple[Part, 
 
 def merge_nodes(parts: Sequence[Part], order: OfferOrder, count: int) -> list[tuple[Part, Offer]]:
     """Return up to ``count`` nodes of all parts, in the order in which a flat zone places them."""
-    rows = [iter(part.answer.nodes) for part in parts]
-    heads: list[tuple[RankKey, int, Offer]] = []
-
-    def push(number: int) -> None:
-        offer = next(rows[number], None)
-        if offer is not None:
-            heapq.heappush(heads, (order.key(parts[number], offer), number, offer))
-
-    for number in range(len(parts)):
-        push(number)
-    nodes: list[tuple[Part, Offer]] = []
-    while heads and len(nodes) < count:
-        _, number, offer = heapq.heappop(heads)
-        nodes.append((parts[number], offer))
-        push(number)
-    return nodes
+    rows = ([(part, offer) for offer in part.answer.nodes] for part in parts)
+    merged = heapq.merge(*rows, key=lambda one: order.key(*one))
+    return list(itertools.islice(merged, count))

@@ -31,8 +31,8 @@ from valence_sched.pages.site import (
     query_text,
     site_page,
 )
-from valence_sched.service import handlers
 from valence_sched.service.call import Call, CallResult
+from valence_sched.service.handlers import verbs
 from valence_sched.words.phrases import missing_line
 
 HTML = "text/html"
@@ -97,7 +97,7 @@ class RecordsQuery(Noun, frozen=True, kw_only=True):
 def site(call: Call) -> CallResult:
     """Show the site, or the pod managers that a search finds, as a page."""
     wanted = call.query_noun(SiteQuery)
-    podms, word = handlers.listed_podms(call), wanted.search.casefold()
+    podms, word = verbs.listed_podms(call), wanted.search.casefold()
     named = ((one, (one.podm.id, one.podm.name, one.podm.zone)) for one in podms)
     found = [one for one, names in named if any(name and word in name.casefold() for name in names)]
     part, around = _part(found, wanted.page, MOST_PODMS, {"search": wanted.search})
@@ -113,7 +113,7 @@ def podm(call: Call) -> CallResult:
     with call.reading() as scheduler:
         one = scheduler.podm(call.name())
     links = PageLinks(2)
-    page = podm_page(one, _hardware(call, [one]), handlers.block_usage(call), links)
+    page = podm_page(one, _hardware(call, [one]), verbs.block_usage(call), links)
     return _shown(call, page, "", links)
 
 
@@ -129,9 +129,9 @@ def decisions(call: Call) -> CallResult:
 
 def decision(call: Call) -> CallResult:
     """Show a decision that was kept as a page, on the hardware as it is now."""
-    report = handlers.decision(call)
+    report = verbs.decision(call)
     named = _named_podms(report)
-    podms = handlers.listed_podms(call) if named else ()
+    podms = verbs.listed_podms(call) if named else ()
     every = [one for one in podms if one.podm.id in named]
     drawn, _ = _part(every, 1, MOST_PODMS, {})
     page = decision_page(report, _hardware(call, drawn))
@@ -143,7 +143,9 @@ def claims(call: Call) -> CallResult:
     wanted = call.query_noun(RecordsQuery)
     skip = (wanted.page - 1) * MOST_ROWS
     owner, named, ended = call.user.owner or wanted.owner or None, wanted.podm or None, wanted.ended
-    found = _over_zones(call, lambda verbs: verbs.claims(podm=named, owner=owner, ended=ended))
+    found = _over_zones(
+        call, lambda scheduler: scheduler.claims(podm=named, owner=owner, ended=ended)
+    )
     if found is None:
         newest = call.parts.records.newest_claims
         part, every = newest(MOST_ROWS, skip, owner, named, ended=ended)
@@ -160,7 +162,7 @@ def claims(call: Call) -> CallResult:
 
 def claim(call: Call) -> CallResult:
     """Show a claim as a page, with its nodes and events."""
-    record = handlers.claim_record(call)
+    record = verbs.claim_record(call)
     links = PageLinks(2)
     return _shown(call, claim_page(record, links), "", links)
 
@@ -170,7 +172,7 @@ def nodes(call: Call) -> CallResult:
     wanted = call.query_noun(RecordsQuery)
     skip = (wanted.page - 1) * MOST_ROWS
     owner, named = call.user.owner or wanted.owner or None, wanted.podm or None
-    found = _over_zones(call, lambda verbs: verbs.nodes(podm=named, owner=owner))
+    found = _over_zones(call, lambda scheduler: scheduler.nodes(podm=named, owner=owner))
     if found is None:
         stored, every = call.parts.records.newest_nodes(MOST_ROWS, skip, owner, named)
         part = [NodeStatus(node=node, state="COMPOSED") for node in stored]
