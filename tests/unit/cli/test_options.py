@@ -3,6 +3,7 @@
 
 import argparse
 import contextlib
+import functools
 import importlib.metadata
 import io
 import unittest
@@ -27,6 +28,13 @@ from valence_sched_cli.options.parser import (
 from valence_sched_cli.options.request import NameConstraints
 from valence_sched_cli.options.whatif import WEIGHT, add_edit_options
 from valence_sched_cli.shell import GROUP, Shell
+
+
+@functools.cache
+def parsers() -> dict[str, argparse.ArgumentParser]:
+    """Return the parser of every command, which takes a tenth of a second to make."""
+    points = importlib.metadata.entry_points(group=GROUP)
+    return {one.name: one.load()(None, None).get_parser(one.name) for one in points}
 
 
 def parse(*words: str) -> argparse.Namespace:
@@ -262,8 +270,7 @@ class TestStoreOnce(unittest.TestCase):
 
     def test_every_command_has_it(self):
         ours = 0
-        for entry_point in importlib.metadata.entry_points(group=GROUP):
-            parser = entry_point.load()(None, None).get_parser(entry_point.name)
+        for name, parser in parsers().items():
             for group in parser._action_groups:
                 if group.title in ("output formatters", "CSV Formatter", "shell formatter",
                                    "table formatter", "json formatter"):  # fmt: skip
@@ -273,7 +280,7 @@ class TestStoreOnce(unittest.TestCase):
                         continue
                     if action.dest in ("sort_columns", "formatter", "prefix"):
                         continue
-                    with self.subTest(command=entry_point.name, option=action.dest):
+                    with self.subTest(command=name, option=action.dest):
                         self.assertIsInstance(action, StoreOnce)
                         ours += 1
         self.assertGreater(ours, 50)
@@ -284,12 +291,11 @@ class TestFileNames(unittest.TestCase):
 
     def test_every_command_refuses_an_empty_one(self):
         refused = set()
-        for entry_point in importlib.metadata.entry_points(group=GROUP):
-            parser = entry_point.load()(None, None).get_parser(entry_point.name)
+        for name, parser in parsers().items():
             for action in parser._actions:
                 if not (action.metavar in NAMES or action.dest in FILES):
                     continue
-                with self.subTest(command=entry_point.name, option=action.dest):
+                with self.subTest(command=name, option=action.dest):
                     with self.assertRaisesRegex(argparse.ArgumentError, "an empty name"):
                         parser._get_values(action, [""])
                     refused.add(action.dest)
