@@ -178,7 +178,7 @@ NAMES = ("shared-blocks.json", "systems.json", "memory-domains.json", "states.js
 
 
 class AnyTreeTest(unittest.TestCase):
-    @settings(max_examples=120)
+    @settings(max_examples=50)
     @given(st.sampled_from(NAMES), st.integers(0, 2**32), st.lists(JSON, min_size=1, max_size=8))
     def test_whatever_a_document_holds_the_result_is_a_sound_pod_manager(self, name, seed, values):
         documents, chance = documents_of(name), random.Random(seed)
@@ -238,7 +238,7 @@ class TreesTest(unittest.TestCase):
                      f"{ROOT}/Systems": {"Members": []}}  # fmt: skip
         self.assertEqual((documents, []), self.written(documents))
 
-    @settings(max_examples=200)
+    @settings(max_examples=80)
     @given(st.lists(st.text("aA.%2eEfF/\\ix:\0 é", max_size=12), max_size=8, unique=True))
     def test_are_read_back_or_noted_whatever_their_uris(self, tails: list[str]) -> None:
         documents = {f"{ROOT}/{tail}": {"n": number} for number, tail in enumerate(tails)}

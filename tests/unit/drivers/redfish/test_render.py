@@ -234,7 +234,7 @@ def podms(draw: st.DrawFn) -> FullPodm:
 
 
 class OddPodms(SamePodm):
-    @settings(max_examples=150)
+    @settings(max_examples=50)
     @given(podms())
     def test_are_read_back_as_they_were(self, podm) -> None:
         self.assert_same(podm)

@@ -235,7 +235,7 @@ class BrokenTest(unittest.TestCase):
         self.assertEqual(("rsd", (), ()), (podm.driver, podm.blocks, podm.stocks))
         self.assertTrue(any("found no system" in problem for problem in diagnostics.lines()))
 
-    @settings(max_examples=150, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=60, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from((PCIE, NETWORK)), st.integers(0, 2**32), st.integers(1, 6))
     def test_whatever_is_spoilt_the_rest_is_read(self, name, seed, count):
         rng, rack = random.Random(seed), Rack(name)

@@ -352,7 +352,7 @@ class TestStrange(Case):
         max_leaves=8,
     )  # fmt: skip
 
-    @settings(max_examples=200, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=80, suppress_health_check=list(HealthCheck))
     @given(st.dictionaries(st.sampled_from((*BODY, "Odd")), VALUES) | VALUES)
     def test_every_body_is_answered(self, body):
         self.setUp()
@@ -362,7 +362,7 @@ class TestStrange(Case):
         if answer.status != 201:
             self.assertEqual(before, self.read())
 
-    @settings(max_examples=150, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=60, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from((PCIE, NETWORK)), st.integers(0, 2**32), st.integers(1, 4))
     def test_every_document_may_be_spoilt(self, recording, seed, count):
         rack = Rack(recording)
