@@ -39,21 +39,14 @@ class Reply(NamedTuple):
 class Session(Protocol):
     """A connection to one pod manager; every verb raises PodmError when no reply came.
 
-    A change or removal is refused where the document is not as it was read last, if the service
-    tells ETags: it is to be read again.
+    Each write is sent once. A change or removal is refused where the document is not as it was
+    read last, if the service tells ETags: it is to be read again.
     """
 
-    def get(self, uri: str) -> Reply:
-        """Read a document."""
-
-    def post(self, uri: str, body: Json) -> Reply:
-        """Send a body, once."""
-
-    def patch(self, uri: str, body: Json) -> Reply:
-        """Change a document, once."""
-
-    def delete(self, uri: str) -> Reply:
-        """Remove a document, once."""
+    def get(self, uri: str) -> Reply: ...
+    def post(self, uri: str, body: Json) -> Reply: ...
+    def patch(self, uri: str, body: Json) -> Reply: ...
+    def delete(self, uri: str) -> Reply: ...
 
 
 class ComposerReads(Protocol):

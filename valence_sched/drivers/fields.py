@@ -29,16 +29,14 @@ _LINK_NAMES = ("@odata.id", "odata.id", "href")
 
 
 class Notes(Protocol):
-    """Takes notes on documents; :class:`~valence_sched.model.diagnostic.Diagnostics` does."""
+    """Takes notes on documents; :class:`~valence_sched.model.diagnostic.Diagnostics` does.
 
-    def skip(self, text: object) -> None:
-        """Note that a document was left out."""
+    What is skipped was left out; a remark is of a doubt that left nothing out.
+    """
 
-    def remark(self, text: str) -> None:
-        """Note something doubtful that left nothing out."""
-
-    def extend(self, found: Iterable[Diagnostic]) -> None:
-        """Add the notes of another reader."""
+    def skip(self, text: object) -> None: ...
+    def remark(self, text: str) -> None: ...
+    def extend(self, found: Iterable[Diagnostic]) -> None: ...
 
 
 class _NoNotes:

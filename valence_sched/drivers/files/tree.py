@@ -71,7 +71,11 @@ class RecordedTree:
         """Return the document at a URI, None when there is none; InputError for a bad one."""
         data = self.documents.get(uri)
         if isinstance(data, Path):
-            data = _read(data, uri)
+            try:
+                with data.open("rb") as file:
+                    data = file.read(MAX_DOCUMENT_BYTES + 1)
+            except OSError as error:
+                raise InputError(uri, "", error_text(error), "a document") from None
         if data is None:
             return None
         if len(data) > MAX_DOCUMENT_BYTES:
@@ -137,14 +141,6 @@ def is_tree(names: Iterable[str]) -> bool:
     return not set(TREE_MARKERS).isdisjoint(names)
 
 
-def _read(path: Path, uri: str) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(MAX_DOCUMENT_BYTES + 1)
-    except OSError as error:
-        raise InputError(uri, "", error_text(error), "a document") from None
-
-
 DOCUMENT = "index.json"
 #: Bytes of one part of a path on the file systems there are.
 MAX_NAME_BYTES = 255
@@ -158,8 +154,12 @@ def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str]
         if fault := places.fault(uri):
             note(one_line(f"{uri[:200]}: {fault}, expected a URI that can be a file (left out)"))
             continue
-        data = _encode(json)
-        if data is None:
+        try:
+            compact = escape_json(msgspec.json.encode(json))
+            data = msgspec.json.format(compact, indent=2) + b"\n"
+        except (RecursionError, msgspec.MsgspecError, UnicodeEncodeError):
+            data = b""
+        if not 0 < len(data) <= MAX_DOCUMENT_BYTES:
             note(one_line(f"{uri}: found a document nested too deep or too large (left out)"))
             continue
         place = folder.joinpath(*_parts(uri), DOCUMENT)
@@ -267,11 +267,3 @@ def _parts(uri: str) -> list[str]:
 
 def _fold(path: str) -> str:
     return unicodedata.normalize("NFC", path).casefold()
-
-
-def _encode(json: Json) -> bytes | None:
-    try:
-        data = msgspec.json.format(escape_json(msgspec.json.encode(json)), indent=2) + b"\n"
-    except (RecursionError, msgspec.MsgspecError, UnicodeEncodeError):
-        return None
-    return data if len(data) <= MAX_DOCUMENT_BYTES else None

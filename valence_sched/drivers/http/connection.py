@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 from http.client import IncompleteRead
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin, urlsplit
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
@@ -505,51 +505,46 @@ class Connection:
 LOGIN_ENTRIES = frozenset(("SessionService", "Sessions", "Registries", "JsonSchemas"))
 
 
-class RootSearch(NamedTuple):
-    """What was found at the URIs of the root: the root, else what was found in its place."""
-
-    root: Json | None = None
-    login_status: int = 0
-    problem: InputError | None = None
-
-
 def enter_service(connection: Connection) -> Json:
     """Return the service root and log in; some services require the login to show the root.
 
     Errors as for :meth:`Connection.get`, and an InputError where there is none, or something else
     answers.
     """
-    found = _search_root(connection)
-    if found.root is not None:
-        connection.login.log_in(current_form(found.root, root=True))
-        if connection.login.count and _linked(found.root) <= LOGIN_ENTRIES:
-            found = _search_root(connection)
-    elif found.login_status:
+    root, login_status, problem = _search_root(connection)
+    if root is not None:
+        connection.login.log_in(current_form(root, root=True))
+        if connection.login.count and _linked(root) <= LOGIN_ENTRIES:
+            root, login_status, problem = _search_root(connection)
+    elif login_status:
         connection.login.log_in(None)
-        found = _search_root(connection)
-    if found.root is not None:
-        return found.root
-    if found.login_status:
+        root, login_status, problem = _search_root(connection)
+    if root is not None:
+        return root
+    if login_status:
         refusal = connection.login.refusal()
-        raise refusal if found.login_status == 401 else Unreachable(str(refusal))
+        raise refusal if login_status == 401 else Unreachable(str(refusal))
     hint = "is it a Redfish service?"
-    raise found.problem or InputError(ROOT, "", "no such document", "a service root", hint)
+    raise problem or InputError(ROOT, "", "no such document", "a service root", hint)
 
 
-def _search_root(connection: Connection) -> RootSearch:
-    """Look for the root with a slash at the end, as the standard has it, and without."""
-    result = RootSearch()
+def _search_root(connection: Connection) -> tuple[Json | None, int, InputError | None]:
+    """Return the root, else the status that wants a login, and what was found in its place.
+
+    It is looked for with a slash at the end, as the standard has it, and without.
+    """
+    login_status, problem = 0, None
     for uri in (f"{ROOT}/", ROOT):
         try:
             connection.root_uri = uri
             answer = connection.get_anonymous(uri)
             if answer.status == 401 or (answer.status == 403 and not connection.login.count):
-                result = result._replace(login_status=answer.status)
+                login_status = answer.status
             elif (root := root_document(answer)) is not None:
-                return RootSearch(root)
+                return root, 0, None
         except InputError as error:
-            result = result._replace(problem=result.problem or error)
-    return result
+            problem = problem or error
+    return None, login_status, problem
 
 
 def root_document(answer: Answer) -> Json | None:

@@ -43,17 +43,6 @@ _GROUPS = ("LVG", "Pool")
 _SETS = "InterleavableMemorySets"
 
 
-def vary(documents: DocumentTree, faults: Faults) -> None:
-    """Change the documents as the fault rules say."""
-    for name, change in _CHANGES.items():
-        if name in faults:
-            change(documents)
-    for name, keep in (("omit", False), ("null", True)):
-        for word in faults.paths(name):
-            for uri in documents:
-                documents.put(uri, _without(documents.get(uri), word, keep))
-
-
 def _without(value: Any, name: str, keep: bool) -> Any:
     if isinstance(value, list):
         return [_without(item, name, keep) for item in value]
@@ -197,7 +186,13 @@ def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
         documents.put(ROOT, {**(documents.get(ROOT) or {}), "Systems": {"@odata.id": uri}})
         if uri not in documents:
             documents.put(uri, collection_document(uri, "ComputerSystemCollection", "Systems"))
-    vary(documents, faults)
+    for name, change in _CHANGES.items():
+        if name in faults:
+            change(documents)
+    for name, keep in (("omit", False), ("null", True)):
+        for word in faults.paths(name):
+            for uri in documents:
+                documents.put(uri, _without(documents.get(uri), word, keep))
     holders = (composition_service(documents), documents.get(ROOT))
     found = (uri_of(value_at(one, "ResourceBlocks")) for one in holders)
     collection = next(filter(None, found), "")
