@@ -232,8 +232,8 @@ class Undecodable(StoreError):
 
     def __init__(self, kind: str, id_: str, owner: str | None = None) -> None:
         self.kind, self.id, self.owner = kind, id_, owner
-        super().__init__(one_line(f"{kind} {id_} cannot be decoded: an operator can look at it "
-                                  "(valence-scheduler store check --deep)"))  # fmt: skip
+        hint = "an operator can look at it (valence-scheduler store check --deep)"
+        super().__init__(one_line(f"{kind} {id_} cannot be decoded: {hint}"))
 
     @property
     def public_text(self) -> str:

@@ -31,11 +31,7 @@ PACKED_BYTES = 1 << 10  # that are unpacked at once: they may become many thousa
 
 
 def read(file: str) -> bytes:
-    """Read a file up to a byte more than one that a person writes may have.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Read a file up to a byte more than one that a person writes may have; InputError."""
     try:
         with open(file, "rb") as stream:
             return stream.read(MAX_HUMAN_BYTES + 1)
@@ -46,8 +42,7 @@ def read(file: str) -> bytes:
 def read_document(file: str, stdin: BinaryIO, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     """Read what a program wrote, such as a report or a plan, whole; ``-`` is ``stdin``.
 
-    Raises:
-        InputError: it cannot be read, or has more bytes than the limit.
+    InputError if it cannot be read, or has more bytes than the limit.
     """
     name = "stdin" if file == "-" else file
     try:
@@ -78,10 +73,8 @@ def _reason(error: Exception) -> str:
 def decompressed(file: str, source: BinaryIO | None = None) -> Iterator[BinaryIO]:
     """Open a file to be read piece by piece, unpacked where it is gzip or zstd by its first bytes.
 
-    ``source`` is read from its beginning in place of a file of that name; it stays open.
-
-    Raises:
-        InputError: it cannot be read, at once or later, or what is packed is damaged.
+    ``source`` is read from its beginning in place of a file of that name; it stays open. InputError
+    if it cannot be read, at once or later, or what is packed is damaged.
     """
     try:
         with contextlib.ExitStack() as opened:
@@ -96,9 +89,8 @@ def decompressed(file: str, source: BinaryIO | None = None) -> Iterator[BinaryIO
             else:
                 yield raw
     except (EOFError, zlib.error, zstandard.ZstdError) as error:
-        raise InputError(
-            file, "", one_line(str(error)), "a whole file", "was it cut off?"
-        ) from None
+        found = one_line(str(error))
+        raise InputError(file, "", found, "a whole file", "was it cut off?") from None
     except OSError as error:
         raise _unreadable(file, error) from None
 
@@ -172,10 +164,7 @@ def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
     """Write podms as one inventory file and return how many podms and blocks it holds.
 
     ``.jsonl`` has a header and a podm a line, ``.json`` is one document; ``.gz`` and ``.zst``
-    compress. Whole or not at all.
-
-    Raises:
-        InputError: the name ends otherwise, or the file cannot be written.
+    compress. InputError, and no file, if the name ends otherwise or it cannot be written.
     """
     plain = file.removesuffix(".gz").removesuffix(".zst")
     if not plain.endswith((".json", ".jsonl")):

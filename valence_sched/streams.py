@@ -44,12 +44,9 @@ def moves_cursor(stream: Any) -> bool:
 
 
 def write(stream: Any, text: str) -> None:
-    """Write a text to standard output, whole and now.
+    """Write a text to standard output, whole and now; OutputError if that is gone or full.
 
     A character that its encoding lacks is written as JSON escapes it.
-
-    Raises:
-        OutputError: it is closed, full, or otherwise gone.
     """
     try:
         with printing(stream):
@@ -63,9 +60,7 @@ def write(stream: Any, text: str) -> None:
 def printing(stream: Any) -> Iterator[None]:
     """Flush standard output after a block that prints to it, also where the block ends early.
 
-    Raises:
-        OutputError: it is closed, full, or otherwise gone.
-        BrokenPipeError: its reader is gone.
+    OutputError if it is closed, full, or otherwise gone; BrokenPipeError if its reader is gone.
     """
     try:
         if stream is None:
@@ -98,10 +93,7 @@ def escaping(stream: Any) -> Iterator[None]:
 
 
 def print_message(message: str, file: Any = None) -> None:
-    """Print a message of a parser; end the program where that is help that cannot be printed.
-
-    argparse itself is silent where a stream takes no more.
-    """
+    """Print a message of a parser; end the program where that is help that cannot be printed."""
     if file in (None, sys.stderr):
         sys.stderr.write(message)
         return

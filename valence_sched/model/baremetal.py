@@ -21,8 +21,8 @@ WITHOUT = "--no-ironic, or ironic: false in the settings of a service, does not 
 #: state is a use, also one that only a later Ironic has. Maintenance is beside the state.
 IDLE_STATES = frozenset({"enroll", "manageable", "available"})
 #: Those that end by themselves, without a server, and those that only ``manage`` ends.
-_PASSING_STATES = frozenset({"verifying", "inspecting", "inspect wait", "cleaning", "clean wait",
-                             "deleting", "deleted", "undeploy"})  # fmt: skip
+_PASSING_STATES = frozenset({"verifying", "inspecting", "inspect wait", "cleaning", "clean wait"})
+_PASSING_STATES |= {"deleting", "deleted", "undeploy"}
 _MANAGED_STATES = frozenset({"inspect failed", "adopt failed", "clean failed"})
 
 

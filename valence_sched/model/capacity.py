@@ -105,10 +105,9 @@ class StrandedAmount(Noun, frozen=True, kw_only=True):
 
 
 def exhausted(podms: Iterable[PodmCapacity]) -> tuple[Exhaustion, ...]:
-    """Return the resources that run out first, with the podms on which they do.
+    """Return the resources that run out first, those first whose podms take most nodes.
 
-    Those come first whose podms take most nodes. Where no node fits at all, they are what podms
-    lack from the start.
+    Where no node fits at all, they are what podms lack from the start.
     """
     ending = [one for one in podms if one.runs_out is not None]
     taking = [one for one in ending if one.nodes] or ending

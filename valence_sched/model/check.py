@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Count, Name, Positive
 from valence_sched.model.quantity import format_count
-from valence_sched.model.scenario import Edit, EditText, Target, edit_text, parse_target
+from valence_sched.model.scenario import Edit, EditText, Target, any_of, edit_text, parse_target
 
 SCHEMA = "valence-sched/check"
 VERSION = "1.0"
@@ -170,12 +170,7 @@ EXPECTATIONS: dict[str, type[Expectation]] = {
 }
 
 #: An expectation as people write it: a map with the verb of one of them among its keys.
-ExpectationText = Annotated[
-    dict[str, Any],
-    Meta(extra_json_schema={
-        "anyOf": [{"$ref": f"#/$defs/{noun.__name__}"} for noun in EXPECTATIONS.values()]
-    }),
-]  # fmt: skip
+ExpectationText = Annotated[dict[str, Any], any_of(EXPECTATIONS.values())]
 
 
 class CheckFile(Noun, frozen=True, kw_only=True):
@@ -222,12 +217,12 @@ def place_target(place: Target | str) -> Target:
 
 def check_name(check: Check) -> str:
     """Return the name of an expectation, else a sentence with the scenario and the edits."""
-    expectation = check.expectation
-    if expectation.name is not None:
-        return expectation.name
-    scenario = [expectation.scenario.rpartition("#")[2]] if expectation.scenario else []
+    expected = check.expectation
+    if expected.name is not None:
+        return expected.name
+    scenario = [expected.scenario.rpartition("#")[2]] if expected.scenario else []
     surroundings = ", ".join([*scenario, *map(edit_text, check.edits)])
-    return _sentence(expectation) + (f" ({surroundings})" if surroundings else "")
+    return _sentence(expected) + (f" ({surroundings})" if surroundings else "")
 
 
 def _sentence(expectation: Expectation) -> str:
@@ -235,11 +230,9 @@ def _sentence(expectation: Expectation) -> str:
         case Fits(fits=one):
             return f"{one.flavor} fits {_bounds(one)}{_in(one.place)}{_policy(one.policy)}"
         case Lands(lands=one):
-            verb = "lands" if one.count == 1 else "land"
-            return f"{_nodes(one.count, one.flavor)}{verb}{_in(one.place)}{_policy(one.policy)}"
+            return _of_nodes(one, "lands", "land")
         case DoesNotFit(does_not_fit=one):
-            verb = "does not fit" if one.count == 1 else "do not fit"
-            return f"{_nodes(one.count, one.flavor)}{verb}{_in(one.place)}{_policy(one.policy)}"
+            return _of_nodes(one, "does not fit", "do not fit")
         case Survives(survives=number):
             return f"any {format_count(number, 'pod manager')} may fail"
         case Fails(stuck_at_most=0):
@@ -263,8 +256,9 @@ def _bounds(bounds: FitBounds) -> str:
     return f"{format_count(most, 'time')}" if least == most else f"{least:,} to {most:,} times"
 
 
-def _nodes(count: int, flavor: str) -> str:
-    return f"{flavor} " if count == 1 else f"{count:,} x {flavor} "
+def _of_nodes(one: Landing | UnplacedNodes, verb: str, plural: str) -> str:
+    what = f"{one.flavor} {verb}" if one.count == 1 else f"{one.count:,} x {one.flavor} {plural}"
+    return f"{what}{_in(one.place)}{_policy(one.policy)}"
 
 
 def _in(place: Target | str | None) -> str:

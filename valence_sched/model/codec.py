@@ -7,6 +7,7 @@ people write it.
 """
 
 import itertools
+import json
 import re
 from typing import Any, NamedTuple, TypeVar
 
@@ -45,7 +46,10 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
     try:
         return msgspec.json.decode(data, type=type_)
     except msgspec.ValidationError as error:
-        value = _decode_untyped(bytes(data))
+        try:
+            value = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            value = None
         raise input_error(str(error), value, type_, file, document_path, strict=True) from None
     except msgspec.DecodeError as error:
         match = re.search(r"byte (\d+)", str(error))
@@ -58,9 +62,8 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
         if bytes(data[:HEAD_BYTES]).lstrip()[:1] in b'{["':
             raise InputError(file, position, problem, "JSON", "is the file whole?") from None
         noun, hint = text_kind(bytes(data)) if document_path == "$" else ("", "")
-        where = "" if noun else position
-        hint = hint or WRONG_FILE
-        raise InputError(file, where, noun or problem, "JSON", hint) from None
+        where, found = ("", noun) if noun else (position, problem)
+        raise InputError(file, where, found, "JSON", hint or WRONG_FILE) from None
     except UnicodeDecodeError as error:
         raise InputError(file, f"byte {error.start}", "bytes that are not UTF-8", "JSON") from None
     except RecursionError:
@@ -68,11 +71,7 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
 
 
 def check_depth(data: bytes, file: str) -> None:
-    """Refuse JSON that is too deep to be walked, before anything of it is read.
-
-    Raises:
-        InputError: more than ``MAX_DEPTH`` lists and objects are one in another.
-    """
+    """Raise InputError for JSON that is too deep to be walked, before anything of it is read."""
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return
     no_escapes = data.replace(rb"\\", b"").replace(rb"\"", b"")
@@ -88,8 +87,8 @@ def convert(value: object, type_: type[T], file: str, document_path: str = "$") 
     Numbers may be texts; one whose name ends in a unit may have another unit, as in ``256GiB``.
     """
     try:
-        return msgspec.convert(_read_quantities(value, type_, file, document_path), type_,
-                               strict=False)  # fmt: skip
+        read = _read_quantities(value, type_, file, document_path)
+        return msgspec.convert(read, type_, strict=False)
     except msgspec.ValidationError as error:
         if value is None and document_path == "$":  # of YAML in which nothing but comments may be
             raise InputError(file, document_path, "an empty document", "object") from None
@@ -105,8 +104,8 @@ def _read_quantities(value: Any, type_: Any, file: str, document_path: str) -> A
         if isinstance(item, dict):
             # A stock's amount has the unit of the resource beside it.
             names = {"amount": item.get("resource")} if "resource" in item else {}
-            return {key: read(below, f"{path}.{key}", str(names.get(key, key)))
-                    for key, below in item.items()}  # fmt: skip
+            named = ((key, str(names.get(key, key)), below) for key, below in item.items())
+            return {key: read(below, f"{path}.{key}", name) for key, name, below in named}
         if isinstance(item, list):
             return [read(below, f"{path}[{number}]", "") for number, below in enumerate(item)]
         if not isinstance(item, str) or not quantity.is_quantity(item):
@@ -213,13 +212,6 @@ def check_schema(found: str, version: str, schema: str, ours: str, file: str) ->
     return []
 
 
-def _decode_untyped(data: bytes) -> object:
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
 def _text_position(data: bytes, offset: int | None, document_path: str) -> str:
     line = document_path.removesuffix(": $") if document_path.startswith("line ") else ""
     if offset is None:
@@ -227,6 +219,10 @@ def _text_position(data: bytes, offset: int | None, document_path: str) -> str:
         return f"{line}: {read}" if line else read
     newlines, line_start = data.count(b"\n", 0, offset), data.rfind(b"\n", 0, offset)
     return f"{line or f'line {newlines + 1}'} column {offset - line_start}"
+
+
+_MAPS = (inspect.StructType, inspect.DictType)
+_LISTS = (inspect.ListType, inspect.VarTupleType)
 
 
 class DocumentHead(msgspec.Struct):
@@ -244,35 +240,33 @@ def decode_known_fields(data: bytes, kind: type[T], file: str, unknown: list[str
     return decode(msgspec.json.encode(known), kind, file)
 
 
+def unknown_fields_warnings(file: str, version: str, ours: str, names: str) -> list[str]:
+    """Return the warning about fields that were left out of a document, none for no names."""
+    text = f"{file}: version {version}, ours is {ours}: unknown and left out: {names}"
+    return [text] if names else []
+
+
 def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -> Any:
     """Return JSON without the fields that a type does not have; add them to ``unknown``."""
-    if isinstance(kind, inspect.UnionType):
-        kind = next((member for member in kind.types if _matches_type(value, member)), None)
-    if isinstance(value, dict) and isinstance(kind, inspect.StructType):
-        types = {field.encode_name: field.type for field in kind.fields}
-        unknown += [f"{path}.{name}" for name in value if name not in types]
-    elif isinstance(value, dict) and isinstance(kind, inspect.DictType):
-        types = dict.fromkeys(value, kind.value_type)
-    else:
-        types = None
-    if types is not None:
+    kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    if isinstance(value, dict):
+        kind = next((one for one in kinds if isinstance(one, _MAPS)), None)
+        types = dict.fromkeys(value, getattr(kind, "value_type", None))
+        if isinstance(kind, inspect.StructType):
+            types = {field.encode_name: field.type for field in kind.fields}
+            unknown += [f"{path}.{name}" for name in value if name not in types]
         return {
             name: _drop_unknown_fields(item, types[name], f"{path}.{name}", unknown)
             for name, item in value.items()
             if name in types
         }
-    if isinstance(value, list) and isinstance(kind, (inspect.ListType, inspect.VarTupleType)):
+    kind = next((one for one in kinds if isinstance(one, _LISTS)), None)
+    if isinstance(value, list) and kind:
         return [
             _drop_unknown_fields(item, kind.item_type, f"{path}[{number}]", unknown)
             for number, item in enumerate(value)
         ]
     return value
-
-
-def _matches_type(value: Any, kind: Any) -> bool:
-    maps = isinstance(kind, (inspect.StructType, inspect.DictType))
-    lists = isinstance(kind, (inspect.ListType, inspect.VarTupleType))
-    return (maps and isinstance(value, dict)) or (lists and isinstance(value, list))
 
 
 #: Bytes of text without lines that are checked: more are a program's, and take a second.
@@ -286,19 +280,17 @@ class _Duplicate(NamedTuple):
 
 
 class _FoundTwiceError(Exception):
-    """An object has a key twice."""
+    pass
 
 
 def refuse_duplicate_keys(
     data: bytes, file: str, document_path: str = "$", *, bytes_before: int = 0
 ) -> None:
-    """Check JSON text; one that is no JSON passes, because its decoder says what is wrong.
+    """Raise InputError where an object of JSON has a key twice; it names ``file`` and the object.
 
-    ``bytes_before`` is the size of what stands before the text in its file. Text on one line that
-    goes beyond ``MOST_COMPACT_BYTES`` of a file is not checked.
-
-    Raises:
-        InputError: an object has a key twice; it names ``file`` and the object.
+    What is no JSON passes: its decoder says what is wrong. ``bytes_before`` is the size of what
+    stands before the text in its file. Text on one line that goes beyond ``MOST_COMPACT_BYTES`` of
+    a file is not checked.
     """
     has_lines = data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0  # the last bytes may be one
     if bytes_before + len(data) > MOST_COMPACT_BYTES and not has_lines:
@@ -315,8 +307,6 @@ def refuse_duplicate_keys(
 
 
 def _read(text: str, hook: Any) -> Any:
-    import json  # not loaded where nothing is checked
-
     # numbers stay text: one of many digits would be refused
     return json.loads(text, object_pairs_hook=hook, parse_int=str, parse_float=str)
 

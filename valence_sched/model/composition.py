@@ -140,19 +140,18 @@ def composition_request(
     claim: Claim, allocation: NodeAllocation, podm: FullPodm | None
 ) -> CompositionRequest:
     """Return the composition of one node, with the devices of its blocks as they were last read."""
-    blocks, grants = allocation.blocks, allocation.grants
-    devices = [one.devices for one in podm.blocks if one.uri in blocks] if podm else []
-    merged: dict[str, Any] = {
-        field: tuple(
-            one for block in devices if block for one in getattr(block, field) if one.count
-        )
-        for field in Devices.__struct_fields__
-    }
+    devices: dict[str, Any] = dict.fromkeys(Devices.__struct_fields__, ())
+    for block in podm.blocks if podm else ():
+        for field in devices if block.devices and block.uri in allocation.blocks else ():
+            devices[field] += tuple(one for one in getattr(block.devices, field) if one.count)
     return CompositionRequest(
-        name=node_name(claim, allocation), pool=allocation.pool, blocks=blocks, grants=grants,
-        devices=Devices(**merged),
+        name=node_name(claim, allocation),
+        pool=allocation.pool,
+        blocks=allocation.blocks,
+        grants=allocation.grants,
+        devices=Devices(**devices),
         substitutes=_substitutes(allocation, podm) if podm else {},
-    )  # fmt: skip
+    )
 
 
 def _substitutes(allocation: NodeAllocation, podm: FullPodm) -> dict[str, tuple[str, ...]]:
@@ -169,12 +168,9 @@ def _substitutes(allocation: NodeAllocation, podm: FullPodm) -> dict[str, tuple[
         keys[block.uri] = key = (tuple(sorted(block.type)), block.devices, sharing, places)
         if allocation.pool in block.pools or not podm.pools:
             found.setdefault(key, []).append(block.uri)
-    named = set(allocation.blocks)
-    return {
-        uri: tuple(other for other in found.get(keys[uri], ()) if other not in named)
-        for uri in allocation.blocks
-        if uri in keys
-    }
+    named = allocation.blocks
+    present = [uri for uri in named if uri in keys]
+    return {uri: tuple(it for it in found.get(keys[uri], ()) if it not in named) for uri in present}
 
 
 def request_from_node(node: ComposedNode) -> CompositionRequest:

@@ -167,10 +167,10 @@ class DeclaredResources:
         shares = [(uri, pools)]
         if resource.per == "pool" and pools:
             shares = [(f"{uri}#{pool}", (pool,)) for pool in pools]
+        same = {name: getattr(resource, name) for name in ("unit", "min", "max", "step")}
         for name, members in shares:
-            yield Stock(uri=name, resource=resource.name, unit=resource.unit, pools=members,
-                        total=total, used=used, min=resource.min, max=resource.max,
-                        step=resource.step)  # fmt: skip
+            stock = Stock(uri=name, resource=resource.name, pools=members, total=total, used=used)
+            yield msgspec.structs.replace(stock, **same)
 
     def _total(self, resource: CustomResource, podm: Podm[Any, Any]) -> float | None:
         for name in (podm.id, podm.name):

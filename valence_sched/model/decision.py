@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The decision document ``valence-sched/decision``, version 1, its explanation, and details."""
 
-from typing import Literal, TypeVar
+from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
 from valence_sched.model.base import Value, format_value, is_number
-from valence_sched.model.codec import DocumentHead, check_schema, decode, decode_known_fields
+from valence_sched.model.codec import (
+    DocumentHead,
+    check_schema,
+    decode,
+    decode_known_fields,
+    unknown_fields_warnings,
+)
 from valence_sched.model.inventory import Amount, Count, Name, Positive
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
@@ -244,13 +250,14 @@ class Reason(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        elsewhere = ""
-        if self.podm_have is not None:
-            total = format_value(self.podm_have)
-            elsewhere = f" ({total} in all its pools, but a node is made in one)"
         what = self.filter if self.label == self.filter else f"{self.filter}: {self.label}"
         need, have = format_value(self.need), format_value(self.have)
-        return f"{what}: needs {need}{unit}, has {have}{unit}{elsewhere}"
+        text = f"{what}: needs {need}{unit}, has {have}{unit}"
+        if self.podm_have is None:
+            return text
+        return (
+            f"{text} ({format_value(self.podm_have)} in all its pools, but a node is made in one)"
+        )
 
 
 class PoolReasons(Struct, frozen=True, kw_only=True):
@@ -379,12 +386,9 @@ def with_podm_paths(report: Report) -> Report:
         return report
     placements = []
     for one, zones in zip(report.placements, report.zones.placements, strict=True):
-        alternates = zip(one.alternates, zones.alternates, strict=True)
-        placements.append(replace(
-            one,
-            chosen=_in_zone(one.chosen, zones.zone),
-            alternates=tuple(_in_zone(other, zone) for other, zone in alternates),
-        ))  # fmt: skip
+        chosen = _in_zone(one.chosen, zones.zone)
+        alternates = tuple(map(_in_zone, one.alternates, zones.alternates))
+        placements.append(replace(one, chosen=chosen, alternates=alternates))
     return replace(report, placements=tuple(placements))
 
 
@@ -433,10 +437,8 @@ class DecisionResults(Struct, frozen=True, kw_only=True):
 
     @property
     def results(self) -> tuple[DecisionResult, ...]:
-        return tuple(
-            DecisionResult(report=report, details=details)
-            for report, details in zip(self.report.decisions, self.details, strict=True)
-        )
+        pairs = zip(self.report.decisions, self.details, strict=True)
+        return tuple(DecisionResult(report=one, details=details) for one, details in pairs)
 
     @property
     def failure(self) -> Report | None:
@@ -470,15 +472,11 @@ class Ranking(Struct, frozen=True, kw_only=True):
     seed: int = 0
 
 
-T = TypeVar("T")
-
 MAX_NAMED_FIELDS = 5  # unknown fields that a warning names
 
 
 def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
-    """Parse a report of one decision or of several; return it with warnings.
-
-    The warnings are about unknown fields, which are left out.
+    """Parse a report of one decision or of several, with warnings about fields left out as unknown.
 
     Raises:
         InputError: the report is invalid; it names the path, what was found and expected.
@@ -490,12 +488,10 @@ def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
     kind: type[Report | Reports] = Reports if many else Report
     unknown: list[str] = []
     report: Report | Reports = decode_known_fields(data, kind, file, unknown)
-    if not unknown:
-        return report, []
     names = ", ".join(unknown[:MAX_NAMED_FIELDS])
-    rest = f" and {len(unknown) - MAX_NAMED_FIELDS} more" if len(unknown) > MAX_NAMED_FIELDS else ""
-    return report, [f"{file}: version {head.version}, ours is {VERSION}: unknown and left out: "
-                    f"{names}{rest}"]  # fmt: skip
+    if len(unknown) > MAX_NAMED_FIELDS:
+        names += f" and {len(unknown) - MAX_NAMED_FIELDS} more"
+    return report, unknown_fields_warnings(file, head.version, VERSION, names)
 
 
 class DecisionSummary(Struct, frozen=True, kw_only=True):

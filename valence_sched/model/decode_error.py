@@ -42,8 +42,8 @@ KINDS = {
     "columns": FileKind("columns of a trace", "--map-file"),
 }
 #: Kinds by the field that no document but theirs has at its top.
-_FIELDS = {"flavors": "flavors", "policies": "policies", "scenarios": "scenario",
-           "requests": "request", "expectations": "check"}  # fmt: skip
+_FIELDS = {"flavors": "flavors", "policies": "policies", "requests": "request"}
+_FIELDS |= {"scenarios": "scenario", "expectations": "check"}
 _SCHEMA = re.compile(rb"schema['\"]?\s*:\s*['\"]?valence-sched/([a-z]+)")
 _MAGIC = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "a zip archive", b"%PDF": "PDF", b"\x89PNG": "PNG"}
 #: Kinds that no document in YAML or JSON is.
@@ -112,7 +112,7 @@ def input_error(
     """Return the error of a document; ``strict`` where a number may not be a text."""
     text, _, inner = re.sub(r"`key` in ", "", message).partition(" - at `$")
     inner = inner.rstrip("`")
-    shown_path, found = _located(value, type_, inner, text, strict=strict)
+    shown_path, found = _located(value, type_, inner, text, strict)
     where = document_path + shown_path
     if unknown := re.match(r"Object contains unknown field `(.+)`", text):
         structs = [kind for kind in types_at(type_, inner) if isinstance(kind, inspect.StructType)]
@@ -132,15 +132,24 @@ def input_error(
     return InputError(file, where, text[0].lower() + text[1:], "a number in range")
 
 
-def _located(
-    value: Any, type_: Any, path: str, text: str, *, strict: bool
-) -> tuple[str, str]:  # fmt: skip
+def _located(value: Any, type_: Any, path: str, text: str, strict: bool) -> tuple[str, str]:
     """Return msgspec's ``path`` with the key of a map where it has dots, and what is there."""
     if value is None:  # not even JSON
         return path, ""
     steps = _STEP.findall(path)
     if "[...]" in path:
-        is_wrong = _wrong(types_at(type_, path), text, strict=strict)
+        kinds = types_at(type_, path)
+        field = re.match(r"Object (contains unknown|missing required) field `(.+)`", text)
+        enum = re.match(r"Invalid enum value '?(.+?)'?$", text)
+
+        def is_wrong(item: Any) -> bool:
+            if field:
+                unknown = field[1] == "contains unknown"
+                return isinstance(item, dict) and (field[2] in item) == unknown
+            if enum:
+                return str(item) == enum[1]
+            return not any(_accepts(kind, item, strict=strict) for kind in kinds)
+
         if found := _find(value, steps, is_wrong):
             return found[0], _shortened(found[1])
     for key, index in steps:
@@ -176,25 +185,12 @@ def _items_at(value: Any, key: str, index: str) -> Iterator[tuple[str, Any]]:
             yield f"[{str(name)[:60]!r}]", below
 
 
-def _wrong(
-    kinds: Sequence[inspect.Type], text: str, *, strict: bool
-) -> Callable[[Any], bool]:  # fmt: skip
-    """Return whether a value is the one that msgspec's ``text`` is about."""
-    if field := re.match(r"Object (contains unknown|missing required) field `(.+)`", text):
-        unknown, name = field[1] == "contains unknown", field[2]
-        return lambda value: isinstance(value, dict) and (name in value) == unknown
-    if enum := re.match(r"Invalid enum value '?(.+?)'?$", text):
-        return lambda value: str(value) == enum[1]
-    return lambda value: not any(_accepts(kind, value, strict=strict) for kind in kinds)
-
-
 def _accepts(kind: inspect.Type, value: Any, *, strict: bool) -> bool:
     for type_, plain in _PLAIN.items():
         if isinstance(kind, type_):
-            limits = {name: limit for name in _LIMITS
-                      if (limit := getattr(kind, name, None)) is not None}  # fmt: skip
+            limits = msgspec.Meta(**{name: getattr(kind, name, None) for name in _LIMITS})
             try:
-                msgspec.convert(value, Annotated[plain, msgspec.Meta(**limits)], strict=strict)
+                msgspec.convert(value, Annotated[plain, limits], strict=strict)
             except msgspec.ValidationError:
                 return False
             return True

@@ -65,10 +65,8 @@ class _Identity(msgspec.Struct):
 def differences(old: Iterable[PodmDocument], new: Iterable[PodmDocument]) -> Iterator[Difference]:
     """Yield every difference: the pod managers of ``new`` in its order, then the removed ones.
 
-    Keeps the texts of ``old`` and at most one pod manager of ``new`` in memory.
-
-    Raises:
-        InputError: a pod manager is invalid, or is listed twice in one inventory.
+    Keeps the texts of ``old`` and at most one pod manager of ``new`` in memory. InputError where a
+    pod manager is invalid, or is listed twice in one inventory.
     """
     old_by_id = dict(_by_id(old))
     for id_, text in _by_id(new):

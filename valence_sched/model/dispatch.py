@@ -115,11 +115,9 @@ class Dispatcher(Protocol):
     """A function of ``valence_sched.dispatchers``: where to, and the order."""
 
     def __call__(self, url: str, order: Order) -> Sequence[Receipt]:
-        """Send once, never twice.
+        """Send once, never twice; DispatchFailed where the other side refuses or does not answer.
 
-        Raises:
-            DispatchFailed: the other side refuses or does not answer; the message says what it
-                may have taken nonetheless.
+        The message says what it may have taken nonetheless.
         """
 
 

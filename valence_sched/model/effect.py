@@ -16,8 +16,8 @@ from valence_sched.model.base import MAX_WHOLE, Noun
 AUDIT_LINES = 100_000  # that a state keeps
 AUDIT_PAGE = 100
 #: What a state stores of each kind, by the path that a service has for it.
-_STORED = {"claim": "claims/{}", "node": "nodes/{}", "pod manager": "podms/{}",
-           "quota": "quotas/{}", "stats": "podms/{}/stats", "zone": "zones/{}"}  # fmt: skip
+_STORED = {"claim": "claims/{}", "node": "nodes/{}", "pod manager": "podms/{}"}
+_STORED |= {"quota": "quotas/{}", "stats": "podms/{}/stats", "zone": "zones/{}"}
 
 
 class AuditLine(Noun, frozen=True, kw_only=True):
@@ -129,8 +129,5 @@ class EffectLog:
 
     def unnamed_lines(self) -> list[str]:
         """Return a line for each thing that no delivered text names."""
-        return [
-            one_line(f"{kind} {id_} {state}")
-            for (kind, id_), state in list(self._states.items())
-            if (kind, id_) not in self._named
-        ]
+        states = [(key, state) for key, state in self._states.items() if key not in self._named]
+        return [one_line(f"{kind} {id_} {state}") for (kind, id_), state in states]

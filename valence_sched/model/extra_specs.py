@@ -90,9 +90,7 @@ def parse_condition(text: str, attribute: str = "") -> AttributeCondition:
     """Parse an operator and its values; without an operator the text itself is the value.
 
     A number that is compared with an ``attribute`` whose name ends in a unit may have another unit.
-
-    Raises:
-        ValueError: an unknown operator (the nearest is named), no value, too many, or no number.
+    ValueError for an unknown operator (the nearest is named), no value, too many, or no number.
     """
     words = text.split()
     if not words:
@@ -122,10 +120,8 @@ def parse_condition(text: str, attribute: str = "") -> AttributeCondition:
 def split_attribute(path: str) -> tuple[str, str]:
     """Return the namespace and the name of an attribute: ``facts.year`` is ("facts", "year").
 
-    A single word is a plain attribute (``zone``), else a fact.
-
-    Raises:
-        ValueError: the namespace is unknown (the nearest is named), or the name is missing.
+    A single word is a plain attribute (``zone``), else a fact. ValueError where the namespace is
+    unknown (the nearest is named), or the name is missing.
     """
     namespace, dot, name = qualify(path).partition(".")
     if namespace in NAMESPACES and name:

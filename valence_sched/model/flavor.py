@@ -17,7 +17,14 @@ from msgspec.structs import replace
 from valence_sched.errors import one_line, suggest
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import capability_map
-from valence_sched.model.need import Alternative, Need, Test, TopologyConstraint
+from valence_sched.model.need import (
+    Alternative,
+    Need,
+    NeedKind,
+    Test,
+    TopologyConstraint,
+    need_for_stock,
+)
 from valence_sched.model.request import NameRequirements
 
 PositiveInt = Annotated[int, Meta(ge=1, le=10**15)]
@@ -201,12 +208,32 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
 GIB = 1 << 30
 DeviceGroups = tuple[tuple[str, DeviceGroupSpec], ...]  # the device groups with their names
+#: By spec the kind of need, the texts that a device has, and the numbers that it has at least.
+_DEMANDS: dict[type[Noun], tuple[NeedKind, tuple[str, ...], tuple[str, ...]]] = {
+    ProcessorSpec: ("processor", ("architecture", "instruction_set"), ("speed_mhz",)),
+    MemorySpec: ("memory", ("type",), ("speed_mhz",)),
+    CpuSpec: ("processor", ("architecture", "instruction_set"), ("cores", "speed_mhz")),
+    MemoryModuleSpec: ("memory", ("type",), ("capacity_mib", "speed_mhz")),
+    AcceleratorSpec: ("accelerator", ("kind",), ("memory_mib",)),
+    DriveSpec: ("drive", ("media", "protocol", "remote"), ("capacity_gib", "rpm")),
+    NicSpec: ("nic", (), ("speed_mbps",)),
+}
+_GROUPS = ("cpus", "modules", "accelerators", "drives", "nics")
 
 
 def compile_properties(properties: Properties, preceding: Properties | None = None) -> Alternative:
     """Return needs and constraints; unnamed groups are counted on from the ``preceding`` ones."""
     groups = tuple(_groups(properties, preceding or Properties()))
     return Alternative(tuple(_needs(properties, groups)), tuple(_constraints(properties, groups)))
+
+
+def _groups(properties: Properties, preceding: Properties) -> Iterator[tuple[str, DeviceGroupSpec]]:
+    """Yield every group with its name: its own, else kind and number if a constraint needs one."""
+    for field in _GROUPS:
+        earlier = len(getattr(preceding, field))
+        for number, group in enumerate(getattr(properties, field), 1 + earlier):
+            bound = f"{_DEMANDS[type(group)][0]}-{number}" if group.same or group.apart else ""
+            yield group.name or bound, group
 
 
 def _constraints(properties: Properties, groups: DeviceGroups) -> Iterator[TopologyConstraint]:
@@ -220,101 +247,50 @@ def _constraints(properties: Properties, groups: DeviceGroups) -> Iterator[Topol
         yield TopologyConstraint("same" if bond.same else "apart", place, bond.of)
 
 
-def _groups(properties: Properties, preceding: Properties) -> Iterator[tuple[str, DeviceGroupSpec]]:
-    """Yield every group with its name: its own, else kind and number if a constraint needs one."""
-    for kind, groups, earlier in (
-        ("processor", properties.cpus, preceding.cpus),
-        ("memory", properties.modules, preceding.modules),
-        ("accelerator", properties.accelerators, preceding.accelerators),
-        ("drive", properties.drives, preceding.drives),
-        ("nic", properties.nics, preceding.nics),
-    ):
-        for number, group in enumerate(groups, 1 + len(earlier)):
-            bound = group.same or group.apart
-            yield group.name or (f"{kind}-{number}" if bound else ""), group
-
-
 def _needs(properties: Properties, groups: DeviceGroups) -> Iterator[Need]:
-    if properties.processor:
-        yield from _processor_needs(properties.processor)
+    if cpus := properties.processor:
+        tests = _tests(cpus)
+        if cpus.total_cores:
+            yield Need(kind="processor", measure="cores", amount=cpus.total_cores, tests=tests)
+        if cpus.sockets or not cpus.total_cores:
+            yield Need(kind="processor", measure="sockets", amount=cpus.sockets or 1, tests=tests)
     if memory := properties.memory:
-        tests = _tests(equal={"type": memory.type}, least={"speed_mhz": memory.speed_mhz})
-        yield Need(kind="memory", measure="capacity_mib", amount=memory.capacity_mib, tests=tests)
+        amount = memory.capacity_mib
+        yield Need(kind="memory", measure="capacity_mib", amount=amount, tests=_tests(memory))
     for name, group in groups:
-        yield _group_need(name, group)
-    yield from _pci_needs(properties.pci_device.type if properties.pci_device else ())
-    for stock in properties.stocks:
-        yield _stock_need(stock.resource, stock.amount, stock.count)
-    for resource, amount in properties.resources.items():
-        yield _stock_need(resource, amount, 1)
-    if properties.remote_storage:
-        yield _stock_need("storage_gib", properties.remote_storage.capacity_gib, 1)
-
-
-def _group_need(name: str, group: DeviceGroupSpec) -> Need:
-    if isinstance(group, CpuSpec):
-        same = {"architecture": group.architecture, "instruction_set": group.instruction_set}
-        return _device_need("processor", group.count, name, words=group.model, equal=same,
-                        least={"cores": group.cores, "speed_mhz": group.speed_mhz})  # fmt: skip
-    if isinstance(group, MemoryModuleSpec):
-        return _device_need("memory", group.count, name, equal={"type": group.type},
-                        least={"capacity_mib": group.capacity_mib,
-                               "speed_mhz": group.speed_mhz})  # fmt: skip
-    if isinstance(group, AcceleratorSpec):
-        return _device_need("accelerator", group.count, name, equal={"kind": group.kind},
-                        words=group.model, least={"memory_mib": group.memory_mib})  # fmt: skip
-    if isinstance(group, DriveSpec):
-        size = round(group.capacity_gib * GIB) if group.capacity_gib else None
-        remote = None if group.remote is None else str(group.remote)
-        where = {"media": group.media, "protocol": group.protocol, "remote": remote}
-        return _device_need("drive", group.count, name, words=group.model, equal=where,
-                        least={"capacity_bytes": size, "rpm": group.rpm})  # fmt: skip
-    assert isinstance(group, NicSpec)
-    return _device_need("nic", group.count, name, least={"speed_mbps": group.speed_mbps})
-
-
-def _processor_needs(spec: ProcessorSpec) -> Iterator[Need]:
-    same = {"architecture": spec.architecture, "instruction_set": spec.instruction_set}
-    tests = _tests(words=spec.model, equal=same, least={"speed_mhz": spec.speed_mhz})
-    if spec.total_cores:
-        yield Need(kind="processor", measure="cores", amount=spec.total_cores, tests=tests)
-    if spec.sockets or not spec.total_cores:
-        yield Need(kind="processor", measure="sockets", amount=spec.sockets or 1, tests=tests)
-
-
-def _pci_needs(types: tuple[str, ...]) -> Iterator[Need]:
-    for type_, count in Counter(types).items():
+        yield _group_need(group, name)
+    for type_, count in Counter(
+        properties.pci_device.type if properties.pci_device else ()
+    ).items():
         if type_ == "SSD":
-            yield _device_need("drive", count, equal={"media": "SSD"})
+            yield _group_need(DriveSpec(count=count, media="SSD"))
         elif type_ == "NIC":
-            yield _device_need("nic", count)
+            yield _group_need(NicSpec(count=count))
         else:
-            yield _device_need("accelerator", count, equal={"kind": type_})
+            yield _group_need(AcceleratorSpec(count=count, kind=type_))
+    for stock in properties.stocks:
+        yield replace(need_for_stock(stock.resource, stock.amount), count=stock.count)
+    for resource, amount in properties.resources.items():
+        yield need_for_stock(resource, amount)
+    if properties.remote_storage:
+        yield need_for_stock("storage_gib", properties.remote_storage.capacity_gib)
 
 
-def _stock_need(resource: str, amount: float, count: int) -> Need:
-    return Need(kind="stock", measure="amount", amount=amount, count=count, resource=resource)
+def _group_need(group: DeviceGroupSpec, name: str = "") -> Need:
+    kind, tests = _DEMANDS[type(group)][0], _tests(group)
+    return Need(kind=kind, measure="devices", amount=group.count, tests=tests, name=name)
 
 
-def _device_need(
-    kind: str,
-    count: int,
-    name: str = "",
-    *,
-    words: str | None = None,
-    equal: dict[str, str | None] | None = None,
-    least: dict[str, int | None] | None = None,
-) -> Need:
-    tests = _tests(words=words, equal=equal or {}, least=least or {})
-    return Need(kind=kind, measure="devices", amount=count, tests=tests, name=name)  # type: ignore[arg-type]
-
-
-def _tests(
-    *, words: str | None = None, equal: dict[str, str | None], least: dict[str, int | None]
-) -> tuple[Test, ...]:
-    tests = [Test(name, "equal", text) for name, text in equal.items() if text]
-    tests += [Test("model", "words", words)] if words else []
-    tests += [Test(name, "at_least", bound) for name, bound in least.items() if bound]
+def _tests(spec: Noun) -> tuple[Test, ...]:
+    _, texts, numbers = _DEMANDS[type(spec)]
+    values = [(name, getattr(spec, name)) for name in texts]
+    tests = [Test(name, "equal", str(value)) for name, value in values if value is not None]
+    if model := getattr(spec, "model", None):
+        tests.append(Test("model", "words", model))
+    bounds = {name: getattr(spec, name) or 0 for name in numbers}
+    if "capacity_gib" in bounds:
+        bounds = {"capacity_bytes": round(bounds.pop("capacity_gib") * GIB), **bounds}
+    tests += [Test(name, "at_least", least) for name, least in bounds.items() if least]
     return tuple(tests)
 
 

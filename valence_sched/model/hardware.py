@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import Claim, foreign_blocks
@@ -167,22 +168,23 @@ def count_devices(blocks: Iterable[BlockOverview], model: str | None = None) -> 
                 every[key] = _plus(every.get(key, 0), line.count)
                 free[key] = _plus(free.get(key, 0), line.count if is_free else 0)
                 podms[key].add(one.podm)
-    return [
-        DeviceCount(kind=kind, model=name, devices=every[kind, name], free=free[kind, name],
-                    podms=len(podms[kind, name]))
-        for kind, name in sorted(every, key=lambda key: (key[0], key[1] is None, key[1] or ""))
-    ]  # fmt: skip
+    counts: list[DeviceCount] = []
+    for key in every:
+        numbers: Any = {"devices": every[key], "free": free[key], "podms": len(podms[key])}
+        counts.append(DeviceCount(kind=key[0], model=key[1], **numbers))
+    return added_devices(counts)
 
 
 def added_devices(counts: Iterable[DeviceCount]) -> list[DeviceCount]:
     """Return the counts of several sites, which have no pod manager in common, added up."""
     found: dict[tuple[str, str | None], DeviceCount] = {}
     for one in counts:
-        known = found.get((one.kind, one.model))
-        found[one.kind, one.model] = one if known is None else DeviceCount(
-            kind=one.kind, model=one.model, devices=_plus(known.devices, one.devices),
-            free=_plus(known.free, one.free), podms=known.podms + one.podms,
-        )  # fmt: skip
+        key, known = (one.kind, one.model), found.get((one.kind, one.model))
+        found[key] = one
+        if known is not None:
+            devices, free = _plus(known.devices, one.devices), _plus(known.free, one.free)
+            podms = known.podms + one.podms
+            found[key] = replace(one, devices=devices, free=free, podms=podms)
     order = sorted(found, key=lambda key: (key[0], key[1] is None, key[1] or ""))
     return [found[key] for key in order]
 

@@ -135,7 +135,12 @@ def _constraint_problem(constraint: TopologyConstraint, by_name: _NeedsByName) -
         if len({need.kind for need in by_name[name]}) > 1:
             return f"{where}: {name!r} names devices of several kinds: give each a name of its own"
     if constraint.relation == "apart":
-        return _apart_problem(constraint, where, by_name[constraint.of[0]])
+        first, multiple = by_name[constraint.of[0]], len(set(constraint.of)) > 1
+        if not multiple and any(need.measure != "devices" for need in first):
+            why = "a total cannot stand apart from itself"
+            return f"{where}: {why}: name what it is to be apart from"
+        if constraint.place == "zone" and (multiple or _several(first)):
+            return f"{where}: all devices of a node stand in one zone: choose a smaller place"
     return None
 
 
@@ -148,23 +153,14 @@ def _contradiction(bonds: Sequence[TopologyConstraint], by_name: _NeedsByName) -
             shared = [name for name in dict.fromkeys(apart.of) if name in same.of]
             alone = shared and len(set(apart.of)) == 1
             if len(shared) > 1 or (alone and _several(by_name[shared[0]])):
-                names = ", ".join(shared)
-                return (f"bonds same and apart {apart.place} of {names}: devices cannot "
-                        "stand at one place and each at its own: leave one out")  # fmt: skip
+                bonds = f"bonds same and apart {apart.place} of {', '.join(shared)}"
+                why = "devices cannot stand at one place and each at its own"
+                return f"{bonds}: {why}: leave one out"
     return None
 
 
 def _several(needs: Sequence[Need]) -> bool:
     return sum(need.amount for need in needs) > 1
-
-
-def _apart_problem(constraint: TopologyConstraint, where: str, first: Sequence[Need]) -> str | None:
-    multiple = len(set(constraint.of)) > 1
-    if not multiple and any(need.measure != "devices" for need in first):
-        return f"{where}: a total cannot stand apart from itself: name what it is to be apart from"
-    if constraint.place == "zone" and (multiple or _several(first)):
-        return f"{where}: all devices of a node stand in one zone: choose a smaller place"
-    return None
 
 
 _WORD = re.compile(r"[^\W_]+")

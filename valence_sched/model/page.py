@@ -14,8 +14,8 @@ from valence_sched.model.hardware import BlockUse
 
 #: What a decision makes of a pod manager or pool, or that nodes leave it or land on it; empty
 #: where it is none of these.
-Role = Literal["", "chosen", "alternate", "candidate", "undecided", "rejected", "source",
-               "destination"]  # fmt: skip
+Decided = Literal["", "chosen", "alternate", "candidate", "undecided", "rejected"]
+Role = Decided | Literal["source", "destination"]
 BlockRole = Literal["", "chosen", "alternate", "left"]
 Tone = Literal["", "good", "part", "bad"]
 

@@ -11,7 +11,13 @@ import msgspec
 from valence_sched.errors import InputError
 from valence_sched.model import redact
 from valence_sched.model.base import Noun
-from valence_sched.model.codec import DocumentHead, check_schema, decode, decode_known_fields
+from valence_sched.model.codec import (
+    DocumentHead,
+    check_schema,
+    decode,
+    decode_known_fields,
+    unknown_fields_warnings,
+)
 from valence_sched.model.decision import Placement, Report
 from valence_sched.model.diff import REMOVED, Difference, podm_differences
 from valence_sched.model.inventory import Count, FullPodm, LeanPodm, Name, to_json, visible_podm
@@ -57,13 +63,11 @@ class Plan(Noun, frozen=True, kw_only=True):
             raise ValueError("Expected each pod manager once in `podms`")
         for placement in self.decision.placements:
             chosen = placement.chosen
+            podm = f"pod manager {chosen.podm!r}"
             if chosen.podm not in known:
-                raise ValueError(
-                    f"Expected pod manager {chosen.podm!r} in `podms`: a node is on it"
-                )
+                raise ValueError(f"Expected {podm} in `podms`: a node is on it")
             if gone := sorted({one.uri for one in chosen.blocks} - known[chosen.podm]):
-                text = f"Expected {gone[0]!r} on pod manager {chosen.podm!r}: a node takes it"
-                raise ValueError(text)
+                raise ValueError(f"Expected {gone[0]!r} on {podm}: a node takes it")
 
 
 def make_plan(
@@ -81,15 +85,19 @@ def make_plan(
     podm_ids = {placement.chosen.podm for placement in decision.placements}
     chosen = sorted((podm for podm in podms if podm.id in podm_ids), key=lambda podm: podm.id)
     owner = decision.request.owner
-    bases = tuple(
-        PodmBasis(podm=one if owner is None else visible_podm(one, owner),
-                  generation=one.generation, digest=podm_digest(one),
-                  recorded=one.id in recorded)
-        for one in map(without_credentials, chosen)
-    )  # fmt: skip
-    decision = msgspec.structs.replace(decision, explanation=None)
-    plan = Plan(schema=SCHEMA, version=VERSION, decided_at=decided_at, decision=decision,
-                podms=bases)  # fmt: skip
+    bases = []
+    for one in map(without_credentials, chosen):
+        seen, digest = one if owner is None else visible_podm(one, owner), podm_digest(one)
+        generation, is_recorded = one.generation, one.id in recorded
+        basis = PodmBasis(podm=seen, generation=generation, digest=digest, recorded=is_recorded)
+        bases.append(basis)
+    plan = Plan(
+        schema=SCHEMA,
+        version=VERSION,
+        decided_at=decided_at,
+        decision=msgspec.structs.replace(decision, explanation=None),
+        podms=tuple(bases),
+    )
     return msgspec.structs.replace(plan, digest=_plan_digest(to_json(plan)))
 
 
@@ -104,18 +112,17 @@ def plan_in(plan: Plan, zone: str) -> Plan:
 
 def signed_content(plan: Plan) -> bytes:
     """Return what the signature of a plan covers, however another program wrote the plan."""
+
+    def number(text: str) -> float:
+        return int(value) if (value := float(text)).is_integer() else value
+
     unsigned = to_json(msgspec.structs.replace(plan, signature=""))
-    content = json.loads(unsigned, parse_float=_whole_number)
+    content = json.loads(unsigned, parse_float=number)
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _whole_number(text: str) -> float:
-    number = float(text)
-    return int(number) if number.is_integer() else number
-
-
 def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
-    """Parse a plan; return it with warnings about unknown fields, which are left out.
+    """Parse a plan, with warnings about fields left out as unknown.
 
     Raises:
         InputError: the document is not a plan, or was changed after it was made.
@@ -124,12 +131,11 @@ def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
     head = decode(data, DocumentHead, file)
     check_schema(head.schema, head.version, SCHEMA, VERSION, file)
     if head.digest != _plan_digest(data):
-        raise InputError(file, "$.digest", "that of another document", "the plan as it was made",
-                         "somebody changed it: make the plan again")  # fmt: skip
-    unknown_fields: list[str] = []
-    plan = decode_known_fields(data, Plan, file, unknown_fields)
-    return plan, [f"{file}: version {head.version}, ours is {VERSION}: unknown and left out: "
-                  f"{', '.join(unknown_fields)}"] if unknown_fields else []  # fmt: skip
+        found, hint = "that of another document", "somebody changed it: make the plan again"
+        raise InputError(file, "$.digest", found, "the plan as it was made", hint)
+    unknown: list[str] = []
+    plan = decode_known_fields(data, Plan, file, unknown)
+    return plan, unknown_fields_warnings(file, head.version, VERSION, ", ".join(unknown))
 
 
 def plan_drift(

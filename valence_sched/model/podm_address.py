@@ -27,10 +27,7 @@ EndpointKey = tuple[str, str, int | None, str]
 
 
 def url_problem(url: str) -> str | None:
-    """Return what is wrong with the URL of a pod manager, None if it is valid.
-
-    A URL that may contain a password is not repeated.
-    """
+    """Return what is wrong with the URL of a pod manager; one with a password is not repeated."""
     if "@" in url:
         return "a URL with a user or password in it: say them with username and password"
     shown = repr(url[:80])

@@ -7,7 +7,6 @@ service, or a name was given by another team, it is none of the tenant's busines
 
 from __future__ import annotations
 
-import functools
 import re
 from typing import Any
 
@@ -55,14 +54,18 @@ def problem_of(error: SchedulerError, request_id: str = "") -> Problem:
 
 def http_problem(status: int, title: str, detail: str, request_id: str = "") -> Problem:
     """Return the document of what HTTP itself does not allow, such as an unknown path."""
-    code = f"http_{status}"
-    return Problem(type=f"{TYPE}{code}", title=title, status=status, detail=one_line(detail),
-                   code=code, request_id=request_id)  # fmt: skip
+    code, text = f"http_{status}", one_line(detail)
+    kind = f"{TYPE}{code}"
+    return Problem(
+        type=kind, title=title, status=status, detail=text, code=code, request_id=request_id
+    )
 
 
 def error_of(problem: Problem) -> SchedulerError:
     """Return the error that a document is about: of the same class, with the same text."""
-    kind = _classes().get(problem.code, ServiceError)
+    classes = [one for one in vars(errors).values() if isinstance(one, type)]
+    known = {one.code: one for one in classes if issubclass(one, SchedulerError)}
+    kind = known.get(problem.code, ServiceError)
     error = kind.__new__(kind)
     error.args = (one_line(problem.detail),)
     for name, value in problem.members.items():
@@ -79,12 +82,6 @@ def problem_error(content: bytes, status: int, url: str) -> SchedulerError:
         text = f"{url}: HTTP {status}, and no document that says why: is it a scheduler's service?"
         return ServiceError(one_line(text))
     return error_of(problem)
-
-
-@functools.cache
-def _classes() -> dict[str, type[SchedulerError]]:
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
-    return {kind.code: kind for kind in kinds if issubclass(kind, SchedulerError)}
 
 
 MOST_FOREIGN = 60  # characters of one text

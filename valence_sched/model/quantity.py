@@ -16,25 +16,15 @@ _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, 
 _BINARY = {f"{prefix}i": 1 << 10 * power for power, prefix in enumerate("KMGTP", 1)}
 
 #: Unit to its dimension and its size in bytes, bits a second, or hertz.
-UNITS = (
-    {f"{prefix}B": ("bytes", size) for prefix, size in (_DECIMAL | _BINARY).items()}
-    | {prefix: ("bytes", size) for prefix, size in _BINARY.items()}
-    | {f"{prefix}{unit}": ("bits a second", size)
-       for prefix, size in _DECIMAL.items() for unit in _BITS_PER_SECOND}
-    | {f"{prefix}Hz": ("hertz", size) for prefix, size in _DECIMAL.items()}
-)  # fmt: skip
+UNITS = {f"{prefix}B": ("bytes", size) for prefix, size in (_DECIMAL | _BINARY).items()}
+UNITS |= {prefix: ("bytes", size) for prefix, size in _BINARY.items()}
+UNITS |= {f"{prefix}Hz": ("hertz", size) for prefix, size in _DECIMAL.items()}
+for _unit in _BITS_PER_SECOND:
+    UNITS |= {f"{prefix}{_unit}": ("bits a second", size) for prefix, size in _DECIMAL.items()}
 
 #: The end of a name, in small letters, to the unit of its numbers.
-_SUFFIXES = {
-    "bytes": "B",
-    "mib": "MiB",
-    "mb": "MiB",
-    "gib": "GiB",
-    "gb": "GiB",
-    "mbps": "Mbps",
-    "kilobit_per_sec": "kbps",
-    "mhz": "MHz",
-}
+_SUFFIXES = {"bytes": "B", "mib": "MiB", "mb": "MiB", "gib": "GiB", "gb": "GiB", "mhz": "MHz"}
+_SUFFIXES |= {"mbps": "Mbps", "kilobit_per_sec": "kbps"}
 _SUFFIX = re.compile(rf"(?:.*_)?({'|'.join(_SUFFIXES)})", re.IGNORECASE)
 PATTERN = r"([0-9]{1,15}(?:\.[0-9]{1,15})?)\s*([A-Za-z][A-Za-z/]{0,5})"
 _QUANTITY = re.compile(PATTERN)
@@ -62,8 +52,7 @@ def is_quantity(text: str) -> bool:
 def quantity_in(text: str, unit: str) -> float:
     """Return an amount with a unit as a number of ``unit``, an int where it is a whole one.
 
-    Raises:
-        ValueError: no such unit, a unit of another dimension, or not a number with a unit.
+    ValueError for no such unit, one of another dimension, or what is no number with a unit.
     """
     dimension, size = UNITS[unit]
     expected = f"such as {_EXAMPLES[dimension]}"

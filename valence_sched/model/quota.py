@@ -39,8 +39,7 @@ Limit = Annotated[float, Meta(ge=0, le=MAX_LIMIT)]
 PLAIN = ("claims", "nodes", "cores", "processors", "memory_mib", "accelerators", "drives", "nics")
 _NAMED = re.compile(r"(accelerators|stock):[!-~]{1,200}")
 _MEASURES = {"cores": "cores", "sockets": "processors", "capacity_mib": "memory_mib"}
-_DEVICES = {"processor": "processors", "accelerator": "accelerators", "drive": "drives",
-            "nic": "nics"}  # fmt: skip
+_DEVICES = {kind: f"{kind}s" for kind in ("processor", "accelerator", "drive", "nic")}
 
 
 class Quota(Noun, frozen=True, kw_only=True):

@@ -179,15 +179,12 @@ class Liveness(Protocol):
     def __call__(self, signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:
         """Return by id whether each pod manager is alive; one that is left out keeps its status.
 
-        ``argument`` is the text after the name and a colon, empty if there is none.
-
-        Raises:
-            UsageError: the argument is invalid.
+        ``argument`` is the text after the name and a colon, or empty; UsageError if it is invalid.
         """
 
 
 def parse_limit(argument: str, name: str) -> float:
-    """Return the age in seconds up to which a pod manager is alive; UsageError if it is no age."""
+    """Return the age in seconds up to which a pod manager is alive; UsageError for others."""
     try:
         return parse_age(argument) if argument else DEFAULT_LIMIT_S
     except ValueError as error:

@@ -21,11 +21,9 @@ REDACTION = "***"
 #: A known secret is searched for in texts if it has at least so many characters.
 MIN_SECRET_LENGTH = 4
 
-_SECRET_WORDS = (
-    "password", "passwd", "passphrase", "passcode", "pwd", "secret", "token", "credential",
-    "apikey", "privatekey", "accesskey", "authkey", "sharedkey", "authorization", "cookie",
-    "communitystring", "bearer", "kerberos", "keytab", "license",
-)  # fmt: skip
+_SECRET_WORDS = ("password", "passwd", "passphrase", "passcode", "pwd", "secret", "token", "cookie")
+_SECRET_WORDS += ("credential", "apikey", "privatekey", "accesskey", "authkey", "sharedkey")
+_SECRET_WORDS += ("authorization", "communitystring", "bearer", "kerberos", "keytab", "license")
 _SECRET_SUFFIXES = ("key", "keys", "pin", "pass", "community")
 _NAME_KEYS = ("name", "attributename", "key", "id", "field", "header")
 _VALUE_KEYS = ("value", "currentvalue", "defaultvalue", "newvalue", "setting")
@@ -109,9 +107,19 @@ def _redact_patterns(text: str) -> str:
     text = _USERINFO.sub("//", text)
     text = _ASSIGNMENT.sub(rf"\1{REDACTION}", text)
     text = _BEARER.sub(rf"\1{REDACTION}", text)
-    text = _BASIC.sub(lambda found: found[1] + REDACTION if _is_login(found[2]) else found[0], text)
+    text = _BASIC.sub(_without_login, text)
     text = _JWT.sub(rf"\1{REDACTION}", text)
     return _BEFORE_HOST.sub(_without_pair, text)
+
+
+def _without_login(found: re.Match[str]) -> str:
+    """Return ``basic …`` redacted where what follows is a user and a password in base64."""
+    padded = found[2].replace("-", "+").replace("_", "/") + "=" * (-len(found[2]) % 4)
+    try:
+        is_login = b":" in base64.b64decode(padded, validate=True)
+    except (binascii.Error, ValueError):
+        is_login = False
+    return found[1] + REDACTION if is_login else found[0]
 
 
 def _without_pair(found: re.Match[str]) -> str:
@@ -133,7 +141,11 @@ def _redact_json(json: Any, secrets: tuple[str, ...], depth: int) -> Any:
         return [_redact_json(item, secrets, depth - 1) for item in json]
     if is_private_document("", json):
         return {}
-    secret = _is_named_secret(json)
+    # a pair of a name and a value, with the name of a credential
+    secret = any(
+        isinstance(value, str) and _normalise_key(key) in _NAME_KEYS and is_secret_key(value)
+        for key, value in json.items()
+    )
     return {
         redact_text(key, secrets): _redact_json(value, secrets, depth - 1)
         for key, value in json.items()
@@ -164,22 +176,6 @@ def _links_to(json: Any, private: Collection[str]) -> bool:
     return bool(target.rstrip("/") in private or _PRIVATE_URI.search(unquote(target)))
 
 
-def _is_named_secret(json: dict[str, Any]) -> bool:
-    """Return whether an object is a pair of a name and a value, with the name of a credential."""
-    return any(
-        isinstance(value, str) and _normalise_key(key) in _NAME_KEYS and is_secret_key(value)
-        for key, value in json.items()
-    )
-
-
 @functools.lru_cache(maxsize=65_536)
 def _normalise_key(key: str) -> str:
     return "".join(letter for letter in key.casefold() if letter.isalnum())
-
-
-def _is_login(text: str) -> bool:
-    padded = text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4)
-    try:
-        return b":" in base64.b64decode(padded, validate=True)
-    except (binascii.Error, ValueError):
-        return False

@@ -7,8 +7,8 @@ A registration never contains the password, only a reference to it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from collections.abc import Container, Iterable
+from typing import Annotated, Literal, TypeVar
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -25,12 +25,11 @@ from valence_sched.model.inventory import (
     Positive,
 )
 
+T = TypeVar("T")
 Auth = Literal["auto", "session", "basic"]
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
 #: The driver of a pod manager whose service root tells its dialect.
 AUTO = "auto"
-
-
 #: How many nodes of a request a pod manager composes at a time, by default and at most.
 PARALLEL_COMPOSES, MOST_PARALLEL_COMPOSES = 2, 32
 ParallelComposes = Annotated[int, Meta(ge=1, le=MOST_PARALLEL_COMPOSES)]
@@ -157,14 +156,11 @@ def alters_reading(old: Registration, new: Registration) -> bool:
 def reregistered(podm: FullPodm, old: Registration, new: Registration) -> FullPodm:
     """Return a pod manager as it was read under a registration, under a new one.
 
-    It has nothing more of what is not registered any more, and the new maxima of blocks. Which
-    maximum the pod manager states by itself is not known where the old registration had a stricter
-    one: without a new one, a node has at most one whole compute unit, and of other blocks any
-    number, until the pod manager is read again. Nor is known whether a maximum of one compute unit
-    is stated or assumed where the old registration had none: the new one stands in its place until
-    then.
+    It has nothing more of what is not registered any more, and the new maxima of blocks. Until the
+    pod manager is read again, the maximum that it states itself is not known where the old one was
+    stricter, nor whether one compute unit was stated or assumed where the old one had no maximum:
+    the new one stands in its place, else one whole compute unit, and any number of other blocks.
     """
-    podm = _without_unset(podm, old, new)
     kinds = sorted(old.max_blocks.keys() | new.max_blocks.keys())
     changed = [kind for kind in kinds if old.max_blocks.get(kind) != new.max_blocks.get(kind)]
     pools = []
@@ -175,7 +171,15 @@ def reregistered(podm: FullPodm, old: Registration, new: Registration) -> FullPo
             limits[kind] = _limit(kind, limits.get(kind, Limit()), before, after)
         stated = {kind: limit for kind, limit in limits.items() if limit != Limit()}
         pools.append(msgspec.structs.replace(pool, limits=stated) if changed else pool)
-    return msgspec.structs.replace(podm, pools=tuple(pools))
+    return msgspec.structs.replace(
+        podm,
+        pools=tuple(pools),
+        zone=None if new.zone is None and podm.zone == old.zone else podm.zone,
+        aggregates=_without(podm.aggregates, old.aggregates, new.aggregates),
+        traits=_without(podm.traits, old.traits, new.traits),
+        capabilities=_without_keys(podm.capabilities, old.capabilities, new.capabilities),
+        facts=_without_keys(podm.facts, old.facts, new.facts),
+    )
 
 
 def _limit(kind: BlockType, limit: Limit, before: int | None, after: int | None) -> Limit:
@@ -188,21 +192,11 @@ def _limit(kind: BlockType, limit: Limit, before: int | None, after: int | None)
     return Limit(limit.min, None if top is None else max(top, limit.min))
 
 
-def _without_unset(podm: FullPodm, old: Registration, new: Registration) -> FullPodm:
-    capabilities = old.capabilities.keys() - new.capabilities.keys()
-    facts = old.facts.keys() - new.facts.keys()
-    return msgspec.structs.replace(
-        podm,
-        zone=None if new.zone is None and podm.zone == old.zone else podm.zone,
-        aggregates=_without(podm.aggregates, old.aggregates, new.aggregates),
-        traits=_without(podm.traits, old.traits, new.traits),
-        capabilities={name: one for name, one in podm.capabilities.items()
-                      if name not in capabilities},
-        facts={name: one for name, one in podm.facts.items() if name not in facts},
-    )  # fmt: skip
+def _without_keys(found: dict[str, T], old: Container[str], new: Container[str]) -> dict[str, T]:
+    return {name: one for name, one in found.items() if name in new or name not in old}
 
 
-def _without(names: Iterable[str], old: Sequence[str], new: Sequence[str]) -> tuple[str, ...]:
+def _without(names: Iterable[str], old: Container[str], new: Container[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name in new or name not in old)
 
 

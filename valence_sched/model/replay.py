@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean, stdev
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -171,10 +171,8 @@ def parse_replay(data: bytes, file: str) -> tuple[Replay, list[str]]:
 Better = Literal["higher", "lower"]
 
 #: Measures of which more, or less, is better on the same workload; of the others neither is.
-_BETTER: dict[str, Better] = {
-    "placed": "higher", "refused": "lower", "undecided": "lower", "fragmentation": "lower",
-    "podms_per_node": "lower", "cost_per_node": "lower",
-}  # fmt: skip
+_BETTER: dict[str, Better] = {"placed": "higher", "refused": "lower", "undecided": "lower"}
+_BETTER |= {"fragmentation": "lower", "podms_per_node": "lower", "cost_per_node": "lower"}
 #: Of these a run that placed fewer nodes is never the better one.
 _PER_NODE = ("podms_per_node", "cost_per_node")
 _SHARES = ("utilisation", "peak_utilisation", "fragmentation")
@@ -207,17 +205,13 @@ class MeasureChange(Struct, frozen=True, kw_only=True):
 
 def measures(result: ReplayResult) -> list[RunMeasure]:
     """Return the measures of a run, in the order in which they are shown."""
-    fragmentation = result.fragmentation.mean if result.fragmentation else None
-    utilisation = result.utilisation.items()
-    placed, cost = result.placed, result.cost
+    utilisation, placed, cost = result.utilisation.items(), result.placed, result.cost
+    counts = ("requested", "placed", "refused", "undecided")
     numbers: dict[str, float | None] = {
-        "requested": result.requested,
-        "placed": result.placed,
-        "refused": result.refused,
-        "undecided": result.undecided,
+        **{name: getattr(result, name) for name in counts},
         **{f"utilisation.{name}": one.mean for name, one in utilisation},
         **{f"peak_utilisation.{name}": one.peak for name, one in utilisation},
-        "fragmentation": fragmentation,
+        "fragmentation": result.fragmentation.mean if result.fragmentation else None,
         "podms_needed": result.podms_needed,
         "nodes_per_podm": result.spread.mean,
         "most_on_one_podm": result.spread.most,
@@ -256,16 +250,17 @@ def changes(
     after = {run.name: run for run in replay.runs}
     found = []
     for name in dict.fromkeys((*before, *after)):
-        if name not in before or name not in after:
-            presence = (1.0 if name in before else None, 1.0 if name in after else None)
-            found.append(_change(name, "run", *presence))
-            continue
-        old, new = _independent(before[name]), _independent(after[name])
+        old: dict[str, float | None] = {"run": 1.0} if name in before else {}
+        new: dict[str, float | None] = {"run": 1.0} if name in after else {}
+        if old and new:
+            old, new = _independent(before[name]), _independent(after[name])
         for measure in dict.fromkeys((*old, *new)):
             group = measure.partition(".")[0]
             allowed = tolerances.get(measure, tolerances.get(group, tolerance))
-            if _differs(old.get(measure), new.get(measure), allowed):
-                found.append(_change(name, measure, old.get(measure), new.get(measure)))
+            was, now = old.get(measure), new.get(measure)
+            if _differs(was, now, allowed):
+                change = MeasureChange(run=name, measure=measure, before=was, after=now)
+                found.append(change)
     return found
 
 
@@ -278,10 +273,6 @@ def _differs(before: float | None, after: float | None, tolerance: float) -> boo
     if before is None or after is None:
         return before is not after
     return abs(after - before) > tolerance * abs(before) + 1e-9
-
-
-def _change(run: str, measure: str, before: float | None, after: float | None) -> MeasureChange:
-    return MeasureChange(run=run, measure=measure, before=before, after=after)
 
 
 MOST_SEEDS = 1_000_000
@@ -330,15 +321,8 @@ class SweepRun(Struct, frozen=True, kw_only=True):
         return self.key.variation
 
     def cells(self) -> dict[str, str | int | float | None]:
-        return {
-            "scenario": self.scenario,
-            "policy": self.policy,
-            "seed": self.seed,
-            "requests": self.requests,
-            "departed": self.departed,
-            "duration_s": self.duration_s,
-            **self.measures,
-        }
+        names = self.__struct_fields__[1:-1]
+        return {**{name: getattr(self, name) for name in names}, **self.measures}
 
 
 class MeasureComparison(Struct, frozen=True, kw_only=True):
@@ -391,6 +375,7 @@ def compare_seeds(runs: Iterable[SweepRun]) -> list[MeasureComparison]:
 
 
 Samples = Mapping[str, Mapping[int, float]]  # by variation and seed
+_STUDENT = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)
 
 
 def _best(values: Samples, better: Better | None, placed: Samples) -> str | None:
@@ -400,10 +385,9 @@ def _best(values: Samples, better: Better | None, placed: Samples) -> str | None
     sign = 1 if better == "higher" else -1
     leader = max(known, key=lambda name: sign * fmean(known[name].values()))
     others = known.keys() - {leader}
-    if not all(_is_clear(known[leader], known[other], sign) for other in others):
-        return None
+    clear = all(_is_clear(known[leader], known[other], sign) for other in others)
     fewer = any(_is_clear(placed[other], placed[leader], 1) for other in others if placed)
-    return None if fewer else leader
+    return leader if clear and not fewer else None
 
 
 def standard_error(values: Sequence[float]) -> float | None:
@@ -414,16 +398,14 @@ def standard_error(values: Sequence[float]) -> float | None:
 def _is_clear(one: Mapping[int, float], other: Mapping[int, float], sign: int) -> bool:
     """Return whether one is above, with ``sign`` -1 below: two-sided, paired, at 95 percent."""
     differences = [sign * (one[seed] - other[seed]) for seed in one if seed in other]
-    error = standard_error(differences)
-    return error is not None and fmean(differences) > _student_95(len(differences) - 1) * error
-
-
-def _student_95(freedom: int) -> float:
-    """Return the 0.975 quantile of Student's t; beyond 8 degrees an expansion, within 0.01."""
-    table = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31)
-    if freedom <= len(table):
-        return table[freedom - 1]
-    return 1.96 + 2.37 / freedom + 2.82 / freedom**2
+    error, freedom = standard_error(differences), len(differences) - 1
+    if error is None:
+        return False
+    # the 0.975 quantile of Student's t; beyond 8 degrees an expansion, within 0.01
+    student = 1.96 + 2.37 / freedom + 2.82 / freedom**2
+    if freedom <= len(_STUDENT):
+        student = _STUDENT[freedom - 1]
+    return fmean(differences) > student * error
 
 
 def to_line(run: SweepRun) -> bytes:
@@ -433,16 +415,11 @@ def to_line(run: SweepRun) -> bytes:
 
 def sweep_run_of(result: ReplayResult, question: str, seed: int) -> SweepRun:
     """Return the record of a replay that was made with a seed."""
-    return SweepRun(
-        question=question,
-        scenario=result.site,
-        policy=result.policy,
-        seed=seed,
-        requests=result.requests,
-        departed=result.departed,
-        duration_s=float(result.duration_s),
-        measures={one.name: one.value for one in measures(result)},
-    )
+    same: dict[str, Any] = {
+        name: getattr(result, name) for name in ("policy", "requests", "departed", "duration_s")
+    }
+    found = {one.name: one.value for one in measures(result)}
+    return SweepRun(question=question, scenario=result.site, seed=seed, measures=found, **same)
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:

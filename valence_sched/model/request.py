@@ -288,8 +288,8 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     @property
     def stock_resources(self) -> frozenset[str]:
         """Return the resources of which every alternative needs an amount."""
-        sets = [{need.resource for need in alternative.needs if need.kind == "stock"}
-                for alternative in self.alternatives]  # fmt: skip
+        every = [alternative.needs for alternative in self.alternatives]
+        sets = [{need.resource for need in needs if need.kind == "stock"} for needs in every]
         return frozenset(set.intersection(*sets))
 
     @property
@@ -306,12 +306,10 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
 
 #: Fields on which no verdict and no score depends. Two requests that differ in any other one are
 #: evaluated each by itself, so that a field which is forgotten here costs time and nothing else.
-_NOT_EVALUATED = frozenset((
-    "id", "schema", "version", "flavor", "count", "min_count", "alternates", "seed", "policy",
-))  # fmt: skip
-_ALWAYS_IN_IDENTITY = frozenset((
-    "needs", "podms", "exclude_podms", "zone", "aggregates", "capabilities", "traits",
-))  # fmt: skip
+_NOT_EVALUATED = frozenset({"id", "schema", "version", "flavor", "seed", "policy"})
+_NOT_EVALUATED |= {"count", "min_count", "alternates"}
+_ALWAYS_IN_IDENTITY = frozenset({"needs", "podms", "exclude_podms", "zone", "aggregates"})
+_ALWAYS_IN_IDENTITY |= {"capabilities", "traits"}
 
 
 @functools.cache
@@ -350,18 +348,14 @@ def sealed(request: Request) -> Request:
     """
     known = request.__dict__
     if "sealed" not in known:
-        found = _sealed(request)
+        _check_sizes(request)
+        for alternative in request.alternatives:
+            _check_alternative(alternative)
+        _check_requirements(request)
+        found = with_content_id(request)
         known["sealed"] = None if found is request else found  # else it would hold itself
         found.__dict__["sealed"] = None
     return known["sealed"] or request
-
-
-def _sealed(request: Request) -> Request:
-    _check_sizes(request)
-    for alternative in request.alternatives:
-        _check_alternative(alternative)
-    _check_requirements(request)
-    return with_content_id(request)
 
 
 def with_content_id(request: Request) -> Request:
@@ -455,8 +449,6 @@ def _check_alternative(alternative: Alternative) -> None:
         if not split_words(str(test.value)):
             problem = "without a letter or a number any would do: name one, or leave it out"
             raise RequestError(one_line(f"{test.attribute} {test.value!r}: {problem}"))
-    if len(alternative.needs) <= MAX_DEVICE_GROUPS:
-        return
     counts = Counter([need.kind for need in alternative.needs if need.measure == "devices"])
     for kind, number in counts.items():
         if number > MAX_DEVICE_GROUPS:
@@ -533,14 +525,8 @@ def added_supplies(supplies: Iterable[MixSupplies]) -> MixSupplies:
 
 def is_supply(supplies: MixSupplies, shares: int) -> bool:
     """Return whether supplies are amounts of 0 or more, two for each of so many shares."""
-    return len(supplies) == 2 * shares and all(map(_is_amount, supplies))
-
-
-def _is_amount(parts: Sequence[float]) -> bool:
-    if len(parts) == 1:  # as most are
-        return 0.0 <= parts[0] <= MAX_SUPPLY
-    return (
-        len(parts) <= MAX_SUPPLY_PARTS
-        and all(abs(part) <= MAX_SUPPLY for part in parts)
-        and 0.0 <= math.fsum(parts) <= MAX_SUPPLY
-    )
+    small = all(len(parts) <= MAX_SUPPLY_PARTS for parts in supplies)
+    parts = itertools.chain.from_iterable(supplies)
+    if len(supplies) != 2 * shares or not small or not all(abs(it) <= MAX_SUPPLY for it in parts):
+        return False
+    return all(0.0 <= math.fsum(parts) <= MAX_SUPPLY for parts in supplies)

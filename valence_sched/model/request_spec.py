@@ -50,10 +50,9 @@ class Resolver(Protocol):
         """Return the name of the source, for the message about an unknown resource."""
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return the place of a resource; empty if the source has none, None if it is unknown.
+        """Return the place of a resource: empty if none is known, None if it is unknown itself.
 
-        Raises:
-            CloudError: the cloud cannot be asked.
+        CloudError where the cloud cannot be asked.
         """
 
     def known(self, kind: str) -> Iterable[str]:
@@ -94,11 +93,11 @@ def resolve_resource(resource: ExternalResource, resolvers: Sequence[Resolver]) 
         if place:
             return place.for_resource(resource)
         if place is not None:
-            raise RequestError(f"{resolver.where} knows {resource.text} but does not tell where it "
-                               "is: say so in a map and name it with --near-map")  # fmt: skip
+            text = f"{resolver.where} knows {resource.text} but does not tell where it is"
+            raise RequestError(f"{text}: say so in a map and name it with --near-map")
     if not resolvers:
-        raise RequestError(f"nobody is there to ask where {resource.text} is: "
-                           "name a map with --near-map")  # fmt: skip
+        text = f"nobody is there to ask where {resource.text} is"
+        raise RequestError(f"{text}: name a map with --near-map")
     sources = ", ".join(resolver.where for resolver in resolvers)
     kinds = {kind for resolver in resolvers for kind in resolver.kinds()}
     if resource.kind not in kinds and closest(resource.kind, kinds) is not None:
@@ -164,13 +163,23 @@ def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ..
     The name requirements and the expressions of both must hold; attributes and capabilities of the
     spec override those of the flavor. A group without a name has that of the flavor.
     """
-    first, *others = flavor.alternatives
+    first, *fallbacks = flavor.alternatives
+    attributes = {extra_specs.qualify(name): text for name, text in spec.attributes.items()}
+    others = {
+        name: text
+        for name, text in flavor.attributes.items()
+        if extra_specs.qualify(name) not in attributes
+    }
+    group = spec.group
+    if group is not None and not group.name:
+        group = msgspec.structs.replace(group, name=flavor.name if spec.flavor else spec.id)
+    both = [expression for expression in (flavor.where, spec.where) if expression is not None]
     return Request(
         id=spec.id,
         flavor=flavor.name if spec.flavor else None,
         needs=first.needs,
         bonds=first.bonds,
-        fallbacks=tuple(others),
+        fallbacks=tuple(fallbacks),
         count=spec.count,
         min_count=spec.min_count,
         alternates=spec.alternates,
@@ -180,29 +189,12 @@ def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ..
         aggregates=flavor.aggregate_names.plus(NameRequirements.of(spec.aggregates)),
         locations=spec.locations or flavor.locations,
         capabilities=flavor.capability_map | capability_map(spec.capabilities),
-        attributes=_attributes(flavor.attributes, spec.attributes),
+        attributes=others | attributes,
         traits=flavor.traits.plus(spec.traits),
-        where=_conjunction(flavor.where, spec.where),
+        where=["and", *both] if len(both) == 2 else next(iter(both), None),
         near=near,
         owner=spec.owner,
-        group=_group(spec.group, flavor.name if spec.flavor else spec.id),
+        group=group,
         policy=spec.policy or flavor.policy or "default",
         seed=spec.seed or 0,
     )
-
-
-def _group(group: Group | None, flavor: str) -> Group | None:
-    if group is None or group.name:
-        return group
-    return msgspec.structs.replace(group, name=flavor)
-
-
-def _attributes(flavor: dict[str, str], requested: dict[str, str]) -> dict[str, str]:
-    qualified = {extra_specs.qualify(name): text for name, text in requested.items()}
-    others = (name for name in flavor if extra_specs.qualify(name) not in qualified)
-    return {name: flavor[name] for name in others} | qualified
-
-
-def _conjunction(flavor: Any, requested: Any) -> Any:
-    expressions = [expression for expression in (flavor, requested) if expression is not None]
-    return ["and", *expressions] if len(expressions) == 2 else next(iter(expressions), None)

@@ -8,7 +8,8 @@ are values: they change nothing, and :mod:`valence_sched.planning.edits` makes a
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated, Any, get_args
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -72,8 +73,8 @@ class Target(Noun, frozen=True, kw_only=True):
         return self.pool is not None and not self.selects_blocks
 
     def __str__(self) -> str:
-        fields = {key: value for key, value in msgspec.structs.asdict(self).items()
-                  if value is not None}  # fmt: skip
+        every = msgspec.structs.asdict(self)
+        fields = {key: value for key, value in every.items() if value is not None}
         if "podm" in fields and fields.keys() <= {"podm", "pool", "block"}:
             block = f"{self.block}@" if self.block else ""
             text = f"{block}{self.podm}" + (f"/{self.pool}" if self.pool else "")
@@ -84,16 +85,22 @@ class Target(Noun, frozen=True, kw_only=True):
 
 
 def parse_target(text: str) -> Target:
-    """Parse ``PODM``, ``PODM/POOL``, ``BLOCK@PODM``, ``BLOCK@PODM/POOL`` or ``KEY=VALUE,…``.
+    """Parse one of ``TARGET_FORMS``; InputError where it is none, or a key or a value is invalid.
 
     The keys are the fields of a target; for a name with ``/``, ``@`` or ``=`` write its key.
-
-    Raises:
-        InputError: the text is neither; a key or its value is invalid.
     """
     where = f"target {text!r}"
     if _CONDITION.match(text):
-        return convert(_conditions(text, where), Target, where)
+        words = {"yes": True, "no": False}
+        conditions: dict[str, Any] = {}
+        for part in text.split(","):
+            match = _CONDITION.fullmatch(part)
+            if match is None:
+                raise InputError(where, "", repr(part), "KEY=VALUE")
+            if match[1] in conditions:
+                raise InputError(where, "", f"{match[1]!r} twice", "it once")
+            conditions[match[1]] = words.get(match[2], match[2])
+        return convert(conditions, Target, where)
     target = _named_place(text)
     if target is None:
         raise InputError(where, "", "none of its forms", TARGET_FORMS)
@@ -106,19 +113,6 @@ def _named_place(text: str) -> Target | None:
     if not podm or (at and not block) or (slash and not pool):
         return None
     return Target(podm=podm, pool=pool or None, block=block or None)
-
-
-def _conditions(text: str, where: str) -> dict[str, Any]:
-    words = {"yes": True, "no": False}
-    conditions: dict[str, Any] = {}
-    for part in text.split(","):
-        match = _CONDITION.fullmatch(part)
-        if match is None:
-            raise InputError(where, "", repr(part), "KEY=VALUE")
-        if match[1] in conditions:
-            raise InputError(where, "", f"{match[1]!r} twice", "it once")
-        conditions[match[1]] = words.get(match[2], match[2])
-    return conditions
 
 
 SCHEMA = "valence-sched/scenario"
@@ -233,31 +227,22 @@ class SetAttributes(_TargetedEdit, frozen=True):
 
 Edit = Fail | Drain | Remove | Clone | AddBlocks | SetAttributes
 #: The edits by the verb that names them in a file.
-EDITS: dict[str, type[Edit]] = {
-    "fail": Fail,
-    "drain": Drain,
-    "remove": Remove,
-    "clone": Clone,
-    "add": AddBlocks,
-    "set": SetAttributes,
-}
+EDITS: dict[str, type[Edit]] = {noun.__struct_fields__[0]: noun for noun in get_args(Edit)}
 
 
 def edit_text(edit: Edit) -> str:
     """Return an edit in a few words, its verb first: ``add 2xGPU-03@gpu-east``."""
-    verb = edit.__struct_fields__[0]
     if isinstance(edit, AddBlocks):
         return f"add {edit.count}x{edit.add}@{edit.target}"
     if isinstance(edit, Clone) and edit.times > 1:
         return f"clone {edit.target} x{edit.times}"
     if isinstance(edit, SetAttributes):
-        names = (
-            f"{name}.{key}"
-            for name, value in edit.changes.items()
-            for key in (value if isinstance(value, dict) else ("",))
-        )
-        return f"set {edit.target}: {', '.join(name.rstrip('.') for name in names)}"
-    return f"{verb} {edit.target}"
+        names: list[str] = []
+        for name, value in edit.changes.items():
+            maps = isinstance(value, dict)
+            names += [f"{name}.{key}" for key in value] if maps else [name]
+        return f"set {edit.target}: {', '.join(names)}"
+    return f"{edit.__struct_fields__[0]} {edit.target}"
 
 
 class EditEffect(Struct, frozen=True, kw_only=True):
@@ -273,8 +258,8 @@ class EditEffect(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """Return the edit and its effect in words: ``fail gpu-east: 1 podm, 3 blocks``."""
-        counts = ((self.podms, "podm"), (self.pools, "pool"), (self.blocks, "block"),
-                  (self.stocks, "stock"))  # fmt: skip
+        nouns = ("podm", "pool", "block", "stock")
+        counts = [(getattr(self, f"{noun}s"), noun) for noun in nouns]
         words = [format_count(number, noun) for number, noun in counts if number]
         if self.nodes:
             words.append(format_count(self.nodes, "node lost", "nodes lost"))
@@ -294,13 +279,13 @@ class Template(Noun, frozen=True, kw_only=True):
     price: Amount | None = None
 
 
+def any_of(nouns: Iterable[type]) -> Meta:
+    """Return what a schema says of a map that is one of some nouns."""
+    return Meta(extra_json_schema={"anyOf": [{"$ref": f"#/$defs/{n.__name__}"} for n in nouns]})
+
+
 #: An edit as people write it: a map with the verb of one of the edits among its keys.
-EditText = Annotated[
-    dict[str, Any],
-    Meta(extra_json_schema={
-        "anyOf": [{"$ref": f"#/$defs/{noun.__name__}"} for noun in EDITS.values()]
-    }),
-]  # fmt: skip
+EditText = Annotated[dict[str, Any], any_of(EDITS.values())]
 
 
 class ScenarioText(Noun, frozen=True, kw_only=True):

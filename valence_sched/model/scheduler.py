@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from valence_sched.errors import SchedulerError
-    from valence_sched.model import lifecycle
+    from valence_sched.model import hardware, lifecycle
     from valence_sched.model.capacity import Capacity, StrandedAmount
     from valence_sched.model.claim import Claim
     from valence_sched.model.decision import (
@@ -33,15 +33,6 @@ if TYPE_CHECKING:
     )
     from valence_sched.model.effect import AuditLine, AuditQuery
     from valence_sched.model.flavor import Flavor
-    from valence_sched.model.hardware import (
-        BlockFilter,
-        BlockOverview,
-        BlockUsage,
-        DeviceCount,
-        PodmOverview,
-        PoolOverview,
-        StatsReport,
-    )
     from valence_sched.model.inventory import FullPodm
     from valence_sched.model.plan import Plan
     from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
@@ -145,20 +136,15 @@ class DecidingVerbs(Verbs, Protocol):
         explain: bool = False,
         proven: bool = False,
     ) -> Capacity:
-        """Count the nodes of a mix of requests, with whole numbers as shares; as ``capacity``.
-
-        Raises:
-            RequestError: there is no request.
-        """
+        """Count the nodes of a mix with whole ``shares`` as ``capacity``; RequestError for none."""
         return self._call(
             DecidingVerbs.mix_capacity, requests, shares, most, explain=explain, proven=proven
         )
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
-        """Return what is free, and how much of it no node of these requests can use, and why.
+        """Return how much of what is free no node of some requests can use, and why.
 
-        Raises:
-            RequestError: there is no request.
+        RequestError where there is no request.
         """
         return self._call(DecidingVerbs.stranded, requests)
 
@@ -210,8 +196,7 @@ class ClaimingVerbs(Verbs, Protocol):
     def check_plan(self, plan: Plan) -> None:
         """Refuse a plan that may not be carried out here; one of another zone passes.
 
-        Raises:
-            AccessDenied: the plan came to a service, and no key of it has signed the plan as it is.
+        AccessDenied where it came to a service, and no key of that has signed it as it is.
         """
         return self._call(ClaimingVerbs.check_plan, plan)
 
@@ -230,10 +215,7 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.renew, claim_id, ttl_s)
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
-        """Release claims; yield the error about each that could not be released.
-
-        Releasing a claim that has ended, by itself or not, changes nothing.
-        """
+        """Release claims, which may have ended; yield the error about each that could not be."""
         return self._call(ClaimingVerbs.release, claim_ids)
 
     def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
@@ -251,18 +233,13 @@ class ClaimingVerbs(Verbs, Protocol):
     def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
         """Set the limits of an owner, None: of all, by resource, in place of those it had.
 
-        Return what then holds for the owner. What is in use beyond a limit stays.
-
-        Raises:
-            InputError: a resource is not counted, or a limit is not one.
+        Return what then holds for the owner. What is in use beyond a limit stays. InputError where
+        a resource is not counted, or a limit is not one.
         """
         return self._call(ClaimingVerbs.set_quota, owner, limits)
 
     def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
-        """Change limits of an owner, None: of all; a limit None is unset, others stay.
-
-        Errors and answer as to set a quota.
-        """
+        """Change limits of an owner, None: of all; None unsets one. Else as to set a quota."""
         return self._call(ClaimingVerbs.change_quota, owner, limits)
 
 
@@ -300,9 +277,7 @@ class ComposingVerbs(Verbs, Protocol):
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> lifecycle.ProvisionResult:
         """Have the pod managers compose all that a claim holds, and nothing else in its place.
 
-        Raises:
-            ClaimState: the claim is not held, or not any more.
-            UnknownName: there is no such claim.
+        ClaimState where it is not held, or not any more; UnknownName where there is none.
         """
         return self._call(ComposingVerbs.compose_claim, claim_id, wait_s=wait_s)
 
@@ -328,17 +303,13 @@ class ComposingVerbs(Verbs, Protocol):
     def reconcile(
         self, *, dry_run: bool = False, keep_s: float = KEEP_S
     ) -> lifecycle.ReconcileResult:
-        """Make claims and nodes agree with the pod managers, and forget what ended long ago.
-
-        A dry run changes nothing.
-        """
+        """Make claims and nodes agree with the pod managers; forget what ended ``keep_s`` ago."""
         return self._call(ComposingVerbs.reconcile, dry_run=dry_run, keep_s=keep_s)
 
     def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         """Ask the chosen pod managers whether they would compose the nodes of a decision.
 
-        Raises:
-            StaleOffer: a node is not free, not what the request takes, or rejected by the policy.
+        StaleOffer where one is not free, not what the request takes, or rejected by the policy.
         """
         return self._call(ComposingVerbs.preview, report)
 
@@ -350,58 +321,51 @@ class InventoryVerbs(Verbs, Protocol):
         """Return how large the inventory is; its digest is left empty."""
         return self._call(InventoryVerbs.inventory)
 
-    def podms(self) -> Sequence[PodmOverview]:
+    def podms(self) -> Sequence[hardware.PodmOverview]:
         """Return the pod managers that are decided on."""
         return self._call(InventoryVerbs.podms)
 
-    def podm(self, name: str) -> PodmOverview:
+    def podm(self, name: str) -> hardware.PodmOverview:
         """Return one pod manager by its id or its name, with its pools; UnknownName for others."""
         return self._call(InventoryVerbs.podm, name)
 
-    def blocks(self, wanted: BlockFilter) -> Iterable[BlockOverview]:
+    def blocks(self, wanted: hardware.BlockFilter) -> Iterable[hardware.BlockOverview]:
         """Return the blocks that a filter keeps; UnknownName for its pod manager or pool."""
         return self._call(InventoryVerbs.blocks, wanted)
 
-    def block(self, name: str, podm: str | None = None) -> BlockOverview:
+    def block(self, name: str, podm: str | None = None) -> hardware.BlockOverview:
         """Return a block by its URI or the last part of it, of all pod managers or of one.
 
-        Raises:
-            UnknownName: there is no such block.
-            UsageError: several blocks have this name.
+        UnknownName where there is none; UsageError where several have this name.
         """
         return self._call(InventoryVerbs.block, name, podm)
 
-    def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
+    def pools(self, podm: str | None = None) -> Sequence[hardware.PoolOverview]:
         """Return the pools of all pod managers or of one; UnknownName where that is not there."""
         return self._call(InventoryVerbs.pools, podm)
 
-    def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
+    def device_counts(self, wanted: hardware.BlockFilter) -> Sequence[hardware.DeviceCount]:
         """Count the devices of the blocks that a filter keeps by model; errors as for blocks."""
         return self._call(InventoryVerbs.device_counts, wanted)
 
-    def block_usage(self, podm: str) -> BlockUsage:
+    def block_usage(self, podm: str) -> hardware.BlockUsage:
         """Return which blocks of a pod manager are in use; none where it was never stored."""
         return self._call(InventoryVerbs.block_usage, podm)
 
     def documents(self) -> Iterator[FullPodm]:
-        """Yield the pod managers that are decided on as an inventory has them.
-
-        What claims hold is subtracted.
-        """
+        """Yield the pod managers that are decided on, less what claims hold, as an inventory."""
         return self._call(InventoryVerbs.documents)
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
         """Store the statistics that a pod manager reports; return its generation.
 
         ``podm`` is its id, as a decision names it, or host and node. The very next decision sees
-        it. Words that are no fields of a pod manager are kept as facts.
-
-        Raises:
-            InputError: a value is not what it must be; nothing is stored.
+        it. Words that are no fields of a pod manager are kept as facts. InputError where a value is
+        not what it must be; nothing is stored.
         """
         return self._call(InventoryVerbs.update_resource_stats, podm, stats)
 
-    def reported_stats(self, podm: str) -> StatsReport:
+    def reported_stats(self, podm: str) -> hardware.StatsReport:
         """Return what a pod manager reported by itself; UnknownName where it never did."""
         return self._call(InventoryVerbs.reported_stats, podm)
 
@@ -414,11 +378,7 @@ class RegistryVerbs(Verbs, Protocol):
     """The part of a scheduler that registers pod managers, and tells what requests may name."""
 
     def registration(self, name: str) -> RegisteredPodm:
-        """Return how a live pod manager is reached, and where that is registered.
-
-        Raises:
-            UnknownName: none is registered under this name.
-        """
+        """Return how a registered pod manager is reached, and where; UnknownName for others."""
         return self._call(RegistryVerbs.registration, name)
 
     def register(
@@ -461,12 +421,9 @@ class RegistryVerbs(Verbs, Protocol):
         return self._call(RegistryVerbs.policies)
 
     def podm_reads(self, policy: str, flavor: str | None = None) -> PodmReads:
-        """Return the fields of pod managers that decisions of a policy read.
+        """Return the fields of pod managers that decisions of a policy read; UnknownName.
 
         Of any request, or with a flavor of one that says no more than the flavor does.
-
-        Raises:
-            UnknownName: no such policy or flavor.
         """
         return self._call(RegistryVerbs.podm_reads, policy, flavor)
 
@@ -508,10 +465,7 @@ class ZoneVerbs(Verbs, Protocol):
         return self._call(ZoneVerbs.change_zone, name, change)
 
     def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
-        """Forget zones directly below; yield the error about each that could not be.
-
-        The zones themselves are not asked and not told.
-        """
+        """Forget zones directly below, unasked; yield the error about each that could not be."""
         return self._call(ZoneVerbs.delete_zones, names)
 
     def zone_tree(

@@ -17,10 +17,9 @@ REPORTED_SCHEME = "reported:"
 Stats = dict[str, Any]
 
 #: Reported keys by the field of the podm; ``availability_zone`` is another name of the zone.
-FIELDS = {name: name for name in (
-    "name", "url", "driver", "status", "enabled", "zone", "aggregates", "capabilities", "traits",
-    "pools", "blocks", "stocks", "nodes",
-)} | {"availability_zone": "zone"}  # fmt: skip
+_OWN = ("name", "url", "driver", "status", "enabled", "zone", "aggregates", "capabilities")
+_OWN += ("traits", "pools", "blocks", "stocks", "nodes")
+FIELDS = {name: name for name in _OWN} | {"availability_zone": "zone"}
 STRUCTURE = ("pools", "blocks", "stocks", "amounts")  # what nodes are made of
 MERGED_BY_KEY = ("facts", "amounts")  # each of their keys is reported separately
 
@@ -64,8 +63,8 @@ def select_stats(stats: Mapping[str, Any], fields: Iterable[str]) -> Stats:
             selected[key] = value
         elif key == "capabilities":
             parsed = parse_capabilities(value) if isinstance(value, str) else _object(stats, key)
-            selected[key] = {name: has for name, has in parsed.items()
-                             if f"capabilities.{name}" in wanted}  # fmt: skip
+            names = [name for name in parsed if f"capabilities.{name}" in wanted]
+            selected[key] = {name: parsed[name] for name in names}
         elif key == "facts":
             selected[key] = _wanted_facts(_object(stats, key), "facts.", wanted)
         elif key not in FIELDS:
@@ -80,9 +79,9 @@ def _wanted_facts(values: Mapping[str, Any], prefix: str, wanted: set[str]) -> S
     for name, value in values.items():
         if f"{prefix}{name}" in wanted:
             selected[name] = value
-        elif isinstance(value, Mapping) and (
-            inner := _wanted_facts(value, f"{prefix}{name}.", wanted)
-        ):
+            continue
+        below = value if isinstance(value, Mapping) else {}
+        if inner := _wanted_facts(below, f"{prefix}{name}.", wanted):
             selected[name] = inner
     return selected
 
@@ -93,22 +92,24 @@ def apply_stats(podm: FullPodm, stats: Stats) -> FullPodm:
     plain = msgspec.to_builtins(podm)
     facts = dict(plain.get("facts", {}))
     for key, value in {**stats, **_object(stats, "facts", file)}.items():
-        if key in FIELDS:
-            plain[FIELDS[key]] = _field(key, value, file)
+        if key == "capabilities" and isinstance(value, str):
+            try:
+                plain[key] = parse_capabilities(value)
+            except ValueError as error:
+                raise InputError(file, "$.capabilities", str(error), "key=value") from None
+        elif key in FIELDS:
+            plain[FIELDS[key]] = value
         elif key not in MERGED_BY_KEY:
             _add_facts(facts, key, value)
-    plain["facts"] = facts
-    plain["stocks"] = _stocks(plain.get("stocks", ()), _object(stats, "amounts", file), file)
+    amounts = _object(stats, "amounts", file)
+    replaced = {REPORTED_SCHEME + resource for resource in amounts}
+    stocks = [stock for stock in plain.get("stocks", ()) if stock["uri"] not in replaced]
+    for resource, reported in amounts.items():
+        fields = reported if isinstance(reported, Mapping) else {"total": reported}
+        if reported is not None:
+            stocks.append({**fields, "uri": REPORTED_SCHEME + resource, "resource": resource})
+    plain["facts"], plain["stocks"] = facts, stocks
     return decode(to_json(plain), FullPodm, file)
-
-
-def _field(key: str, value: Any, file: str) -> Any:
-    if key != "capabilities" or not isinstance(value, str):
-        return value
-    try:
-        return parse_capabilities(value)
-    except ValueError as error:
-        raise InputError(file, "$.capabilities", str(error), "key=value") from None
 
 
 def _add_facts(facts: dict[str, Any], word: str, value: Any) -> None:
@@ -120,20 +121,10 @@ def _add_facts(facts: dict[str, Any], word: str, value: Any) -> None:
         elif value is None:
             facts.pop(word, None)
         elif isinstance(value, list):
-            facts[word] = [item if isinstance(item, str) else msgspec.json.encode(item).decode()
-                           for item in value]  # fmt: skip
+            encode = msgspec.json.encode
+            facts[word] = [it if isinstance(it, str) else encode(it).decode() for it in value]
         else:
             facts[word] = str(value).lower() if isinstance(value, bool) else value
-
-
-def _stocks(stocks: Any, amounts: Stats, file: str) -> list[Any]:
-    replaced = {REPORTED_SCHEME + resource for resource in amounts}
-    merged = [stock for stock in stocks if stock["uri"] not in replaced]
-    for resource, reported in amounts.items():
-        fields = reported if isinstance(reported, Mapping) else {"total": reported}
-        if reported is not None:
-            merged.append({**fields, "uri": REPORTED_SCHEME + resource, "resource": resource})
-    return merged
 
 
 def _object(stats: Mapping[str, Any], key: str, file: str = "stats") -> Stats:

@@ -13,10 +13,8 @@ from valence_sched.errors import UsageError
 
 #: The variables that name authorities, in the order in which they count.
 AUTHORITY_VARIABLES = ("OS_CACERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
-_AUTHORITY, _HOST = (
-    "name its authority with {cacert}",
-    "write a host in the URL that the certificate names",
-)
+_AUTHORITY = "name its authority with {cacert}"
+_HOST = "write a host in the URL that the certificate names"
 _WEAK = "its certificate is too weak: let it have one of RSA with 2048 bits or more, and SHA-256"
 #: What to do about a certificate, by the code of OpenSSL for what is wrong with it; else it is its
 #: authority that is not known.
@@ -34,33 +32,22 @@ _CERTIFICATE_HINTS = {
 _CLIENT = "it demands a client certificate: name one with {cert}"
 _REFUSED = "it refuses the client certificate: check which authorities it accepts, and {cert}"
 _VERSION = "it speaks no version of TLS from 1.2 on: update its firmware"
+_PLAIN = "does it speak HTTP without TLS there?"
 #: What to do, by words of OpenSSL for an alert or another failure of a handshake; the first holds.
-_FAILURE_HINTS = (
-    ("alert certificate required", _CLIENT),
-    ("unrecognized name", "it has no certificate for this name (SNI): write its own in the URL"),
-    ("protocol version", _VERSION),
-    ("unsupported protocol", _VERSION),
-    ("wrong ssl version", _VERSION),
-    ("no protocols available", _VERSION),
-    ("legacy renegotiation", "it renegotiates in a way that is not safe: update its firmware"),
-    ("too small", "its key is too weak: let it have one of RSA with 2048 bits or more"),
-    ("too weak", _WEAK),
-    ("insufficient security", "it demands stronger ciphers than there are in common"),
-    ("alert handshake failure", "no cipher or name in common, or " + _CLIENT),
-    ("no shared cipher", "no cipher in common: update its firmware"),
-    ("alert unknown ca", _REFUSED),
-    ("alert bad certificate", _REFUSED),
-    ("alert certificate expired", _REFUSED),
-    ("alert certificate revoked", _REFUSED),
-    ("alert certificate unknown", _REFUSED),
-    ("alert unsupported certificate", _REFUSED),
-    ("alert access denied", _REFUSED),
-    ("alert decrypt error", _REFUSED),
-    ("wrong version number", "does it speak HTTP without TLS there?"),
-    ("http request", "does it speak HTTP without TLS there?"),
-    ("packet length too long", "does it speak HTTP without TLS there?"),
-    ("record layer failure", "does it speak HTTP without TLS there?"),
-)  # fmt: skip
+_FAILURE_HINTS = {
+    "alert certificate required": _CLIENT,
+    "unrecognized name": "it has no certificate for this name (SNI): write its own in the URL",
+    "protocol version|unsupported protocol|wrong ssl version|no protocols available": _VERSION,
+    "legacy renegotiation": "it renegotiates in a way that is not safe: update its firmware",
+    "too small": "its key is too weak: let it have one of RSA with 2048 bits or more",
+    "too weak": _WEAK,
+    "insufficient security": "it demands stronger ciphers than there are in common",
+    "alert handshake failure": "no cipher or name in common, or " + _CLIENT,
+    "no shared cipher": "no cipher in common: update its firmware",
+    "alert (unknown ca|access denied|decrypt error|(bad|unsupported) certificate)": _REFUSED,
+    "alert certificate (expired|revoked|unknown)": _REFUSED,
+    "wrong version number|http request|packet length too long|record layer failure": _PLAIN,
+}
 #: The frame that OpenSSL puts around its messages.
 _OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
 
@@ -77,10 +64,9 @@ class ClientCertificate(NamedTuple):
         try:
             context.load_cert_chain(self.cert, self.key, password=_refuse_pass_phrase)
         except ssl.SSLError as error:
-            reason = plain_text(error)
-            what = f"no certificate and key in PEM ({reason})"
-            if "mismatch" in reason:
-                what = "a key of another certificate"
+            reason, what = plain_text(error), "a key of another certificate"
+            if "mismatch" not in reason:
+                what = f"no certificate and key in PEM ({reason})"
             raise ValueError(f"{self.cert!r} and {name!r}: found {what}") from None
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
@@ -110,21 +96,19 @@ def default_authorities(environ: Mapping[str, str]) -> str | None:
     """Return the file or folder of the authorities that are trusted where none are named.
 
     The variables count in their order, then the store of the system; None where it has none.
-
-    Raises:
-        UsageError: a variable names what is not there.
+    UsageError where a variable names what is not there.
     """
     for name in AUTHORITY_VARIABLES:
         if value := environ.get(name):
             if not os.path.exists(value):
-                raise UsageError(f"{name}: {value!r}: no such file: name the file of the "
-                                 "authorities to trust, or unset it")  # fmt: skip
+                hint = "name the file of the authorities to trust, or unset it"
+                raise UsageError(f"{name}: {value!r}: no such file: {hint}")
             return value
     paths = ssl.get_default_verify_paths()
-    stores = (paths.openssl_cafile, paths.openssl_capath)
-    return next(
-        (it for it in stores if os.path.isfile(it) or (os.path.isdir(it) and os.listdir(it))), None
-    )
+    for store in (paths.openssl_cafile, paths.openssl_capath):
+        if os.path.isfile(store) or (os.path.isdir(store) and os.listdir(store)):
+            return store
+    return None
 
 
 def plain_text(error: BaseException) -> str:
@@ -139,7 +123,7 @@ def failure_hint(error: BaseException, *, cacert: str, cert: str) -> str:
     """Return what to do about a failure of TLS; the options are those that name the files."""
     code = getattr(error, "verify_code", 0)
     reason = plain_text(error)
-    found = next((hint for words, hint in _FAILURE_HINTS if words in reason), None)
+    found = next((hint for words, hint in _FAILURE_HINTS.items() if re.search(words, reason)), None)
     if code or found is None:
         found = _CERTIFICATE_HINTS.get(code, _AUTHORITY)
     return found.format(cacert=cacert, cert=cert)

@@ -11,6 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_origin
 import msgspec
 from msgspec import Meta
 
+from valence_sched.model import hardware, lifecycle, zone_registry
 from valence_sched.model.base import Noun
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import TTL_S, Claim, TtlSeconds
@@ -26,27 +27,7 @@ from valence_sched.model.decision import (
 )
 from valence_sched.model.effect import AuditLine, AuditQuery
 from valence_sched.model.flavor import Flavor, Properties
-from valence_sched.model.hardware import (
-    BlockFilter,
-    BlockOverview,
-    BlockUsage,
-    DeviceCount,
-    PodmOverview,
-    PoolOverview,
-    StatsReport,
-)
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.lifecycle import (
-    ClaimRecord,
-    ClaimResult,
-    NodeRecord,
-    NodeStatus,
-    PlanRefresh,
-    PlanResult,
-    Preview,
-    ProvisionResult,
-    ReconcileResult,
-)
 from valence_sched.model.plan import Plan
 from valence_sched.model.policy import PluginList, PodmReads, Policy
 from valence_sched.model.problem import Problem
@@ -55,14 +36,6 @@ from valence_sched.model.registration import RegisteredPodm, Registration, Regis
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import KEEP_S, WAIT_S
-from valence_sched.model.zone_registry import (
-    ZoneChange,
-    ZoneInfo,
-    ZoneNode,
-    ZoneOverview,
-    ZoneRegistration,
-    ZoneTreeQuery,
-)
 
 Role = Literal["reader", "member", "admin"]
 
@@ -298,19 +271,19 @@ VERBS = {route.verb: route for route in (
     Route("mix_capacity", "decisions_mix_capacity", "POST", "/v1/mix_capacity", "Count how many more nodes of a mix of requests fit.", MixCapacityBody, Capacity, "decisions:create", reading=True),
     Route("stranded", "decisions_stranded", "POST", "/v1/stranded", "Return what is free, and how much of it no node of these requests can use.", RequestsBody, tuple[StrandedAmount, ...], "decisions:create", reading=True),
     Route("decision", "decisions_decision", "GET", "/v1/decisions/{name}", "Return a decision that was kept.", None, Report | Reports, "decisions:get", reading=True),
-    Route("plan", "decisions_plan", "POST", "/v1/plans", "Decide, and return the plan of the decision.", RequestBody, PlanResult, "plans:create", decides=True),
-    Route("refresh", "decisions_refresh", "POST", "/v1/plans/refresh", "Decide again what a plan decided.", RefreshBody, PlanRefresh, "plans:create"),
-    Route("preview", "decisions_preview", "POST", "/v1/previews", "Ask the chosen pod managers whether they would compose the nodes of a decision.", PreviewBody, tuple[Preview, ...], "previews:create", "member", reads=True),
+    Route("plan", "decisions_plan", "POST", "/v1/plans", "Decide, and return the plan of the decision.", RequestBody, lifecycle.PlanResult, "plans:create", decides=True),
+    Route("refresh", "decisions_refresh", "POST", "/v1/plans/refresh", "Decide again what a plan decided.", RefreshBody, lifecycle.PlanRefresh, "plans:create"),
+    Route("preview", "decisions_preview", "POST", "/v1/previews", "Ask the chosen pod managers whether they would compose the nodes of a decision.", PreviewBody, tuple[lifecycle.Preview, ...], "previews:create", "member", reads=True),
     Route("claims", "claims_claims", "GET", "/v1/claims", "List the claims that the user may see.", None, tuple[Claim, ...], "claims:list", query=(*_OWNED, "ended")),
-    Route("claim", "claims_claim", "POST", "/v1/claims", "Decide and hold what was chosen, or hold the very blocks of a plan.", ClaimBody, ClaimResult, "claims:create", "member", 201, reading=True, decides=True),
-    Route("claim_record", "claims_claim_record", "GET", "/v1/claims/{name}", "Show a claim with its nodes and events.", None, ClaimRecord, "claims:get"),
+    Route("claim", "claims_claim", "POST", "/v1/claims", "Decide and hold what was chosen, or hold the very blocks of a plan.", ClaimBody, lifecycle.ClaimResult, "claims:create", "member", 201, reading=True, decides=True),
+    Route("claim_record", "claims_claim_record", "GET", "/v1/claims/{name}", "Show a claim with its nodes and events.", None, lifecycle.ClaimRecord, "claims:get"),
     Route("release", "claims_release", "DELETE", "/v1/claims/{name}", "Release a claim.", None, None, "claims:delete", "member", 204),
     Route("renew", "claims_renew", "POST", "/v1/claims/{name}/renew", "Let a claim that is held end later.", RenewBody, Claim, "claims:renew", "member"),
-    Route("nodes", "nodes_nodes", "GET", "/v1/nodes", "List the nodes that the user may see.", None, tuple[NodeStatus, ...], "nodes:list", query=(*_OWNED, "live")),
-    Route("compose", "nodes_compose", "POST", "/v1/nodes", "Have pod managers compose a request, a plan or a claim.", NodesBody, Operation, "nodes:create", "member", 202, decides=True, result=ProvisionResult),
-    Route("node_record", "nodes_node_record", "GET", "/v1/nodes/{name}", "Show a node as its pod manager has it.", None, NodeRecord, "nodes:get"),
+    Route("nodes", "nodes_nodes", "GET", "/v1/nodes", "List the nodes that the user may see.", None, tuple[lifecycle.NodeStatus, ...], "nodes:list", query=(*_OWNED, "live")),
+    Route("compose", "nodes_compose", "POST", "/v1/nodes", "Have pod managers compose a request, a plan or a claim.", NodesBody, Operation, "nodes:create", "member", 202, decides=True, result=lifecycle.ProvisionResult),
+    Route("node_record", "nodes_node_record", "GET", "/v1/nodes/{name}", "Show a node as its pod manager has it.", None, lifecycle.NodeRecord, "nodes:get"),
     Route("delete_nodes", "nodes_delete", "DELETE", "/v1/nodes/{name}", "Have a node decomposed.", None, Operation, "nodes:delete", "member", 202, ("wait_s",), result=type(None)),
-    Route("reconcile", "nodes_reconcile", "POST", "/v1/reconciliations", "Make claims and nodes agree with the pod managers.", ReconcileBody, Operation, "reconciliations:create", "admin", 202, result=ReconcileResult),
+    Route("reconcile", "nodes_reconcile", "POST", "/v1/reconciliations", "Make claims and nodes agree with the pod managers.", ReconcileBody, Operation, "reconciliations:create", "admin", 202, result=lifecycle.ReconcileResult),
     Route("quotas", "quotas_quotas", "GET", "/v1/quotas", "List the quotas that are set; the one without an owner is that of all others.", None, tuple[Quota, ...], "quotas:list", "admin"),
     Route("quota", "quotas_quota", "GET", "/v1/quotas/{name}", "Show which limits hold for an owner, and what it has.", None, Quota, "quotas:get"),
     Route("set_quota", "quotas_set_quota", "PUT", "/v1/quotas/{name}", "Set the limits of an owner in place of those that it had; none: those of all hold.", QuotaLimits, Quota, "quotas:update", "admin"),
@@ -322,27 +295,27 @@ VERBS = {route.verb: route for route in (
     Route("plugins", "catalogue_plugins", "GET", "/v1/plugins/{name}", "List the installed filters or weighers.", None, PluginList, "plugins:list", reading=True),
     Route("inventory", "podms_inventory", "GET", "/v1/inventory", "Show how large the inventory is.", None, InventorySummary, "podms:list", reading=True),
     Route("documents", "podms_documents", "GET", "/v1/inventory/podms", "List the pod managers as an inventory has them.", None, tuple[FullPodm, ...], "inventory:get", "admin"),
-    Route("podms", "podms_podms", "GET", "/v1/podms", "List the pod managers that are decided on.", None, tuple[PodmOverview, ...], "podms:list", reading=True),
-    Route("podm", "podms_podm", "GET", "/v1/podms/{name}", "Show a pod manager with its pools.", None, PodmOverview, "podms:get", reading=True),
+    Route("podms", "podms_podms", "GET", "/v1/podms", "List the pod managers that are decided on.", None, tuple[hardware.PodmOverview, ...], "podms:list", reading=True),
+    Route("podm", "podms_podm", "GET", "/v1/podms/{name}", "Show a pod manager with its pools.", None, hardware.PodmOverview, "podms:get", reading=True),
     Route("register", "podms_register", "POST", "/v1/podms", "Register a pod manager.", RegisterBody, RegisteredPodm, "podms:create", "admin", 201),
     Route("change_registration", "podms_change_registration", "PATCH", "/v1/podms/{name}", "Change the registration of a pod manager.", RegistrationChange, RegisteredPodm, "podms:update", "admin"),
     Route("unregister", "podms_unregister", "DELETE", "/v1/podms/{name}", "Unregister a pod manager of which no claims or nodes exist.", None, None, "podms:delete", "admin", 204),
     Route("registration", "podms_registration", "GET", "/v1/podms/{name}/registration", "Show how a pod manager is reached; of its password only where it is.", None, RegisteredPodm, "registrations:get", "admin"),
-    Route("block_usage", "podms_usage", "GET", "/v1/podms/{name}/usage", "Show which blocks of a pod manager are in use, and by which claims.", None, BlockUsage, "podms:get"),
-    Route("reported_stats", "podms_reported_stats", "GET", "/v1/podms/{name}/stats", "Show what a pod manager reported by itself.", None, StatsReport, "stats:get"),
+    Route("block_usage", "podms_usage", "GET", "/v1/podms/{name}/usage", "Show which blocks of a pod manager are in use, and by which claims.", None, hardware.BlockUsage, "podms:get"),
+    Route("reported_stats", "podms_reported_stats", "GET", "/v1/podms/{name}/stats", "Show what a pod manager reported by itself.", None, hardware.StatsReport, "stats:get"),
     Route("update_resource_stats", "podms_update_stats", "POST", "/v1/podms/{name}/stats", "Store the statistics that a pod manager reports.", StatsBody, Generation, "stats:update", "admin"),
     Route("forget_report", "podms_forget_report", "DELETE", "/v1/podms/{name}/stats", "Forget what a pod manager reported by itself.", None, None, "stats:delete", "admin", 204),
-    Route("zone_info", "zones_zone_info", "GET", "/v1/zones/info", "Show the name and the capabilities of the zone of the service.", None, ZoneInfo, "zones:info", reading=True),
-    Route("zone_tree", "zones_zone_tree", "GET", "/v1/zones/tree", "Show the zone of the service and those below it, with what each has.", None, ZoneNode, "zones:tree", query=ZoneTreeQuery.__struct_fields__, reading=True),
-    Route("zones", "zones_zones", "GET", "/v1/zones", "List the zones directly below.", None, tuple[ZoneOverview, ...], "zones:list", "admin"),
-    Route("add_zone", "zones_add_zone", "POST", "/v1/zones", "Store a zone directly below, without a connection to it.", ZoneRegistration, ZoneOverview, "zones:create", "admin", 201),
-    Route("zone", "zones_zone", "GET", "/v1/zones/{name}", "Show a zone directly below.", None, ZoneOverview, "zones:get", "admin"),
-    Route("change_zone", "zones_change_zone", "PATCH", "/v1/zones/{name}", "Change what is stored of a zone directly below.", ZoneChange, ZoneOverview, "zones:update", "admin"),
+    Route("zone_info", "zones_zone_info", "GET", "/v1/zones/info", "Show the name and the capabilities of the zone of the service.", None, zone_registry.ZoneInfo, "zones:info", reading=True),
+    Route("zone_tree", "zones_zone_tree", "GET", "/v1/zones/tree", "Show the zone of the service and those below it, with what each has.", None, zone_registry.ZoneNode, "zones:tree", query=zone_registry.ZoneTreeQuery.__struct_fields__, reading=True),
+    Route("zones", "zones_zones", "GET", "/v1/zones", "List the zones directly below.", None, tuple[zone_registry.ZoneOverview, ...], "zones:list", "admin"),
+    Route("add_zone", "zones_add_zone", "POST", "/v1/zones", "Store a zone directly below, without a connection to it.", zone_registry.ZoneRegistration, zone_registry.ZoneOverview, "zones:create", "admin", 201),
+    Route("zone", "zones_zone", "GET", "/v1/zones/{name}", "Show a zone directly below.", None, zone_registry.ZoneOverview, "zones:get", "admin"),
+    Route("change_zone", "zones_change_zone", "PATCH", "/v1/zones/{name}", "Change what is stored of a zone directly below.", zone_registry.ZoneChange, zone_registry.ZoneOverview, "zones:update", "admin"),
     Route("delete_zones", "zones_delete_zone", "DELETE", "/v1/zones/{name}", "Forget a zone directly below; the zone itself stays as it is.", None, None, "zones:delete", "admin", 204),
-    Route("blocks", "podms_blocks", "GET", "/v1/blocks", "List the blocks that the query describes.", None, tuple[BlockOverview, ...], "blocks:list", query=BlockFilter, reading=True),
-    Route("block", "podms_block", "GET", "/v1/blocks/{name}", "Show a block.", None, BlockOverview, "blocks:get", query=("podm",), reading=True),
-    Route("pools", "podms_pools", "GET", "/v1/pools", "List the pools of all pod managers, or of one.", None, tuple[PoolOverview, ...], "pools:list", query=("podm",), reading=True),
-    Route("device_counts", "podms_device_counts", "GET", "/v1/devices", "Count the devices of the blocks that the query describes.", None, tuple[DeviceCount, ...], "devices:list", query=BlockFilter, reading=True),
+    Route("blocks", "podms_blocks", "GET", "/v1/blocks", "List the blocks that the query describes.", None, tuple[hardware.BlockOverview, ...], "blocks:list", query=hardware.BlockFilter, reading=True),
+    Route("block", "podms_block", "GET", "/v1/blocks/{name}", "Show a block.", None, hardware.BlockOverview, "blocks:get", query=("podm",), reading=True),
+    Route("pools", "podms_pools", "GET", "/v1/pools", "List the pools of all pod managers, or of one.", None, tuple[hardware.PoolOverview, ...], "pools:list", query=("podm",), reading=True),
+    Route("device_counts", "podms_device_counts", "GET", "/v1/devices", "Count the devices of the blocks that the query describes.", None, tuple[hardware.DeviceCount, ...], "devices:list", query=hardware.BlockFilter, reading=True),
 )}
 # fmt: on
 
@@ -365,9 +338,8 @@ class ValenceNodeBody(Noun, frozen=True, kw_only=True):
 
     def nodes_body(self) -> NodesBody:
         """Return what it asks for as a body of ours; ValueError as of a request."""
-        podms = (self.podm_id,) if self.podm_id is not None else ()
-        spec = RequestSpec(id=self.name, flavor=self.flavor_id, properties=self.properties,
-                           podms=podms)  # fmt: skip
+        podms, flavor = (self.podm_id,) if self.podm_id is not None else (), self.flavor_id
+        spec = RequestSpec(id=self.name, flavor=flavor, properties=self.properties, podms=podms)
         return NodesBody(request=spec)
 
 

@@ -368,8 +368,8 @@ def parse_silent_header(text: str) -> tuple[SilentZone, ...]:
         zones = msgspec.json.decode(text, type=list[SilentZone])
     except msgspec.DecodeError as error:
         raise ValueError(one_line(f"{SILENT_HEADER}: {error}")) from None
-    return tuple(SilentZone(zone=one_line(one.zone), reason=one_line(one.reason, MOST_REASON_CHARS))
-                 for one in zones)  # fmt: skip
+    lines = [(one_line(one.zone), one_line(one.reason, MOST_REASON_CHARS)) for one in zones]
+    return tuple(SilentZone(zone=zone, reason=reason) for zone, reason in lines)
 
 
 def _json(zone: SilentZone) -> str:

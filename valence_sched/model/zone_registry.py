@@ -7,6 +7,7 @@ with recorded inventories, to decide over without services.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, NamedTuple
@@ -84,8 +85,8 @@ class ZoneRegistration(Noun, frozen=True, kw_only=True):
         """Return how Keystone gives tokens, None for a login without it."""
         if self.auth_url is None:
             return None
-        return KeystoneLogin(self.auth_url, self.username or "", self.project or "",
-                             self.user_domain or DOMAIN, self.project_domain or DOMAIN)  # fmt: skip
+        domains = self.user_domain or DOMAIN, self.project_domain or DOMAIN
+        return KeystoneLogin(self.auth_url, self.username or "", self.project or "", *domains)
 
     @property
     def login(self) -> str:
@@ -206,10 +207,8 @@ def check_zone(registration: ZoneRegistration) -> None:
         raise InputError("name", "", repr(name), expected, "the service has paths of these names")
     if problem := zone_url_problem(registration.url):
         raise InputError("url", "", problem)
-    for title, number, least in (
-        ("weight_scale", registration.weight_scale, 0),
-        ("weight_offset", registration.weight_offset, -MOST_WEIGHT),
-    ):
+    for title, least in (("weight_scale", 0), ("weight_offset", -MOST_WEIGHT)):
+        number: float = getattr(registration, title)
         if not least <= number <= MOST_WEIGHT:
             expected = f"a number from {least} to {MOST_WEIGHT}"
             raise InputError(name, f"$.{title}", f"{number:g}", expected)
@@ -239,10 +238,7 @@ def _check_keystone(registration: ZoneRegistration) -> None:
 
 
 def zone_url_problem(url: str) -> str | None:
-    """Return what is wrong with the URL of a service, None if it is valid.
-
-    A URL that may contain a password is not repeated.
-    """
+    """Return what is wrong with the URL of a service; one with a password is not repeated."""
     if "@" in url:
         return "a URL with a user or password in it: say them with username and password"
     shown = one_line(repr(url[:80]))
@@ -313,22 +309,18 @@ class ZoneFile(Noun, frozen=True, kw_only=True):
 
 
 def parse_zone_file(data: bytes, file: str, folder: str) -> RecordedZone:
-    """Parse a zone file; inventories that it names are in ``folder``, unless it says where.
-
-    Raises:
-        InputError, NewerSchema: naming the path, what was found and what was expected.
-    """
+    """Parse a zone file; inventories that it names are in ``folder``, unless it says where."""
     content = load_yaml(data, file)
     refuse_other_kind(content, "zones", file)
     document = convert(content, ZoneFile, file)
     check_schema(document.schema, document.version, SCHEMA, VERSION, file)
-    zone = _checked(document.zone, file, "$.zone", 0)
+    zone = _checked(document.zone, file, "$.zone", 0, folder)
     if not any(one.inventories for _, one in zone.walk()):
         raise InputError(file, "$.zone", "no inventory", "one of a zone at least")
-    return _in_folder(zone, folder)
+    return zone
 
 
-def _checked(zone: RecordedZone, file: str, path: str, depth: int) -> RecordedZone:
+def _checked(zone: RecordedZone, file: str, path: str, depth: int, folder: str) -> RecordedZone:
     if depth > MOST_HOPS:
         raise InputError(file, path, f"a zone {depth} levels down", f"at most {MOST_HOPS}")
     if "/" in zone.name or not zone.name.isprintable():
@@ -338,20 +330,12 @@ def _checked(zone: RecordedZone, file: str, path: str, depth: int) -> RecordedZo
     except ValueError as error:
         raise InputError(file, f"{path}.capabilities", str(error), "key=value") from None
     names: set[str] = set()
+    children = []
     for number, child in enumerate(zone.children):
         place = f"{path}.children[{number}]"
         if child.name in names:
             raise InputError(file, f"{place}.name", f"{child.name!r} again", "another name")
         names.add(child.name)
-        _checked(child, file, place, depth + 1)
-    return zone
-
-
-def _in_folder(zone: RecordedZone, folder: str) -> RecordedZone:
-    if not folder:
-        return zone
-    inventories = tuple(
-        one if one.startswith("/") else f"{folder}/{one}" for one in zone.inventories
-    )
-    children = tuple(_in_folder(child, folder) for child in zone.children)
-    return replace(zone, inventories=inventories, children=children)
+        children.append(_checked(child, file, place, depth + 1, folder))
+    inventories = tuple(os.path.join(folder, one) for one in zone.inventories)
+    return replace(zone, inventories=inventories, children=tuple(children))

@@ -8,7 +8,7 @@ each sum.
 
 import functools
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from msgspec import Struct
@@ -47,82 +47,74 @@ class Threshold:
         return self._order[: self._sorted.searchsorted(amount)]
 
 
-class _Sufficiency(NamedTuple):
-    """The rows with enough of each need by itself, and what the needs are compared by."""
-
-    subjects: tuple[object, ...]
-    amounts: Floats
-    masks: list[Mask]
-
-
 def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
     """Return per need a mask of the rows with enough of it free: of a stock, for a single grant.
 
-    A mask is ``view.all_rows`` itself if every row has enough. The View remembers the answer for
-    the plug-ins that follow.
+    A mask is ``view.all_rows`` itself if every row has enough.
     """
-    return _sufficiency(view, needs).masks
-
-
-def subjects_and_amounts(view: View, needs: tuple[Need, ...]) -> tuple[tuple[object, ...], Floats]:
-    """Return what amounts are compared with, and per need the amount of a single grant.
-
-    The subject is the need without its amount, a stock its resource; where the amount of the need
-    stands for an unknown one, the subject is the need itself.
-    """
-    return _sufficiency(view, needs)[:2]
-
-
-def _sufficiency(view: View, needs: tuple[Need, ...]) -> _Sufficiency:
     return view.memoise_free("sufficient", needs, lambda: _sufficient(view, needs))  # type: ignore[no-any-return]
 
 
 def feasible_rows(view: View, needs: tuple[Need, ...]) -> Mask:
     """Return a mask of the rows with enough of each need by itself, and of all its grants.
 
-    The mask is ``view.all_rows`` itself if every row has enough. The View remembers it, with the
-    row numbers of ``infeasible_rows``.
+    The mask is ``view.all_rows`` itself if every row has enough.
     """
-    return _feasible_and_infeasible(view, needs)[0]
+    return _feasibility(view, needs)[0]
 
 
 def infeasible_rows(view: View, needs: tuple[Need, ...]) -> Ints:
     """Return the row numbers of all other rows: those that certainly cannot make the node."""
-    return _feasible_and_infeasible(view, needs)[1]
-
-
-def _feasible_and_infeasible(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
-    return view.memoise_free("feasible", needs, lambda: _feasibility(view, needs))  # type: ignore[no-any-return]
+    return _feasibility(view, needs)[1]
 
 
 def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
-    all_rows = feasible = view.all_rows
-    for need, mask in zip(needs, sufficient(view, needs), strict=True):
-        if mask is not all_rows:
-            feasible = mask if feasible is all_rows else feasible & mask
-        if need.count > 1:
-            feasible = feasible & (view.free(need) >= need.total_amount())
-    if feasible is all_rows:
-        return all_rows, NO_ROWS
-    feasible.flags.writeable = False
-    return feasible, (~feasible).nonzero()[0]
+    def make() -> tuple[Mask, Ints]:
+        all_rows = feasible = view.all_rows
+        for need, mask in zip(needs, sufficient(view, needs), strict=True):
+            if mask is not all_rows:
+                feasible = mask if feasible is all_rows else feasible & mask
+            if need.count > 1:
+                feasible = feasible & (view.free(need) >= need.total_amount())
+        if feasible is all_rows:
+            return all_rows, NO_ROWS
+        return read_only(feasible), (~feasible).nonzero()[0]
+
+    return view.memoise_free("feasible", needs, make)  # type: ignore[no-any-return]
 
 
-def _sufficient(view: View, needs: tuple[Need, ...]) -> _Sufficiency:
-    subjects = tuple([
-        need.resource or (need if need.unknown == "allow" else need.subject) for need in needs
-    ])  # fmt: skip
-    if all(need.kind != "stock" for need in needs):
-        return _Sufficiency(subjects, _amounts(needs), [_mask(view, None, need) for need in needs])
-    if len(view) <= FEW_ROWS:
-        return _Sufficiency(subjects, _amounts(needs), [_few_mask(view, need) for need in needs])
-    make = functools.partial(_stock_thresholds, view, needs)
-    thresholds, minimums = view.memoise_free("thresholds", subjects, make)
-    amounts = _amounts(needs)
+def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
+    if len(view) <= FEW_ROWS or all(need.kind != "stock" for need in needs):
+        masks = []
+        for need in needs:
+            have = view.largest_grant(need) if need.kind == "stock" else view.free(need)
+            mask = read_only(have >= need.amount)
+            masks.append(view.all_rows if need.kind == "stock" and mask.all() else mask)
+        return masks
+    subjects = _subjects(needs)
+    thresholds, minimums = view.memoise_free(
+        "thresholds", subjects, lambda: _thresholds(view, needs)
+    )
     masks = [view.all_rows] * len(needs)
-    for number in (minimums < amounts).nonzero()[0].tolist():
-        masks[number] = _mask(view, thresholds[number], needs[number])
-    return _Sufficiency(subjects, amounts, masks)
+    for number in (minimums < _amounts(needs)).nonzero()[0].tolist():
+        need, threshold = needs[number], thresholds[number]
+        if threshold is None:
+            masks[number] = read_only(view.free(need) >= need.amount)
+        else:
+            mask = view.all_rows.copy()
+            mask[threshold.below(need.amount)] = False
+            masks[number] = read_only(mask)
+    return masks
+
+
+@functools.lru_cache(maxsize=1024)
+def _subjects(needs: tuple[Need, ...]) -> tuple[object, ...]:
+    """Return what amounts are compared with: the need without its amount, a stock its resource.
+
+    Where the amount of the need stands for an unknown one, the subject is the need itself.
+    """
+    subjects = (need if need.unknown == "allow" else need.subject for need in needs)
+    return tuple([need.resource or one for need, one in zip(needs, subjects, strict=True)])
 
 
 @functools.lru_cache(maxsize=1024)
@@ -130,32 +122,11 @@ def _amounts(needs: tuple[Need, ...]) -> Floats:
     return read_only(np.array([need.amount for need in needs], dtype=np.float64))
 
 
-def _stock_thresholds(view: View, needs: tuple[Need, ...]) -> tuple[list[Threshold | None], Floats]:
+def _thresholds(view: View, needs: tuple[Need, ...]) -> tuple[list[Threshold | None], Floats]:
     """Return a threshold per stock need, None for other needs, and the smallest amount of each."""
-    thresholds = [
-        Threshold(view.largest_grant(need)) if need.kind == "stock" else None for need in needs
-    ]
+    grants = (view.largest_grant(need) if need.kind == "stock" else None for need in needs)
+    thresholds = [None if one is None else Threshold(one) for one in grants]
     return thresholds, np.array([-np.inf if one is None else one.least for one in thresholds])
-
-
-def _few_mask(view: View, need: Need) -> Mask:
-    """Return what :func:`_mask` does: few rows are sooner compared than put in order."""
-    have = view.largest_grant(need) if need.kind == "stock" else view.free(need)
-    mask: Mask = have >= need.amount
-    if need.kind == "stock" and mask.all():
-        return view.all_rows
-    mask.flags.writeable = False
-    return mask
-
-
-def _mask(view: View, threshold: Threshold | None, need: Need) -> Mask:
-    if threshold is None:
-        mask = view.free(need) >= need.amount
-    else:
-        mask = view.all_rows.copy()
-        mask[threshold.below(need.amount)] = False
-    mask.flags.writeable = False
-    return mask
 
 
 def uncounted(view: View, need: Need, row: int) -> Uncounted | None:
@@ -203,17 +174,6 @@ class _ShareTable(Struct, frozen=True, eq=False):
     exceeds_total: bool
 
 
-class _Squares(NamedTuple):
-    """The parts of the squares of shares: ``mean`` is the mean of the squares of ``free``.
-
-    ``products`` has two rows per need: first all ``inverse * inverse``, then all
-    ``free * inverse``.
-    """
-
-    products: Floats
-    mean: Floats
-
-
 class FreeShare(NamedTuple):
     """The mean per row of the shares that stay free after a request; valid for feasible rows.
 
@@ -229,22 +189,19 @@ class FreeShare(NamedTuple):
 
 
 def free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
-    """Return the mean of the shares ``(free - amount) / total``, 0 for infeasible rows.
-
-    A need of which the total is 0 has a share of 0. The View remembers the answer.
-    """
+    """Return the mean of the shares ``(free - amount) / total``, 0 for rows without a total."""
     return view.memoise_free(("free share", by), needs, lambda: _free_share(view, needs, by))  # type: ignore[no-any-return]
 
 
 def free_share_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
     """Return the mean of the squares of the same shares; meaningless for infeasible rows."""
     _, _, amounts, table = free_share(view, needs, by)
-    squares: _Squares = view.memoise_free(("squares", by), table, lambda: _squares(table))
+    squares, mean_squares = view.memoise_free(("squares", by), table, lambda: _squares(table))
     # (free - amount * inverse)**2, multiplied out
     mean_amounts = amounts / max(1, len(needs))
     weights = np.concatenate((amounts * mean_amounts, -2.0 * mean_amounts))
-    squares_mean = weighted_sum(squares.products, weights)
-    return np.add(squares_mean, squares.mean, out=squares_mean)
+    mean = weighted_sum(squares, weights)
+    return np.add(mean, mean_squares, out=mean)
 
 
 def weighted_sum(table: Floats, weights: Floats) -> Floats:
@@ -259,9 +216,8 @@ def weighted_sum(table: Floats, weights: Floats) -> Floats:
 
 
 def _free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
-    subjects, amounts = subjects_and_amounts(view, needs)
-    make = functools.partial(_share_table, view, needs, by)
-    table: _ShareTable = view.memoise_free(("shares", by), subjects, make)
+    amounts, make = _amounts(needs), functools.partial(_share_table, view, needs, by)
+    table: _ShareTable = view.memoise_free(("shares", by), _subjects(needs), make)
     if any(need.count != 1 for need in needs):
         amounts = np.array([need.amount * need.count for need in needs])
     mean = weighted_sum(table.inverse, amounts / max(1, len(needs)))
@@ -287,30 +243,26 @@ def _inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floa
 
     The rows of another View, which are few, remember it; they have it from there if that has it.
     """
+
+    def select(whole: tuple[Floats, Floats | None], rows: Any) -> tuple[Floats, Floats | None]:
+        inverse, absent = whole[0][:, rows], whole[1]
+        return inverse, None if absent is None or inverse.all() else absent[rows]
+
+    def make() -> tuple[Floats, Floats | None]:
+        size = (len(needs), len(view))
+        inverse = np.array([view.inverse(need, by) for need in needs]).reshape(size)
+        has_none = inverse == 0.0
+        return inverse, _mean(has_none.astype(np.float64)) if has_none.any() else None
+
     if view.origin is None:
-        return _new_inverses(view, needs, by)
-    key = ("inverses", needs, by)
-    return view.memoise_selected(key, _selected, lambda: _new_inverses(view, needs, by))  # type: ignore[no-any-return]
+        return make()
+    return view.memoise_selected(("inverses", needs, by), select, make)  # type: ignore[no-any-return]
 
 
-def _selected(
-    whole: tuple[Floats, Floats | None], rows: Ints | slice
-) -> tuple[Floats, Floats | None]:
-    """Return the inverses of some rows of another View."""
-    inverse, absent = whole[0][:, rows], whole[1]
-    return inverse, None if absent is None or inverse.all() else absent[rows]
-
-
-def _new_inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floats | None]:
-    size = (len(needs), len(view))
-    inverse = np.array([view.inverse(need, by) for need in needs]).reshape(size)
-    has_none = inverse == 0.0
-    return inverse, _mean(has_none.astype(np.float64)) if has_none.any() else None
-
-
-def _squares(table: _ShareTable) -> _Squares:
+def _squares(table: _ShareTable) -> tuple[Floats, Floats]:
+    """Return ``inverse * inverse`` of all needs, then ``free * inverse``, and the mean square."""
     products = np.concatenate((table.inverse, table.free)) * np.tile(table.inverse, (2, 1))
-    return _Squares(products, _mean(table.free * table.free))
+    return products, _mean(table.free * table.free)
 
 
 def _mean(table: Floats) -> Floats:

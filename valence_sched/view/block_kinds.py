@@ -145,9 +145,13 @@ class BlockKinds:
             amounts = self.amounts(need)
             useful = np.flatnonzero(amounts > 0.0).tolist()
             block_counts = np.ceil(need.amount / np.maximum(amounts, 1.0))
-            useful.sort(key=lambda kind: (self.kinds[kind].price * block_counts[kind],
-                                          self.kinds[kind].price / amounts[kind],
-                                          self.kinds[kind].sort_key))  # fmt: skip
+
+            def cost(number: int) -> tuple[float, float, bytes]:
+                kind = self.kinds[number]
+                whole, unit = kind.price * block_counts[number], kind.price / amounts[number]
+                return whole, unit, kind.sort_key
+
+            useful.sort(key=cost)
             remembered = self._cheapest_first.store(need, (len(self.kinds), useful))
         return remembered[1]
 
@@ -176,10 +180,7 @@ class BlockKinds:
         return [device for name, device in self._devices if name == need_kind]
 
     def devices_of(self, number: int) -> list[tuple[str, Any]]:
-        """Return the device lines of a kind as ``(need kind, device)``.
-
-        The Warning of a block is one of each of its devices.
-        """
+        """Return ``(need kind, device)`` of a kind; a Warning of a block is one of its devices."""
         kind = self.kinds[number]
         lines = [
             (name, one) for name, group in _GROUPS.items() for one in getattr(kind.devices, group)
@@ -223,10 +224,7 @@ def passes(test: Test, device: Any, unknown: str = "reject") -> bool:
 
 
 def price(devices: Devices) -> int:
-    """Return the price of the devices in points; unknown amounts cost nothing.
-
-    Nor does a device in a condition in which it does not count.
-    """
+    """Return the price of the devices that count in points; unknown amounts cost nothing."""
     points = PRICE_BLOCK
     for cpu in _counted(devices.processors):
         points += (cpu.count or 0) * (cpu.cores or 0) * PRICE_CORE

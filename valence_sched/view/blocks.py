@@ -83,7 +83,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def _reader(self, kind: int, position: int) -> BlockReader:
         blocks = self._in_order(kind, position)
         # the last one twice: of a single item it would not return a tuple
-        states = operator.itemgetter(*blocks, *blocks[-1:]) if blocks else _no_states
+        states = operator.itemgetter(*blocks, *blocks[-1:]) if blocks else lambda _: ()
         return self._readers.setdefault((kind, position), (blocks, states))
 
     def _in_order(self, kind: int, position: int) -> Sequence[int]:
@@ -190,12 +190,4 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def _replace_state(
         self, slots: list[int], shared: list[bool], stocks: tuple[Stock, ...]
     ) -> BlockTable:
-        return BlockTable(
-            self.uris, self.kinds, slots, shared, self.pools, stocks, self.stock_pools,
-            self.gains, self.topologies, self._ordered, self._stocks_of, self._readers,
-            self._numbers,
-        )  # fmt: skip
-
-
-def _no_states(elements: Sequence[int]) -> tuple[int, ...]:
-    return ()
+        return msgspec.structs.replace(self, slots=slots, shared=shared, stocks=stocks)

@@ -15,17 +15,16 @@ from msgspec import Struct
 from valence_sched.errors import DuplicateId, InputError, suggest
 from valence_sched.model import inventory
 from valence_sched.model.codec import decode
-from valence_sched.model.inventory import LeanBlock, LeanPodm, Pool, Status, Stock
+from valence_sched.model.inventory import LeanPodm, Pool, Status, Stock
 from valence_sched.view import stocks
 from valence_sched.view.block_kinds import BlockKinds, count_blocks, splice_array
 from valence_sched.view.blocks import BlockTable, Positions, Topology
-from valence_sched.view.view import Ints, Labels, View, lot_of
+from valence_sched.view.view import LABELLED, Ints, Labels, View, lot_of
 
 UriKey = Callable[[str], Any]
-Layout = dict[tuple[str, ...], Positions]
+Layout = dict[tuple[str, ...], Positions]  # by the ids of some pools
 
-_topology_of = operator.attrgetter("places")
-_uri_of = operator.attrgetter("uri")
+_places_of, _uri_of = operator.attrgetter("places"), operator.attrgetter("uri")
 
 
 class ViewBuilder:
@@ -60,10 +59,8 @@ class ViewBuilder:
     def add(self, podm: LeanPodm, file: str, document_path: str = "$", key: UriKey = str) -> None:
         """Add a podm; its blocks are tried in the order of the ``key`` of their URIs.
 
-        Raises:
-            InputError: an id or a block URI is a duplicate, a block is in a pool that the podm does
-                not list, or devices are invalid. The podm is then left out and the builder is
-                unchanged.
+        InputError, the podm left out and the builder unchanged, where an id or a block URI is a
+        duplicate, a block is in a pool that the podm does not list, or devices are invalid.
         """
         if podm.id in self._files:
             raise repeated_id(podm.id, self._files[podm.id], file, document_path)
@@ -110,8 +107,17 @@ class ViewBuilder:
 
     def _block_table(self, podm: LeanPodm, file: str, path: str, key: UriKey) -> BlockTable:
         if len({block.uri for block in podm.blocks}) != len(podm.blocks):
-            self._refuse_repeated(podm, file, path)
-        layout = self._layout(podm, file, path)
+            uris: set[str] = set()
+            for index, block in enumerate(podm.blocks):
+                if block.uri in uris:
+                    where, found = f"{path}.blocks[{index}].uri", f"{block.uri!r} again"
+                    raise InputError(file, where, found, "a URI of its own")
+                uris.add(block.uri)
+        names = tuple(pool.id for pool in podm.pools)
+        if len(set(names)) != len(names):
+            raise InputError(file, f"{path}.pools", "a pool id twice", "an id of its own")
+        everywhere: Layout = {} if names else {(): self._positions.setdefault((0,), (0,))}
+        layout = self._layouts.setdefault(names, everywhere)  # podms with equal pools share it
         try:
             return self._look_up(podm, layout, key)
         except KeyError:  # a text that is new
@@ -119,36 +125,29 @@ class ViewBuilder:
             return self._look_up(podm, layout, key)
 
     def _look_up(self, podm: LeanPodm, layout: Layout, key: UriKey) -> BlockTable:
-        """Return the block table of a podm of which every text is decoded, else KeyError.
-
-        The order in which the podm lists blocks and stocks is not kept.
-        """
+        """Return the block table of a podm, in an order of its own; KeyError for a new text."""
         blocks, amounts = sorted(podm.blocks, key=_uri_of), sorted(podm.stocks, key=_uri_of)
         if key is not str:
             blocks.sort(key=lambda block: key(block.uri))
-        numbers, uses = self.kinds.numbers, self._uses
-        use = [uses[bytes(block.status or b"")] for block in blocks]
+        use = [self._uses[bytes(block.status or b"")] for block in blocks]
+        texts = [(block.type, bytes(block.devices or b"")) for block in blocks]
+        topologies: list[Topology | None] = [None] * len(blocks)
+        for index, places in enumerate(map(_places_of, blocks)):
+            if places:
+                known = self._topologies.setdefault(tuple(sorted(places.items())), places)
+                topologies[index] = known
+        numbers = self.kinds.numbers
         return BlockTable(
             [block.uri for block in blocks],
-            [
-                numbers[block.type, bytes(block.devices or b""), condition]
-                for block, (_, _, _, condition) in zip(blocks, use, strict=True)
-            ],
+            [numbers[*text, condition] for text, (*_, condition) in zip(texts, use, strict=True)],
             [slots for slots, _, _, _ in use],
             [shared for _, shared, _, _ in use],
             [layout[block.pools] for block in blocks],
             tuple(amounts),
             tuple(layout[stock.pools] for stock in amounts),
             [gain for _, _, gain, _ in use],
-            self._block_topologies(blocks),
+            topologies if any(topologies) else None,
         )
-
-    def _block_topologies(self, blocks: Sequence[LeanBlock]) -> list[Topology | None] | None:
-        topologies = list(map(_topology_of, blocks))
-        if not any(topologies):
-            return None
-        intern = self._topologies.setdefault
-        return [intern(tuple(sorted(one.items())), one) if one else None for one in topologies]
 
     def _decode_new(self, podm: LeanPodm, layout: Layout, file: str, path: str) -> None:
         number = {pool.id: index for index, pool in enumerate(podm.pools)}
@@ -158,21 +157,12 @@ class ViewBuilder:
             if key not in self._uses:
                 status = decode(key, Status, file, f"{at}.status")
                 shared = status.state == "ComposedAndAvailable"
-                use = (status.slots, shared, status.release_gain, status.condition)
-                self._uses[key] = use
+                self._uses[key] = (status.slots, shared, status.release_gain, status.condition)
             condition = self._uses[key][3]
             self.kinds.number(block.type, block.devices, file, f"{at}.devices", condition)
             self._add_to_layout(number, block.pools, layout, file, at)
         for index, stock in enumerate(podm.stocks):
             self._add_to_layout(number, stock.pools, layout, file, f"{path}.stocks[{index}]")
-
-    def _layout(self, podm: LeanPodm, file: str, path: str) -> Layout:
-        """Return the positions by list of pool ids; podms with equal pools share one layout."""
-        names = tuple(pool.id for pool in podm.pools)
-        if len(set(names)) != len(names):
-            raise InputError(file, f"{path}.pools", "a pool id twice", "an id of its own")
-        everywhere: Layout = {} if names else {(): self._positions.setdefault((0,), (0,))}
-        return self._layouts.setdefault(names, everywhere)
 
     def _add_to_layout(
         self, number: dict[str, int], pools: tuple[str, ...], layout: Layout, file: str, path: str
@@ -182,18 +172,10 @@ class ViewBuilder:
             return
         for name in pools:
             if name not in number:
-                raise InputError(file, f"{path}.pools", repr(name),
-                                 "a pool of this podm", suggest(name, number))  # fmt: skip
+                expected, hint = "a pool of this podm", suggest(name, number)
+                raise InputError(file, f"{path}.pools", repr(name), expected, hint)
         positions = tuple(sorted({number[name] for name in pools}))
         layout[pools] = self._positions.setdefault(positions, positions)
-
-    def _refuse_repeated(self, podm: LeanPodm, file: str, path: str) -> None:
-        uris: set[str] = set()
-        for index, block in enumerate(podm.blocks):
-            if block.uri in uris:
-                uri_path = f"{path}.blocks[{index}].uri"
-                raise InputError(file, uri_path, f"{block.uri!r} again", "a URI of its own")
-            uris.add(block.uri)
 
     def _memberships(self, first_row: Ints, owner: Ints) -> tuple[Ints, Ints]:
         codes = {positions: code for code, positions in enumerate(self._positions)}
@@ -279,6 +261,10 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
         first_row = np.concatenate((first_row[:podm], new_rows, first_row[next_podm:] + growth))
         podm_of = np.concatenate((podm_of[:first], part.podm_of + podm, podm_of[last:] + shift))
     names = {**view.resources, **part.resources}
+    labels: dict[str, Any] = {
+        name: _splice_labels(getattr(view, name), first, last, getattr(part, name))
+        for name in LABELLED
+    }
     changed = View(
         kinds=view.kinds,
         podms=_splice_items(view.podms, podm, next_podm, part.podms),
@@ -293,13 +279,9 @@ def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
             name: _column(view, name).splice(first, last, _column(part, name)) for name in names
         },
         enabled=splice_array(view.enabled, first, last, part.enabled),
-        zone=_splice_labels(view.zone, first, last, part.zone),
-        status=_splice_labels(view.status, first, last, part.status),
-        aggregates=_splice_labels(view.aggregates, first, last, part.aggregates),
-        capabilities=_splice_labels(view.capabilities, first, last, part.capabilities),
-        traits=_splice_labels(view.traits, first, last, part.traits),
         lot=splice_array(view.lot, first, last, part.lot),
         block_count=view.block_count - old_blocks + part.block_count,
+        **labels,
     )
     return changed.freeze(), Splice(first, last, len(part))
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, SupportsIndex, overload
 
 import msgspec
@@ -60,11 +59,7 @@ class ColumnHeader(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def encode_view(view: View) -> list[bytes | memoryview]:
-    """Return a View as pieces of bytes, one after another.
-
-    Raises:
-        ValueError, OverflowError: a text or a number of it has no such form.
-    """
+    """Return a View as pieces of bytes; ValueError, OverflowError for what has no such form."""
     arrays: Arrays = {name: getattr(view, name) for name in _PLAIN}
     for name in LABELS:
         arrays[name] = getattr(view, name).codes
@@ -77,15 +72,18 @@ def encode_view(view: View) -> list[bytes | memoryview]:
     blocks = BlockColumns(view.block_tables)
     arrays |= blocks.arrays()
     contiguous = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    header = _padded(PREFIX_BYTES, msgspec.json.encode(ColumnHeader(
-        version=VERSION,
-        digest=inventory_digest(view),
-        arrays=[(name, array.dtype.str, len(array)) for name, array in contiguous.items()],
-        resources=list(view.resources),
-        kinds=[(kind.types, kind.devices, kind.condition) for kind in view.kinds.kinds[1:]],
-        positions=blocks.positions,
-        topologies=blocks.topologies,
-    )))  # fmt: skip
+    header = msgspec.json.encode(
+        ColumnHeader(
+            version=VERSION,
+            digest=inventory_digest(view),
+            arrays=[(name, array.dtype.str, len(array)) for name, array in contiguous.items()],
+            resources=list(view.resources),
+            kinds=[(kind.types, kind.devices, kind.condition) for kind in view.kinds.kinds[1:]],
+            positions=blocks.positions,
+            topologies=blocks.topologies,
+        )
+    )
+    header += b" " * (-(PREFIX_BYTES + len(header)) % ALIGNMENT)
     body: list[bytes | memoryview] = []
     size = 0
     for array in contiguous.values():
@@ -102,41 +100,35 @@ def encode_view(view: View) -> list[bytes | memoryview]:
 def decode_view(data: memoryview) -> View:
     """Return the View of bytes that :func:`encode_view` made; it shares their memory.
 
-    Raises:
-        ValueError: the bytes are of another version, or not those that were made.
+    ValueError where they are of another version, or not those that were made.
     """
     header, arrays = _read_arrays(data)
     kinds = BlockKinds()
     for types, devices, condition in header.kinds:
         kinds.number(types, msgspec.Raw(to_json(devices)), "", "", condition)
     podms = msgspec.msgpack.decode(arrays["podms"].data, type=list[LeanPodm])
-    first_row, podm_of = arrays["first_row"], arrays["podm_of"]
     whole = (Pool(id=inventory.WHOLE_POOL),)
     pools = list(itertools.chain.from_iterable([podm.pools or whole for podm in podms]))
     tables = StoredTables(len(podms), StoredBlocks(arrays, header.positions, header.topologies))
-    labels = {name: _labels(name, arrays[name], podms, pools, podm_of) for name in LABELS}
+    fields: dict[str, Any] = {name: arrays[name] for name in _PLAIN}
+    for name in _COUNTS:
+        fields[name] = BlockCounts(*(arrays[f"{name} {part}"] for part in _COUNT_PARTS))
+    for name, value_of in LABELS.items():
+        _, rows = np.unique(arrays[name], return_index=True)
+        pairs = ((podms[arrays["podm_of"][row]], pools[row]) for row in rows.tolist())
+        fields[name] = Labels([value_of(*pair) for pair in pairs], arrays[name])
+    resources = {}
+    for number, resource in enumerate(header.resources):
+        parts = [arrays[f"stock {number} {part}"] for part in range(_STOCK_ARRAYS)]
+        resources[resource] = StockColumn(*parts[:-5], by_stock=StockGrants(*parts[-5:]))
     view = View(
         kinds=kinds,
         podms=podms,
         block_tables=tables,
         pools=pools,
-        first_row=first_row,
-        podm_of=podm_of,
-        position_of=arrays["position_of"],
-        block_counts=_counts(arrays, "block_counts"),
-        podm_block_counts=_counts(arrays, "podm_block_counts"),
-        resources={
-            resource: _stock_column(arrays, number)
-            for number, resource in enumerate(header.resources)
-        },
-        enabled=arrays["enabled"],
-        lot=arrays["lot"],
+        resources=resources,
         block_count=int(arrays["block_start"][-1]),
-        zone=labels["zone"],
-        status=labels["status"],
-        aggregates=labels["aggregates"],
-        capabilities=labels["capabilities"],
-        traits=labels["traits"],
+        **fields,
     ).freeze()
     set_inventory_digest(view, header.digest)
     return view
@@ -145,11 +137,7 @@ def decode_view(data: memoryview) -> View:
 _PLAIN = ("first_row", "podm_of", "position_of", "enabled", "lot")
 _COUNTS = ("block_counts", "podm_block_counts")
 _COUNT_PARTS = ("start", "kind", "free", "total")
-
-
-def _padded(begin: int, header: bytes) -> bytes:
-    """Return a header with spaces after it, so that what follows is aligned."""
-    return header + b" " * (-(begin + len(header)) % ALIGNMENT)
+_STOCK_ARRAYS = 12  # of a column, the last five of them of its grants
 
 
 def _read_arrays(data: memoryview) -> tuple[ColumnHeader, Arrays]:
@@ -176,29 +164,6 @@ def _read_arrays(data: memoryview) -> tuple[ColumnHeader, Arrays]:
         arrays[name] = np.frombuffer(data, np.dtype(kind), length, start + at)
         at += arrays[name].nbytes
     return header, arrays
-
-
-def _counts(arrays: Arrays, name: str) -> BlockCounts:
-    return BlockCounts(*(arrays[f"{name} {part}"] for part in _COUNT_PARTS))
-
-
-def _stock_column(arrays: Arrays, number: int) -> StockColumn:
-    numbers = itertools.count()
-    parts = [arrays[f"stock {number} {part}"] for part in itertools.takewhile(
-        lambda part: f"stock {number} {part}" in arrays, numbers)]  # fmt: skip
-    return StockColumn(*parts[:-5], by_stock=StockGrants(*parts[-5:]))
-
-
-def _labels(
-    name: str,
-    codes: npt.NDArray[np.int64],
-    podms: Sequence[LeanPodm],
-    pools: Sequence[Pool],
-    podm_of: npt.NDArray[np.int64],
-) -> Labels:
-    value_of = LABELS[name]
-    _, rows = np.unique(codes, return_index=True)
-    return Labels([value_of(podms[podm_of[row]], pools[row]) for row in rows.tolist()], codes)
 
 
 Arrays = dict[str, npt.NDArray[Any]]
@@ -269,9 +234,8 @@ class BlockColumns:
         flat = itertools.chain.from_iterable(lists)
         values = np.fromiter(flat, dtype=np.int64, count=sum(self._sizes))
         largest = int(values.max(initial=0))
-        kind = next(kind for kind in (np.uint8, np.uint16, np.uint32, np.int64)
-                    if largest <= np.iinfo(kind).max)  # fmt: skip
-        return values.astype(kind)
+        kinds = (np.uint8, np.uint16, np.uint32, np.int64)
+        return values.astype(next(kind for kind in kinds if largest <= np.iinfo(kind).max))
 
     def _pool_codes(self, pools: Sequence[Positions]) -> list[int]:
         codes = self._codes
@@ -313,19 +277,6 @@ def _texts(name: str, values: Iterable[Any]) -> Arrays:
     return {name: text_array(b"".join(texts)), f"{name}_start": _starts(list(map(len, texts)))}
 
 
-@dataclass(slots=True, eq=False)
-class _Texts:
-    """The texts of pod managers, decoded one at a time."""
-
-    data: memoryview
-    start: npt.NDArray[np.int64]
-    decoder: msgspec.msgpack.Decoder[Any]
-
-    def get(self, number: int) -> Any:
-        first, last = self.start[number : number + 2].tolist()
-        return self.decoder.decode(self.data[first:last])
-
-
 class StoredBlocks:
     """The block tables of a View in its arrays; each is made once."""
 
@@ -337,11 +288,9 @@ class StoredBlocks:
         self._pools, self._topology = arrays["block_pools"], arrays["block_topology"]
         self._positions = positions
         self._topologies: list[Topology | None] = [None, *topologies]
+        self._arrays = arrays
         kinds = {"uris": list[str], "stocks": tuple[Stock, ...], "stock_pools": list[int]}
-        self._texts: Mapping[str, _Texts] = {
-            name: _Texts(arrays[name].data, arrays[f"{name}_start"], msgspec.msgpack.Decoder(kind))
-            for name, kind in kinds.items()
-        }
+        self._decoders = {name: msgspec.msgpack.Decoder(kind) for name, kind in kinds.items()}
         self._tables: dict[int, BlockTable] = {}
 
     def arrays(self) -> BlockArrays:
@@ -362,14 +311,18 @@ class StoredBlocks:
         rows = slice(*self._start[podm : podm + 2].tolist())
         kinds, slots, shared, gains = (column[rows].tolist() for column in self._columns)
         positions, topology = self._positions, self._topology[rows].tolist()
+        texts: dict[str, Any] = {}
+        for name, decoder in self._decoders.items():
+            first, last = self._arrays[f"{name}_start"][podm : podm + 2].tolist()
+            texts[name] = decoder.decode(self._arrays[name].data[first:last])
         return BlockTable(
-            self._texts["uris"].get(podm),
+            texts["uris"],
             kinds,
             slots,
             shared,
             [positions[code] for code in self._pools[rows].tolist()],
-            self._texts["stocks"].get(podm),
-            tuple([positions[code] for code in self._texts["stock_pools"].get(podm)]),
+            texts["stocks"],
+            tuple([positions[code] for code in texts["stock_pools"]]),
             gains,
             [self._topologies[code] for code in topology] if any(topology) else None,
         )

@@ -20,10 +20,7 @@ NAME = "inventory digest"  # what a View remembers it by
 
 
 def inventory_digest(view: View) -> str:
-    """Return a digest of the inventory of a View, as 32 hexadecimal digits.
-
-    The View remembers it.
-    """
+    """Return a digest of the inventory of a View, as 32 hexadecimal digits."""
     return view.memoise_free(NAME, None, lambda: _digest(view))  # type: ignore[no-any-return]
 
 

@@ -74,12 +74,9 @@ def reported_values(
 
 
 def check_amounts(view: View, expression: Expression) -> None:
-    """Refuse an amount that no pool has and that is likely a misspelt known one.
+    """Refuse an amount that no pool has and that is likely a misspelt known one: UnknownName.
 
     Any other name is that of a stock that the site may not have today.
-
-    Raises:
-        UnknownName: the name is misspelt; the message has the nearest known one.
     """
     names = {*MEASURES, *view.resources}
     for path in (path for path in expression.paths if path.root in ("free", "total")):

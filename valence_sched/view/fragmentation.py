@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import Struct
 
 from valence_sched.model.need import MEASURES, Need
-from valence_sched.model.request import FlavorShare, Mix, MixSupplies, NameRequirements
+from valence_sched.model.request import FlavorShare, Mix, MixSupplies, NameRequirements, exact_sum
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.stocks import StockGrants
@@ -307,8 +307,8 @@ class FlavorMix:
     def _accepts(self, traits: Labels) -> Mask:
         values, accepted = self._accepted
         if values is not traits.values:
-            table = [[_traits_match(one.traits, has) for has in traits.values]
-                     for one in self._shares]  # fmt: skip
+            names = [share.traits for share in self._shares]
+            table = [[_traits_match(one, has) for has in traits.values] for one in names]
             accepted = np.array(table, dtype=bool)
             self._accepted = traits.values, accepted
         return accepted
@@ -329,10 +329,7 @@ class FlavorMix:
     def supply_after(
         self, before: MixSupply, rest: Leftover, needs: Sequence[Need], feasible: Mask | None = None
     ) -> MixSupply:
-        """Return the supply after every row has given the resources of one node.
-
-        Rows that are not ``feasible``, where it is given, may have any.
-        """
+        """Return the supply after every row has given one node; rows not ``feasible`` have any."""
         have, stocks = before.have.copy(), len(self._amounts)
         fractions = np.empty_like(have)  # those of blocks follow from what there is of them
         fractions[:stocks] = before.fractions[:stocks]
@@ -362,8 +359,6 @@ class FlavorMix:
         sum it is, so that those of several Views add up to that of all their rows in any order. A
         share that needs nothing of the resource has none.
         """
-        from valence_sched.model.request import exact_sum  # only where something may be scarce
-
         found: list[tuple[float, ...]] = [()] * (2 * self._share_count)
         if not self._shares:
             return tuple(found)
@@ -393,27 +388,20 @@ class FlavorMix:
         return view.block_counts.sums(useful, free=False), np.arange(len(self._scarce))
 
     def scarcity(self, supplies: MixSupplies, *, protect: bool = False) -> tuple[float, ...]:
-        """Return how many times the use of each share counts, empty if no share more than once.
+        """Return the :func:`scarcity` of each share, empty if none counts more than once.
 
-        ``supplies`` are those of all pools together, as :meth:`supplies` returns them. The formula
-        is that of :func:`valence_sched.view.fragmentation.scarcity`.
+        ``supplies`` are those of all pools together, as :meth:`supplies` returns them.
         """
         amounts = [math.fsum(parts) for parts in supplies]
+        free = [amounts[index] for index in self._indices]
+        total = [amounts[self._share_count + index] for index in self._indices]
         weights = self._weights.tolist()
-        shares = zip(self._indices, weights, self._node_amounts, self._hardware, strict=True)
-        counted = scarcity(
-            [
-                ShareSupply(weight, amount, amounts[index], amounts[self._share_count + index],
-                            hardware)
-                for index, weight, amount, hardware in shares
-            ],
-            self.largest_request,
-            protect=protect,
-        )  # fmt: skip
-        found = [1.0] * self._share_count
+        found = map(ShareSupply, weights, self._node_amounts, free, total, self._hardware)
+        counted = scarcity(list(found), self.largest_request, protect=protect)
+        every = [1.0] * self._share_count
         for index, number in zip(self._indices, counted, strict=True):
-            found[index] = number
-        return tuple(found) if max(found, default=1.0) > 1.0 else ()
+            every[index] = number
+        return tuple(every) if max(every, default=1.0) > 1.0 else ()
 
     def fragmentation(self, supply: MixSupply, weights: Floats) -> Floats:
         """Return per row the free amount that the mix is expected to have no use for.

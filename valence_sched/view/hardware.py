@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterator, Sequence
 
+from msgspec.structs import replace
+
 from valence_sched.errors import UnknownName, UsageError, one_line
 from valence_sched.model.hardware import (
     BlockFilter,
@@ -18,7 +20,7 @@ from valence_sched.model.hardware import (
     count_devices,
     device_groups,
 )
-from valence_sched.model.inventory import Stock
+from valence_sched.model.inventory import Pool, Stock
 from valence_sched.model.need import MEASURES, has_words
 from valence_sched.model.quantity import format_count
 from valence_sched.view.blocks import BlockTable
@@ -39,11 +41,8 @@ def overview(view: View, name: str, live: Container[str] = ()) -> PodmOverview:
     numbers = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
     if name not in numbers:
         raise UnknownName("pod manager", name, [podm.id for podm in view.podms])
-    number = numbers[name]
-    pools = summarise_pools(view, number)
-    return PodmOverview(podm=view.podms[number], amounts=summarise_podms(view)[number],
-                        pool_count=len(pools), live=view.podms[number].id in live,
-                        pools=pools)  # fmt: skip
+    found = overviews(view, live)[numbers[name]]
+    return replace(found, pools=summarise_pools(view, numbers[name]))
 
 
 def summarise_podms(view: View) -> list[PodmSummary]:
@@ -56,8 +55,7 @@ def summarise_podms(view: View) -> list[PodmSummary]:
 
 def summarise_pools(view: View, podm: int) -> dict[str, PodmSummary]:
     """Return one summary per pool of a podm; a block in two pools counts in both."""
-    first, last = int(view.first_row[podm]), int(view.first_row[podm + 1])
-    part, table = view.window(first, last), view.block_tables[podm]
+    part, table = view.window(*view.rows(podm)), view.block_tables[podm]
     sums = _sums(part, "pool")
     amounts = {name: (one.free, one.total) for name, one in part.resources.items()}
     summaries = {}
@@ -106,34 +104,25 @@ _MOST_NAMED = 4  # blocks of one name that an error names
 
 
 def blocks(view: View, wanted: BlockFilter) -> Iterator[BlockOverview]:
-    """Yield the blocks that a filter keeps, in the order of the inventory.
-
-    Raises:
-        UnknownName: the filter names a pod manager or a pool that is not there.
-    """
+    """Yield the blocks that a filter keeps; UnknownName for its pod manager or pool."""
     podm_numbers = _podm_numbers(view, wanted.podm)
-    known_pools = {
-        view.pools[row].id
-        for number in podm_numbers
-        for row in range(int(view.first_row[number]), int(view.first_row[number + 1]))
-    }
+    known_pools = {pool.id for number in podm_numbers for pool in _pools(view, number)}
     if wanted.pool is not None and wanted.pool not in known_pools:
         raise UnknownName("pool", wanted.pool, sorted(known_pools))
-    words = wanted.model
-    keeps_kind = [
-        (wanted.type is None or wanted.type in kind.types)
-        and (words is None or any(model and has_words(model, words)
-                                  for _, model, _ in device_groups(kind.devices)))
-        for kind in view.kinds.kinds
-    ]  # fmt: skip
+    keeps_kind = []
+    for kind in view.kinds.kinds:
+        models = [model for _, model, _ in device_groups(kind.devices) if model]
+        words = wanted.model
+        named = words is None or any(has_words(model, words) for model in models)
+        keeps_kind.append(named and (wanted.type is None or wanted.type in kind.types))
     for number in podm_numbers:
-        podm, table, first = view.podms[number], view.block_tables[number], view.first_row[number]
+        podm, table, known = view.podms[number], view.block_tables[number], _pools(view, number)
         users: dict[str, list[str]] = defaultdict(list)
         for node in podm.nodes:
             for uri in node.blocks:
                 users[uri].append(node.name or node.uri.rstrip("/").rpartition("/")[2])
         for block, uri in enumerate(table.uris):
-            pools = tuple(view.pools[first + position].id for position in table.pools[block])
+            pools = tuple(known[position].id for position in table.pools[block])
             if not keeps_kind[table.kinds[block]] or (wanted.free and table.slots[block] <= 0):
                 continue
             if wanted.pool is not None and wanted.pool not in pools:
@@ -141,11 +130,17 @@ def blocks(view: View, wanted: BlockFilter) -> Iterator[BlockOverview]:
             kind = view.kinds.kinds[table.kinds[block]]
             topology = (table.topologies[block] if table.topologies else None) or {}
             yield BlockOverview(
-                podm=podm.id, uri=uri, types=kind.types, pools=pools, devices=kind.devices,
-                slots=table.slots[block], use=_use(table, block, users),
-                nodes=tuple(users.get(uri, ())), topology=dict(topology),
+                podm=podm.id,
+                uri=uri,
+                types=kind.types,
+                pools=pools,
+                devices=kind.devices,
+                slots=table.slots[block],
+                use=_use(table, block, users),
+                nodes=tuple(users.get(uri, ())),
+                topology=dict(topology),
                 condition=kind.condition,
-            )  # fmt: skip
+            )
 
 
 def _use(table: BlockTable, block: int, users: Container[str]) -> BlockUse:
@@ -156,42 +151,36 @@ def _use(table: BlockTable, block: int, users: Container[str]) -> BlockUse:
 
 
 def block(view: View, name: str, podm: str | None = None) -> BlockOverview:
-    """Return one block by its URI or the last part of it.
-
-    Raises:
-        UnknownName: there is no such block.
-        UsageError: several blocks have this name.
-    """
+    """Return a block by its URI or the last part of it; UnknownName, UsageError for several."""
     every = list(blocks(view, BlockFilter(podm=podm)))
-    found = [one for one in every if one.uri == name] or [
-        one for one in every if one.uri.rstrip("/").rpartition("/")[2] == name
-    ]
+    names = [one.uri.rstrip("/").rpartition("/")[2] for one in every]
+    alike = [one for one, last in zip(every, names, strict=True) if last == name]
+    found = [one for one in every if one.uri == name] or alike
     if not found:
-        raise UnknownName("block", name, {one.uri.rstrip("/").rpartition("/")[2] for one in every})
+        raise UnknownName("block", name, set(names))
     if len(found) > 1:
         places = ", ".join(f"{one.uri} of {one.podm}" for one in found[:_MOST_NAMED])
         hint = f"name the URI, and --podm where two pod managers share it ({places})"
-        raise UsageError(
-            one_line(f"{format_count(len(found), 'block')} are named {name!r}: {hint}")
-        )
+        count = format_count(len(found), "block")
+        raise UsageError(one_line(f"{count} are named {name!r}: {hint}"))
     return found[0]
 
 
 def pools(view: View, podm: str | None = None) -> Iterator[PoolOverview]:
     """Yield the pools of every pod manager, or of one; UnknownName where that is not there."""
     for number in _podm_numbers(view, podm):
-        summaries = summarise_pools(view, number)
-        for row in range(int(view.first_row[number]), int(view.first_row[number + 1])):
-            pool = view.pools[row]
-            yield PoolOverview(podm=view.podms[number].id, pool=pool.id, name=pool.name,
-                               traits=pool.traits, amounts=summaries[pool.id])  # fmt: skip
+        summaries, podm_id = summarise_pools(view, number), view.podms[number].id
+        for one in _pools(view, number):
+            name, traits, amounts = one.name, one.traits, summaries[one.id]
+            yield PoolOverview(podm=podm_id, pool=one.id, name=name, traits=traits, amounts=amounts)
+
+
+def _pools(view: View, podm: int) -> Sequence[Pool]:
+    return view.pools[slice(*view.rows(podm))]
 
 
 def device_counts(view: View, wanted: BlockFilter) -> list[DeviceCount]:
-    """Count the devices of the blocks that a filter keeps, by kind and model.
-
-    With ``model`` the blocks are those that have such a device, and only such are counted.
-    """
+    """Count the devices of the blocks that a filter keeps by model, only those of its ``model``."""
     return count_devices(blocks(view, wanted), wanted.model)
 
 

@@ -70,10 +70,7 @@ class Leftover(Struct, frozen=True, dict=True):
         return Leftover(self.kinds, blocks, stocks)
 
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
-        """Return the stocks that change when every row grants the needs of one node.
-
-        As in ``core.fit.stocks``: the largest amounts first, each to the tightest stock.
-        """
+        """Return the stocks that change when every row grants a node, as in ``core.fit.stocks``."""
         grants: dict[str, StockGrants] = {}
         for need in sorted(needs, key=lambda need: -need.amount):
             if need.resource in self.stocks:
@@ -272,10 +269,7 @@ class NodeBlocks(Struct, frozen=True, eq=False):
         return total
 
     def subtract(self, amounts: Floats, table: Floats) -> None:
-        """Subtract from each line of a table, shape ``(lines, rows)``, what these blocks supply.
-
-        ``amounts`` has what a block supplies by line and kind.
-        """
+        """Subtract from each line of a table what these blocks supply, ``amounts[line, kind]``."""
         for part in self.parts:
             rows = slice(None) if part.rows is None else part.rows
             for line in np.flatnonzero(amounts[:, part.among].any(axis=1)).tolist():

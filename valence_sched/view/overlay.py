@@ -11,10 +11,10 @@ from msgspec import structs
 
 from valence_sched.model.inventory import free_amount, largest_grant
 from valence_sched.view import stocks
-from valence_sched.view.block_kinds import Array, BlockCounts, BoundedMemo, Counts
+from valence_sched.view.block_kinds import BlockCounts, BoundedMemo, Counts
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.stocks import StockColumn
-from valence_sched.view.view import FIXED, Ints, RowTables, View, empty_memo
+from valence_sched.view.view import FIXED, Ints, RowTables, View, empty_memo, read_only
 
 FEW_CHANGES = 24  # of counts, which are sooner made one by one
 
@@ -48,8 +48,8 @@ class Overlay:
         self._first_row: list[int] = view.first_row.tolist()  # quicker to look up one by one
         self.view = replace(
             view,
-            block_counts=structs.replace(view.block_counts, free=_read_only_window(self._free)),
-            podm_block_counts=structs.replace(podm_counts, free=_read_only_window(self._podm_free)),
+            block_counts=structs.replace(view.block_counts, free=read_only(self._free.view())),
+            podm_block_counts=structs.replace(podm_counts, free=read_only(self._podm_free.view())),
             block_tables=self._block_tables,
             resources={name: overlay.column for name, overlay in self._stocks.items()},
             _memo=empty_memo(),
@@ -83,10 +83,9 @@ class Overlay:
         """Allocate several times, each on another podm; return the changes that undo it."""
         after: list[Change] = []
         before: list[Change] = []
-        podm_of, tables = self.view.podm_of, self._block_tables
         for row, blocks, grants in allocations:
-            podm = int(podm_of[row])
-            table = tables[podm]
+            podm = int(self.view.podm_of[row])
+            table = self._block_tables[podm]
             after.append((podm, table.allocate(blocks, grants), blocks, grants))
             before.append((podm, table, blocks, grants))
         self.apply(after)
@@ -167,14 +166,9 @@ class _StockOverlay:
         self.free, _, self.largest_grant, self.podm_free, *_ = table
         self.stock_free = column.by_stock.free.copy()
         self.start, unlimited = column.by_stock.start, not column.by_stock.has_limits()
-        window = _read_only_window(table)
-        self.column = StockColumn(
-            *window,
-            table=window,
-            by_stock=structs.replace(
-                column.by_stock, free=_read_only_window(self.stock_free), unlimited=unlimited
-            ),
-        )
+        window, free = read_only(table.view()), read_only(self.stock_free.view())
+        by_stock = structs.replace(column.by_stock, free=free, unlimited=unlimited)
+        self.column = StockColumn(*window, table=window, by_stock=by_stock)
 
     def refresh(
         self, resource: str, table: BlockTable, first: int, last: int, positions: Iterable[int]
@@ -188,10 +182,9 @@ class _StockOverlay:
         self.podm_free[first:last] = free_on_podm
         for row in (first + position for position in positions):
             pool = [table.stocks[number] for number in table.stocks_of(row - first, resource)]
-            free = of_podm
-            if len(pool) < len(of_podm):
-                free = [free_amount(stock) for stock in pool]
-            self.free[row] = free_on_podm if free is of_podm else stocks.free_sum(free)
+            whole = len(pool) == len(of_podm)
+            free = of_podm if whole else [free_amount(stock) for stock in pool]
+            self.free[row] = free_on_podm if whole else stocks.free_sum(free)
             self.largest_grant[row] = max(map(largest_grant, pool), default=0.0)
             if pool:
                 low = int(self.start[row])
@@ -211,9 +204,3 @@ def _add_counts(
     flat = np.fromiter(itertools.chain.from_iterable(changes), np.int64, 3 * len(changes))
     rows, kinds, differences = flat.reshape(-1, 3).T
     np.add.at(free, block_counts.entries(rows, kinds), differences.astype(free.dtype))
-
-
-def _read_only_window(array: Array) -> Array:
-    window = array.view()
-    window.flags.writeable = False
-    return window

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from msgspec import Struct
 
 from valence_sched.model.expression import AttributePath
-from valence_sched.model.request import DOMAINS, FACT_PREFIX, Proximity, Request
+from valence_sched.model.request import FACT_PREFIX, Proximity, Request
 from valence_sched.view.terms import FactRule
 
 if TYPE_CHECKING:
@@ -117,10 +117,8 @@ Options = Mapping[str, Any]
 FieldsOf = Callable[[Options, Request | None], Iterable[str]]
 
 #: Every field that a plug-in may read beside pools, blocks and stocks.
-ALL_FIELDS = (
-    "aggregates", "capabilities", "driver", "enabled", "facts", "name", "nodes", "status", "traits",
-    "url", "zone",
-)  # fmt: skip
+ALL_FIELDS = ("aggregates", "capabilities", "driver", "enabled", "facts", "name", "nodes")
+ALL_FIELDS += ("status", "traits", "url", "zone")
 #: Those that a pod manager may share with the place of a resource.
 PLACE_FIELDS = ("zone", "aggregates", "facts")
 
@@ -194,12 +192,8 @@ def group_fields(_options: Options, request: Request | None) -> Iterator[str]:
     if request is None:
         yield from PLACE_FIELDS
     elif request.group is not None:
-        yield from filter(None, map(_domain_field, request.group.domains))
-
-
-def _domain_field(domain: str) -> str | None:
-    assert domain in DOMAINS or domain.startswith(FACT_PREFIX), "a request has such domains alone"
-    fields = {"podm": None, "zone": "zone", "aggregate": "aggregates"}
-    if domain in fields:
-        return fields[domain]
-    return f"facts.{domain.removeprefix(FACT_PREFIX)}"
+        fields = {"podm": None, "zone": "zone", "aggregate": "aggregates"}
+        for domain in request.group.domains:
+            field = fields.get(domain, f"facts.{domain.removeprefix(FACT_PREFIX)}")
+            if field is not None:
+                yield field

@@ -19,15 +19,7 @@ NO_STOCK = (0.0, 0.0, 0.0, 0.0)
 EPSILON = 1e-9  # the rounding error of a quotient
 
 
-class _Stocks(Struct, frozen=True):
-    start: Ints
-    free: Floats
-    min: Floats
-    max: Floats
-    step: Floats
-
-
-class StockGrants(_Stocks, frozen=True, kw_only=True):
+class StockGrants(Struct, frozen=True):
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
     An entry is a stock: its ``free`` amount, and the ``min``, ``max`` and ``step`` of a grant, in
@@ -35,6 +27,11 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
     With ``unlimited`` it is known that no stock has a limit.
     """
 
+    start: Ints
+    free: Floats
+    min: Floats
+    max: Floats
+    step: Floats
     unlimited: bool = False
 
     def has_limits(self) -> bool:
@@ -154,11 +151,6 @@ def build_grants(values: Sequence[Sequence[tuple[float, ...]]]) -> StockGrants:
     return read_only_grants(start, *(column.copy() for column in table.T))
 
 
-def no_grants(rows: int) -> StockGrants:
-    """Return the grants of so many rows without stocks."""
-    return read_only_grants(np.arange(rows + 1), *(np.zeros(rows) for _ in NO_STOCK))
-
-
 def read_only_grants(start: Ints, *parts: Floats, unlimited: bool = False) -> StockGrants:
     """Return grants whose arrays are read-only."""
     for array in (start, *parts):
@@ -166,17 +158,7 @@ def read_only_grants(start: Ints, *parts: Floats, unlimited: bool = False) -> St
     return StockGrants(start, *parts, unlimited=unlimited)
 
 
-class _RowAmounts(Struct, frozen=True):
-    free: Floats
-    total: Floats
-    largest_grant: Floats
-    podm_free: Floats
-    podm_total: Floats
-    inverse: Floats
-    podm_inverse: Floats
-
-
-class StockColumn(_RowAmounts, frozen=True, kw_only=True):
+class StockColumn(Struct, frozen=True):
     """One resource; every plain array has shape ``(rows,)`` and the unit of the resource.
 
     ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
@@ -185,6 +167,13 @@ class StockColumn(_RowAmounts, frozen=True, kw_only=True):
     so has a stock of unknown total, whatever a policy says of unknown attributes.
     """
 
+    free: Floats
+    total: Floats
+    largest_grant: Floats
+    podm_free: Floats
+    podm_total: Floats
+    inverse: Floats
+    podm_inverse: Floats
     by_stock: StockGrants
     #: The row arrays as lines of one table, where they are: sooner selected together.
     table: Floats | None = None
@@ -208,27 +197,27 @@ class StockColumn(_RowAmounts, frozen=True, kw_only=True):
 
     def row_arrays(self) -> tuple[Floats, ...]:
         """Return the arrays of one element per row, in the order in which they are declared."""
-        return (self.free, self.total, self.largest_grant, self.podm_free, self.podm_total,
-                self.inverse, self.podm_inverse)  # fmt: skip
+        return tuple([getattr(self, name) for name in _ROW_ARRAYS])
 
     def arrays(self) -> tuple[npt.NDArray[Any], ...]:
         """Return all arrays, those of ``by_stock`` last."""
         return (*self.row_arrays(), *self.by_stock.arrays())
 
 
+_ROW_ARRAYS = StockColumn.__struct_fields__[:7]
+
+
 def empty_column(rows: int) -> StockColumn:
     """Return the column of a resource that no pool has."""
-    sums = (np.zeros(rows) for _ in range(7))
-    return read_only(*sums, by_stock=no_grants(rows))
+    start = np.arange(rows + 1)
+    by_stock = read_only_grants(start, *(np.zeros(rows) for _ in NO_STOCK))
+    return read_only(*(np.zeros(rows) for _ in _ROW_ARRAYS), by_stock=by_stock)
 
 
 def build_column(
     values: Mapping[int, tuple[float, ...]], pools: Mapping[int, Sequence[Stock]], rows: int
 ) -> StockColumn:
-    """Return a column from the stocks of some rows and their :func:`row_values`.
-
-    The other rows have no stock of the resource.
-    """
+    """Return a column from the stocks of the rows that have any, and their :func:`row_values`."""
     table = np.zeros((5, rows))
     if values:
         table[:, list(values)] = np.array(list(values.values())).T

@@ -88,8 +88,7 @@ def terms_of_podms(
             mask = evaluate(view, request, *args, **options)
             return view.all_rows if mask.all() else mask
 
-        key = (make, *sorted(options.items())) if options else (make,)
-        return view.memoise(key, compute)  # type: ignore[no-any-return]
+        return view.memoise((make, *sorted(options.items())), compute)  # type: ignore[no-any-return]
 
     return keep  # type: ignore[return-value]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import operator
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import getitem
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -24,11 +24,15 @@ from valence_sched.view.stocks import StockGrants
 
 
 class Origin(NamedTuple):
-    """The View that rows were selected from, which rows, and of single ones their podms."""
+    """The View that rows were selected from, which rows, and their podms."""
 
     whole: Any
     rows: Ints | slice
-    podms: Ints = np.empty(0, dtype=np.int64)
+    podms: Ints | slice
+
+
+def _items(values: Sequence[Any], index: Ints | slice) -> Sequence[Any]:
+    return values[index] if isinstance(index, slice) else [values[n] for n in index.tolist()]
 
 
 def _labels(name: str) -> Callable[[Origin, Any], Any]:
@@ -39,26 +43,17 @@ def _rows(name: str) -> Callable[[Origin, Any], Any]:
     return lambda origin, _: getattr(origin.whole, name)[origin.rows]
 
 
+LABELLED = ("zone", "status", "aggregates", "capabilities", "traits")  # the fields that are labels
 #: What no node changes is selected when it is first read: the parts of a View by name.
 DERIVED: dict[str, Callable[[Origin, Any], Any]] = {
-    "podms": lambda origin, _: [origin.whole.podms[podm] for podm in origin.podms.tolist()],
-    "pools": lambda origin, _: [
-        origin.whole.pools[row] for row in np.asarray(origin.rows).tolist()
-    ],
-    "first_row": lambda origin, view: np.searchsorted(
-        view.podm_of, np.arange(len(origin.podms) + 1)
-    ),
+    "podms": lambda origin, _: _items(origin.whole.podms, origin.podms),
+    "pools": lambda origin, _: _items(origin.whole.pools, origin.rows),
+    "first_row": lambda _, view: np.searchsorted(view.podm_of, np.arange(len(view.podms) + 1)),
     "position_of": _rows("position_of"),
     "enabled": _rows("enabled"),
-    "zone": _labels("zone"),
-    "status": _labels("status"),
-    "aggregates": _labels("aggregates"),
-    "capabilities": _labels("capabilities"),
-    "traits": _labels("traits"),
+    **{name: _labels(name) for name in LABELLED},
     "lot": _rows("lot"),
-    "block_tables": lambda origin, _: [
-        origin.whole.block_tables[podm] for podm in origin.podms.tolist()
-    ],
+    "block_tables": lambda origin, _: _items(origin.whole.block_tables, origin.podms),
     "block_count": lambda _, view: sum([len(table.uris) for table in view.block_tables]),
 }
 
@@ -91,10 +86,8 @@ By = Literal["pool", "podm"]
 
 MOST_MEMOISED = 256  # values that a View remembers for the plug-ins that ask for them again
 #: What the keys of remembered values begin with that no node changes.
-FIXED = frozenset({
-    "total", "inverse", "inverses", "constant", "all rows", "has fact", "number", "mix weights",
-    "tight",
-})  # fmt: skip
+FIXED = frozenset({"total", "inverse", "inverses", "constant", "all rows", "has fact", "number"})
+FIXED |= {"mix weights", "tight"}
 
 
 def empty_memo() -> BoundedMemo[Any, Any]:
@@ -172,8 +165,7 @@ class View:
     @property
     def all_rows(self) -> Mask:
         """Return true for every row, the same array each time."""
-        rows = self._memo.get(("all rows",))
-        return self._memoise(("all rows",), np.ones, len(self), bool) if rows is None else rows  # type: ignore[no-any-return]
+        return self._memoise(("all rows",), np.ones, len(self), bool)  # type: ignore[no-any-return]
 
     def constant(self, score: float) -> Floats:
         """Return a score for every row, the same array each time."""
@@ -181,8 +173,7 @@ class View:
 
     def podm(self, row: int) -> LeanPodm:
         """Return the podm of a row, without its blocks."""
-        podm: LeanPodm = self.podms[self.podm_of[row]]
-        return podm
+        return self.podms[self.podm_of[row]]
 
     def free(self, need: Need, by: By = "pool") -> Floats:
         """Return per row the amount of ``need`` that free blocks or stocks supply, in its unit."""
@@ -212,9 +203,9 @@ class View:
 
     def free_table(self, needs: tuple[Need, ...], by: By) -> Floats:
         """Return what :meth:`free` does for several needs; shape ``(needs, rows)``."""
-        known = self._memo.get(("free", needs, by))
+        known: Floats | None = self._memo.get(("free", needs, by))
         if known is not None:
-            return known  # type: ignore[no-any-return]
+            return known
         return np.array([self.free(need, by) for need in needs]).reshape(len(needs), len(self))
 
     def invalidate_free(self) -> None:
@@ -235,7 +226,9 @@ class View:
         if need.kind == "stock":
             column = self._column(need.resource)
             return column.total if by == "pool" else column.podm_total
-        return self._memoise_fixed("total", need.subject, by, self._total)
+        subject = need.subject
+        make = functools.partial(self._sum, subject, by, False)
+        return self.memoise_selected(("total", subject, by), getitem, make)  # type: ignore[no-any-return]
 
     def is_unknown(self, need: Need, by: By, *, free: bool) -> Mask:
         """Return per row whether there is an amount of ``need`` of which no part is known."""
@@ -250,7 +243,8 @@ class View:
         if need.kind == "stock":
             column = self._column(need.resource)
             return column.inverse if by == "pool" else column.podm_inverse
-        return self._memoise_fixed("inverse", need.subject, by, self._inverse)
+        key = ("inverse", need.subject, by)
+        return self.memoise_selected(key, getitem, lambda: stocks.inverse(self.total(need, by)))  # type: ignore[no-any-return]
 
     def largest_grant(self, need: Need) -> Floats:
         """Return per row the largest single grant of a stock, in its unit."""
@@ -265,21 +259,25 @@ class View:
 
     def number(self, fact: str) -> Floats:
         """Return a fact per row as a number; NaN if it is unknown or not a number."""
-        return self._memoise(("number", fact), lambda: self._number(fact))  # type: ignore[no-any-return]
+
+        def make() -> Floats:
+            facts = [podm.facts.get(fact) for podm in self.podms]
+            numbers = [value if isinstance(value, (int, float)) else np.nan for value in facts]
+            return np.array(numbers, dtype=np.float64)[self.podm_of]
+
+        return self._memoise(("number", fact), make)  # type: ignore[no-any-return]
 
     def text(self, fact: str) -> Labels:
         """Return a fact per row as it was reported; None if it is unknown."""
         return Labels([podm.facts.get(fact) for podm in self.podms], self.podm_of)
 
     def has_fact(self, fact: str) -> bool:
-        return self._memoise(  # type: ignore[no-any-return]
-            ("has fact", fact), lambda: any(fact in podm.facts for podm in self.podms)
-        )
+        key = ("has fact", fact)
+        return self._memoise(key, lambda: any(fact in podm.facts for podm in self.podms))  # type: ignore[no-any-return]
 
     def memoise(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """Return the remembered value of ``make``, which must not depend on what is free."""
-        value = self._memo.get(key)
-        return self._memoise(key, make) if value is None else value
+        return self._memoise(key, make)
 
     def memoise_selected(
         self, key: tuple[Any, ...], select: Callable[[Any, Any], Any], make: Callable[[], Any]
@@ -293,9 +291,9 @@ class View:
         if value is not None:
             return value
         known = self.origin.whole._memo.get(key) if self.origin else None
-        if known is not None and self.origin is not None:
-            return self._memoise(key, select, known, self.origin.rows)
-        return self._memoise(key, make)
+        if known is None or self.origin is None:
+            return self._memoise(key, make)
+        return self._memoise(key, select, known, self.origin.rows)
 
     def memoise_latest(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         """Return the remembered value of ``make``, of each name only that of the latest key."""
@@ -339,38 +337,22 @@ class View:
 
     def freeze(self) -> View:
         """Make the arrays read-only, those of counts and stocks are already; return the View."""
-        labels = (self.zone, self.status, self.aggregates, self.capabilities, self.traits)
-        arrays = (self.first_row, self.podm_of, self.position_of, self.enabled, self.lot)
-        for array in (*arrays, *(label.codes for label in labels)):
+        for array in (self.first_row, self.podm_of, self.position_of, self.enabled, self.lot):
             read_only(array)
+        for name in LABELLED:
+            read_only(getattr(self, name).codes)
         return self
 
     def window(self, first: int, last: int) -> View:
         """Return rows ``[first, last)``, whole podms only, as windows on the same memory."""
         low, high = int(self.podm_of[first]), int(self.podm_of[last - 1]) + 1
-        rows = slice(first, last)
-        tables = self.block_tables[low:high]
-        return View(
-            kinds=self.kinds,
-            enabled=self.enabled[rows],
-            zone=self.zone.select(rows),
-            status=self.status.select(rows),
-            aggregates=self.aggregates.select(rows),
-            capabilities=self.capabilities.select(rows),
-            traits=self.traits.select(rows),
-            lot=self.lot[rows],
-            position_of=self.position_of[rows],
-            block_count=sum([len(table.uris) for table in tables]),
-            origin=Origin(self, rows),
-            podms=self.podms[low:high],
-            block_tables=tables,
-            pools=self.pools[first:last],
-            first_row=self.first_row[low : high + 1] - first,
-            podm_of=self.podm_of[first:last] - low,
-            block_counts=self.block_counts.window(first, last),
-            podm_block_counts=self.podm_block_counts.window(low, high),
-            resources={name: c.window(first, last) for name, c in self.resources.items()},
-        )
+        view = self._part(Origin(self, slice(first, last), slice(low, high)))
+        view.podm_of = self.podm_of[first:last] - low
+        view.block_counts = self.block_counts.window(first, last)
+        view.podm_block_counts = self.podm_block_counts.window(low, high)
+        view.resources = {name: one.window(first, last) for name, one in self.resources.items()}
+        view.block_tables = self.block_tables[low:high]
+        return view
 
     def take(self, rows: Sequence[int] | Ints) -> View:
         """Return a copy with these rows in this order."""
@@ -382,27 +364,32 @@ class View:
         """Return such a copy whose block tables are those of when they are first read."""
         index = np.asarray(rows, dtype=np.int64)
         podms, podm_of = _renumber(self.podm_of[index])
-        view: Any = View.__new__(View)  # the fields that are not set here are derived
-        view.kinds = self.kinds
+        view = self._part(Origin(self, index, podms))
         view.podm_of = podm_of
         view.block_counts = self.block_counts.take(index)
         view.podm_block_counts = self.podm_block_counts.take(podms)
         view.resources = {name: column.take(index) for name, column in self.resources.items()}
-        view.origin = Origin(self, index, podms)
-        view._memo, view.tables = empty_memo(), None
-        return view  # type: ignore[no-any-return]
+        return view
+
+    def _part(self, origin: Origin) -> View:
+        view = View.__new__(View)  # fields that are not set are derived from the origin
+        view.kinds, view.origin, view._memo, view.tables = self.kinds, origin, empty_memo(), None
+        return view
 
     def rows_of(self, podm_id: str) -> tuple[int, int]:
         """Return the first row of a podm and one past its last; KeyError if it is missing."""
-        podm = self._memoise("ids", lambda: {p.id: i for i, p in enumerate(self.podms)})[podm_id]
+        ids = self._memoise("ids", lambda: {podm.id: n for n, podm in enumerate(self.podms)})
+        return self.rows(ids[podm_id])
+
+    def rows(self, podm: int) -> tuple[int, int]:
+        """Return the first row of a podm, by number, and one past its last."""
         return int(self.first_row[podm]), int(self.first_row[podm + 1])
 
     @property
     def podm_lots(self) -> npt.NDArray[np.uint64]:
         """Return the lots of the podms, 64 bits each; shape ``(podms,)``."""
-        return self._memoise(  # type: ignore[no-any-return]
-            "podm lots", lambda: np.array([lot_of(id_, "") for id_ in self.podm_ids], np.uint64)
-        )
+        lots = (lot_of(id_, "") for id_ in self.podm_ids)
+        return self._memoise("podm lots", lambda: np.fromiter(lots, np.uint64))  # type: ignore[no-any-return]
 
     @property
     def podm_ids(self) -> list[str]:
@@ -414,33 +401,11 @@ class View:
             return self.block_counts.sum(amounts, free=free)
         return self.podm_block_counts.sum(amounts, free=free)[self.podm_of]
 
-    def _total(self, subject: Need, by: By) -> Floats:
-        return self._sum(subject, by, False)
-
-    def _inverse(self, subject: Need, by: By) -> Floats:
-        return stocks.inverse(self.total(subject, by))
-
-    def _memoise_fixed(
-        self, name: str, subject: Need, by: By, make: Callable[[Need, By], Floats]
-    ) -> Floats:
-        """Return what no node changes, from the View that the rows are from if that has it."""
-        key = (name, subject, by)
-        value = self._memo.get(key)
-        if value is None:
-            make_fixed = functools.partial(make, subject, by)
-            value = self.memoise_selected(key, operator.getitem, make_fixed)
-        return value  # type: ignore[no-any-return]
-
     def _column(self, resource: str) -> stocks.StockColumn:
         column = self.resources.get(resource)
         if column is None:
             column = self._memoise(("no stock",), lambda: stocks.empty_column(len(self)))
         return column
-
-    def _number(self, fact: str) -> Floats:
-        facts = (podm.facts.get(fact) for podm in self.podms)
-        values = [value if isinstance(value, (int, float)) else np.nan for value in facts]
-        return np.array(values, dtype=np.float64)[self.podm_of]
 
     def _memoise(self, key: Any, make: Callable[..., Any], *arguments: Any) -> Any:
         value = self._memo.get(key)

@@ -44,13 +44,13 @@ def devices_by_condition(devices: Devices) -> dict[str | None, Devices]:
     words = dict.fromkeys(one.condition for group in groups.values() for one in group)
     if words.keys() <= {None}:
         return {None: devices}
-    return {
-        word: Devices(**{
-            name: tuple(one for one in group if one.condition == word)
-            for name, group in groups.items()
-        })
-        for word in words
-    }  # fmt: skip
+    every: dict[str | None, Devices] = {}
+    for word in words:
+        kept: dict[str, Any] = {}
+        for name, group in groups.items():
+            kept[name] = tuple(one for one in group if one.condition == word)
+        every[word] = Devices(**kept)
+    return every
 
 
 def phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
@@ -185,8 +185,8 @@ class ReasonPhrases:
         """Return the reasons against a pool in words that are equal where only numbers differ."""
         amounts = [one for one in reasons if one.is_amount]
         others = [self.of_reason(one) for one in reasons if one not in amounts]
-        bare = [replace(one, instead={}, podm_have=None, uncounted=UNSET)
-                for one in amounts if not one.have]  # fmt: skip
+        lacking = [one for one in amounts if not one.have]
+        bare = [replace(one, instead={}, podm_have=None, uncounted=UNSET) for one in lacking]
         none = self.of_pool(bare)
         short = [too_small(one) for one in amounts if one.have]
         return "; ".join([*others, *([none] if len(short) < len(amounts) else []), *short])
@@ -266,9 +266,8 @@ def _uncounted(reason: Reason, found: Uncounted) -> str:
     texts = []
     for number, (word, amount) in enumerate(sorted(found.conditions.items())):
         verb = "is" if amount == 1 or reason.unit else "are"
-        share_ = share(all_of, amount)
-        texts.append(f"{amount:,} {verb} {word}" if number and not reason.unit
-                     else f"{share_} {what} {verb} {word}")  # fmt: skip
+        counted = f"{amount:,}" if number and not reason.unit else f"{share(all_of, amount)} {what}"
+        texts.append(f"{counted} {verb} {word}")
     return ", ".join(texts)
 
 
