@@ -270,8 +270,8 @@ def _needs(properties: Properties, groups: DeviceGroups) -> Iterator[Need]:
             yield _group_need(AcceleratorSpec(count=count, kind=type_))
     for stock in properties.stocks:
         yield replace(need_for_stock(stock.resource, stock.amount), count=stock.count)
-    for resource, amount in properties.resources.items():
-        yield need_for_stock(resource, amount)
+    for resource, number in properties.resources.items():
+        yield need_for_stock(resource, number)
     if properties.remote_storage:
         yield need_for_stock("storage_gib", properties.remote_storage.capacity_gib)
 

@@ -153,9 +153,9 @@ def _contradiction(bonds: Sequence[TopologyConstraint], by_name: _NeedsByName) -
             shared = [name for name in dict.fromkeys(apart.of) if name in same.of]
             alone = shared and len(set(apart.of)) == 1
             if len(shared) > 1 or (alone and _several(by_name[shared[0]])):
-                bonds = f"bonds same and apart {apart.place} of {', '.join(shared)}"
+                where = f"bonds same and apart {apart.place} of {', '.join(shared)}"
                 why = "devices cannot stand at one place and each at its own"
-                return f"{bonds}: {why}: leave one out"
+                return f"{where}: {why}: leave one out"
     return None
 
 

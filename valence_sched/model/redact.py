@@ -21,9 +21,10 @@ REDACTION = "***"
 #: A known secret is searched for in texts if it has at least so many characters.
 MIN_SECRET_LENGTH = 4
 
-_SECRET_WORDS = ("password", "passwd", "passphrase", "passcode", "pwd", "secret", "token", "cookie")
-_SECRET_WORDS += ("credential", "apikey", "privatekey", "accesskey", "authkey", "sharedkey")
-_SECRET_WORDS += ("authorization", "communitystring", "bearer", "kerberos", "keytab", "license")
+_PASSWORDS = ("password", "passwd", "passphrase", "passcode", "pwd", "secret", "credential")
+_KEYS = ("apikey", "privatekey", "accesskey", "authkey", "sharedkey", "keytab", "license")
+_TOKENS = ("token", "authorization", "cookie", "communitystring", "bearer", "kerberos")
+_SECRET_WORDS = (*_PASSWORDS, *_KEYS, *_TOKENS)
 _SECRET_SUFFIXES = ("key", "keys", "pin", "pass", "community")
 _NAME_KEYS = ("name", "attributename", "key", "id", "field", "header")
 _VALUE_KEYS = ("value", "currentvalue", "defaultvalue", "newvalue", "setting")

@@ -201,7 +201,8 @@ def free_share_squared(view: View, needs: tuple[Need, ...], by: By) -> Floats:
     mean_amounts = amounts / max(1, len(needs))
     weights = np.concatenate((amounts * mean_amounts, -2.0 * mean_amounts))
     mean = weighted_sum(squares, weights)
-    return np.add(mean, mean_squares, out=mean)
+    mean += mean_squares
+    return mean
 
 
 def weighted_sum(table: Floats, weights: Floats) -> Floats:

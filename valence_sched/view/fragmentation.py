@@ -318,7 +318,7 @@ class FlavorMix:
         have = np.empty((len(self._amounts) + len(self._blocks), len(leftover)))
         fractions = np.full_like(have, np.inf)
         useful, free = np.zeros((len(self._scarce), have.shape[1])), np.zeros(have.shape[1])
-        kinds, blocks = leftover.kinds, leftover.all_blocks()
+        kinds, blocks = leftover.kinds, leftover.blocks
         if self._blocks:
             have[len(self._amounts) :] = kinds.amount_matrix(self._blocks) @ blocks
         if self.scarce_resource == ACCELERATORS:

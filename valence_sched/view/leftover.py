@@ -15,7 +15,6 @@ from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Mask, View
 
-MANY_ROWS = 128  # that are sooner looked at all together than kind by kind
 MOST_RANKED = 64  # kinds of block that are looked at together
 ABSENT = 255  # the rank of no kind
 
@@ -23,50 +22,31 @@ ABSENT = 255  # the rank of no kind
 class Leftover(Struct, frozen=True, dict=True):
     """Free blocks by kind, shape ``(kinds, rows)``, and the stocks of some resources.
 
-    If no caller needs blocks, there are 0 kinds. With ``rows`` it is of these rows of the blocks.
+    If no caller needs blocks, there are 0 kinds.
     """
 
     kinds: BlockKinds
     blocks: Floats
     stocks: dict[str, StockGrants]
-    rows: Ints | None = None
 
     def take(self, rows: Ints) -> Leftover:
-        """Return what is free on some rows; of the blocks only what is read is copied."""
+        """Return a copy of what is free on some rows."""
         grants = {name: stock_grants.take(rows) for name, stock_grants in self.stocks.items()}
-        rows = rows if self.rows is None else self.rows[rows]
-        return Leftover(self.kinds, self.blocks, grants, rows)
+        return Leftover(self.kinds, self.blocks.take(rows, axis=1), grants)
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return self.blocks.shape[1] if self.rows is None else len(self.rows)
-
-    def all_blocks(self) -> Floats:
-        """Return the free blocks of every kind; shape ``(kinds, rows)``."""
-        return self.blocks if self.rows is None else self.blocks.take(self.rows, axis=1)
-
-    def _free(self, kind: int, rows: Ints | None = None) -> Floats:
-        free: Floats = self.blocks[kind]
-        if rows is not None and self.rows is not None:
-            rows = self.rows.take(rows)
-        rows = self.rows if rows is None else rows
-        return free if rows is None else free.take(rows)
+        return self.blocks.shape[1]
 
     def with_node(self, needs: Sequence[Need]) -> Leftover:
         """Return what is free twice: as it is, then after every row has given one node."""
         stocks, after = {}, self.stocks_after(needs)
         for name, grants in self.stocks.items():
             stocks[name] = grants.followed_by(after.get(name, grants))
-        before = self.all_blocks()
-        if not len(before):
-            return Leftover(self.kinds, np.empty((0, 2 * len(self))), stocks)
-        blocks = np.concatenate((before, before), axis=1)
-        taken = self.blocks_for(needs)
-        for part in taken.parts:
+        blocks = np.concatenate((self.blocks, self.blocks), axis=1)
+        for part in self.blocks_for(needs).parts:
             rows = np.arange(len(self)) if part.rows is None else part.rows
             blocks[part.kinds, rows + len(self)] -= part.numbers
-        for kind, number in taken.by_kind.items():
-            blocks[kind, len(self) :] -= number
         return Leftover(self.kinds, blocks, stocks)
 
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
@@ -78,11 +58,6 @@ class Leftover(Struct, frozen=True, dict=True):
                 grants[need.resource] = remaining.after_grants(need.amount, need.count)
         return grants
 
-    def selected(self, rows: Ints) -> Leftover:
-        """Return a copy of what is free on some rows."""
-        part = self.take(rows)
-        return Leftover(self.kinds, part.all_blocks(), part.stocks)
-
     def blocks_for(self, needs: Iterable[Need], feasible: Mask | None = None) -> NodeBlocks:
         """Return the blocks that every row gives to one node; rows not ``feasible`` give any.
 
@@ -90,65 +65,33 @@ class Leftover(Struct, frozen=True, dict=True):
         the needs that follow. It is exact if one kind of block serves each need; a block that
         several nodes may share counts as taken.
         """
-        taken = NodeBlocks(len(self), [], {})
+        taken = NodeBlocks(len(self), [])
         for need in needs:
             if need.kind != "stock" and len(self.blocks):
                 self._add(need, taken, feasible)
         return taken
 
     def _add(self, need: Need, taken: NodeBlocks, feasible: Mask | None) -> None:
-        """Add to what is taken, per row and by kind, what supplies the amount still missing."""
-        amounts, kinds = self.kinds.amounts(need), self.kinds.cheapest_first(need)
-        if not kinds:
-            return
-        counted = taken.supply(amounts)
-        if len(self) >= MANY_ROWS:
-            self._add_to_many(need, taken, feasible, counted)
-            return
-        if counted is not None:
-            missing = need.amount - counted
-            rows = _both(missing > 0.0, feasible).nonzero()[0]
-            missing = missing[rows]
-        else:  # every row misses the same: most have that of the cheapest kind
-            cheapest, free = kinds[0], self._free(kinds[0])
-            number = np.ceil(need.amount / amounts[cheapest])
-            taken.by_kind[cheapest] = np.minimum(free, number)
-            rows, kinds = _both(free < number, feasible).nonzero()[0], kinds[1:]
-            missing = need.amount - taken.by_kind[cheapest][rows] * amounts[cheapest]
-        for kind in kinds:
-            if not len(rows):
-                return
-            free = self._free(kind, rows)
-            if kind in taken.by_kind:
-                free = free - taken.by_kind[kind][rows]
-            extra = np.minimum(np.ceil(missing / amounts[kind]), free)
-            taken.add(kind, rows, extra)
-            missing = missing - extra * amounts[kind]
-            left = (missing > 0.0).nonzero()[0]
-            rows, missing = rows[left], missing[left]
+        """Add to what is taken, per row and by kind, what supplies the amount still missing.
 
-    def _add_to_many(
-        self, need: Need, taken: NodeBlocks, feasible: Mask | None, counted: Floats | None
-    ) -> None:
-        """Add what :meth:`_add` does: to all rows at once, each of the cheapest kind it has left.
-
-        A row has few of the kinds that supply a need, and takes blocks of fewer.
+        To all rows at once, each of the cheapest kind it has left: a row has few of the kinds that
+        supply a need, and takes blocks of fewer.
         """
         amounts, kinds = self.kinds.amounts(need), self.kinds.cheapest_first(need)
         for first in range(0, len(kinds), MOST_RANKED):
             some, earlier = np.array(kinds[first : first + MOST_RANKED]), list(taken.parts)
+            counted = taken.supply(amounts)
             part = self._first_part(need, some, counted)
             have = amounts.take(part.kinds) * part.numbers
             if counted is not None:
                 have += counted
             taken.parts.append(part)
-            rows = _both(have < need.amount, feasible).nonzero()[0]
+            missing = have < need.amount
+            rows = (missing if feasible is None else missing & feasible).nonzero()[0]
             if len(rows):
                 others = [] if counted is None else earlier
                 more = self._more_parts(need, part, rows, need.amount - have[rows], others)
                 taken.parts.extend(more)
-            if first + MOST_RANKED < len(kinds):
-                counted = taken.supply(amounts)
 
     def _first_part(self, need: Need, kinds: Ints, counted: Floats | None) -> KindBlocks:
         """Return what all rows take of the first of some kinds that they have.
@@ -164,7 +107,7 @@ class Leftover(Struct, frozen=True, dict=True):
         number[: len(kinds)] = np.ceil(need.amount / self.kinds.amounts(need)[kinds])
         of_row, numbers = kind.take(best), number.take(best).astype(np.float64)
         if number.max() > 1:  # one block is there where any is
-            numbers = np.minimum(numbers, self.all_blocks()[of_row, np.arange(len(self))])
+            numbers = np.minimum(numbers, self.blocks[of_row, np.arange(len(self))])
         return KindBlocks(None, of_row, numbers, kinds)
 
     def _more_parts(
@@ -176,7 +119,7 @@ class Leftover(Struct, frozen=True, dict=True):
         earlier: Sequence[KindBlocks],
     ) -> Iterator[KindBlocks]:
         """Yield what some rows take after their first kind, kind by kind; each misses some."""
-        amounts, blocks, kinds = self.kinds.amounts(need), self.all_blocks(), first.among
+        amounts, blocks, kinds = self.kinds.amounts(need), self.blocks, first.among
         ranks = self._ranks(kinds, rows)
         ranks[kinds[:, None] == first.kinds[rows]] = ABSENT
         while True:
@@ -206,7 +149,7 @@ class Leftover(Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def _absent(self) -> npt.NDArray[np.uint8]:
-        return np.where(self.all_blocks() > 0.0, 0, ABSENT).astype(np.uint8)
+        return np.where(self.blocks > 0.0, 0, ABSENT).astype(np.uint8)
 
 
 class KindBlocks(Struct, frozen=True, eq=False):
@@ -232,21 +175,10 @@ class KindBlocks(Struct, frozen=True, eq=False):
 
 
 class NodeBlocks(Struct, frozen=True, eq=False):
-    """The blocks that each of some rows gives to one node.
-
-    They are the sum of the ``parts`` and of the numbers per row in ``by_kind``. ``size`` is the
-    number of rows.
-    """
+    """The blocks that each of some rows, ``size`` in number, gives to one node, part by part."""
 
     size: int
     parts: list[KindBlocks]
-    by_kind: dict[int, Floats]
-
-    def add(self, kind: int, rows: Ints, number: Floats) -> None:
-        """Add blocks of a kind that some rows give, too."""
-        if kind not in self.by_kind:
-            self.by_kind[kind] = np.zeros(self.size)
-        self.by_kind[kind][rows] += number
 
     def supply(self, amounts: Floats) -> Floats | None:
         """Return per row what all these blocks supply, by kind in ``amounts``; None if nothing.
@@ -262,10 +194,6 @@ class NodeBlocks(Struct, frozen=True, eq=False):
                     total[part.rows] += supplied
                 else:
                     total = supplied if total is None else np.add(total, supplied, out=total)
-        for kind, number in self.by_kind.items():
-            if amounts[kind]:
-                supplied = amounts[kind] * number
-                total = supplied if total is None else np.add(total, supplied, out=total)
         return total
 
     def subtract(self, amounts: Floats, table: Floats) -> None:
@@ -274,12 +202,6 @@ class NodeBlocks(Struct, frozen=True, eq=False):
             rows = slice(None) if part.rows is None else part.rows
             for line in np.flatnonzero(amounts[:, part.among].any(axis=1)).tolist():
                 table[line][rows] -= amounts[line].take(part.kinds) * part.numbers
-        if some := [kind for kind, number in self.by_kind.items() if number.any()]:
-            table -= amounts[:, some] @ np.array([self.by_kind[kind] for kind in some])
-
-
-def _both(mask: Mask, other: Mask | None) -> Mask:
-    return mask if other is None else mask & other
 
 
 def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:

@@ -116,11 +116,11 @@ def penalises_unknown(weigher: Plugin) -> Plugin:
 Options = Mapping[str, Any]
 FieldsOf = Callable[[Options, Request | None], Iterable[str]]
 
-#: Every field that a plug-in may read beside pools, blocks and stocks.
-ALL_FIELDS = ("aggregates", "capabilities", "driver", "enabled", "facts", "name", "nodes")
-ALL_FIELDS += ("status", "traits", "url", "zone")
 #: Those that a pod manager may share with the place of a resource.
 PLACE_FIELDS = ("zone", "aggregates", "facts")
+_OTHERS = ("capabilities", "driver", "enabled", "name", "nodes", "status", "traits", "url")
+#: Every field that a plug-in may read beside pools, blocks and stocks.
+ALL_FIELDS = tuple(sorted((*PLACE_FIELDS, *_OTHERS)))
 
 
 def reads_podm(*fields: str, of: FieldsOf | None = None) -> Callable[[Plugin], Plugin]:

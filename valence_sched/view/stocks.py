@@ -19,7 +19,15 @@ NO_STOCK = (0.0, 0.0, 0.0, 0.0)
 EPSILON = 1e-9  # the rounding error of a quotient
 
 
-class StockGrants(Struct, frozen=True):
+class _Stocks(Struct, frozen=True):
+    start: Ints
+    free: Floats
+    min: Floats
+    max: Floats
+    step: Floats
+
+
+class StockGrants(_Stocks, frozen=True, kw_only=True):
     """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
     An entry is a stock: its ``free`` amount, and the ``min``, ``max`` and ``step`` of a grant, in
@@ -27,11 +35,6 @@ class StockGrants(Struct, frozen=True):
     With ``unlimited`` it is known that no stock has a limit.
     """
 
-    start: Ints
-    free: Floats
-    min: Floats
-    max: Floats
-    step: Floats
     unlimited: bool = False
 
     def has_limits(self) -> bool:
@@ -158,7 +161,17 @@ def read_only_grants(start: Ints, *parts: Floats, unlimited: bool = False) -> St
     return StockGrants(start, *parts, unlimited=unlimited)
 
 
-class StockColumn(Struct, frozen=True):
+class _RowAmounts(Struct, frozen=True):
+    free: Floats
+    total: Floats
+    largest_grant: Floats
+    podm_free: Floats
+    podm_total: Floats
+    inverse: Floats
+    podm_inverse: Floats
+
+
+class StockColumn(_RowAmounts, frozen=True, kw_only=True):
     """One resource; every plain array has shape ``(rows,)`` and the unit of the resource.
 
     ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
@@ -167,13 +180,6 @@ class StockColumn(Struct, frozen=True):
     so has a stock of unknown total, whatever a policy says of unknown attributes.
     """
 
-    free: Floats
-    total: Floats
-    largest_grant: Floats
-    podm_free: Floats
-    podm_total: Floats
-    inverse: Floats
-    podm_inverse: Floats
     by_stock: StockGrants
     #: The row arrays as lines of one table, where they are: sooner selected together.
     table: Floats | None = None
@@ -204,7 +210,7 @@ class StockColumn(Struct, frozen=True):
         return (*self.row_arrays(), *self.by_stock.arrays())
 
 
-_ROW_ARRAYS = StockColumn.__struct_fields__[:7]
+_ROW_ARRAYS = _RowAmounts.__struct_fields__
 
 
 def empty_column(rows: int) -> StockColumn:

@@ -173,7 +173,7 @@ class View:
 
     def podm(self, row: int) -> LeanPodm:
         """Return the podm of a row, without its blocks."""
-        return self.podms[self.podm_of[row]]
+        return self.podms[self.podm_of[row]]  # type: ignore[no-any-return]
 
     def free(self, need: Need, by: By = "pool") -> Floats:
         """Return per row the amount of ``need`` that free blocks or stocks supply, in its unit."""

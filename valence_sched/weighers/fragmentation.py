@@ -224,7 +224,7 @@ def _scarce_rows(site: _Site, rows: Ints | None) -> _ScarceRows:
     scarce = (supply.free > 0.0).nonzero()[0]
     rows = scarce if rows is None else rows[scarce]
     if len(scarce) < len(supply.free):
-        free, supply, traits = free.selected(scarce), supply.columns(scarce), traits.select(scarce)
+        free, supply, traits = free.take(scarce), supply.columns(scarce), traits.select(scarce)
     weights = site.weighted(traits)
     lost = site.workload.fragmentation(supply, weights)
     return _ScarceRows(rows, free, supply, lost, weights, BoundedMemo(MOST_GROWTHS))
