@@ -159,7 +159,12 @@ NO_USAGE = Usage()
 
 def subtract_usage(podm: LeanPodm, usage: Usage) -> LeanPodm:
     """Return the podm after the usage: blocks and amounts are in use, its nodes are listed."""
-    return _after(podm, _blocks(podm.blocks, usage.blocks), usage) if usage else podm
+    if not usage:
+        return podm
+    encoded: dict[tuple[bytes, int], Raw] = {}  # equal statuses are encoded once
+    counts = ((block, usage.blocks.get(block.uri)) for block in podm.blocks)
+    blocks = (one if n is None else _block_after_use(one, n, encoded) for one, n in counts)
+    return _after(podm, blocks, usage)
 
 
 def _after(podm: LeanPodm, blocks: Iterable[LeanBlock], usage: Usage) -> LeanPodm:
@@ -182,9 +187,9 @@ class PodmRemainder:
 
     def subtract(self, usage: Usage) -> None:
         """Subtract another usage; only its own blocks are changed."""
-        if self._block_indexes is None:
-            self._block_indexes = {block.uri: index for index, block in enumerate(self.podm.blocks)}
         blocks = list(self.podm.blocks)
+        if self._block_indexes is None:
+            self._block_indexes = {block.uri: index for index, block in enumerate(blocks)}
         for uri, nodes in usage.blocks.items():
             if uri in self._block_indexes:  # else the pod manager does not have the block any more
                 index = self._block_indexes[uri]
@@ -205,25 +210,14 @@ def status_after_use(status: Status, nodes: int) -> Status:
 
 def foreign_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
     """Return the URIs of blocks in use that are not ``ours``: another program composed them."""
-    own = frozenset(ours)
-    return tuple(
-        block.uri
-        for block in podm.blocks
-        if block.uri not in own
-        and block.status is not None
-        and (
-            block.status.state in IN_USE_STATES
-            or block.status.reserved
-            or block.status.compositions > 0
-        )
-    )
-
-
-def _blocks(blocks: tuple[LeanBlock, ...], held: Mapping[str, int]) -> tuple[LeanBlock, ...]:
-    """Return the blocks with the held ones in use; equal statuses are encoded once."""
-    encoded: dict[tuple[bytes, int], Raw] = {}
-    counts = ((block, held.get(block.uri)) for block in blocks)
-    return tuple(block if n is None else _block_after_use(block, n, encoded) for block, n in counts)
+    own, found = frozenset(ours), []
+    for block in podm.blocks:
+        status = block.status
+        if block.uri in own or status is None:
+            continue
+        if status.state in IN_USE_STATES or status.reserved or status.compositions > 0:
+            found.append(block.uri)
+    return tuple(found)
 
 
 def _block_after_use(
@@ -242,19 +236,15 @@ def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
     blocks that are held yet are its own for sure.
     """
     known = {node.uri: node for node in usage.nodes}
-    nodes = [_with_owner(node, known.pop(node.uri, None)) for node in read]
+    nodes = []
+    for node in read:
+        composed = known.pop(node.uri, node)
+        owner, group = composed.owner or node.owner, composed.group or node.group
+        nodes.append(msgspec.structs.replace(node, owner=owner, group=group))
     for node in known.values():
         held = tuple(uri for uri in node.blocks if uri in usage.blocks)
         nodes.append(msgspec.structs.replace(node, blocks=held))
     return tuple(nodes)
-
-
-def _with_owner(node: Node, composed: Node | None) -> Node:
-    if composed is None:
-        return node
-    return msgspec.structs.replace(
-        node, owner=composed.owner or node.owner, group=composed.group or node.group
-    )
 
 
 def _stock(stock: Stock, held: Mapping[str, float]) -> Stock:

@@ -6,14 +6,8 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType, field
 from msgspec.structs import replace
 
+from valence_sched.model import codec
 from valence_sched.model.base import Value, format_value, is_number
-from valence_sched.model.codec import (
-    DocumentHead,
-    check_schema,
-    decode,
-    decode_known_fields,
-    unknown_fields_warnings,
-)
 from valence_sched.model.inventory import Amount, Count, Name, Positive
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
@@ -482,16 +476,18 @@ def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
         InputError: the report is invalid; it names the path, what was found and expected.
         NewerSchema: its major version is newer than ours.
     """
-    head = decode(data, DocumentHead, file)
+    head = codec.decode(data, codec.DocumentHead, file)
     many = head.schema == DECISIONS_SCHEMA
-    check_schema(head.schema, head.version, DECISIONS_SCHEMA if many else SCHEMA, VERSION, file)
+    codec.check_schema(
+        head.schema, head.version, DECISIONS_SCHEMA if many else SCHEMA, VERSION, file
+    )
     kind: type[Report | Reports] = Reports if many else Report
     unknown: list[str] = []
-    report: Report | Reports = decode_known_fields(data, kind, file, unknown)
+    report: Report | Reports = codec.decode_known_fields(data, kind, file, unknown)
     names = ", ".join(unknown[:MAX_NAMED_FIELDS])
     if len(unknown) > MAX_NAMED_FIELDS:
         names += f" and {len(unknown) - MAX_NAMED_FIELDS} more"
-    return report, unknown_fields_warnings(file, head.version, VERSION, names)
+    return report, codec.unknown_fields_warnings(file, head.version, VERSION, names)
 
 
 class DecisionSummary(Struct, frozen=True, kw_only=True):

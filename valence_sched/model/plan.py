@@ -9,15 +9,8 @@ from typing import Any
 import msgspec
 
 from valence_sched.errors import InputError
-from valence_sched.model import redact
+from valence_sched.model import codec, redact
 from valence_sched.model.base import Noun
-from valence_sched.model.codec import (
-    DocumentHead,
-    check_schema,
-    decode,
-    decode_known_fields,
-    unknown_fields_warnings,
-)
 from valence_sched.model.decision import Placement, Report
 from valence_sched.model.diff import REMOVED, Difference, podm_differences
 from valence_sched.model.inventory import Count, FullPodm, LeanPodm, Name, to_json, visible_podm
@@ -128,14 +121,14 @@ def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
         InputError: the document is not a plan, or was changed after it was made.
         NewerSchema: its major version is newer than ours.
     """
-    head = decode(data, DocumentHead, file)
-    check_schema(head.schema, head.version, SCHEMA, VERSION, file)
+    head = codec.decode(data, codec.DocumentHead, file)
+    codec.check_schema(head.schema, head.version, SCHEMA, VERSION, file)
     if head.digest != _plan_digest(data):
         found, hint = "that of another document", "somebody changed it: make the plan again"
         raise InputError(file, "$.digest", found, "the plan as it was made", hint)
     unknown: list[str] = []
-    plan = decode_known_fields(data, Plan, file, unknown)
-    return plan, unknown_fields_warnings(file, head.version, VERSION, ", ".join(unknown))
+    plan = codec.decode_known_fields(data, Plan, file, unknown)
+    return plan, codec.unknown_fields_warnings(file, head.version, VERSION, ", ".join(unknown))
 
 
 def plan_drift(
@@ -179,7 +172,7 @@ def _placement_content(placement: Placement) -> tuple[Any, ...]:
 
 
 def _lean(podm: FullPodm) -> LeanPodm:
-    return decode(to_json(podm), LeanPodm, f"pod manager {podm.id}")
+    return codec.decode(to_json(podm), LeanPodm, f"pod manager {podm.id}")
 
 
 def _plan_digest(data: bytes) -> str:

@@ -59,7 +59,10 @@ def quantity_in(text: str, unit: str) -> float:
     match = _QUANTITY.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a number with a unit, {expected}")
-    found = _find_unit(match[2])
+    found, word = UNITS.get(match[2]), match[2]
+    if found is None and (word.islower() or word.isupper()):
+        alike = {UNITS[one] for one in UNITS if one.lower() == word.lower()}
+        found = alike.pop() if len(alike) == 1 else None
     if found is None:
         raise ValueError(f"{text[:40]!r} has no unit that is known, {expected}")
     if found[0] != dimension:
@@ -68,15 +71,6 @@ def quantity_in(text: str, unit: str) -> float:
 
     amount = Fraction(match[1]) * found[1] / size
     return int(amount) if amount.denominator == 1 else float(amount)
-
-
-def _find_unit(word: str) -> tuple[str, int] | None:
-    """Find a unit as it is written, else one that is all in small letters or all in capitals."""
-    exact = UNITS.get(word)
-    if exact or not (word.islower() or word.isupper()):
-        return exact
-    alike = {UNITS[unit] for unit in UNITS if unit.lower() == word.lower()}
-    return alike.pop() if len(alike) == 1 else None
 
 
 def format_bytes(number: float) -> str:
@@ -162,25 +156,25 @@ def check_time(text: str | None, file: str, place: str) -> None:
 def format_utc(text: str) -> str:
     """Return a timestamp in UTC with a Z; one that is invalid as it is."""
     try:
-        then = datetime.datetime.fromisoformat(text)
-    except ValueError:
+        return _in_utc(text).isoformat().replace("+00:00", "Z")
+    except (ValueError, OverflowError):
         return text
-    aware = then if then.tzinfo is not None else then.replace(tzinfo=datetime.UTC)
-    return aware.astimezone(datetime.UTC).isoformat().replace("+00:00", "Z")
+
+
+def _in_utc(text: str) -> datetime.datetime:
+    """Return a timestamp of ISO 8601 in UTC, which it is without a zone; else ValueError."""
+    then = datetime.datetime.fromisoformat(text)
+    return (then if then.tzinfo else then.replace(tzinfo=datetime.UTC)).astimezone(datetime.UTC)
 
 
 def age_s(read_at: str | None, now: datetime.datetime) -> float | None:
     """Return how many seconds ago a timestamp was; None if it is missing or invalid.
 
-    Without a zone it is UTC. One that is ahead of ``now`` by more than clocks differ is invalid.
+    One that is ahead of ``now`` by more than clocks differ is invalid.
     """
-    if read_at is None:
-        return None
     try:
-        then = datetime.datetime.fromisoformat(read_at)
-    except ValueError:
+        then = _in_utc(read_at or "")
+    except (ValueError, OverflowError):
         return None
-    if then.tzinfo is None:
-        then = then.replace(tzinfo=datetime.UTC)
     seconds = (now - then).total_seconds()
     return max(0.0, seconds) if seconds > -MAX_CLOCK_SKEW_S else None

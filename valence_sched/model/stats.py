@@ -17,19 +17,9 @@ REPORTED_SCHEME = "reported:"
 Stats = dict[str, Any]
 
 #: Reported keys by the field of the podm; ``availability_zone`` is another name of the zone.
-_OWN = (
-    "name",
-    "url",
-    "driver",
-    "status",
-    "enabled",
-    "zone",
-    "aggregates",
-    "capabilities",
-    "traits",
-)
-_PARTS = ("pools", "blocks", "stocks", "nodes")
-FIELDS = {name: name for name in (*_OWN, *_PARTS)} | {"availability_zone": "zone"}
+_OWN = ("name", "url", "driver", "status", "enabled", "zone", "aggregates", "capabilities")
+_LISTS = ("traits", "pools", "blocks", "stocks", "nodes")
+FIELDS = {name: name for name in (*_OWN, *_LISTS)} | {"availability_zone": "zone"}
 STRUCTURE = ("pools", "blocks", "stocks", "amounts")  # what nodes are made of
 MERGED_BY_KEY = ("facts", "amounts")  # each of their keys is reported separately
 

@@ -181,16 +181,6 @@ class MixSupply(NamedTuple):
         return MixSupply(*(amounts[..., rows] for amounts in self))
 
 
-class MixUse(NamedTuple):
-    """What nodes of the mix can use of a supply, whatever that use counts.
-
-    ``usable`` has the shape ``(needs, rows)``, ``free`` is the whole free amount per row.
-    """
-
-    usable: Floats
-    free: Floats
-
-
 class FlavorMix:
     """The shares of a mix that need one scarce resource, with the demands of each on a row.
 
@@ -411,11 +401,11 @@ class FlavorMix:
         ``LIGHTER_NODES_FACTOR`` times that of the nodes for which the other resources suffice.
         Where ``weights`` count scarcity it may be below 0; then only its growth has a meaning.
         """
-        return self.useless(MixUse(self._usable(supply), supply.free), weights)
+        return self.useless(self._usable(supply), supply.free, weights)
 
-    def useless(self, use: MixUse, weights: Floats) -> Floats:
-        """Return the fragmentation of a supply of which the mix has this use."""
-        used = use.usable * weights
+    def useless(self, usable: Floats, free: Floats, weights: Floats) -> Floats:
+        """Return the fragmentation where so much, ``(needs, rows)``, of what is free is usable."""
+        used = usable * weights
         # Added one after another, so that one row gets the same sum as many.
         if used.shape[1] < MANY_ROWS:
             total: Floats = np.add.accumulate(used, axis=0)[-1]
@@ -423,21 +413,14 @@ class FlavorMix:
             total = used[0]
             for line in used[1:]:
                 total += line
-        expected: Floats = use.free - total
+        expected: Floats = free - total
         return expected
 
     def use_table(self, supply: MixSupply) -> Floats:
-        """Return the use of a supply as a table, which :meth:`read_use` reads.
-
-        Its lines are what is usable for each of the needs of the mix, and what is free.
-        """
+        """Return what of a supply is usable for each of the needs of the mix, then what is free."""
         table = np.empty((len(self._scarce) + 1, len(supply.free)))
         table[:-1], table[-1] = self._usable(supply), supply.free
         return table
-
-    def read_use(self, table: Floats) -> MixUse:
-        """Return the use that a table of :meth:`use_table` has."""
-        return MixUse(table[:-1], table[-1])
 
     def _usable(self, supply: MixSupply) -> Floats:
         usable, fits = supply.useful, np.True_

@@ -180,7 +180,7 @@ def _growth_by_tables(site: _Site, request: Request, candidates: Mask) -> tuple[
     weights = view.memoise_latest(
         ("mix weights", mix), site.key, lambda: site.weighted(view.traits)
     )
-    growth = workload.useless(workload.read_use(table), weights) - lost
+    growth = workload.useless(table[:-1], table[-1], weights) - lost
     rows = (candidates & (free > 0.0)).nonzero()[0]
     return rows, growth[rows]
 

@@ -147,7 +147,7 @@ CAPABILITIES = st.dictionaries(TEXT, st.lists(TEXT, min_size=1, max_size=3).map(
 class TestCapabilities(unittest.TestCase):
     """``key=value;value, key=value``."""
 
-    @quietly(300)
+    @quietly(100)
     @given(CAPABILITIES)
     def test_parsing_what_was_printed_gives_it_back(self, found):
         """S45: the capability string makes the round trip."""
@@ -215,7 +215,7 @@ STOCKS = st.builds(
 
 
 class TestGrant(unittest.TestCase):
-    @quietly(800)
+    @quietly(300)
     @given(STOCKS, st.integers(1, 10))
     def test_it_is_the_smallest_valid_amount_that_is_enough(self, stock, requested):
         self.assertEqual(brute.grants_of(stock, requested), grant_size(stock, requested))

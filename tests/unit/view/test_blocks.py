@@ -42,7 +42,7 @@ class TestBlockTable(unittest.TestCase):
         site = view({"id": "a", "pools": pools, "blocks": pool_blocks})
         return site.block_tables[0]
 
-    @quietly(300)
+    @quietly(100)
     @given(st.lists(BLOCKS, max_size=9), st.sets(st.integers(0, 8)), st.integers(0, 1),
            st.integers(0, 4))  # fmt: skip
     def test_shared_first_then_those_in_the_fewest_pools_then_as_listed(
@@ -248,7 +248,7 @@ def site(podms: list) -> object:
 class TestBlockSlots(unittest.TestCase):
     """Nodes that are taken one after another."""
 
-    @quietly(300)
+    @quietly(100)
     @given(SITES, st.lists(st.tuples(st.integers(0, 5), st.integers(1, 3)), max_size=12))
     def test_nodes_take_the_blocks_that_block_tables_have(self, podms, nodes):
         seen = site(podms)

@@ -212,7 +212,7 @@ def part_of(site: View, podm: dict) -> View:
 
 
 class TestSplice(unittest.TestCase):
-    @quietly(80)
+    @quietly(25)
     @given(FULL_SITES, FULL_SITES, st.integers(1, 3), st.integers(0, 5))
     def test_a_replaced_or_appended_podm_equals_a_view_built_anew(self, old, new, pools, number):
         podm = new[0]

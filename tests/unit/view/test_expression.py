@@ -325,7 +325,7 @@ EXPRESSIONS = st.recursive(
 class TestAgainstAPlainEvaluator(unittest.TestCase):
     """Arrays answer what a loop answers."""
 
-    @settings(max_examples=300)
+    @settings(max_examples=100)
     @given(PODMS, EXPRESSIONS)
     def test_every_row_answers_as_the_plain_evaluator_does(self, podms, expression):
         for number, podm in enumerate(podms):

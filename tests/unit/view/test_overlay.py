@@ -45,7 +45,7 @@ def has_bounded_slots(status: dict) -> bool:
 
 
 class TestOverlay(unittest.TestCase):
-    @quietly(80)
+    @quietly(25)
     @given(FULL_SITES, st.randoms(use_true_random=False), st.booleans())
     def test_an_overlay_equals_an_inventory_with_the_node_composed(self, podms, random, warm):
         site = view(*podms)
@@ -74,7 +74,7 @@ class TestOverlay(unittest.TestCase):
         assert_same_view(self, view(*podms), overlay.view)
         self.assertEqual(before, contract.fingerprint(site, REQUEST))
 
-    @quietly(40)
+    @quietly(20)
     @given(FULL_SITES, st.randoms(use_true_random=False))
     def test_several_allocations_at_once_equal_one_after_another(self, podms, random):
         site = view(*podms)
@@ -158,14 +158,14 @@ def count_grants(pool, amount):
 class TestGrants(unittest.TestCase):
     """Exact for equal amounts, whatever min, max and step are (semantics.md 18)."""
 
-    @quietly(400)
+    @quietly(100)
     @given(POOLS, st.integers(1, 8))
     def test_the_count_equals_grants_made_one_by_one(self, pools, amount):
         grants = build_grants([grant_bounds(pool) for pool in pools])
         by_hand = [count_grants(pool, amount) for pool in pools]
         self.assertEqual(by_hand, grants.grant_count(amount).tolist())
 
-    @quietly(300)
+    @quietly(100)
     @given(POOLS, st.integers(1, 6), st.integers(1, 4))
     def test_as_many_can_be_allocated_as_are_counted(self, pools, amount, count):
         number = build_grants([grant_bounds(pool) for pool in pools]).grant_count(amount)
@@ -174,7 +174,7 @@ class TestGrants(unittest.TestCase):
                 most >= count, allocate(pool, [amount] * count, ENOUGH).found is not None
             )
 
-    @quietly(300)
+    @quietly(100)
     @given(POOLS, st.integers(1, 6))
     def test_one_grant_comes_from_the_stock_that_the_allocation_chooses(self, pools, amount):
         after = build_grants([grant_bounds(pool) for pool in pools]).after_grants(amount, 1)

@@ -205,14 +205,14 @@ class TestMemo(unittest.TestCase):
 class TestSelections(unittest.TestCase):
     """Row-locality is the contract that buys speed."""
 
-    @quietly(60)
+    @quietly(25)
     @given(FULL_SITES, st.randoms(use_true_random=False))
     def test_rows_taken_in_any_order_keep_their_values(self, podms, random):
         site = view(*podms)
         rows = [random.randrange(len(site)) for _ in range(random.randint(0, 5))]
         assert_same_rows(self, site, rows, site.take(rows))
 
-    @quietly(60)
+    @quietly(25)
     @given(FULL_SITES)
     def test_windows_of_whole_podms_keep_their_values(self, podms):
         site = view(*podms)
@@ -222,7 +222,7 @@ class TestSelections(unittest.TestCase):
             self.assertEqual([0, 1] * len(part.podms), part.position_of.tolist())
             self.assertEqual(list(range(0, len(part) + 1, 2)), part.first_row.tolist())
 
-    @quietly(60)
+    @quietly(25)
     @given(FULL_SITES)
     def test_a_podm_alone_is_the_podm_among_others(self, podms):
         site = view(*podms)
