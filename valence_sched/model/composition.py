@@ -48,19 +48,14 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
 
     def missing_blocks(self, found: Iterable[str]) -> list[str]:
         """Return the blocks that neither the node has nor an equal one in their place."""
-        spare = dict.fromkeys(found)
-        own = [uri for uri in self.blocks if uri in spare]
-        for uri in own:
-            del spare[uri]
-        missing = []
+        found, missing = set(found), []
+        spare = found.difference(self.blocks)
         for uri in self.blocks:
-            if uri in own:
-                continue
-            equal = next((it for it in self.substitutes.get(uri, ()) if it in spare), None)
-            if equal is None:
-                missing.append(uri)
-            else:
-                del spare[equal]
+            if uri not in found:
+                equal = next((it for it in self.substitutes.get(uri, ()) if it in spare), None)
+                if equal is None:
+                    missing.append(uri)
+                spare.discard(equal or "")
         return missing
 
 

@@ -167,15 +167,12 @@ def _unknown_operator(word: str, sign: str) -> str:
         return one_line(f"no space between operator {sign!r} and its value in {word!r}")
     if sign.startswith("<") and len(sign) > 2:
         return one_line(f"no operator named {sign!r} ({suggest(sign.lower(), WORD_OPERATORS)})")
-    texts = [known for known in TEXT_OPERATORS if known[0] == "s"]
-    family = texts if sign[0] == "s" else [*NUMBER_OPERATORS]
-    best = max(family, key=lambda known: _similarity(sign, known))
-    return one_line(f"no operator named {sign!r} (did you mean {best!r}?)")
-
-
-def _similarity(sign: str, known: str) -> tuple[bool, float, bool]:
-    """Return how similar a known operator is to the given one; the same characters come first."""
     import difflib  # only for an operator that is unknown
 
-    ratio = difflib.SequenceMatcher(None, sign, known).ratio()
-    return sorted(sign) == sorted(known), ratio, known.startswith(sign)
+    def similarity(known: str) -> tuple[bool, float, bool]:
+        ratio = difflib.SequenceMatcher(None, sign, known).ratio()
+        return sorted(sign) == sorted(known), ratio, known.startswith(sign)
+
+    texts = [known for known in TEXT_OPERATORS if known[0] == "s"]
+    best = max(texts if sign[0] == "s" else NUMBER_OPERATORS, key=similarity)
+    return one_line(f"no operator named {sign!r} (did you mean {best!r}?)")

@@ -254,8 +254,6 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         if self.mix.shares:
             scarcity = msgspec.json.encode(self.mix.scarcity) if self.mix.scarcity else b""
             mix = self.mix.digest.encode() + scarcity
-        if _is_plain(self):
-            return self.identity + mix
         values = _evaluated_values(type(self))(self)
         return msgspec.json.encode(values, order="deterministic") + mix
 
@@ -268,7 +266,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
         places = (self.podms, self.exclude_podms, self.zone, self.aggregates.required)
         always = (self.needs, *places, self.capabilities, self.traits)
         # last and only where set: a request without keeps its identity and its lots
-        names = () if _is_plain(self) else _optional_names(type(self))
+        names = _optional_names(type(self))
         optional = {name: value for name in names if (value := getattr(self, name))}
         if self.aggregates.forbidden or self.aggregates.any_of:
             optional["aggregates"] = self.aggregates
@@ -324,15 +322,6 @@ def _optional_names(kind: type[Request]) -> tuple[str, ...]:
     """Return the fields that most requests leave empty, and that lots depend on."""
     excluded = _NOT_EVALUATED | _ALWAYS_IN_IDENTITY | {"fallbacks", "inherited", "mix"}
     return tuple(name for name in kind.__struct_fields__ if name not in excluded)
-
-
-def _is_plain(request: Request) -> bool:
-    """Return whether the identity has all that may be evaluated: no other field is set."""
-    return type(request) is Request and _further_values(request) == _FURTHER_DEFAULTS
-
-
-_further_values = operator.attrgetter("fallbacks", "inherited", *_optional_names(Request))
-_FURTHER_DEFAULTS = _further_values(Request())
 
 
 def sealed(request: Request) -> Request:

@@ -18,33 +18,7 @@ from valence_sched.model.need import Need
 from valence_sched.view.block_kinds import is_meant, line_amount
 from valence_sched.view.view import By, Floats, Ints, Mask, View, read_only
 
-FEW_ROWS = 256  # that are compared with each amount anew
 NO_ROWS = np.empty(0, dtype=np.int64)
-
-
-class Threshold:
-    """The amounts of one need per row, shape ``(rows,)``; finds the rows below an amount.
-
-    The second search sorts the rows: from then on no search compares all of them.
-    """
-
-    def __init__(self, have: Floats) -> None:
-        self.have = have
-        self.least = float(have.min(initial=np.inf))
-        self._searched = False
-        self._order, self._sorted = NO_ROWS, have
-
-    def below(self, amount: float) -> Ints:
-        """Return the row numbers of the rows that have less than ``amount``."""
-        if amount <= self.least:
-            return NO_ROWS
-        if not self._searched:
-            self._searched = True
-            return (self.have < amount).nonzero()[0]
-        if not len(self._order):
-            self._order = self.have.argsort(kind="stable")
-            self._sorted = self.have[self._order]
-        return self._order[: self._sorted.searchsorted(amount)]
 
 
 def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
@@ -84,26 +58,12 @@ def _feasibility(view: View, needs: tuple[Need, ...]) -> tuple[Mask, Ints]:
 
 
 def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    if len(view) <= FEW_ROWS or all(need.kind != "stock" for need in needs):
-        masks = []
-        for need in needs:
-            have = view.largest_grant(need) if need.kind == "stock" else view.free(need)
-            mask = read_only(have >= need.amount)
-            masks.append(view.all_rows if need.kind == "stock" and mask.all() else mask)
-        return masks
-    subjects = _subjects(needs)
-    thresholds, minimums = view.memoise_free(
-        "thresholds", subjects, lambda: _thresholds(view, needs)
-    )
+    make = functools.partial(_grants, view, needs)
+    grants, least = view.memoise_free("grants", _subjects(needs), make)
     masks = [view.all_rows] * len(needs)
-    for number in (minimums < _amounts(needs)).nonzero()[0].tolist():
-        need, threshold = needs[number], thresholds[number]
-        if threshold is None:
-            masks[number] = read_only(view.free(need) >= need.amount)
-        else:
-            mask = view.all_rows.copy()
-            mask[threshold.below(need.amount)] = False
-            masks[number] = read_only(mask)
+    for number in (least < _amounts(needs)).nonzero()[0].tolist():
+        have = view.free(needs[number]) if grants[number] is None else grants[number]
+        masks[number] = read_only(have >= needs[number].amount)
     return masks
 
 
@@ -122,11 +82,11 @@ def _amounts(needs: tuple[Need, ...]) -> Floats:
     return read_only(np.array([need.amount for need in needs], dtype=np.float64))
 
 
-def _thresholds(view: View, needs: tuple[Need, ...]) -> tuple[list[Threshold | None], Floats]:
-    """Return a threshold per stock need, None for other needs, and the smallest amount of each."""
-    grants = (view.largest_grant(need) if need.kind == "stock" else None for need in needs)
-    thresholds = [None if one is None else Threshold(one) for one in grants]
-    return thresholds, np.array([-np.inf if one is None else one.least for one in thresholds])
+def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats | None], Floats]:
+    """Return the largest grants of each stock need, None for other needs, and the least of each."""
+    grants = [view.largest_grant(need) if need.kind == "stock" else None for need in needs]
+    least = [-np.inf if one is None else one.min(initial=np.inf) for one in grants]
+    return grants, np.array(least)
 
 
 def uncounted(view: View, need: Need, row: int) -> Uncounted | None:

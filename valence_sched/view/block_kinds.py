@@ -337,14 +337,6 @@ class BlockCounts(Struct, frozen=True):
         kinds: list[int] = self.kind[low : self.start[row + 1]].tolist()
         return low + kinds.index(kind)
 
-    def entries(self, rows: Ints, kinds: Ints) -> Ints:
-        """Return the numbers of the entries of these rows and kinds, which must exist."""
-        low = self.start[rows]
-        widest = int((self.start[rows + 1] - low).max())
-        candidates = np.minimum(low[:, None] + np.arange(widest), len(self.kind) - 1)
-        numbers: Ints = low + (self.kind[candidates] == kinds[:, None]).argmax(axis=1)
-        return numbers
-
     def row(self, row: int) -> tuple[Ints, Counts]:
         """Return the kinds of a row, and the number of free blocks of each."""
         low, high = self.start[row], self.start[row + 1]

@@ -7,8 +7,6 @@ Reports name their inventory by it, so that it is the same for the same inventor
 from __future__ import annotations
 
 import hashlib
-import operator
-from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -35,20 +33,13 @@ def _digest(view: View) -> str:
     texts = _Texts()
     for podm, table in zip(view.podms, view.block_tables, strict=True):
         total.update(to_json(replace(podm, read_at=None)) + "\0".join(table.uris).encode())
-        total.update(b"\0".join(_items(order, table.kinds)))
+        total.update(b"\0".join([order[number] for number in table.kinds]))
         pools = ", ".join(map(texts.__getitem__, table.pools))
         text = f"([{_digits(table.slots)}], [{pools}], {table.stock_pools!r})"
         total.update(text.encode() + to_json(table.stocks))
         if table.topologies:
             total.update(to_json(table.topologies))
     return total.hexdigest()
-
-
-def _items(keys: list[bytes], numbers: list[int]) -> Sequence[bytes]:
-    if len(numbers) < 2:
-        return [keys[number] for number in numbers]
-    found: tuple[bytes, ...] = operator.itemgetter(*numbers)(keys)
-    return found
 
 
 def _digits(numbers: list[int]) -> str:

@@ -13,39 +13,30 @@ from valence_sched.model.request import FACT_PREFIX, check_domain
 from valence_sched.view.view import Floats, Ints, View, read_only
 
 
-class _ValueNumbers(dict[str, int]):
-    """Values and their numbers; a value that is missing has the number after the last."""
-
-    def __missing__(self, value: str) -> int:
-        return len(self)
-
-
 class DomainIndex(Struct, frozen=True):
     """The values of one domain by row: ``numbers``, of shape ``(rows, most values of a row)``.
 
     A row with fewer values than others is filled with the number after the last value.
     """
 
-    values: _ValueNumbers
+    values: dict[str, int]
     numbers: Ints
 
     def largest_count(self, counts: Mapping[str, int]) -> Floats:
         """Return per row the largest count among its values; NaN where it has no value."""
-        by_value = self._by_value(counts)
+        size, last = len(counts), len(self.values)
+        if size > last:  # few rows: most values are of other rows
+            by_value = np.array([*(counts.get(value, 0) for value in self.values), np.nan])
+        else:
+            by_value = np.zeros(last + 1)
+            numbers = (self.values.get(value, last) for value in counts)
+            index = np.fromiter(numbers, np.int64, size)
+            by_value[index] = np.fromiter(counts.values(), np.int64, size)
+            by_value[-1] = np.nan
         if self.numbers.shape[1] == 1:
             return by_value.take(self.numbers[:, 0])
         largest: Floats = np.fmax.reduce(by_value[self.numbers], axis=1)
         return largest
-
-    def _by_value(self, counts: Mapping[str, int]) -> Floats:
-        size = len(counts)
-        if size > len(self.values):  # few rows: most values are of other rows
-            return np.array([*(counts.get(value, 0) for value in self.values), np.nan])
-        by_value = np.zeros(len(self.values) + 1)
-        index = np.fromiter(map(self.values.__getitem__, counts), np.int64, size)
-        by_value[index] = np.fromiter(counts.values(), np.int64, size)
-        by_value[-1] = np.nan
-        return by_value
 
 
 def domain_index(view: View, domain: str) -> DomainIndex:
@@ -68,7 +59,7 @@ def domain_values(podm: LeanPodm, domain: str) -> tuple[str, ...]:
 def _domain_index(view: View, domain: str) -> DomainIndex:
     check_domain(domain)
     values_by_podm = [domain_values(podm, domain) for podm in view.podms]
-    value_numbers = _ValueNumbers()
+    value_numbers: dict[str, int] = {}
     for value in itertools.chain.from_iterable(values_by_podm):
         value_numbers.setdefault(value, len(value_numbers))
     width = max(map(len, values_by_podm), default=1) or 1

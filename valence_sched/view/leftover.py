@@ -36,7 +36,7 @@ class Leftover(Struct, frozen=True, dict=True):
 
     def __len__(self) -> int:
         """Return the number of rows."""
-        return self.blocks.shape[1]
+        return int(self.blocks.shape[1])
 
     def with_node(self, needs: Sequence[Need]) -> Leftover:
         """Return what is free twice: as it is, then after every row has given one node."""

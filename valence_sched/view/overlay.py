@@ -2,7 +2,6 @@
 """The overlay: a copy of a View in which nodes are allocated, while the View is unchanged."""
 
 import functools
-import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
@@ -15,8 +14,6 @@ from valence_sched.view.block_kinds import BlockCounts, BoundedMemo, Counts
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.stocks import StockColumn
 from valence_sched.view.view import FIXED, Ints, RowTables, View, empty_memo, read_only
-
-FEW_CHANGES = 24  # of counts, which are sooner made one by one
 
 MOST_ENTRIES = 50_000  # places of counts that are remembered
 
@@ -194,13 +191,8 @@ class _StockOverlay:
 def _add_counts(
     block_counts: BlockCounts, free: Counts, changes: list[CountChange], entries: Entries
 ) -> None:
-    if len(changes) <= FEW_CHANGES:
-        for row, kind, difference in changes:
-            entry = entries.get((row, kind))
-            if entry is None:
-                entry = entries.store((row, kind), block_counts.entry(row, kind))
-            free[entry] += difference
-        return
-    flat = np.fromiter(itertools.chain.from_iterable(changes), np.int64, 3 * len(changes))
-    rows, kinds, differences = flat.reshape(-1, 3).T
-    np.add.at(free, block_counts.entries(rows, kinds), differences.astype(free.dtype))
+    for row, kind, difference in changes:
+        entry = entries.get((row, kind))
+        if entry is None:
+            entry = entries.store((row, kind), block_counts.entry(row, kind))
+        free[entry] += difference

@@ -13,7 +13,6 @@ from valence_sched.model.need import Need
 from valence_sched.model.request import Request
 from valence_sched.testing import request, view
 from valence_sched.view.availability import (
-    Threshold,
     feasible_rows,
     free_share,
     free_share_squared,
@@ -154,16 +153,18 @@ class TestAvailability(unittest.TestCase):
         self.assertTrue(tracked.was_read)
 
 
-class TestThreshold(unittest.TestCase):
+class TestSufficient(unittest.TestCase):
     """Against a comparison of each row."""
 
-    @quietly(200)
-    @given(st.lists(AMOUNTS, max_size=8), st.lists(AMOUNTS, max_size=6))
-    def test_it_finds_each_row_that_has_less(self, have, amounts):
-        threshold = Threshold(np.array(have))
+    @quietly(40)
+    @given(st.lists(AMOUNTS.map(abs), min_size=1, max_size=8), st.lists(AMOUNTS, min_size=1))
+    def test_it_is_each_row_that_has_enough(self, have, amounts):
+        site = view(*(stock(str(number), total) for number, total in enumerate(have)))
+        totals = [float(total) for total in have]
         for amount in amounts:
-            expected = [row for row, amount_here in enumerate(have) if amount_here < amount]
-            self.assertEqual(expected, sorted(threshold.below(amount).tolist()))
+            needs = (Need(kind="stock", measure="amount", amount=amount, resource="gib"),)
+            (mask,) = sufficient(site, needs)
+            self.assertEqual([total >= amount for total in totals], mask.tolist())
 
 
 GIB = Need(kind="stock", measure="amount", amount=1, resource="gib")
