@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Draws what policies and plain rules lose, for "Which policy for which site".
+"""Draws what policies and plain rules lose, for "Choose a policy".
 
 ``python tools/policy_charts.py`` reads ``doc/source/reference/policy-figures.jsonl``, the output of
 ``python -m tests.benchmarks comparing placing sensitivity``, and writes the charts below
