@@ -35,7 +35,6 @@ class Hints:
                 self._reasons.setdefault(name, reason)
 
     def take(self) -> dict[str, str]:
-        """Return the hints since the last call."""
         with self._lock:
             taken, self._reasons = self._reasons, {}
         return taken
@@ -230,7 +229,6 @@ class ReceivedEvents:
         self._looked_at = -float("inf")
 
     def follow(self, members: Mapping[str, Registration]) -> None:
-        """Listen to these from now on, and to no others."""
         self._listener.follow(members)
 
     def take(self) -> dict[str, str]:
@@ -243,5 +241,4 @@ class ReceivedEvents:
         return found
 
     def close(self) -> None:
-        """Listen to nothing more."""
         self._listener.close()

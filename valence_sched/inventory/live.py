@@ -94,7 +94,6 @@ class LiveReader:
 
     @property
     def stored_names(self) -> frozenset[str]:
-        """Return the names of the pod managers that the state stores."""
         names = {member.registration.name for member in self.members if member.uses_state}
         return frozenset(names.union(self.reporting_names))
 

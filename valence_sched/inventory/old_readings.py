@@ -25,7 +25,6 @@ class ReadingAges:
         self.unknown: set[str] = set()
 
     def note(self, podm: str, read_at: str | None, now: datetime.datetime) -> None:
-        """Note when a pod manager was read last."""
         self.forget(podm)
         self._read_at[podm] = read_at
         age = age_s(read_at, now)
@@ -36,13 +35,11 @@ class ReadingAges:
             heapq.heappush(self._due, (due, podm, read_at))
 
     def forget(self, podm: str) -> None:
-        """Forget a pod manager."""
         self._read_at.pop(podm, None)
         self._old.discard(podm)
         self.unknown.discard(podm)
 
     def older(self, now: datetime.datetime) -> set[str]:
-        """Return the pod managers whose readings are older than the limit."""
         while self._due and self._due[0][0] < now.timestamp():
             _, podm, read_at = heapq.heappop(self._due)
             if podm not in self.unknown and self._read_at.get(podm) == read_at is not None:

@@ -95,7 +95,6 @@ class Registry:
 
     @property
     def where(self) -> str:
-        """Return the location of the state, without a password."""
         return str(self.file) if self.file else _PASSWORD.sub(r"\1@", self.url)
 
     @property

@@ -61,7 +61,6 @@ class Reporter:
         self._problems: dict[str, str] = {}
 
     def run(self, ended: Callable[[], bool]) -> None:
-        """Report until ``ended``."""
         while not ended():
             began = self._clock()
             self.report()

@@ -77,7 +77,6 @@ class SourceReader:
         return [source for source in sources if source]
 
     def forget(self) -> None:
-        """Forget which live pod managers were read before."""
         # new ones: what follows a state keeps those that it has set
         self.unread_ids, self.live_ids, self.read_ids = set(), set(), set()
         self.stored_names = frozenset()
@@ -210,7 +209,6 @@ class SourceReader:
         return EventListener(open_stream, tell)
 
     def no_podm_message(self, live: ReadOptions) -> str:
-        """Return the text of the error that a command without any pod manager ends with."""
         if live.podm_files:
             return f"{', '.join(live.podm_files)}: no pod manager in it"
         create = f"podm create NAME URL (none is in {self.registry(live.state).where})"

@@ -115,7 +115,6 @@ class StoredReader:
 
     @property
     def stored_names(self) -> frozenset[str]:
-        """Return the names of the pod managers that the state stores."""
         names = {member.registration.name for member in self.members}
         return frozenset(names.union(self.reporting_names))
 

@@ -147,7 +147,6 @@ class Follower:
 
     @property
     def position(self) -> LogPosition:
-        """Return up to where the change log is taken in."""
         return self._position
 
     def base(self, podm_id: str) -> LeanPodm:
@@ -155,7 +154,6 @@ class Follower:
         return self._bases[podm_id]
 
     def generation(self, podm_id: str) -> int:
-        """Return the generation of a pod manager that is decided on."""
         return self._followed[podm_id].podm.generation
 
     def refresh(self, podm_id: str) -> None:

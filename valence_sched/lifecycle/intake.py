@@ -50,7 +50,6 @@ class Intake:
         self._has_read = False
 
     def policies(self) -> list[Policy]:
-        """Return the policies that a request may name."""
         return list(self.config.policies(self.selection.policy_files).values())
 
     @functools.cached_property
@@ -74,7 +73,6 @@ class Intake:
         return self.loader.view(self.selection, texts)
 
     def decider(self, view: View, policies: Iterable[Policy]) -> Decider:
-        """Return a decider on what was just read."""
         mix, strict, skipped = self._mix, self.selection.strict, self._skipped()
         words: dict[str, Any] = {"mix": mix, "strict": strict, "stated": self.stated}
         return Decider(view, policies, skipped=skipped, **words)

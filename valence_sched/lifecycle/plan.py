@@ -81,7 +81,6 @@ class PlanClaimer:
         return ClaimOutcome(claim, None, 0)
 
     def differences(self) -> list[Difference]:
-        """Return what has changed since the plan, as far as the store knows."""
         return list(plan_drift(self.plan, self._current_podms()))
 
     def _hold(self, owner: str | None, key: str | None, ttl_s: float, *, dispatched: bool) -> Claim:

@@ -71,7 +71,6 @@ class StoredInventory:
         return [*self._in_order(self._unread), *self._invalid.values()]
 
     def unread_ids(self) -> Collection[str]:
-        """Return the ids of the pod managers that are not read at present."""
         return self._unread.keys()
 
     def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
@@ -120,11 +119,9 @@ class StoredInventory:
         return known if status == known.status else replace(known, status=status)
 
     def order(self, ids: Collection[str]) -> list[str]:
-        """Return ids as the registry has them, then those that only report."""
         return sorted(ids, key=self._ranks.__getitem__)
 
     def refuse(self, podm_id: str, error: InputError) -> None:
-        """Note that a pod manager is invalid and left out."""
         self._invalid[podm_id] = str(error)
 
     def check(self, count: int) -> None:

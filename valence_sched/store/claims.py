@@ -216,7 +216,7 @@ class Claims:
         dispatched: Report | None,
     ) -> Claim:  # fmt: skip
         def commit(connection: sa.Connection) -> Claim:
-            claim = claim_rows.commit(connection, id_, ttl_s, generation)
+            claim = claim_rows.commit(connection, claim_id=id_, ttl_s=ttl_s, generation=generation)
             return _queued(connection, claim, dispatched)
 
         try:
@@ -224,10 +224,13 @@ class Claims:
                 self._write_expiring(lambda c, part=part: claim_rows.add_part(c, id_, part))  # type: ignore[misc]
             return self._write(commit, "claiming")
         except BaseException:
-            doing, note = "giving up a claim", "not all of it could be had"
-            self._write(lambda c: claim_rows.end(c, id_, ["PREPARED"], "FAILED", note), doing)
-            expiry.free_claim(self._database, id_)
+            self._abort(id_)
             raise
+
+    def _abort(self, id_: str) -> None:
+        doing, note = "giving up a claim", "not all of it could be had"
+        self._write(lambda c: claim_rows.end(c, id_, ["PREPARED"], "FAILED", note), doing)
+        expiry.free_claim(self._database, id_)
 
     def group_generation(self, group: str) -> int:
         """Return the generation of a group: to be read before the members of the group are."""
@@ -341,7 +344,7 @@ class Claims:
             write_nodes(connection, nodes)
             return claim
 
-        self._write_expiring(work, "noting what was composed", self._patient)
+        self._write_expiring(work, None, "noting what was composed", self._patient)
         for node in nodes:
             state = f"is composed on {node.podm}: {node.uri}, claim {claim_id}"
             self._effects.note("node", node.id, state)
@@ -454,14 +457,14 @@ class Claims:
             return written
 
         is_plain = claim.group is None and dispatched is None and claim_rows.is_plain(part)
-        return self._write_expiring(work, single=single if is_plain else None)
+        return self._write_expiring(work, single if is_plain else None)
 
     def _write_expiring(
         self,
         work: Work[Claim],
+        single: Work[Claim | None] | None = None,
         doing: str = "claiming",
         database: Database | None = None,
-        single: Work[Claim | None] | None = None,
     ) -> Claim:
         """Run a transaction again after ending the expired claims that are in its way."""
         database = database or self._database

@@ -126,7 +126,6 @@ class Quarantine:
         self._lock = threading.Lock()
 
     def add(self, table: str, label: str, error: BaseException | str) -> None:
-        """Note a row by the words that name it."""
         with self._lock:
             rows = self._rows.setdefault(table, set())
             is_new = label not in rows

@@ -362,7 +362,6 @@ class Maintenance:
 
     @property
     def revision(self) -> str | None:
-        """Return the version of the schema, None where there are no tables yet."""
         return self._database.read(schema.stored_revision, "looking")
 
     def check(self, *, deep: bool = False) -> StoreCheck:

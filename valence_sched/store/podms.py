@@ -89,7 +89,6 @@ class EncodedPodm:
 
     @functools.cached_property
     def content(self) -> bytes:
-        """Return the document without generation and time of reading."""
         return to_json(replace(self.podm, generation=0, read_at=None))
 
     @functools.cached_property

@@ -126,14 +126,14 @@ class TestSchema:
 
     def test_several_processes_open_a_new_store_at_once(self):
         self.url = self.fresh_url()
-        names = [f"p{number}" for number in range(6)]
+        names = [f"p{number}" for number in range(3)]
         self.at_once(register, names)
         self.assertEqual(names, [one.name for one in self.store().registrations()])
 
     def test_several_processes_upgrade_an_older_store_at_once(self):
         self.url = self.fresh_url()
         self.store().close()
-        self.at_once(upgrade, [self.later()] * 6)
+        self.at_once(upgrade, [self.later()] * 3)
         self.assertEqual([(LATER,)], self.execute(sa.select(tables.version)))
 
     def at_once(self, work, arguments):

@@ -46,11 +46,9 @@ class DocumentCursor(Struct, frozen=True):
         return DocumentCursor(self.file, f"{self.document_path}{below}", self.ignored)
 
     def error(self, found: str, expected: str = "", hint: str = "") -> InputError:
-        """Return an error that names this position."""
         return InputError(self.file, self.document_path, found, expected, hint)
 
     def remark(self, text: str) -> str:
-        """Return a line about this position."""
         return one_line(f"{self.file}: {self.document_path}: {text}")
 
     def convert(self, value: object, type_: type[T]) -> T:
