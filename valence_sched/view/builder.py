@@ -130,23 +130,23 @@ class ViewBuilder:
         if key is not str:
             blocks.sort(key=lambda block: key(block.uri))
         use = [self._uses[bytes(block.status or b"")] for block in blocks]
-        texts = [(block.type, bytes(block.devices or b"")) for block in blocks]
-        topologies: list[Topology | None] = [None] * len(blocks)
-        for index, places in enumerate(map(_places_of, blocks)):
-            if places:
-                known = self._topologies.setdefault(tuple(sorted(places.items())), places)
-                topologies[index] = known
-        numbers = self.kinds.numbers
+        pairs, numbers = zip(blocks, use, strict=True), self.kinds.numbers
+        kinds = [numbers[one.type, bytes(one.devices or b""), state[3]] for one, state in pairs]
+        places: list[Topology | None] = list(map(_places_of, blocks))
+        topologies: list[Topology | None] | None = None
+        if any(places):
+            intern = self._topologies.setdefault
+            topologies = [intern(tuple(sorted(it.items())), it) if it else None for it in places]
         return BlockTable(
             [block.uri for block in blocks],
-            [numbers[*text, condition] for text, (*_, condition) in zip(texts, use, strict=True)],
+            kinds,
             [slots for slots, _, _, _ in use],
             [shared for _, shared, _, _ in use],
             [layout[block.pools] for block in blocks],
             tuple(amounts),
             tuple(layout[stock.pools] for stock in amounts),
             [gain for _, _, gain, _ in use],
-            topologies if any(topologies) else None,
+            topologies,
         )
 
     def _decode_new(self, podm: LeanPodm, layout: Layout, file: str, path: str) -> None:
