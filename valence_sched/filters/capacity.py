@@ -34,6 +34,7 @@ def capacity(
             if need.count > 1:
                 yield Term(f"grants of {need.label}", need.count, view.grant_count(need))
         elif need.measure != "devices":
-            yield Term(need.label, need.total_amount(headroom), view.free(need), need.unit,
-                       podm_have=view.free(need, "podm"),
-                       uncounted=functools.partial(uncounted, view, need))  # fmt: skip
+            amount, have = need.total_amount(headroom), view.free(need)
+            podm_have = view.free(need, "podm")
+            impaired = functools.partial(uncounted, view, need)
+            yield Term(need.label, amount, have, need.unit, podm_have=podm_have, uncounted=impaired)

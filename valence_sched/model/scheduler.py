@@ -535,10 +535,9 @@ class OwnPodms(Verbs, Protocol):
         generation: int | None = None,
     ) -> Claim:
         """Hold the very candidates that were offered for a request; errors as of a claimer."""
-        return self._call(
-            OwnPodms.claim_candidates, request, candidates, key=key, ttl_s=ttl_s, content=content,
-            generation=generation,
-        )  # fmt: skip
+        words: dict[str, Any] = {"key": key, "ttl_s": ttl_s, "content": content}
+        verb = OwnPodms.claim_candidates
+        return self._call(verb, request, candidates, generation=generation, **words)
 
 
 class OwnScheduler(Scheduler, OwnPodms, Protocol):
