@@ -33,6 +33,7 @@ from valence_sched.store.database import (
 from valence_sched.store.tables import key_of
 from valence_sched.testing import request
 
+SOAK = os.environ.get("VALENCE_SCHED_SOAK")  # in the proofs more processes are killed
 CUT = {
     "postgresql": "select pg_terminate_backend(pid) from pg_stat_activity "
     "where pid <> pg_backend_pid() and application_name = '{name}'",
@@ -189,7 +190,7 @@ class TestKilled(StoreCase):
     def test_nothing_is_lost_and_nothing_is_broken(self):
         self.one.remember(podm(blocks=600))
         promised = []
-        for turn in range(4):
+        for turn in range(4 if SOAK else 2):
             running = [self.start(f"{turn}-{number}") for number in range(2)]
             for process in running:
                 promised += [process.stdout.readline().split() for _ in range(3 + turn)]
@@ -200,7 +201,7 @@ class TestKilled(StoreCase):
                          if line.endswith("\n")]  # fmt: skip
         self.assertEqual([("ok",)], self.execute(sa.text("PRAGMA integrity_check")))
         claims = {claim.id: claim for claim in self.store().claims.list()}
-        self.assertGreater(len(promised), 20)
+        self.assertGreater(len(promised), 20 if SOAK else 13)
         for claim, block in promised:  # what somebody was promised is there
             self.assertEqual((block,), claims[claim].parts[0].shares[0].blocks)
         blocks = [uri for claim in claims.values() for uri in claim.parts[0].blocks]
