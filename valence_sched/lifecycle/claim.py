@@ -158,7 +158,6 @@ class Claimer:
         """
         content = content if content is not None else self.content(request)
         owner = owner or request.owner
-        words: dict[str, Any] = {"owner": owner, "key": key, "ttl_s": ttl_s, "content": content}
         for retries in range(self._most_attempts):
             try:
                 earlier = self._store.claims.find_by_key(owner, key, content) if key else None
@@ -174,8 +173,11 @@ class Claimer:
                     return ClaimOutcome(None, decision, retries)
                 nodes = [(one.chosen, decision.score(one.cost)) for _, one in decision.placed_nodes]
                 report = decision_result(decision, "report").report if dispatched else None
-                words |= {"generation": generation, "dispatched": report}
-                claim = self._hold(decision.request, decision.view, nodes, **words)
+                claim = self._store.claims.create(
+                    self._parts(decision.request, decision.view, nodes, charged=owner is not None),
+                    owner=owner, group=_group_name(request), generation=generation,
+                    key=key, content=content, ttl_s=ttl_s, dispatched=report,
+                )  # fmt: skip
                 return ClaimOutcome(claim, decision, retries)
             except ClaimLost as error:
                 lost = error
@@ -216,8 +218,6 @@ class Claimer:
         if content is None:
             content = self.content(request) + to_json(tuple(candidates)).decode()
         owner = owner or request.owner
-        words: dict[str, Any] = {"owner": owner, "key": key, "ttl_s": ttl_s, "content": content}
-        words["dispatched"] = dispatched
         for _ in range(MOST_CHANGES):
             if key and (earlier := self._store.claims.find_by_key(owner, key, content)):
                 return earlier
@@ -232,7 +232,11 @@ class Claimer:
             for podm in {view.podm(fit.row).id for fit in fits}.intersection(self._unclaimable()):
                 raise ClaimLost(f"pod manager {podm!r} cannot be read at present", podm)
             try:
-                return self._hold(request, view, nodes, generation=known, **words)
+                return self._store.claims.create(
+                    self._parts(request, view, nodes, charged=owner is not None),
+                    owner=owner, group=_group_name(request), generation=known,
+                    key=key, content=content, ttl_s=ttl_s, dispatched=dispatched,
+                )  # fmt: skip
             except ClaimLost as error:
                 lost = error
                 if elsewhere and error.group:
@@ -251,22 +255,20 @@ class Claimer:
                 hint = "choose another key, or see podm node list"
                 raise ClaimState(one_line(f"{text}, which is {one.state}: {hint}"))
 
-    def _hold(
-        self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], **words: Any
-    ) -> Claim:
+    def _parts(
+        self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], *, charged: bool
+    ) -> list[ClaimPart]:
         shares: dict[str, list[NodeAllocation]] = {}
-        charged = words["owner"] is not None
         for number, (fit, score) in enumerate(nodes, 1):
             share = _allocation(view, fit, request, number, score, charged=charged)
             shares.setdefault(view.podm(fit.row).id, []).append(share)
-        asked, group, parts = NodeRequest.of(request), request.group, []
+        asked, parts = NodeRequest.of(request), []
         for podm in sorted(shares):
             base, generation = self._follower.base(podm), self._follower.generation(podm)
             supplies = tuple(Grant(*one) for one in sorted(declared_supplies(base).items()))
             part = ClaimPart(podm=podm, generation=generation, shares=tuple(shares[podm]))
             parts.append(replace(part, supplies=supplies, request=asked))
-        group_name = group.name if group else None
-        return self._store.claims.create(parts, group=group_name, **words)
+        return parts
 
     def _group_generation(self, request: Request) -> int | None:
         """Return the generation of the group of a request with hard rules, before they are read."""
@@ -279,6 +281,10 @@ class Claimer:
         if podm and podm not in self._contended:
             self._contended.add(podm)
             self._follower.sort_blocks(podm, functools.partial(_salted_digest, self._salt))
+
+
+def _group_name(request: Request) -> str | None:
+    return request.group.name if request.group else None
 
 
 def _allocation(

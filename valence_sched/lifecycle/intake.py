@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -73,9 +73,10 @@ class Intake:
         return self.loader.view(self.selection, texts)
 
     def decider(self, view: View, policies: Iterable[Policy]) -> Decider:
-        mix, strict, skipped = self._mix, self.selection.strict, self._skipped()
-        words: dict[str, Any] = {"mix": mix, "strict": strict, "stated": self.stated}
-        return Decider(view, policies, skipped=skipped, **words)
+        return Decider(
+            view, policies, mix=self._mix, skipped=self._skipped(), strict=self.selection.strict,
+            stated=self.stated,
+        )  # fmt: skip
 
     def claimer(self, store: Store) -> Claimer:
         """Return a claimer on what could be read, once it is stored; errors as for a view."""

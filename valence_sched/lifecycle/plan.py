@@ -211,8 +211,8 @@ class Planner:
             # a group may have nodes on every pod manager
             among = None if plan.decision.request.group else frozenset(names)
             declared = self._intake.declared_resources()
-            policies, words = self._policies(plan), {"among": among, "statuses": statuses}
-            claimer = Claimer(store, policies, declared=declared, **words)  # type: ignore[arg-type]
+            policies = self._policies(plan)
+            claimer = Claimer(store, policies, declared=declared, among=among, statuses=statuses)
         return PlanClaimer(store, claimer, plan, statuses)
 
     def refresh(self, plan: Plan) -> PlanRefresh:

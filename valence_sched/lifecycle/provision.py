@@ -322,5 +322,10 @@ def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResul
 def _unverified_node(error: Unverified) -> UnverifiedNode:
     if not isinstance(error, StillComposing):
         return UnverifiedNode(message=str(error))
-    where = {"node": error.node, "podm": error.podm, "claim": error.claim}
-    return UnverifiedNode(message=str(error), still_composing=True, **where)
+    return UnverifiedNode(
+        message=str(error),
+        still_composing=True,
+        node=error.node,
+        podm=error.podm,
+        claim=error.claim,
+    )
