@@ -34,7 +34,8 @@ _table = tables.claims
 C = TypeVar("C", Claim, ZoneClaim)
 decode_parts = msgspec.json.Decoder(tuple[ClaimPart, ...]).decode
 _UNCHANGED = ("id", "state", "owner", "content", "created_at", "expires_at", "note")
-_FIELDS = {"group": "group_name", "key": "idempotency_key", **{name: name for name in _UNCHANGED}}
+#: The column of each field; the id comes first: it names a row.
+_FIELDS = {name: name for name in _UNCHANGED} | {"group": "group_name", "key": "idempotency_key"}
 _INSERT = sa.insert(_table)
 
 
