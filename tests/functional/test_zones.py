@@ -145,7 +145,7 @@ class TestCommands(Zones):
                 "group_state, info, offers, tree (the service has paths of these names)\n",
             ),
             (("add", "x", "http://u:hunter2@x"), 1, "a URL with a user or password in it"),
-            (("add", "x", NOWHERE, "--weight-scale", "nan"), 2, "from -1000 to 1000, got nan"),
+            (("add", "x", NOWHERE, "--weight-scale", "nan"), 2, "from -1000 to 1000, got 'nan'"),
             (("add", "x", NOWHERE, "--username", "u"), 1, "a username without a password"),
             (("set", "east"), 2, "nothing to set: name a property"),
             (("set", "nope", "--disable"), 1, "no child zone named 'nope' (known: east)"),
