@@ -173,6 +173,8 @@ class TestRegistry(ZonesCase):
         self.add(url=url)
         self.add("spy", url=spy)
         self.assertFalse(self.top.zone_tree().children[0].silent)
+        self.polled(self.top, "east", lambda report: report.is_active)
+        self.polled(self.top, "spy", lambda report: report.reason)
         before, asked = self.kept("rack"), len(heard)
         self.assertEqual([], [*self.top.delete_zones(["east", "spy"])])
         self.assertEqual((before, asked), (self.kept("rack"), len(heard)))
