@@ -91,7 +91,7 @@ class TestModes(unittest.TestCase):
 
     def cache(self, place):
         cache = DocumentCache(place / "cache", "https://h", None, 0.0)
-        cache.save([("/redfish/v1", {"a": 1})])
+        cache.save({"/redfish/v1": {"a": 1}})
 
     def views(self, place):
         file = place / "site.json"
