@@ -290,11 +290,14 @@ class TestSilent(Live):
         (row,) = self.podm("list", "--long", "-f", "json").data
         self.assertEqual(("Online", 2), (row["Status"], row["Total Blocks"]))
 
-    def test_what_was_never_read_has_no_age_and_no_blocks(self):
+    def test_a_pod_manager_that_was_never_read_has_unknown_amounts_which_are_not_zero(self):
         self.podm("create", "gone", "http://127.0.0.1:9", "--no-check")
         (row,) = self.podm("list", "--long", "--request-timeout", "2", "-f", "json").data
-        told = (row["Status"], row["Read At"], row["Total Blocks"])
-        self.assertEqual(("Offline", None, 0), told)
+        self.assertEqual("Offline", row["Status"])
+        titles = [name for name in row if name.startswith(("Free", "Total"))]
+        self.assertGreater(len(titles), 10)
+        unknown = {name: row[name] for name in ("Read At", "Nodes", "Pools", *titles)}
+        self.assertEqual(dict.fromkeys(unknown), unknown)
 
     def test_a_password_that_is_not_there_leaves_out_that_one_alone(self):
         found = self.serve(TREE)
@@ -315,7 +318,7 @@ class TestSilent(Live):
         file = self.file({"a": url, "b": url.removesuffix("/redfish/v1")})
         done = self.podm("list", "--long", "--podm-file", file, "-f", "json")
         found = {row["Podm"]: (row["Status"], row["Total Blocks"]) for row in done.data}
-        self.assertEqual({"a": ("Online", 2), "b": ("Unknown", 0)}, found)
+        self.assertEqual({"a": ("Online", 2), "b": ("Unknown", None)}, found)
         self.assertIn(
             f"unread: b: {url.removesuffix('/redfish/v1')}: is read as 'a' already", done.err
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The service keeps to the description of its API, whatever is sent: bodies, roles, sequences."""
+"""The service keeps to the description of its API for all bodies, roles and sequences."""
 
 from collections import Counter
 from types import MappingProxyType
@@ -54,7 +54,7 @@ class TestFuzz(FuzzCase):
         for operation in (result.ok() for result in self.schema.get_all_operations()):
             modes = [GenerationMode.POSITIVE]
             if operation.body or operation.query or operation.path_parameters:
-                modes.append(GenerationMode.NEGATIVE)  # else whatever is sent is right
+                modes.append(GenerationMode.NEGATIVE)  # else any input is right
             for mode in modes:
                 with self.subTest(operation.label, mode=mode.value):
                     fuzz(operation, mode, 1 if operation.label in SLOW else EXAMPLES)

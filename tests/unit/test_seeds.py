@@ -412,7 +412,7 @@ class TestS1(unittest.TestCase):
         }
         for name, opinion in opinions.items():
             for one in asked:
-                opinion(view(*contract.PODMS), one)  # whatever is imported late is there now
+                opinion(view(*contract.PODMS), one)  # late imports are done now
                 fresh = view(*contract.PODMS)
                 with self.subTest(name), self.WATCH:
                     self.assertEqual((len(fresh),), opinion(fresh, one).shape)

@@ -106,12 +106,14 @@ class ListPodm(base.PagedLister):
         rows = []
         for one in listed:
             podm = one.podm
+            amounts = {"Pools": one.pool_count, **amount_cells(one.amounts)}
+            amounts["Nodes"] = len(podm.nodes)
+            if podm.read_at is None and not any(one.amounts.blocks):  # never read: unknown, not 0
+                amounts = dict.fromkeys(amounts)
             cells = {
                 **_cells(podm),
                 "Status": StatusCell(podm.status, podm.enabled),
-                "Pools": one.pool_count,
-                **amount_cells(one.amounts),
-                "Nodes": len(podm.nodes),
+                **amounts,
                 "Read At": time_cell(podm.read_at, ages[podm.id]),
             }
             rows.append(cells)
