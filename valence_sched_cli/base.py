@@ -10,6 +10,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from cliff import command, lister, show
@@ -28,13 +29,14 @@ from valence_sched_cli.options import parser as parsing
 from valence_sched_cli.output import table as tables
 from valence_sched_cli.output.cells import format_count, supports_colour
 from valence_sched_cli.output.delivery import Delivery, escape_logs, interrupt_on_signals
-from valence_sched_cli.plugin import URL_VARIABLE, make_client
+from valence_sched_cli.plugin import URL_VARIABLE, Implied, make_client
 
 if TYPE_CHECKING:
     from valence_sched.app import App
     from valence_sched.model.diagnostic import Progress
     from valence_sched.model.effect import EffectLog
     from valence_sched.model.page import Page
+    from valence_sched.model.profile import Profile
     from valence_sched.model.reading import ReadOptions, Selection
     from valence_sched.model.scheduler import Scheduler
 
@@ -61,6 +63,7 @@ class PodmCommand:
     app: Any
     cmd_name: str | None
     formatter: Any
+    _formatter_plugins: Any
     formatter_namespace: str
     exit_code = 0
     through_service = True  # whether a service can do it as well as a scheduler here
@@ -95,6 +98,7 @@ class PodmCommand:
         if option := parser._option_string_actions.get("--format"):
             formats = ", ".join(map(str, option.choices or ()))
             option.metavar, option.help = "<format>", f"{option.help}: {formats}"
+            option.default = Implied(option.default)
         self.add_arguments(parser)
         parsing.refuse_empty_names(parser)
         return parser
@@ -150,6 +154,7 @@ class PodmCommand:
             return self._delivery.check(failures, code)
 
     def _run(self, parsed_args: argparse.Namespace) -> int:
+        self._apply_profile(parsed_args)
         parsing.check_file_names(parsed_args)
         if known := self.column_names(parsed_args):
             name_columns(parsed_args, known)
@@ -249,9 +254,36 @@ class PodmCommand:
         and settings of one command must not reach the next.
         """
         if self._scheduler_app is None:
-            self._scheduler_app = make_client(self.app.client_manager)
-            self._configure(self._scheduler_app)
+            self._scheduler_app = self._client
+            self._client.config.environ = os.environ | self.profile[1].variables(os.environ)
+            self._configure(self._client)
         return self._scheduler_app
+
+    @functools.cached_property
+    def _client(self) -> App:
+        return make_client(self.app.client_manager)
+
+    @functools.cached_property
+    def profile(self) -> tuple[str, Profile]:
+        """Return the name and the defaults of the profile; errors as to read it."""
+        name = getattr(self.app.options, "scheduler_profile", None)
+        return self._client.config.profile(name)
+
+    def _apply_profile(self, parsed_args: argparse.Namespace) -> None:
+        """Set the options that are not given and have a default in the profile."""
+        name, profile = self.profile
+        if profile.output and isinstance(getattr(parsed_args, "formatter", None), Implied):
+            if profile.output in self._formatter_plugins:
+                parsed_args.formatter = profile.output
+            elif profile.output not in (known := _format_names()):  # else one of other commands
+                raise UnknownName("output format", profile.output, known, f"profile {name}")
+        if getattr(parsed_args, "request_file", None):
+            return  # its requests say what they need
+        if profile.policy and getattr(parsed_args, "policy", "") in (None, []):
+            parsed_args.policy = [profile.policy] if parsed_args.policy == [] else profile.policy
+        if hasattr(parsed_args, "near"):  # the options of a request
+            parsed_args.zone = parsed_args.zone or profile.zone
+            parsed_args.owner = parsed_args.owner or profile.owner
 
     @property
     def progress(self) -> Progress:
@@ -314,15 +346,17 @@ class PodmCommand:
             raise UsageError(f"--os-scheduler-endpoint: {option} {hint}")
         if here or not asks_service:
             return
-        if endpoint or app.config.environ.get(URL_VARIABLE):
+        if endpoint or os.environ.get(URL_VARIABLE):
             app.use_service(endpoint, token=cloud.token_source(manager))
             return
-        if self._words is None or any(map(app.config.environ.get, _SOURCE_VARIABLES)):
+        if self._words is None or any(map(os.environ.get, _SOURCE_VARIABLES)):
             return
         if found := cloud.scheduler_endpoint(manager):
             url, verify, certificate = found
             token = cloud.token_source(manager)
             app.use_service(url, token=token, verify=verify, certificate=certificate)
+        elif self.profile[1].service:
+            app.use_service(self.profile[1].service, token=cloud.token_source(manager))
 
     def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:
         """Return which live pod managers the options name, and how they are read."""
@@ -500,6 +534,11 @@ class PagedLister(Lister):
 
 class ShowOne(PodmCommand, show.ShowOne):
     """A command that prints one object."""
+
+
+def _format_names() -> set[str]:
+    groups = (f"{room}.{kind}" for room in ("cliff.formatter", STYLES) for kind in ("list", "show"))
+    return {name for group in groups for name in entry_points(group=group).names}
 
 
 def name_columns(parsed_args: argparse.Namespace, known: Sequence[str]) -> None:

@@ -36,7 +36,7 @@ def make_client(instance: Any) -> App:
 
     options = getattr(instance, "_cli_options", None)
     version = os.environ.get(VERSION_VARIABLE, "")
-    implied = options and isinstance(options.config.get("podm_api_version"), _ImpliedVersion)
+    implied = options and isinstance(options.config.get("podm_api_version"), Implied)
     if implied and version and version not in VERSION_NAMES:
         hint = f"{VERSION_VARIABLE}: no API version {version[:40]!r}: {', '.join(VERSION_NAMES)}"
         raise UsageError(one_line(hint))
@@ -51,7 +51,7 @@ def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentPar
     parser.add_argument(
         "--os-podm-api-version",
         metavar="<podm-api-version>",
-        default=_ImpliedVersion(DEFAULT_API_VERSION),  # whatever the environment says
+        default=Implied(DEFAULT_API_VERSION),  # whatever the environment says
         type=_version,
         help=f"pod manager scheduling API version: {', '.join(VERSION_NAMES)}, "
         f"default={DEFAULT_API_VERSION} (Env: {VERSION_VARIABLE})",
@@ -71,13 +71,13 @@ def add_endpoint_option(parser: argparse.ArgumentParser) -> argparse.ArgumentPar
     return parser
 
 
-class _ImpliedVersion(str):
-    """The version that counts where no option names one."""
+class Implied(str):
+    """The value of an option that is not given."""
 
 
 def _version(text: str) -> str:
     """Return the version that a text names; the groups of commands are called after its number."""
-    if isinstance(text, _ImpliedVersion):
+    if isinstance(text, Implied):
         return text
     if text not in VERSION_NAMES:
         known = ", ".join(VERSION_NAMES)

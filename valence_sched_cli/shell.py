@@ -64,6 +64,9 @@ class Shell(app.App):
         self.command_manager.commands["complete"] = importlib.metadata.EntryPoint(
             "complete", "valence_sched_cli.shell:CompleteCommand", GROUP
         )
+        self.command_manager.commands["config show"] = importlib.metadata.EntryPoint(
+            "config show", "valence_sched_cli.commands.catalog:ShowConfig", GROUP
+        )
         self.client_manager = None  # there is no cloud behind this program
 
     def build_option_parser(self, *args: Any, **words: Any) -> argparse.ArgumentParser:
@@ -75,6 +78,13 @@ class Shell(app.App):
             if action.dest == "log_file":
                 action.type = nonempty(NAMES["<file>"])
         parser._print_message = print_message  # type: ignore[method-assign]
+        parser.add_argument(
+            "--profile",
+            dest="scheduler_profile",
+            metavar="<profile>",
+            type=nonempty("name a profile"),
+            help="profile of config.yaml with the defaults of options (Env: VALENCE_SCHED_PROFILE)",
+        )
         return add_endpoint_option(parser)
 
     def configure_logging(self) -> None:

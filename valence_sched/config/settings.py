@@ -39,6 +39,7 @@ from valence_sched.model.request_spec import (
 if TYPE_CHECKING:
     from valence_sched.model.baremetal import Baremetals, IronicSettings
     from valence_sched.model.dispatch import MessagingSettings, UrlReference
+    from valence_sched.model.profile import Profile
     from valence_sched.model.zone import ZoneSettings
     from valence_sched.model.zone_registry import ZoneRegistration
 
@@ -220,6 +221,35 @@ class Configuration:
         from valence_sched.model.dispatch import MessagingSettings, check_messaging
 
         return parsers.parse_settings(self.read(path), path, MessagingSettings, check_messaging)
+
+    def profile(self, name: str | None = None) -> tuple[str, Profile]:
+        """Return the profile of a name, else of the environment, else the file's default one.
+
+        Without any of these it is empty, and so is its name.
+
+        Raises:
+            UnknownName: the user's file has no such profile.
+            InputError: the file breaks its format.
+        """
+        from valence_sched.model import profile as profiles
+
+        path, source = (
+            str(self.user_file(profiles.CONFIG_FILE)),
+            "--profile" if name else profiles.PROFILE,
+        )
+        name = name or self.environ.get(profiles.PROFILE) or ""
+        if not os.path.isfile(path):
+            if name:
+                raise UnknownName("profile", name, (), f"{source}: {path} does not exist")
+            return "", profiles.NO_PROFILE
+        check, data = profiles.check_profiles, files.read(path)
+        file = parsers.parse_settings(data, path, profiles.ProfileFile, check)
+        source = source if name else f"{path}: $.profile"
+        if not (name := name or file.profile or ""):
+            return "", profiles.NO_PROFILE
+        if name not in file.profiles:
+            raise UnknownName("profile", name, file.profiles, source)
+        return name, profiles.located_profile(file.profiles[name], os.path.dirname(path))
 
     def zones(self) -> ZoneSettings:
         """Return the settings of the zone in the user's own file; InputError as for a file."""

@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import InputError, RequestError, SchedulerError, UnknownName
-from valence_sched_cli import base
+from valence_sched_cli import base, cloud
 from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import NounLines, PairLines, Pairs, Sentence, Shown, WordLines
 
@@ -237,3 +238,53 @@ class ListWeigher(ListPlugins):
     """
 
     kind = "weighers"
+
+
+class ShowConfig(base.Lister):
+    """Show the defaults of options, and where each comes from.
+
+    An option overrides the environment, which overrides the profile. The profile is that of
+    --profile, of VALENCE_SCHED_PROFILE, or the one that config.yaml names. Within openstack, the
+    service in the catalogue of the cloud overrides the profile.
+    """
+
+    through_service = False
+    known_columns = ("Setting", "Value", "Source")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+        from valence_sched.model.profile import CONFIG_FILE, PROFILE, VARIABLES
+
+        name, profile = self.profile
+        path, set_here = (
+            str(self.scheduler_app.config.user_file(CONFIG_FILE)),
+            profile.variables(os.environ),
+        )
+        options, manager = self.app.options, self.app.client_manager
+        rows: list[tuple[str, Any, str]] = []
+        if getattr(options, "scheduler_profile", None):
+            rows.append(("profile", name, "option --profile"))
+        elif os.environ.get(PROFILE):
+            rows.append(("profile", name, f"environment {PROFILE}"))
+        else:
+            rows.append(("profile", name or None, path if name else "default"))
+        found = {"service": (options.os_scheduler_endpoint, "option --os-scheduler-endpoint")}
+        for setting, variable in VARIABLES.items():
+            value, source = found.get(setting, (None, ""))
+            if not value:
+                value, source = os.environ.get(variable), f"environment {variable}"
+            if not value and setting == "service" and (known := cloud.scheduler_endpoint(manager)):
+                value, source = known[0], "service catalogue"
+            if not value:
+                value, source = set_here.get(variable), f"profile {name}"
+            rows.append((setting, value or None, source if value else "default"))
+        for setting in ("policy", "zone", "owner", "output"):
+            value = getattr(profile, setting)
+            rows.append((setting, value, f"profile {name}" if value else "default"))
+        return self.known_columns, [(one, _hidden(value), source) for one, value, source in rows]
+
+
+def _hidden(value: str | None) -> str | None:
+    """Return a value without the password of its URL."""
+    from valence_sched.model.profile import URL_PASSWORD
+
+    return URL_PASSWORD.sub(r"\1:***@", value) if value else None

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles: named defaults of options in the user's ``config.yaml``."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from valence_sched.errors import InputError
+
+PROFILE = "VALENCE_SCHED_PROFILE"
+URL_PASSWORD = re.compile(r"(//[^/@:]*):[^/]*@")
+CONFIG_FILE = "config.yaml"
+#: The environment variables with the meaning of a setting; the others have an option alone.
+VARIABLES = {
+    "inventory": "VALENCE_SCHED_INVENTORY",
+    "service": "VALENCE_SCHED_URL",
+    "state": "VALENCE_SCHED_STATE",
+}
+
+
+class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The defaults of one profile, None where it has none.
+
+    ``inventory`` and ``state`` are paths relative to the folder of the file; ``state`` may be the
+    URL of a database. ``output`` is an output format, such as ``json``.
+    """
+
+    inventory: str | tuple[str, ...] | None = None
+    service: str | None = None
+    state: str | None = None
+    policy: str | None = None
+    zone: str | None = None
+    owner: str | None = None
+    output: str | None = None
+
+    def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the variables that the profile sets, none of them beside those of ``environ``.
+
+        A source in the environment replaces all sources of the profile.
+        """
+        if any(environ.get(name) for name in VARIABLES.values()):
+            return {}
+        inventories = self.inventory or ()
+        inventories = (inventories,) if isinstance(inventories, str) else inventories
+        values = {"inventory": ":".join(inventories), "service": self.service, "state": self.state}
+        return {VARIABLES[name]: text for name, text in values.items() if text}
+
+
+class ProfileFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The file of profiles; ``profile`` names the one that is used by default."""
+
+    profile: str | None = None
+    profiles: dict[str, Profile] = {}
+
+
+NO_PROFILE = Profile()
+
+
+def check_profiles(file: ProfileFile, path: str) -> None:
+    """Raise InputError for a profile that contradicts itself, or has a password."""
+    for name, profile in file.profiles.items():
+        if profile.service and (profile.inventory or profile.state):
+            found = "a service beside an inventory or a state"
+            hint = "a service has its own: leave one of them out"
+            raise InputError(path, f"$.profiles.{name}", found, "one of them", hint)
+        if profile.state and URL_PASSWORD.search(profile.state):
+            hint = f"put the URL into {VARIABLES['state']}"
+            raise InputError(
+                path, f"$.profiles.{name}.state", "a password", "a URL without a password", hint
+            )
+
+
+def located_profile(profile: Profile, folder: str) -> Profile:
+    """Return a profile with paths that do not depend on the current folder."""
+
+    def located(path: str) -> str:
+        return path if "://" in path else os.path.join(folder, os.path.expanduser(path))
+
+    inventory, state = profile.inventory or (), profile.state
+    paths = (inventory,) if isinstance(inventory, str) else inventory
+    located_state = located(state) if state else None
+    return replace(profile, inventory=tuple(map(located, paths)) or None, state=located_state)
