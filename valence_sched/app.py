@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from msgspec.structs import replace
 
 from valence_sched import files
-from valence_sched.config import parsers
 from valence_sched.config.credentials import read_password
 from valence_sched.config.settings import Cloud, Configuration
 from valence_sched.core.explain.report import inventory_source
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
     from valence_sched.inventory.registry import Registry
     from valence_sched.messaging.fanout import HintFanout
     from valence_sched.model.baremetal import Baremetal, CloudLogin, IronicSettings
-    from valence_sched.model.check import Check
     from valence_sched.model.decision import Report, Reports
     from valence_sched.model.dispatch import Dispatch, DispatchSettings, MessagingSettings, Receipt
     from valence_sched.model.effect import EffectLog
@@ -62,19 +60,16 @@ if TYPE_CHECKING:
     from valence_sched.model.reading import ReadPace
     from valence_sched.model.registration import PasswordReference
     from valence_sched.model.relocation import Relocation, Survival
-    from valence_sched.model.replay import Replay, SweepRun
+    from valence_sched.model.replay import Replay
     from valence_sched.model.request import Request
-    from valence_sched.model.scenario import Edit
     from valence_sched.model.scheduler import Scheduler
     from valence_sched.model.tls import ClientCertificate
-    from valence_sched.model.workload import SyntheticSpec, TraceColumn
     from valence_sched.model.zone_registry import RecordedZone
-    from valence_sched.planning.checks import Checker
     from valence_sched.planning.site import Site as Site
     from valence_sched.planning.sweep import Sweep as Sweep
-    from valence_sched.planning.sweep import SweepJournal, Workers
     from valence_sched.planning.whatif import WhatIf
     from valence_sched.planning.workload import Workload as Workload
+    from valence_sched.remote.scheduler import RemoteScheduler
     from valence_sched.store.document import Quarantine
     from valence_sched.store.store import Store
 
@@ -190,15 +185,15 @@ class App:
         """Keep the registered pod managers fresh until interrupted, or read them ``once``.
 
         ``tell`` takes a line for each change. One process of those that share a state reads.
-        ``messaging`` is the file of the broker over which hints come and go. What was read is
-        reported every ``report_interval_s`` to each of ``report``: the URL of a service, or
-        ``messaging`` for all that hear reports over that broker; with ``report_policies`` only what
-        decisions of these policies of the service read.
+        ``messaging`` is the file of the broker that carries hints. What was read is reported every
+        ``report_interval_s`` to each of ``report``: the URL of a service, or ``messaging`` for all
+        that hear reports over that broker; with ``report_policies`` only what decisions of these
+        policies of the service read.
 
         Raises:
-            UsageError: no pod manager is registered; a URL is none, or there is no broker.
+            UsageError: no pod manager is registered; a URL is invalid, or there is no broker.
             InUse: another process reads, and they are to be read once.
-            InventoryIncomplete: none could be read once.
+            InventoryIncomplete: no pod manager could be read once.
         """
         from valence_sched.inventory.reporter import Reporter  # SQL
 
@@ -207,16 +202,15 @@ class App:
             hint = f"register one with podm create NAME URL (none is in {registry.where})"
             raise UsageError(f"no pod manager is registered: {hint}")
         with contextlib.ExitStack() as stack:
-            words: dict[str, Any] = {}
             fanout: HintFanout | None = None
             if messaging is not None:
                 fanout = self.hint_fanout(
                     self.config.messaging(messaging),
                     lambda names: reader.hint(names, "a hint of another process"),
                 )
-                words["changed"] = fanout.send
             store = stack.enter_context(registry.store())
-            reader = self.sources.background_reader(live, store, pace, tell, threads, **words)
+            send: Callable[[Sequence[str]], object] = fanout.send if fanout else lambda _names: None
+            reader = self.sources.background_reader(live, store, pace, tell, threads, changed=send)
             if fanout is not None:
                 fanout.start()
                 stack.callback(fanout.close)
@@ -249,17 +243,13 @@ class App:
                 raise UsageError("--report messaging: name the file of the broker (--messaging)")
             if policies:
                 hint = "name the URL of a service with --report"
-                text = "--report-policy: a broker does not tell what policies read"
+                text = "--report-policy: a broker does not report what policies read"
                 raise UsageError(f"{text}: {hint}")
             return fanout.report
         from valence_sched.inventory import reporter
-        from valence_sched.remote.connection import connection  # HTTP: only to a service
-        from valence_sched.remote.scheduler import RemoteScheduler
 
-        service = connection(self.config.environ, target)
-        if service is None:
+        if (scheduler := self._remote_scheduler(target)) is None:
             raise UsageError("--report: an empty URL: name that of a service, or messaging")
-        scheduler = RemoteScheduler(service)
         return reporter.needed(scheduler, policies) if policies else scheduler.update_resource_stats
 
     def hint_fanout(
@@ -274,7 +264,7 @@ class App:
 
         Raises:
             SchedulerError: the library is not installed.
-            UsageError, CredentialError: the URL is none, or cannot be had.
+            UsageError, CredentialError: the URL is invalid, or cannot be read.
         """
         try:
             from valence_sched.messaging.fanout import HintFanout
@@ -293,31 +283,39 @@ class App:
         verify: bool | str = True,
         certificate: ClientCertificate | None = None,
     ) -> None:
-        """Let the service at a URL decide, by default at the one of the environment, if any.
+        """Let the service at a URL, by default that of the environment, decide and name flavors.
 
-        It then has the flavors and policies, too. ``token``, ``verify`` and errors as of a
-        connection.
+        ``token``, ``verify`` and errors as of a connection.
         """
-        from valence_sched.remote.connection import connection  # HTTP: only to a service
-        from valence_sched.remote.scheduler import RemoteScheduler
-
-        service = connection(
-            self.config.environ, url, token=token, verify=verify, certificate=certificate
-        )
-        if service is not None:
-            self.service = scheduler = RemoteScheduler(service)
+        scheduler = self._remote_scheduler(url, token=token, verify=verify, certificate=certificate)
+        if scheduler is not None:
+            self.service = scheduler
             self.config.service_flavors = scheduler.flavors
             self.config.service_policies = scheduler.policies
+
+    def _remote_scheduler(
+        self,
+        url: str | None,
+        *,
+        token: Callable[[], str] | None = None,
+        verify: bool | str = True,
+        certificate: ClientCertificate | None = None,
+    ) -> RemoteScheduler | None:
+        from valence_sched.remote import connection, scheduler  # HTTP: only to a service
+
+        service = connection.connection(
+            self.config.environ, url, token=token, verify=verify, certificate=certificate
+        )
+        return None if service is None else scheduler.RemoteScheduler(service)
 
     def ask_ironic(
         self,
         login: Callable[[], CloudLogin | None] = lambda: None,
         settings: Callable[[], IronicSettings] | None = None,
     ) -> None:
-        """Let Ironic be asked before hardware changes, of what may be changed.
+        """Let Ironic be asked what may be changed, before hardware changes.
 
-        It is the one of ``settings``, by default the user's own, else the one in the catalogue of
-        the cloud that ``login`` logs in to, if there is one.
+        Ironic is that of ``settings``, by default of the user, else of the cloud of ``login``.
         """
 
         def baremetals() -> Sequence[Baremetal]:
@@ -344,7 +342,7 @@ class App:
         """Return the scheduler of the service, else the one over a selection.
 
         Raises:
-            UsageError: the selection has what only a scheduler here can heed.
+            UsageError: the selection has options that only a scheduler here can heed.
         """
         if self.service is None:
             return self.engine(selection, effects=effects)
@@ -354,50 +352,46 @@ class App:
 
     def zone_file(self, file: str) -> RecordedZone:
         """Read a tree of zones, ``-`` for standard input; InputError if it is invalid."""
-        name = "stdin" if file == "-" else file
         folder = "" if file == "-" else os.path.dirname(file)
-        return parse_zone_file(self.config.read(file), name, folder)
+        return parse_zone_file(self.config.read(file), _name(file), folder)
 
     def zoned_scheduler(
         self, selection: Selection, file: str, *, effects: EffectLog | None = None
     ) -> Scheduler:
-        """Return what decides over the zones of a file, on their recorded inventories.
+        """Return what decides over the recorded zones of a file; errors as for the file.
 
-        What is not decided is answered on all of them as if they were one zone. Errors as for the
-        file.
+        It answers every other verb on all of them as if they were one zone.
         """
-        from valence_sched.zones.decider import ZoneDecider
-        from valence_sched.zones.tree import flat_request, recorded_tree
+        from valence_sched.zones import decider, tree
 
         zone = self.zone_file(file)
         flat = self.engine(_of_zones(selection, zone), effects=effects)
-        # what is skipped in an inventory is told once, by the engine that reads all of them
+        # the engine that reads all inventories is the one to report what it skipped in them
         app = App(self.config.environ, self.config.input, now=self.now)
+        stated = zone.stated()
 
         def podms(zone: RecordedZone) -> Engine:
             return app.engine(
                 replace(selection, sources=zone.inventories, stated=stated, strict=False)
             )
 
-        def requests(asked: Request) -> Callable[[str], Request]:
-            request = flat_request(zone, asked)
-            return lambda _zone: request
+        def requests(request: Request) -> Callable[[str], Request]:
+            flat_request = tree.flat_request(zone, request)
+            return lambda _zone: flat_request
 
-        stated = zone.stated()
-        tree = recorded_tree(zone, podms)
-        return ZoneDecider(flat, tree, deadline_s=600.0, own_has_all=True, requests=requests)
+        zones = tree.recorded_tree(zone, podms)
+        return decider.ZoneDecider(
+            flat, zones, deadline_s=600.0, own_has_all=True, requests=requests
+        )
 
     def zoned_site(self, selection: Selection, file: str) -> Site:
         """Return the pod managers of all zones of a file as one site; errors as of a site."""
         return load_site(self.loader, self.config, _of_zones(selection, self.zone_file(file)))
 
     def zone_podms(self, selection: Selection, file: str, names: Sequence[str]) -> list[str]:
-        """Return the ids of the pod managers in some zones of a file and in all below these.
+        """Return the ids of the pod managers in zones of a file and in those below them.
 
-        ``names`` are ways down to zones or patterns of them.
-
-        Raises:
-            NothingMatches: no zone has one of these names.
+        ``names`` are paths of zones, or patterns of paths; NothingMatches for one without a zone.
         """
         zones = dict(self.zone_file(file).walk())
         found: dict[str, None] = {}
@@ -435,182 +429,6 @@ class App:
 
         return WhatIf(self.config)
 
-    def edited_sites(
-        self,
-        site: Site,
-        scenarios: Sequence[str] = (),
-        edits: Sequence[Edit] = (),
-        *,
-        policy: str | None = None,
-        weights: Mapping[str, float] | None = None,
-    ) -> list[Site]:
-        """Return the site of each scenario, ``FILE`` or ``FILE#NAME``, after edits besides.
-
-        Without scenarios it is the one site after the edits. ``policy`` is that of requests that
-        name none, ``weights`` are other weights of its weighers.
-
-        Raises:
-            InputError, UnknownName: a scenario file is invalid, or refers to what is not there.
-            NothingMatches, UsageError: as of an edit.
-        """
-        from valence_sched.planning.edits import edited
-        from valence_sched.planning.scenarios import scenario_sites, with_policy
-
-        sites = scenario_sites(site, scenarios, self.config) if scenarios else [site]
-        return [with_policy(edited(one, edits), policy, weights or {}) for one in sites]
-
-    def read_checks(self, file: str) -> list[Check]:
-        """Read a file of expectations, ``-`` for standard input.
-
-        InputError, NewerSchema if it is invalid, or has no expectation.
-        """
-        from valence_sched.config.scenario_file import parse_checks
-
-        name = "stdin" if file == "-" else file
-        checks, warnings = parse_checks(self.config.read(file), name)
-        self.config.remarks += warnings
-        return checks
-
-    def checker(
-        self,
-        site: Site,
-        *,
-        strict: bool = False,
-        record: Callable[[str, Report], None] | None = None,
-        progress: Callable[[str], Callable[[int], None]],
-        survival_progress: Callable[[int, int], None],
-    ) -> Checker:
-        """Return what tells whether expectations on a site are met; arguments as for its class."""
-        from valence_sched.planning.checks import Checker
-
-        return Checker(
-            site,
-            self.config,
-            strict=strict,
-            record=record,
-            progress=progress,
-            survival_progress=survival_progress,
-        )
-
-    def decides_otherwise(self, site: Site) -> bool:
-        """Return whether a site has other policies or flavors than files of the user have."""
-        ours = (self.config.policies(), self.config.flavors(), "default")
-        return (site.policies, site.flavors, site.policy) != ours
-
-    def write_site(self, site: Site, file: str) -> tuple[int, int]:
-        """Write a site as an inventory file; return its podms and blocks, errors as for one."""
-        return files.write_inventory(site.documents(), file)
-
-    def print_site(self, site: Site, write: Callable[[str], object]) -> None:
-        """Write a site as the JSON of one inventory, a pod manager at a time."""
-        files.write_podms(site.documents(), lambda data: write(data.decode()), lines=False)
-
-    def workload(
-        self,
-        file: str,
-        columns: Mapping[str, TraceColumn],
-        column_files: Sequence[str] = (),
-        *,
-        sort: bool = False,
-        near_maps: Sequence[str] = (),
-    ) -> Workload:
-        """Return the workload of a file, ``-`` for standard input.
-
-        ``columns`` and those that ``column_files`` say are of a recorded trace, by field. With
-        ``sort`` its lines may stand in any order.
-
-        Raises:
-            InputError: a file cannot be read; of the workload also when it is replayed.
-        """
-        from valence_sched.planning.workload import open_workload
-
-        every: dict[str, TraceColumn] = {}
-        for name in column_files:
-            every |= parsers.parse_trace_columns(self.config.read(name), name)
-        every |= columns
-        return open_workload(file, self.config, every, sort=sort, near_maps=near_maps)
-
-    def synthetic_workload(self, spec: SyntheticSpec) -> Workload:
-        """Return a workload that is drawn by a seed."""
-        from valence_sched.planning.workload import SyntheticWorkload
-
-        return SyntheticWorkload(spec)
-
-    def replay(
-        self,
-        sites: Sequence[Site],
-        policies: Sequence[str],
-        workload: Workload,
-        progress: Callable[[str], Callable[[int], None]],
-        *,
-        strict: bool = False,
-    ) -> Replay:
-        """Replay a workload on each site under each policy, without any under those of requests.
-
-        ``progress`` is called with the name of each run, and what it returns with the number of
-        requests so far.
-
-        Raises:
-            UnknownName: a site does not have a policy.
-            SchedulerError: as for the workload, and for a decision.
-        """
-        from valence_sched.planning.replay import replay_all
-
-        return replay_all(sites, policies, workload, progress, strict=strict)
-
-    def sweep(
-        self,
-        sites: Sequence[Site],
-        policies: Sequence[str],
-        seeds: Sequence[int],
-        workload: Workload,
-        *,
-        strict: bool = False,
-    ) -> Sweep:
-        """Return the runs of a workload on sites, under policies and with seeds, not yet made.
-
-        Errors as of :class:`~valence_sched.planning.sweep.Sweep`.
-        """
-        from valence_sched.planning.sweep import Sweep
-
-        return Sweep(sites, policies, seeds, workload, strict=strict)
-
-    def sweep_workers(
-        self, jobs: int | None = None, backend: str | None = None
-    ) -> AbstractContextManager[Workers]:
-        """Return what makes the runs of a sweep: so many processes, or those of a Dask cluster.
-
-        Errors as of :func:`~valence_sched.planning.sweep.opened_workers`.
-        """
-        from valence_sched.planning.sweep import opened_workers
-
-        return opened_workers(jobs, backend)
-
-    def sweep_journal(self, file: str) -> SweepJournal:
-        """Return the file of finished runs of a sweep, open for more; InputError if it cannot."""
-        from valence_sched.planning.sweep import SweepJournal
-
-        return SweepJournal(file)
-
-    @contextlib.contextmanager
-    def sweep_writer(self, file: str) -> Iterator[Callable[[Sequence[SweepRun]], None]]:
-        """Yield what writes the runs of a sweep into a file that is open before they are made.
-
-        UsageError, SchedulerError as of an encoder of such files; InputError as for a report.
-        """
-        from valence_sched.planning.sweep import encoder
-
-        encode = encoder(file)
-        with files.pending(file) as write:
-            yield lambda runs: write(encode(runs))
-
-    def read_replay(self, file: str) -> tuple[Replay, list[str]]:
-        """Read a written replay, ``-`` for standard input; errors and warnings as for a report."""
-        from valence_sched.model.replay import parse_replay
-
-        data = self.config.read_document(file)
-        return parse_replay(data, "stdin" if file == "-" else file)
-
     def serve(
         self,
         selection: Selection,
@@ -631,14 +449,13 @@ class App:
             InventoryIncomplete: with ``strict``, a document had to be skipped.
             SchedulerError: as for the simulator.
         """
-        from valence_sched.simulator.server import serve
-        from valence_sched.simulator.server.services import Account
+        from valence_sched.simulator.server import serve, services
 
         if (username is None) != (password is None):
             raise UsageError("a login needs --username and one of --password-env, --password-file")
         if username is not None:
             text = read_password(password, "podm serve", self.config.environ, None)
-            options["login"] = Account(username, text or "")
+            options["login"] = services.Account(username, text or "")
 
         def check_and_report(urls: list[tuple[str, str]]) -> None:
             self.loader.check(len(urls), selection)
@@ -648,7 +465,7 @@ class App:
         serve.serve(records, self.diagnostics, serve.ServeOptions(**options), check_and_report)
 
     def secret(self, reference: PasswordReference, what: str) -> str:
-        """Return the secret that a reference names; CredentialError where it is none."""
+        """Return the secret that a reference names, or raise CredentialError about it."""
         try:
             return read_password(reference, what, self.config.environ, None) or ""
         except CredentialError as error:
@@ -686,13 +503,13 @@ class App:
     def relocation_page(self, result: Relocation | Survival, site: Site) -> Page:
         """Return the page of a failure or a drain on a site, with the map of it."""
         from valence_sched.model.relocation import Relocation
-        from valence_sched.pages.hardware import hardware_listing
-        from valence_sched.pages.relocation import relocation_page, survival_page
+        from valence_sched.pages import hardware as maps
+        from valence_sched.pages import relocation as pages
 
         view = site.view()
         source = inventory_source(view, site.skipped)
         blocks = hardware.blocks(view, BlockFilter())
-        listing = hardware_listing(hardware.overviews(view), hardware.pools(view), blocks)
+        listing = maps.hardware_listing(hardware.overviews(view), hardware.pools(view), blocks)
         facts = (
             ("Policy", site.policy),
             *(("Edit", effect.text) for effect in site.effects),
@@ -701,8 +518,8 @@ class App:
             ("Inventory", source.digest),
         )
         if isinstance(result, Relocation):
-            return relocation_page(result, listing, facts)
-        return survival_page(result, listing, facts)
+            return pages.relocation_page(result, listing, facts)
+        return pages.survival_page(result, listing, facts)
 
     def report_text(self, report: Report | Reports | Replay) -> str:
         """Return a decision or a replay as the JSON that a file would get."""
@@ -711,10 +528,9 @@ class App:
     def read_report(self, file: str) -> tuple[Report | Reports, list[str]]:
         """Read one written decision or several, ``-`` for stdin; also return warnings.
 
-        InputError if it cannot be read or is none, NewerSchema if its major version is newer.
+        InputError if it is not a readable report, NewerSchema if its major version is newer.
         """
-        data = self.config.read_document(file)
-        return parse_report(data, "stdin" if file == "-" else file)
+        return parse_report(self.config.read_document(file), _name(file))
 
     def write_plan(self, plan: Plan, file: str) -> None:
         """Write a plan as JSON, whole or not at all."""
@@ -727,10 +543,13 @@ class App:
         """
         from valence_sched.model.plan import parse_plan
 
-        data = self.config.read_document(file)
-        plan, warnings = parse_plan(data, "stdin" if file == "-" else file)
+        plan, warnings = parse_plan(self.config.read_document(file), _name(file))
         self.config.remarks += warnings
         return plan
+
+
+def _name(file: str) -> str:
+    return "stdin" if file == "-" else file
 
 
 def _of_zones(selection: Selection, zone: RecordedZone) -> Selection:

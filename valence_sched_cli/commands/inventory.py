@@ -96,7 +96,7 @@ class ConvertInventory(base.ShowOne):
                 podms, blocks = self.scheduler_app.loader.convert(selection, file)
             else:
                 site = self.scheduler_app.site(selection)
-                podms, blocks = self.scheduler_app.write_site(site, file)
+                podms, blocks = self.scheduler_app.whatif.write_site(site, file)
         return self.column_names(parsed_args), (file, podms, blocks)
 
 
@@ -122,13 +122,13 @@ class EditInventory(base.Lister):
             options = "--fail, --drain, --remove, --clone, --add, --set or --scenario"
             raise UsageError(f"no edit: name {options}, or use podm inventory convert")
         site = self._site = edited_site(self, parsed_args)
-        if self.scheduler_app.decides_otherwise(site):
+        if self.scheduler_app.whatif.decides_otherwise(site):
             what = "policies, weights and flavors of a scenario"
             self.closing.append(f"remark: {what} are not in an inventory")
         file = parsed_args.output
         if file != "-":
             with self.effects.change("inventory", file, "may be written", "is written"):
-                podms, blocks = self.scheduler_app.write_site(site, file)
+                podms, blocks = self.scheduler_app.whatif.write_site(site, file)
             self.closing.append(f"written to {file}: {podms:,} podms, {blocks:,} blocks")
         return self.known_columns, [
             (one.edit, one.podms, one.pools, one.blocks, one.stocks, one.nodes)
@@ -140,7 +140,8 @@ class EditInventory(base.Lister):
     ) -> int:
         if parsed_args.output != "-":
             return super().produce_output(parsed_args, column_names, data)
-        self._delivery.print(lambda stream: self.scheduler_app.print_site(self._site, stream.write))
+        write_site = self.scheduler_app.whatif.print_site
+        self._delivery.print(lambda stream: write_site(self._site, stream.write))
         for effect in self._site.effects:
             self.tell(effect.text)
         return 0

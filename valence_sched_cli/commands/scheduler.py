@@ -147,7 +147,7 @@ class CheckScheduler(base.Lister):
         app, file = self.scheduler_app, parsed_args.file
         if parsed_args.junit == "-":
             raise UsageError("--junit: standard output is for the rows: name a file")
-        checks = app.read_checks(file)
+        checks = app.whatif.read_checks(file)
         with contextlib.ExitStack() as stack:
             if parsed_args.junit:
                 write = stack.enter_context(app.text_writer(parsed_args.junit))
@@ -173,8 +173,9 @@ class CheckScheduler(base.Lister):
         def show_sets(tried: int, sets: int) -> None:
             line.begin("check", f"{tried:,} of {sets:,} sets of pod managers tried")
 
-        checker = app.checker(
+        checker = app.whatif.checker(
             app.site(self.selection(parsed_args)),
+            app.config,
             strict=parsed_args.strict,
             record=self._record if parsed_args.record else None,
             progress=lambda run: functools.partial(show_run, run),

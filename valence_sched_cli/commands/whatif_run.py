@@ -121,9 +121,9 @@ class RunWhatif(base.Lister):
         """Return the sites that the options make; for a comparison the one without edits first."""
         app, weights = self.scheduler_app, by_name("--weight", parsed_args.weight)
         base = app.site(self.selection(parsed_args))
-        sites = app.edited_sites(base, tuple(parsed_args.scenario), tuple(parsed_args.edits))
+        sites = app.whatif.edited_sites(base, tuple(parsed_args.scenario), tuple(parsed_args.edits))
         for policy in (parsed_args.policies or [None]) if weights else ():
-            made = (app.edited_sites(site, policy=policy, weights=weights) for site in sites)
+            made = (app.whatif.edited_sites(site, policy=policy, weights=weights) for site in sites)
             sites = [site for some in made for site in some]
         if not (parsed_args.edits or parsed_args.scenario or weights):
             return sites
@@ -143,7 +143,7 @@ class RunWhatif(base.Lister):
                 "replay", f"{run}: {requests:,} requests, {_rate(requests, begun):,.0f} a second"
             )
 
-        replay = self.scheduler_app.replay(
+        replay = self.scheduler_app.whatif.replay(
             sites, parsed_args.policies, workload, progress, strict=parsed_args.strict
         )
         line.finish("replay")
@@ -159,7 +159,7 @@ class RunWhatif(base.Lister):
 
         if file is None:
             return None
-        baseline, warnings = self.scheduler_app.read_replay(file)
+        baseline, warnings = self.scheduler_app.whatif.read_replay(file)
         check_measure_names(filter(None, tolerances), baseline)
         self.closing += warning_lines(warnings)
         return baseline
@@ -223,11 +223,11 @@ class SweepWhatif(base.Lister):
         args, app = parsed_args, self.scheduler_app
         with contextlib.ExitStack() as stack:
             if args.output:
-                write = stack.enter_context(app.sweep_writer(args.output))
+                write = stack.enter_context(app.whatif.sweep_writer(args.output))
             write_page = stack.enter_context(self.page_writer(args))
             workload = whatif.make_workload(app, args)
             sites = whatif.edited_sites(self, args)
-            sweep = app.sweep(sites, args.policies, args.seeds, workload, strict=args.strict)
+            sweep = app.whatif.sweep(sites, args.policies, args.seeds, workload, strict=args.strict)
             if args.compare:
                 variations = dict.fromkeys(key.variation for key in sweep.keys)
                 base.name_columns(args, ("Measure", *variations, "Best"))
@@ -253,7 +253,7 @@ class SweepWhatif(base.Lister):
         """Return all runs; those of a journal are not made again, and others are added to it."""
         from valence_sched_cli.output.replay import progress_text
 
-        app, total, file = self.scheduler_app, len(sweep.keys), parsed_args.resume
+        app, total, file = self.scheduler_app.whatif, len(sweep.keys), parsed_args.resume
         with contextlib.ExitStack() as stack:
             finished: list[SweepRun] = []
             journal: Any = None

@@ -76,7 +76,7 @@ def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[Site]:
     """
     app, selection = command.scheduler_app, command.selection(args)
     zones = getattr(args, "zone_file", None)
-    return app.edited_sites(
+    return app.whatif.edited_sites(
         app.site(selection) if zones is None else app.zoned_site(selection, zones),
         tuple(args.scenario),
         tuple(args.edits),
@@ -196,7 +196,7 @@ def make_workload(app: App, args: argparse.Namespace) -> Workload:
             raise UsageError(f"--{drawn[0]}: not with --workload, whose lines say all")
         columns = parsing.by_name("--map", args.map)
         files = {"sort": args.sort, "near_maps": args.near_map}
-        return app.workload(args.workload, columns, args.map_file, **files)
+        return app.whatif.workload(args.workload, columns, args.map_file, **files)
     if of_files := [name for name in _OF_FILES if getattr(args, name)]:
         raise UsageError(f"--{of_files[0].replace('_', '-')}: only with --workload FILE")
     if missing := [name for name in ("rate", "mix", "horizon") if getattr(args, name) is None]:
@@ -211,7 +211,7 @@ def make_workload(app: App, args: argparse.Namespace) -> Workload:
         lifetime_s=args.lifetime,
         seed=getattr(args, "seed", 0) or 0,
     )
-    return app.synthetic_workload(spec)
+    return app.whatif.synthetic_workload(spec)
 
 
 def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:

@@ -173,11 +173,14 @@ class TestSite(unittest.TestCase):
         base = self.app.site(Selection(sources=(SITE,)))
         edits = [edit(fail="Compute-02@gpu-east"), edit(remove="podm=gpu-west,free=no"),
                  edit(set="zone=east-1", facts={"price": 3}, traits=["X"])]  # fmt: skip
-        sites = [*self.app.edited_sites(base, [SCENARIOS]), *self.app.edited_sites(base, (), edits)]
+        sites = [
+            *self.app.whatif.edited_sites(base, [SCENARIOS]),
+            *self.app.whatif.edited_sites(base, (), edits),
+        ]
         self.assertEqual(5, len(sites))
         for number, site in enumerate(sites):
             file = str(self.folder / f"{number}.json")
-            self.assertEqual(len(site.podms), self.app.write_site(site, file)[0])
+            self.assertEqual(len(site.podms), self.app.whatif.write_site(site, file)[0])
             again = replace(self.app.site(Selection(sources=(file,))), policies=site.policies)
             for flavor in ("small", "gpu-large"):
                 for policy in ("default", "chance"):
@@ -188,8 +191,8 @@ class TestSite(unittest.TestCase):
     def test_what_is_printed_is_what_is_written(self):
         site = self.app.site(Selection(sources=(SITE,)))
         parts: list[str] = []
-        self.app.print_site(site, parts.append)
-        self.app.write_site(site, str(self.folder / "s.json"))
+        self.app.whatif.print_site(site, parts.append)
+        self.app.whatif.write_site(site, str(self.folder / "s.json"))
         self.assertEqual((self.folder / "s.json").read_text(), "".join(parts))
 
     def test_what_claims_hold_is_subtracted(self):
@@ -212,16 +215,16 @@ class TestSite(unittest.TestCase):
 
     def test_the_policy_and_its_weights_can_be_others(self):
         base = self.app.site(Selection(sources=(SITE,)))
-        (site,) = self.app.edited_sites(base, policy="pack", weights={"pack": 5, "known": 1})
+        (site,) = self.app.whatif.edited_sites(base, policy="pack", weights={"pack": 5, "known": 1})
         self.assertEqual("pack", site.policy)
         weights = {use.name: use.weight for use in site.policies["pack"].weighers}
         self.assertEqual((5, 1), (weights["pack"], weights["known"]))
         before = {use.name: use.weight for use in base.policies["pack"].weighers}
         self.assertNotEqual(5, before["pack"])
         with self.assertRaises(UnknownName):
-            self.app.edited_sites(base, weights={"pak": 1})
+            self.app.whatif.edited_sites(base, weights={"pak": 1})
         with self.assertRaises(UnknownName):
-            self.app.edited_sites(base, policy="pak")
+            self.app.whatif.edited_sites(base, policy="pak")
 
     def test_a_site_that_was_pickled_decides_the_same(self):
         site = racks()
