@@ -31,7 +31,7 @@ from valence_sched.lifecycle.decision_result import (
     inventory_summary,
 )
 from valence_sched.lifecycle.intake import Intake
-from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, TTL_S
+from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, KEEP_S, TTL_S, WAIT_S
 from valence_sched.model.codec import decode
 from valence_sched.model.decision import DecisionResult, DecisionResults, Detail, FitCounts, Ranking
 from valence_sched.model.diagnostic import awaiting
@@ -45,7 +45,7 @@ from valence_sched.model.quota import Quota, check_limits, check_owner
 from valence_sched.model.reading import DEFAULT_SELECTION, Selection
 from valence_sched.model.registration import PodmReading, RegisteredPodm
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import KEEP_S, TREE_S, WAIT_S, OwnScheduler
+from valence_sched.model.scheduler import TREE_S, OwnScheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.model.zone import SealedRequest
 from valence_sched.view import hardware
@@ -79,13 +79,11 @@ if TYPE_CHECKING:
         ClaimResult,
         NodeRecord,
         NodeStatus,
-        PlanRefresh,
-        PlanResult,
         Preview,
         ProvisionResult,
         ReconcileResult,
     )
-    from valence_sched.model.plan import Plan
+    from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
     from valence_sched.model.registration import Registration, RegistrationChange
     from valence_sched.model.request import Request
     from valence_sched.model.zone import ZoneSettings
@@ -658,7 +656,7 @@ class Engine(OwnScheduler):
             yield from map(access.preview, report.placements)
 
     def plan(self, request: Request) -> PlanResult:
-        from valence_sched.model.lifecycle import PlanResult
+        from valence_sched.model.plan import PlanResult
 
         texts: dict[str, bytes] = {}
         policies = self._intake.policies()

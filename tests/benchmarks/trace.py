@@ -26,9 +26,9 @@ from valence_sched.app import App
 from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.core.policy import BoundPolicy, bind, idle_readers, without_readers
 from valence_sched.model.inventory import LeanPodm, Pool, Stock
-from valence_sched.model.need import Need
+from valence_sched.model.need import NameRequirements, Need
 from valence_sched.model.policy import Policy, WeigherUse
-from valence_sched.model.request import FlavorShare, Mix, NameRequirements, Request, sealed
+from valence_sched.model.request import FlavorShare, Mix, Request, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.view.builder import ViewBuilder
 

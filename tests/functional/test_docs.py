@@ -25,8 +25,8 @@ from tests.functional.renew_golden import EXAMPLES, README, SCREEN, replayed, sc
 from valence_sched import errors
 from valence_sched.core import plugins
 from valence_sched.model.dispatch import Receipt
+from valence_sched.model.need import NodeRequest
 from valence_sched.model.reading import Sign
-from valence_sched.model.request import NodeRequest
 from valence_sched.model.request_spec import Place, Resolver
 from valence_sched.model.scenario import EDITS
 

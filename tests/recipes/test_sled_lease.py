@@ -13,7 +13,7 @@ from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl.pool import ReadSettings, ReadTarget, read
 from valence_sched.drivers.recorded import records
 from valence_sched.drivers.redfish.dialect import redfish
-from valence_sched.model.composition import CompositionRequest
+from valence_sched.model.claim import CompositionRequest
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.registration import Registration

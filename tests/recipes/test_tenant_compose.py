@@ -10,7 +10,7 @@ from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl.pool import ReadTarget
 from valence_sched.drivers.redfish.dialect import redfish
 from valence_sched.drivers.redfish.methods import SPECIFIC
-from valence_sched.model.composition import CompositionResult
+from valence_sched.model.claim import CompositionResult
 from valence_sched.model.registration import Registration
 from valence_sched.testing.served import served
 

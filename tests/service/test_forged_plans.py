@@ -12,9 +12,9 @@ from tests.service.application import LivePodmsCase
 from valence_sched.app import App
 from valence_sched.model.claim import ClaimPart, NodeAllocation
 from valence_sched.model.inventory import to_json
+from valence_sched.model.need import NodeRequest
 from valence_sched.model.plan import Plan, PodmBasis, podm_digest, without_credentials
 from valence_sched.model.registration import PasswordReference, Registration
-from valence_sched.model.request import NodeRequest
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.zone import ZoneSettings
 from valence_sched.store.store import Store

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from tests.service.application import SMALL, ApplicationCase
 from tests.unit.store.site import part, podm
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ComposedNode
 from valence_sched.store import tables
 from valence_sched.store.store import Store
 

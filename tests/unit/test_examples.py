@@ -24,8 +24,7 @@ from valence_sched.model.flavor import (
     TopologyConstraintSpec,
 )
 from valence_sched.model.inventory import FullBlock, FullPodm, Inventory, Pool, Status
-from valence_sched.model.need import Need
-from valence_sched.model.request import NameRequirements
+from valence_sched.model.need import NameRequirements, Need
 from valence_sched.view.block_kinds import device_amount
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

@@ -22,9 +22,10 @@ from valence_sched.errors import InputError, RequestError, UnknownName
 from valence_sched.model.codec import MAX_HUMAN_BYTES, ShippedJson
 from valence_sched.model.custom_resource import CustomResource, unique_by_name
 from valence_sched.model.flavor import Flavor
+from valence_sched.model.need import Proximity
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
-from valence_sched.model.request import FlavorShare, Mix, Proximity, Request
+from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.model.request_spec import (
     ExternalResource,
     RequestSpec,

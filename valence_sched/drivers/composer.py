@@ -18,7 +18,7 @@ from valence_sched.drivers.fields import Json
 from valence_sched.drivers.http.exchange import BUSY_STATUSES, GATEWAY_STATUSES, GONE, Patience
 from valence_sched.drivers.links import collection_pages, link_path
 from valence_sched.errors import InputError, PodmError, one_line
-from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.claim import CompositionRequest, CompositionResult
 
 #: Statuses of a write whose ETag is not that of the document, or that has none.
 PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428

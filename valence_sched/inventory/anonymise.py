@@ -20,8 +20,14 @@ from uuid import UUID
 from msgspec.structs import replace
 
 from valence_sched.model.base import Fact
-from valence_sched.model.custom_resource import DECLARED_SCHEME
-from valence_sched.model.inventory import WHOLE_POOL, FullBlock, FullPodm, Node, Stock
+from valence_sched.model.inventory import (
+    DECLARED_SCHEME,
+    WHOLE_POOL,
+    FullBlock,
+    FullPodm,
+    Node,
+    Stock,
+)
 from valence_sched.model.podm_address import uuid_identity
 
 #: Parts of URIs that name no thing of a site: collections, services and single resources.

@@ -14,8 +14,7 @@ import msgspec
 from valence_sched.core import plugins
 from valence_sched.errors import PluginError, errors_at, one_line
 from valence_sched.inventory.registry import Registry
-from valence_sched.model.claim import NO_USAGE, Usage, subtract_usage
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import NO_USAGE, ComposedNode, Usage, subtract_usage
 from valence_sched.model.inventory import LeanPodm, Node, PodmStatus
 from valence_sched.model.quantity import age_s
 from valence_sched.model.reading import Sign

@@ -23,9 +23,16 @@ from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.guard import ConcernedParts, GuardedComposer, HardwareGuard
 from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
-from valence_sched.model import composition
-from valence_sched.model.claim import Claim
-from valence_sched.model.composition import ComposedNode, CompositionRequest
+from valence_sched.model.claim import (
+    Claim,
+    ComposedNode,
+    CompositionRequest,
+    node_allocations,
+    node_name,
+    own_name,
+    request_from_node,
+    sum_devices,
+)
 from valence_sched.model.decision import Placement
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.model.inventory import FullPodm, Node
@@ -203,7 +210,7 @@ class PodmAccess:
 
     def _unlisted_state(self, node: ComposedNode) -> str:
         """Return the state of a node that a reading does not show, which is not enough."""
-        subject, wanted = f"node {node.id} on {node.podm}", composition.request_from_node(node)
+        subject, wanted = f"node {node.id} on {node.podm}", request_from_node(node)
         try:
             with awaiting(self.progress, subject, "reading"), self.connect(node.podm) as composer:
                 result = composer.read_node(wanted, node.uri)
@@ -221,11 +228,11 @@ class PodmAccess:
 
 def _claim_of(podm: str, node: Node, composing: Sequence[Claim]) -> Claim | None:
     """Return the claim that a node may have been made for: by its name, or by its blocks."""
-    name = composition.own_name(node.name, node.uri)
+    name = own_name(node.name, node.uri)
     for claim in composing:
-        for part, allocation in composition.node_allocations(claim):
+        for part, allocation in node_allocations(claim):
             shared = part.podm == podm and not set(allocation.blocks).isdisjoint(node.blocks)
-            if shared or name == composition.node_name(claim, allocation):
+            if shared or name == node_name(claim, allocation):
                 return claim
     return None
 
@@ -233,5 +240,5 @@ def _claim_of(podm: str, node: Node, composing: Sequence[Claim]) -> Claim | None
 def _with_devices(status: NodeStatus, podm: FullPodm | None) -> NodeStatus:
     known = {block.uri: block.devices for block in podm.blocks} if podm else {}
     devices = [known.get(uri) for uri in status.node.blocks]
-    total = composition.sum_devices(one for one in devices if one)
+    total = sum_devices(one for one in devices if one)
     return replace(status, devices=total, unknown_blocks=devices.count(None))

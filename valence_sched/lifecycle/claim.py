@@ -25,10 +25,11 @@ from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
 from valence_sched.model.custom_resource import DeclaredResources, declared_supplies, with_declared
 from valence_sched.model.decision import Candidate, Report
 from valence_sched.model.inventory import LeanPodm, PodmStatus, to_json
+from valence_sched.model.need import NodeRequest
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
 from valence_sched.model.quota import block_charges
-from valence_sched.model.request import Mix, NodeRequest, Request, asked_content
+from valence_sched.model.request import Mix, Request, asked_content
 from valence_sched.model.stats import podm_id
 from valence_sched.planning.succession import verify
 from valence_sched.store.claims import TTL_S

@@ -35,15 +35,15 @@ from valence_sched.errors import (
     one_line,
 )
 from valence_sched.lifecycle.guard import GuardedComposer
-from valence_sched.model.claim import Claim
-from valence_sched.model.composition import (
+from valence_sched.model.claim import (
+    Claim,
     ComposedNode,
     CompositionRequest,
     CompositionResult,
     composed_node,
     composition_request,
+    node_allocations,
     request_from_node,
-    single_allocation,
 )
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
 from valence_sched.store.claims import TTL_S
@@ -84,7 +84,7 @@ class NodeComposer:
             StillComposing: the pod manager goes on after all waiting.
             Unverified: the node could not be read back, taken back, or stored.
         """
-        part, allocation = single_allocation(claim)
+        part, allocation = next(node_allocations(claim))
         known = self.store.load_podms([part.podm]).get(part.podm)
         wanted = composition_request(claim, allocation, known)
         self.checkpoint("held")

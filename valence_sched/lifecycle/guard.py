@@ -21,7 +21,7 @@ from valence_sched.drivers.hardware import ConcernedHardware
 from valence_sched.drivers.links import fold_uri, path_of
 from valence_sched.errors import BaremetalUnavailable, HardwareInUse, one_line
 from valence_sched.model.baremetal import Baremetal, BaremetalNode, Baremetals
-from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.claim import CompositionRequest, CompositionResult
 from valence_sched.model.podm_address import UUID_KIND, uuid_identity
 
 #: How long a list of nodes counts: one that may be the hardware is read anew each time.

@@ -19,8 +19,7 @@ from valence_sched.model.codec import decode
 from valence_sched.model.decision import Report
 from valence_sched.model.diff import ADDED, REMOVED, Difference
 from valence_sched.model.inventory import FREE_STATUS, OTHERS, FullPodm, PodmStatus, visible_podm
-from valence_sched.model.lifecycle import PlanRefresh
-from valence_sched.model.plan import Plan, make_plan, plan_drift
+from valence_sched.model.plan import Plan, PlanRefresh, make_plan, plan_drift
 from valence_sched.model.policy import Policy
 from valence_sched.model.reading import ReadOptions
 from valence_sched.model.request import Request

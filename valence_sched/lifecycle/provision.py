@@ -31,8 +31,7 @@ from valence_sched.errors import (
 from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.decision_result import decision_result
-from valence_sched.model.claim import Claim, disabled_error
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import Claim, ComposedNode, disabled_error
 from valence_sched.model.decision import DecisionResult, Detail
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.lifecycle import ProvisionResult, UnverifiedNode

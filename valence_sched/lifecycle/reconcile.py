@@ -20,11 +20,15 @@ from valence_sched.errors import (
 )
 from valence_sched.lifecycle.compose import Connector
 from valence_sched.lifecycle.guard import GuardedComposer
-from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ClaimPart, NodeAllocation
-from valence_sched.model.composition import (
+from valence_sched.model.claim import (
+    ACTIVE_STATES,
+    FINAL_STATES,
+    Claim,
+    ClaimPart,
     ComposedNode,
     CompositionRequest,
     CompositionResult,
+    NodeAllocation,
     composed_node,
     composition_request,
     node_allocations,

@@ -1,31 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims: the blocks and amounts that are held for one consumer, and pod managers without them."""
+"""Claims: the blocks and amounts held for one consumer, and the nodes composed of them."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Literal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta, Raw
+from msgspec.structs import replace
 
 from valence_sched.errors import ClaimState, one_line
+from valence_sched.model import inventory
 from valence_sched.model.base import Noun
-from valence_sched.model.inventory import (
-    Amount,
-    Count,
-    FullPodm,
-    LeanBlock,
-    LeanPodm,
-    Name,
-    Node,
-    Status,
-    Stock,
-    parse_status,
-    to_json,
-)
-from valence_sched.model.request import NodeRequest
+from valence_sched.model.inventory import Count, Devices, FullPodm, LeanBlock, LeanPodm, Name, Node
+from valence_sched.model.need import NodeRequest
 
 #: PREPARED holds parts on several pod managers, not yet one claim; the last three are final.
 State = Literal[
@@ -35,15 +24,17 @@ ACTIVE_STATES: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSING", "COMPOSED",
 FINAL_STATES: tuple[State, ...] = ("RELEASED", "EXPIRED", "FAILED")
 
 TTL_S = 600.0  # how long a claim is held
+WAIT_S = 300.0  # how long to wait for a pod manager that is still composing
+KEEP_S = 30 * 86400.0  # the age at which ended claims, and decisions, are deleted
 LONGEST_TTL_S = 90.0 * 86400
 TtlSeconds = Annotated[float, Meta(ge=1, le=LONGEST_TTL_S)]
 
 
 class Grant(Noun, frozen=True):
-    """An amount of a stock, in the stock's unit; its words are there where a decision told them."""
+    """An amount of a stock in its unit, with the names that a decision has for both."""
 
     uri: Name
-    amount: Amount
+    amount: inventory.Amount
     resource: str = ""
     unit: str = ""
 
@@ -51,9 +42,8 @@ class Grant(Noun, frozen=True):
 class NodeAllocation(Noun, frozen=True, kw_only=True):
     """The blocks and amounts that one node of a claim is made of.
 
-    ``places`` are the topology domains that the request constrains: blocks that are equal in all
-    else differ in them. ``flavor`` and ``score`` are those of the decision, where it had them.
-    ``charges`` is what the blocks and amounts count against the quota of an owner, by resource.
+    ``places`` are the topology domains that the request constrains. ``flavor`` and ``score`` are
+    those of the decision. ``charges`` counts against the quota of an owner, by resource.
     """
 
     node: Count
@@ -69,9 +59,8 @@ class NodeAllocation(Noun, frozen=True, kw_only=True):
 class ClaimPart(Noun, frozen=True, kw_only=True):
     """What a claim holds of one pod manager, at the generation that the decision read.
 
-    ``supplies`` is the free amount, before any claim, of stocks that an operator declared and the
-    store does not know: claims never hold more than that. ``request`` is what each node was asked
-    for, where the decision had it.
+    ``supplies`` is the free amount, before any claim, of stocks that an operator declared: claims
+    never hold more than that. ``request`` has the requirements of each node.
     """
 
     podm: Name
@@ -129,13 +118,10 @@ def disabled_error(claim_id: str, podm: str, zone: str = "") -> ClaimState:
     return ClaimState(one_line(f"{text}: enable it ({enable}) or release the claim ({release})"))
 
 
-IN_USE_STATES = ("Composing", "Composed", "ComposedAndAvailable")
-
-
 class Usage(Noun, frozen=True, kw_only=True):
-    """What claims hold of one podm: nodes per block URI, amounts per stock URI.
+    """What claims hold of one podm: nodes by block URI, amounts by stock URI.
 
-    ``nodes`` are those that are claimed or composed and have an owner or a group.
+    ``nodes`` are the claimed or composed nodes that have an owner or a group.
     """
 
     blocks: dict[str, int] = {}
@@ -146,9 +132,9 @@ class Usage(Noun, frozen=True, kw_only=True):
         return bool(self.blocks or self.amounts or self.nodes)
 
     def plus(self, other: Usage) -> Usage:
-        blocks, amounts = dict(self.blocks), dict(self.amounts)
-        for uri, nodes in other.blocks.items():
-            blocks[uri] = blocks.get(uri, 0) + nodes
+        blocks: Counter[str] = Counter(self.blocks)
+        blocks.update(other.blocks)
+        amounts = dict(self.amounts)
         for uri, amount in other.amounts.items():
             amounts[uri] = amounts.get(uri, 0.0) + amount
         return Usage(blocks=blocks, amounts=amounts, nodes=(*self.nodes, *other.nodes))
@@ -168,12 +154,14 @@ def subtract_usage(podm: LeanPodm, usage: Usage) -> LeanPodm:
 
 
 def _after(podm: LeanPodm, blocks: Iterable[LeanBlock], usage: Usage) -> LeanPodm:
-    return msgspec.structs.replace(
-        podm,
-        blocks=tuple(blocks),
-        stocks=tuple(_stock(stock, usage.amounts) for stock in podm.stocks),
-        nodes=all_nodes(podm.nodes, usage),
+    stocks = (
+        replace(one, used=round(one.used + amount, 9))
+        if (amount := usage.amounts.get(one.uri))
+        else one
+        for one in podm.stocks
     )
+    nodes = all_nodes(podm.nodes, usage)
+    return replace(podm, blocks=tuple(blocks), stocks=tuple(stocks), nodes=nodes)
 
 
 class PodmRemainder:
@@ -181,7 +169,6 @@ class PodmRemainder:
 
     def __init__(self, podm: LeanPodm, usage: Usage) -> None:
         self.podm = subtract_usage(podm, usage)
-        #: By URI, once claims are subtracted one by one.
         self._block_indexes: dict[str, int] | None = None
         self._encoded_statuses: dict[tuple[bytes, int], Raw] = {}
 
@@ -197,58 +184,231 @@ class PodmRemainder:
         self.podm = _after(self.podm, blocks, usage)
 
 
-def status_after_use(status: Status, nodes: int) -> Status:
-    """Return the status of a block after ``nodes`` more nodes use it."""
-    if not status.shareable or status.max_compositions is None:
-        return msgspec.structs.replace(status, reserved=True)
-    return msgspec.structs.replace(
-        status,
-        state="ComposedAndAvailable" if status.state == "Unused" else status.state,
-        compositions=status.compositions + nodes,
-    )
-
-
-def foreign_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
-    """Return the URIs of blocks in use that are not ``ours``: another program composed them."""
-    own, found = frozenset(ours), []
-    for block in podm.blocks:
-        status = block.status
-        if block.uri in own or status is None:
-            continue
-        if status.state in IN_USE_STATES or status.reserved or status.compositions > 0:
-            found.append(block.uri)
-    return tuple(found)
-
-
 def _block_after_use(
     block: LeanBlock, nodes: int, encoded: dict[tuple[bytes, int], Raw]
 ) -> LeanBlock:
     key = bytes(block.status or b""), nodes
     if key not in encoded:
-        encoded[key] = Raw(to_json(status_after_use(parse_status(key[0]), nodes)))
-    return msgspec.structs.replace(block, status=encoded[key])
+        status = inventory.parse_status(key[0])
+        if not status.shareable or status.max_compositions is None:
+            after = replace(status, reserved=True)
+        else:
+            state = "ComposedAndAvailable" if status.state == "Unused" else status.state
+            after = replace(status, state=state, compositions=status.compositions + nodes)
+        encoded[key] = Raw(inventory.to_json(after))
+    return replace(block, status=encoded[key])
+
+
+def foreign_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
+    """Return the URIs of blocks in use that are not ``ours``: another program composed them."""
+    own, in_use = frozenset(ours), ("Composing", "Composed", "ComposedAndAvailable")
+    return tuple(
+        block.uri
+        for block in podm.blocks
+        if block.uri not in own
+        and (status := block.status) is not None
+        and (status.state in in_use or status.reserved or status.compositions > 0)
+    )
 
 
 def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
     """Return the nodes that were read and those of the usage, each once.
 
-    Pod managers tell neither owner nor group. Of a node that is composed and was not read, only the
-    blocks that are held yet are its own for sure.
+    Pod managers report neither owner nor group. A composed node that was not read certainly has
+    only the blocks that its claim still holds.
     """
     known = {node.uri: node for node in usage.nodes}
     nodes = []
     for node in read:
         composed = known.pop(node.uri, node)
         owner, group = composed.owner or node.owner, composed.group or node.group
-        nodes.append(msgspec.structs.replace(node, owner=owner, group=group))
+        nodes.append(replace(node, owner=owner, group=group))
     for node in known.values():
-        held = tuple(uri for uri in node.blocks if uri in usage.blocks)
-        nodes.append(msgspec.structs.replace(node, blocks=held))
+        blocks = tuple(uri for uri in node.blocks if uri in usage.blocks)
+        nodes.append(replace(node, blocks=blocks))
     return tuple(nodes)
 
 
-def _stock(stock: Stock, held: Mapping[str, float]) -> Stock:
-    amount = held.get(stock.uri)
-    if not amount:
-        return stock
-    return msgspec.structs.replace(stock, used=round(stock.used + amount, 9))
+#: The state that is read back after a write, independent of the answer to it.
+#:
+#: composed  the node exists, with all its blocks
+#: absent    the node does not exist, and none of its blocks is in use by this program
+#: left      a part of the node exists: it must be removed
+#: unknown   the pod manager could not be read back, so anything is possible
+NodeState = Literal["composed", "absent", "left", "unknown"]
+
+
+class CompositionRequest(Noun, frozen=True, kw_only=True):
+    """One node to compose of exactly these blocks and amounts; its ``name`` is unique.
+
+    ``devices`` are those of all blocks, for pod managers that choose the blocks themselves.
+    ``substitutes`` are, for each block, the blocks that fulfil the request equally. ``amounts``
+    are the memory chunks and volumes that exist already for its ``grants``, with their sizes.
+    """
+
+    name: str
+    pool: str | None = None
+    blocks: tuple[str, ...] = ()
+    grants: tuple[Grant, ...] = ()
+    devices: Devices = Devices()
+    substitutes: dict[str, tuple[str, ...]] = {}
+    amounts: tuple[Grant, ...] = ()
+
+    @property
+    def made_grants(self) -> tuple[Grant, ...]:
+        """The amounts that a pod manager provides; declared ones are only counted."""
+        scheme = inventory.DECLARED_SCHEME
+        return tuple(it for it in self.grants if not it.uri.startswith(scheme))
+
+    def names(self, name: str | None, uri: str) -> bool:
+        """Return whether this is the node's name: some services keep it only in the URI."""
+        return bool(self.name) and self.name in (name, uri.rpartition("/")[2])
+
+    def missing_blocks(self, found: Iterable[str]) -> list[str]:
+        """Return the blocks that neither the node has nor an equal one in their place."""
+        found, missing = set(found), []
+        spare = found.difference(self.blocks)
+        for uri in self.blocks:
+            if uri not in found:
+                equal = next((it for it in self.substitutes.get(uri, ()) if it in spare), None)
+                if equal is None:
+                    missing.append(uri)
+                spare.discard(equal or "")
+        return missing
+
+
+class CompositionResult(Noun, frozen=True, kw_only=True):
+    """What a pod manager has after a write, as it was read back.
+
+    ``node`` is the URI of the node, ``blocks`` are its actual blocks, ``amounts`` its memory chunks
+    and volumes. ``reason`` says what the pod manager refused, what remains, or why the state is
+    unknown. With ``works`` the pod manager still composes it. ``freed`` are the blocks that its
+    removal freed.
+    """
+
+    state: NodeState
+    node: str | None = None
+    blocks: tuple[str, ...] = ()
+    amounts: tuple[Grant, ...] = ()
+    reason: str = ""
+    works: bool = False
+    freed: tuple[str, ...] = ()
+
+
+class ComposedNode(Noun, frozen=True, kw_only=True):
+    """A node on one pod manager; this program chose the ``id``, the pod manager the ``uri``.
+
+    ``amounts`` are its memory chunks and volumes with their sizes, ``grants`` its amounts of
+    stocks. ``created_at`` is seconds since 1970 by the clock of the database.
+    """
+
+    id: Name
+    podm: Name
+    uri: Name
+    claim: Name
+    name: str | None = None
+    owner: str | None = None
+    group: str | None = None
+    pool: str | None = None
+    blocks: tuple[str, ...] = ()
+    amounts: tuple[Grant, ...] = ()
+    created_at: float = 0.0
+    flavor: str | None = None
+    grants: tuple[Grant, ...] = ()
+    request: NodeRequest | None = None
+
+
+NODE_NAME_PREFIX = "vs-"  # of all nodes that this program composes
+
+
+def own_name(name: str | None, uri: str) -> str:
+    """Return the name that this program gave a node, maybe in its URI only; empty for another's."""
+    names = (name or "", uri.rpartition("/")[2])
+    return next((one for one in names if one.startswith(NODE_NAME_PREFIX)), "")
+
+
+def node_allocations(claim: Claim) -> Iterator[tuple[ClaimPart, NodeAllocation]]:
+    """Yield the parts and node allocations of a claim, node by node."""
+    return ((part, allocation) for part in claim.parts for allocation in part.shares)
+
+
+def node_name(claim: Claim, allocation: NodeAllocation) -> str:
+    """Return the name of a node, by which a later run finds it again."""
+    number = "" if claim.nodes == 1 else f"-{allocation.node}"
+    return f"{NODE_NAME_PREFIX}{claim.id}{number}"
+
+
+def composition_request(
+    claim: Claim, allocation: NodeAllocation, podm: FullPodm | None
+) -> CompositionRequest:
+    """Return the composition of one node, with the devices of its blocks as they were last read."""
+    devices: dict[str, Any] = dict.fromkeys(Devices.__struct_fields__, ())
+    for block in podm.blocks if podm else ():
+        for field in devices if block.devices and block.uri in allocation.blocks else ():
+            devices[field] += tuple(one for one in getattr(block.devices, field) if one.count)
+    return CompositionRequest(
+        name=node_name(claim, allocation),
+        pool=allocation.pool,
+        blocks=allocation.blocks,
+        grants=allocation.grants,
+        devices=Devices(**devices),
+        substitutes=_substitutes(allocation, podm) if podm else {},
+    )
+
+
+def _substitutes(allocation: NodeAllocation, podm: FullPodm) -> dict[str, tuple[str, ...]]:
+    """Return for each block those with the same devices, pool and constrained places."""
+    found: dict[tuple[Any, ...], list[str]] = {}
+    keys: dict[str, tuple[Any, ...]] = {}
+    for block in podm.blocks:
+        places = tuple((block.places or {}).get(place) for place in allocation.places)
+        sharing = block.status is not None and block.status.shareable
+        keys[block.uri] = key = (tuple(sorted(block.type)), block.devices, sharing, places)
+        if allocation.pool in block.pools or not podm.pools:
+            found.setdefault(key, []).append(block.uri)
+    own = allocation.blocks
+    present = [uri for uri in own if uri in keys]
+    return {uri: tuple(it for it in found.get(keys[uri], ()) if it not in own) for uri in present}
+
+
+def request_from_node(node: ComposedNode) -> CompositionRequest:
+    """Return the composition request that a stored node came from."""
+    return CompositionRequest(
+        name=node.name or node.id, pool=node.pool, blocks=node.blocks, amounts=node.amounts
+    )
+
+
+def sum_devices(blocks: Iterable[Devices]) -> Devices:
+    """Return the devices of several blocks, equal ones once with the sum of their counts."""
+    sums: dict[str, dict[bytes, Any]] = {name: {} for name in Devices.__struct_fields__}
+    for block in blocks:
+        for name, found in sums.items():
+            for device in getattr(block, name):
+                key = inventory.to_json(replace(device, count=None if device.count is None else 0))
+                if (same := found.get(key)) and device.count is not None:
+                    found[key] = replace(device, count=same.count + device.count)
+                else:
+                    found[key] = device
+    return Devices(**{name: tuple(found.values()) for name, found in sums.items()})
+
+
+def composed_node(
+    claim: Claim, part: ClaimPart, allocation: NodeAllocation, result: CompositionResult
+) -> ComposedNode:
+    """Return the node that was composed for a claim, with its actual blocks."""
+    name = node_name(claim, allocation)
+    return ComposedNode(
+        id=name,
+        podm=part.podm,
+        uri=result.node or "",
+        claim=claim.id,
+        name=name,
+        owner=claim.owner,
+        group=claim.group,
+        pool=allocation.pool,
+        blocks=result.blocks,
+        amounts=result.amounts,
+        flavor=allocation.flavor,
+        grants=allocation.grants,
+        request=part.request,
+    )

@@ -11,6 +11,7 @@ import msgspec
 from valence_sched.errors import one_line, suggest
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import (
+    DECLARED_SCHEME,
     Accelerator,
     Amount,
     Block,
@@ -23,7 +24,6 @@ from valence_sched.model.inventory import (
 )
 from valence_sched.model.need import MEASURES
 
-DECLARED_SCHEME = "declared:"  # with which the URIs of declared stocks begin
 #: The devices that declared devices may be parts of, and where a block has them.
 WHOLE_DEVICES: Mapping[str, str] = {
     "processor": "processors",

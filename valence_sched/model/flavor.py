@@ -19,13 +19,13 @@ from valence_sched.model.base import Noun
 from valence_sched.model.inventory import capability_map
 from valence_sched.model.need import (
     Alternative,
+    NameRequirements,
     Need,
     NeedKind,
     Test,
     TopologyConstraint,
     need_for_stock,
 )
-from valence_sched.model.request import NameRequirements
 
 PositiveInt = Annotated[int, Meta(ge=1, le=10**15)]
 PositiveNumber = PositiveInt | Annotated[float, Meta(gt=0, le=10**15)]

@@ -9,8 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from valence_sched.model.base import Noun
-from valence_sched.model.claim import Claim, foreign_blocks
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import Claim, ComposedNode, foreign_blocks
 from valence_sched.model.inventory import COUNTED_CONDITIONS, Devices, FullPodm, LeanPodm
 from valence_sched.model.need import has_words
 

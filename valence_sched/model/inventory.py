@@ -21,16 +21,20 @@ from msgspec import Meta, Raw
 from msgspec.structs import replace
 
 from valence_sched.model.base import MAX_WHOLE, Fact, Noun
-from valence_sched.model.request import NodeRequest
+from valence_sched.model.need import NodeRequest
 
 SCHEMA = "valence-sched/inventory"
 VERSION = "1.0"
 WHOLE_POOL = "all"  # the id of the pool of a podm that has no pools
+DECLARED_SCHEME = "declared:"  # the scheme of the URIs of declared stocks
 
 Count = Annotated[int, Meta(ge=0, lt=MAX_WHOLE)]
 Positive = Annotated[int, Meta(ge=1, lt=MAX_WHOLE)]
 Amount = Annotated[float, Meta(ge=0, lt=MAX_WHOLE)]
 Name = Annotated[str, Meta(min_length=1, max_length=1024)]
+ZoneName = Annotated[str, Meta(min_length=1, max_length=255)]
+#: The values of a capability, by its key.
+Capabilities = dict[str, tuple[str, ...]]
 
 BlockType = Literal[
     "Compute",

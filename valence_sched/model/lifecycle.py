@@ -4,11 +4,9 @@
 from msgspec import Struct
 
 from valence_sched.model.base import Noun
-from valence_sched.model.claim import Claim
-from valence_sched.model.composition import ComposedNode
-from valence_sched.model.decision import DecisionResult, Report
+from valence_sched.model.claim import Claim, ComposedNode
+from valence_sched.model.decision import DecisionResult
 from valence_sched.model.inventory import Devices
-from valence_sched.model.plan import Plan
 
 
 class Event(Noun, frozen=True, kw_only=True):
@@ -120,20 +118,6 @@ class ReconcileResult(Struct, frozen=True, kw_only=True):
     composing: tuple[Claim, ...] = ()
     forgotten_claims: int = 0
     forgotten_decisions: int = 0
-
-
-class PlanResult(Struct, frozen=True, kw_only=True):
-    """A decision and its plan, None where nothing fits."""
-
-    decision: DecisionResult
-    plan: Plan | None = None
-
-
-class PlanRefresh(Struct, frozen=True, kw_only=True):
-    """The decision that is made now in place of a plan's, and a line for each change since."""
-
-    report: Report
-    changes: tuple[str, ...] = ()
 
 
 class Preview(Struct, frozen=True, kw_only=True):

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from valence_sched.errors import suggest
-from valence_sched.model.base import MAX_WHOLE, Noun, Portable, Whole
+from valence_sched.model.base import MAX_WHOLE, Fact, Noun, Portable, Whole
 from valence_sched.model.quantity import format_count
 
 NeedKind = Literal["processor", "memory", "accelerator", "drive", "nic", "stock"]
@@ -101,6 +101,77 @@ class Alternative(Noun, frozen=True):
 
     needs: tuple[Need, ...] = ()
     bonds: tuple[TopologyConstraint, ...] = ()
+
+
+class NameRequirements(Noun, frozen=True):
+    """Names that are required, names that are forbidden, and lists of which one is required."""
+
+    required: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
+    any_of: tuple[tuple[str, ...], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.required or self.forbidden or self.any_of)
+
+    @classmethod
+    def of(cls, names: tuple[str, ...] | NameRequirements) -> NameRequirements:
+        """Return the requirements; plain names are all required."""
+        return names if isinstance(names, NameRequirements) else cls(required=names)
+
+    def plus(self, other: NameRequirements) -> NameRequirements:
+        return NameRequirements(
+            tuple(dict.fromkeys(self.required + other.required)),
+            tuple(dict.fromkeys(self.forbidden + other.forbidden)),
+            tuple(dict.fromkeys(self.any_of + other.any_of)),
+        )
+
+    @property
+    def contradiction(self) -> str | None:
+        """Return what of the names cannot hold, None when they do not contradict each other."""
+        forbidden = set(self.forbidden)
+        if contrary := sorted(forbidden.intersection(self.required)):
+            return f"{contrary[0]!r} is both required and forbidden"
+        for names in self.any_of:
+            if names and forbidden.issuperset(names):
+                return f"in:{','.join(names)}: each of them is forbidden"
+        return None
+
+
+class Proximity(Noun, frozen=True, kw_only=True):
+    """An external resource, such as a volume, with the place that a resolver found for it.
+
+    With ``soft`` a place near it is a preference, else a requirement.
+    """
+
+    thing: str
+    zone: str | None = None
+    aggregates: tuple[str, ...] = ()
+    facts: dict[str, Fact] = {}
+    soft: bool = False
+
+
+class NodeRequest(Noun, frozen=True, kw_only=True):
+    """The requirements of a request that are about its node alone, with the fields of a request.
+
+    The pod managers that a request names or excludes are left out, and so is its group: they
+    chose the place among others, and another time other places are free.
+    """
+
+    needs: tuple[Need, ...] = ()
+    bonds: tuple[TopologyConstraint, ...] = ()
+    fallbacks: tuple[Alternative, ...] = ()
+    zone: str | None = None
+    aggregates: NameRequirements = NameRequirements()
+    locations: tuple[str, ...] = ()
+    capabilities: dict[str, tuple[str, ...]] = {}
+    attributes: dict[str, str] = {}
+    traits: NameRequirements = NameRequirements()
+    where: Any = None
+    near: tuple[Proximity, ...] = ()
+
+    @classmethod
+    def of(cls, request: Struct) -> NodeRequest:
+        return cls(**{name: getattr(request, name) for name in cls.__struct_fields__})
 
 
 MAX_CONSTRAINTS = 8  # the exact fit tries every combination of their domain values

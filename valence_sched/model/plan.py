@@ -7,11 +7,12 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from valence_sched.errors import InputError
 from valence_sched.model import codec, redact
 from valence_sched.model.base import Noun
-from valence_sched.model.decision import Placement, Report
+from valence_sched.model.decision import DecisionResult, Placement, Report
 from valence_sched.model.diff import REMOVED, Difference, podm_differences
 from valence_sched.model.inventory import Count, FullPodm, LeanPodm, Name, to_json, visible_podm
 
@@ -61,6 +62,20 @@ class Plan(Noun, frozen=True, kw_only=True):
                 raise ValueError(f"Expected {podm} in `podms`: a node is on it")
             if gone := sorted({one.uri for one in chosen.blocks} - known[chosen.podm]):
                 raise ValueError(f"Expected {gone[0]!r} on {podm}: a node takes it")
+
+
+class PlanResult(Struct, frozen=True, kw_only=True):
+    """A decision and its plan, None where nothing fits."""
+
+    decision: DecisionResult
+    plan: Plan | None = None
+
+
+class PlanRefresh(Struct, frozen=True, kw_only=True):
+    """The decision that is made now in place of a plan's, and a line for each change since."""
+
+    report: Report
+    changes: tuple[str, ...] = ()
 
 
 def make_plan(

@@ -30,9 +30,9 @@ from valence_sched.errors import InputError, suggest
 from valence_sched.model.base import Noun
 from valence_sched.model.claim import ClaimPart
 from valence_sched.model.inventory import Devices
-from valence_sched.model.need import Need, split_words
+from valence_sched.model.need import Need, NodeRequest, split_words
 from valence_sched.model.quantity import format_count
-from valence_sched.model.request import MAX_OWNER, NodeRequest
+from valence_sched.model.request import MAX_OWNER
 
 MAX_LIMIT = 10**15
 Limit = Annotated[float, Meta(ge=0, le=MAX_LIMIT)]

@@ -18,11 +18,14 @@ from msgspec import Meta
 
 from valence_sched.errors import InputError, RequestError, one_line
 from valence_sched.model import expression, extra_specs
-from valence_sched.model.base import Fact, Noun
+from valence_sched.model.base import Noun
 from valence_sched.model.expression import Expression
 from valence_sched.model.need import (
     Alternative,
+    NameRequirements,
     Need,
+    NodeRequest,
+    Proximity,
     TopologyConstraint,
     constraints_problem,
     split_words,
@@ -130,53 +133,6 @@ ID_BYTES = 8  # of an id that no caller gave
 
 
 Owner = Annotated[str, Meta(min_length=1, max_length=MAX_OWNER)]
-
-
-class NameRequirements(Noun, frozen=True):
-    """Names that are required, names that are forbidden, and lists of which one is required."""
-
-    required: tuple[str, ...] = ()
-    forbidden: tuple[str, ...] = ()
-    any_of: tuple[tuple[str, ...], ...] = ()
-
-    def __bool__(self) -> bool:
-        return bool(self.required or self.forbidden or self.any_of)
-
-    @classmethod
-    def of(cls, names: tuple[str, ...] | NameRequirements) -> NameRequirements:
-        """Return the requirements; plain names are all required."""
-        return names if isinstance(names, NameRequirements) else cls(required=names)
-
-    def plus(self, other: NameRequirements) -> NameRequirements:
-        return NameRequirements(
-            tuple(dict.fromkeys(self.required + other.required)),
-            tuple(dict.fromkeys(self.forbidden + other.forbidden)),
-            tuple(dict.fromkeys(self.any_of + other.any_of)),
-        )
-
-    @property
-    def contradiction(self) -> str | None:
-        """Return what of the names cannot hold, None when they do not contradict each other."""
-        forbidden = set(self.forbidden)
-        if contrary := sorted(forbidden.intersection(self.required)):
-            return f"{contrary[0]!r} is both required and forbidden"
-        for names in self.any_of:
-            if names and forbidden.issuperset(names):
-                return f"in:{','.join(names)}: each of them is forbidden"
-        return None
-
-
-class Proximity(Noun, frozen=True, kw_only=True):
-    """An external resource, such as a volume, with the place that a resolver found for it.
-
-    With ``soft`` a place near it is a preference, else a requirement.
-    """
-
-    thing: str
-    zone: str | None = None
-    aggregates: tuple[str, ...] = ()
-    facts: dict[str, Fact] = {}
-    soft: bool = False
 
 
 class FlavorShare(Noun, frozen=True):
@@ -463,32 +419,9 @@ def with_inherited(request: Request, stated: Mapping[str, tuple[str, ...]]) -> R
     return msgspec.structs.replace(request, inherited={**request.inherited, **inherited})
 
 
-class NodeRequest(Noun, frozen=True, kw_only=True):
-    """The requirements of a request that are about its node alone, with the fields of a request.
-
-    The pod managers that a request names or excludes are left out, and so is its group: they
-    chose the place among others, and another time other places are free.
-    """
-
-    needs: tuple[Need, ...] = ()
-    bonds: tuple[TopologyConstraint, ...] = ()
-    fallbacks: tuple[Alternative, ...] = ()
-    zone: str | None = None
-    aggregates: NameRequirements = NameRequirements()
-    locations: tuple[str, ...] = ()
-    capabilities: dict[str, tuple[str, ...]] = {}
-    attributes: dict[str, str] = {}
-    traits: NameRequirements = NameRequirements()
-    where: Any = None
-    near: tuple[Proximity, ...] = ()
-
-    @classmethod
-    def of(cls, request: Request) -> NodeRequest:
-        return cls(**{name: getattr(request, name) for name in cls.__struct_fields__})
-
-    def again(self, flavor: str | None, owner: str | None, policy: str) -> Request:
-        fields = {name: getattr(self, name) for name in self.__struct_fields__}
-        return Request(flavor=flavor, owner=owner, policy=policy, **fields)
+def request_for(node: NodeRequest, flavor: str | None, owner: str | None, policy: str) -> Request:
+    """Return a request for one node with these requirements."""
+    return Request(flavor=flavor, owner=owner, policy=policy, **msgspec.structs.asdict(node))
 
 
 MAX_SUPPLY_PARTS = 64  # of one amount: the exponents of floats need no more

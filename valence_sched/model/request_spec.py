@@ -12,7 +12,8 @@ from valence_sched.model import extra_specs
 from valence_sched.model.base import Fact, Noun
 from valence_sched.model.flavor import Flavor, Properties
 from valence_sched.model.inventory import capability_map
-from valence_sched.model.request import MAX_ID, Group, NameRequirements, Owner, Proximity, Request
+from valence_sched.model.need import NameRequirements, Proximity
+from valence_sched.model.request import MAX_ID, Group, Owner, Request
 
 
 class ExternalResource(Noun, frozen=True):

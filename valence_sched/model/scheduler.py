@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
-from valence_sched.model.claim import TTL_S
+from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S
 from valence_sched.model.http_headers import MOST_HOPS
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from valence_sched.model.effect import AuditLine, AuditQuery
     from valence_sched.model.flavor import Flavor
     from valence_sched.model.inventory import FullPodm
-    from valence_sched.model.plan import Plan
+    from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
     from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
     from valence_sched.model.quota import Quota
     from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
@@ -58,9 +58,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-WAIT_S = 300.0  # how long to wait for a pod manager that goes on composing
 TREE_S = 30.0  # how long a tree of zones has to answer
-KEEP_S = 30 * 86400.0  # after which claims that ended, and decisions, are forgotten
 
 
 class Verbs(Protocol):
@@ -152,11 +150,11 @@ class DecidingVerbs(Verbs, Protocol):
         """Return the report of a decision that the scheduler keeps; UnknownName for any other."""
         return self._call(DecidingVerbs.decision, decision_id)
 
-    def plan(self, request: Request) -> lifecycle.PlanResult:
+    def plan(self, request: Request) -> PlanResult:
         """Decide, and return the plan of the decision, to be claimed or composed later."""
         return self._call(DecidingVerbs.plan, request)
 
-    def refresh(self, plan: Plan) -> lifecycle.PlanRefresh:
+    def refresh(self, plan: Plan) -> PlanRefresh:
         """Decide again what a plan decided, and say what has changed; nothing is held."""
         return self._call(DecidingVerbs.refresh, plan)
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 from valence_sched.model import hardware, lifecycle, zone_registry
 from valence_sched.model.base import Noun
 from valence_sched.model.capacity import Capacity, StrandedAmount
-from valence_sched.model.claim import TTL_S, Claim, TtlSeconds
+from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S, Claim, TtlSeconds
 from valence_sched.model.decision import (
     DecisionResult,
     DecisionResults,
@@ -28,14 +28,13 @@ from valence_sched.model.decision import (
 from valence_sched.model.effect import AuditLine, AuditQuery
 from valence_sched.model.flavor import Flavor, Properties
 from valence_sched.model.inventory import FullPodm
-from valence_sched.model.plan import Plan
+from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
 from valence_sched.model.policy import PluginList, PodmReads, Policy
 from valence_sched.model.problem import Problem
 from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
 from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import KEEP_S, WAIT_S
 
 Role = Literal["reader", "member", "admin"]
 
@@ -271,8 +270,8 @@ VERBS = {route.verb: route for route in (
     Route("mix_capacity", "decisions_mix_capacity", "POST", "/v1/mix_capacity", "Count how many more nodes of a mix of requests fit.", MixCapacityBody, Capacity, "decisions:create", reading=True),
     Route("stranded", "decisions_stranded", "POST", "/v1/stranded", "Return what is free, and how much of it no node of these requests can use.", RequestsBody, tuple[StrandedAmount, ...], "decisions:create", reading=True),
     Route("decision", "decisions_decision", "GET", "/v1/decisions/{name}", "Return a decision that was kept.", None, Report | Reports, "decisions:get", reading=True),
-    Route("plan", "decisions_plan", "POST", "/v1/plans", "Decide, and return the plan of the decision.", RequestBody, lifecycle.PlanResult, "plans:create", decides=True),
-    Route("refresh", "decisions_refresh", "POST", "/v1/plans/refresh", "Decide again what a plan decided.", RefreshBody, lifecycle.PlanRefresh, "plans:create"),
+    Route("plan", "decisions_plan", "POST", "/v1/plans", "Decide, and return the plan of the decision.", RequestBody, PlanResult, "plans:create", decides=True),
+    Route("refresh", "decisions_refresh", "POST", "/v1/plans/refresh", "Decide again what a plan decided.", RefreshBody, PlanRefresh, "plans:create"),
     Route("preview", "decisions_preview", "POST", "/v1/previews", "Ask the chosen pod managers whether they would compose the nodes of a decision.", PreviewBody, tuple[lifecycle.Preview, ...], "previews:create", "member", reads=True),
     Route("claims", "claims_claims", "GET", "/v1/claims", "List the claims that the user may see.", None, tuple[Claim, ...], "claims:list", query=(*_OWNED, "ended")),
     Route("claim", "claims_claim", "POST", "/v1/claims", "Decide and hold what was chosen, or hold the very blocks of a plan.", ClaimBody, lifecycle.ClaimResult, "claims:create", "member", 201, reading=True, decides=True),

@@ -15,16 +15,13 @@ from valence_sched.model.base import MAX_WHOLE, Noun
 from valence_sched.model.claim import TTL_S, TtlSeconds
 from valence_sched.model.decision import Candidate, InventorySummary, PoolRef, SilentZone
 from valence_sched.model.http_headers import MOST_HOPS
-from valence_sched.model.inventory import parse_capabilities
+from valence_sched.model.inventory import Capabilities, ZoneName, parse_capabilities
 from valence_sched.model.policy import Policy
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import MAX_NODES, GroupState, MixSupplies, Request
 
 MOST_LEFT_OUT = 10_000
 
-#: The values of a capability, by its key.
-Capabilities = dict[str, tuple[str, ...]]
-ZoneName = Annotated[str, Meta(min_length=1, max_length=255)]
 #: The way down to a zone: names with a slash between them.
 ZonePath = Annotated[str, Meta(min_length=1, max_length=1 << 13)]
 #: What a zone gave with an offer, and alone can read.

@@ -21,10 +21,9 @@ from valence_sched.model.base import FieldChanges, Noun
 from valence_sched.model.codec import check_schema, convert, load_yaml
 from valence_sched.model.decode_error import refuse_other_kind
 from valence_sched.model.http_headers import MOST_HOPS
-from valence_sched.model.inventory import Name, parse_capabilities
+from valence_sched.model.inventory import Capabilities, Name, ZoneName, parse_capabilities
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.tls import ClientCertificate, client_certificate, file_problem
-from valence_sched.model.zone import Capabilities, ZoneName
 
 #: The least and the most that pod managers report, by ``<service>_<capability>``.
 ServiceRanges = dict[str, Annotated[tuple[float, ...], Meta(min_length=2, max_length=2)]]

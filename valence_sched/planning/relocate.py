@@ -40,7 +40,7 @@ from valence_sched.model.relocation import (
     Why,
 )
 from valence_sched.model.replay import ReasonGroup
-from valence_sched.model.request import MAX_DEVICE_GROUPS, Request
+from valence_sched.model.request import MAX_DEVICE_GROUPS, Request, request_for
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.model.scenario import Drain, Fail, Target
 from valence_sched.planning.edits import Scope, edited
@@ -349,7 +349,7 @@ class Residents:
 
     def _compiled(self, node: Node, kinds: tuple[int, ...]) -> Request | None:
         if node.request is not None:
-            return node.request.again(node.flavor, node.owner, self._policy)
+            return request_for(node.request, node.flavor, node.owner, self._policy)
         if (flavor := self._flavors.get(node.flavor or "")) is not None:
             spec = RequestSpec(flavor=node.flavor, owner=node.owner, policy=self._policy)
             return compile_request(spec, flavor)

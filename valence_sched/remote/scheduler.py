@@ -20,7 +20,7 @@ from valence_sched.errors import (
     UsageError,
     one_line,
 )
-from valence_sched.model.claim import TTL_S, Claim
+from valence_sched.model.claim import TTL_S, WAIT_S, Claim
 from valence_sched.model.decision import Report, Reports, parse_report
 from valence_sched.model.http_headers import MOST_HOPS
 from valence_sched.model.inventory import FullPodm
@@ -30,7 +30,7 @@ from valence_sched.model.problem import error_of
 from valence_sched.model.quota import Quota, QuotaChange
 from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
 from valence_sched.model.request import Request, with_content_id
-from valence_sched.model.scheduler import TREE_S, WAIT_S, Scheduler
+from valence_sched.model.scheduler import TREE_S, Scheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.model.verbs import VERBS, Generation, Operation, Route
 from valence_sched.model.zone import SILENT_HEADER, ZonedList, parse_silent_header

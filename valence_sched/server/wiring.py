@@ -18,8 +18,7 @@ from valence_sched.errors import InputError, SchedulerError, StoreError
 from valence_sched.inventory.events import EventReceiver
 from valence_sched.model.baremetal import CloudLogin
 from valence_sched.model.base import prepare_nouns
-from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ComposedNode
 from valence_sched.model.decision import DecisionSummary, Report
 from valence_sched.model.effect import AUDIT_LINES, AuditLine
 from valence_sched.model.hardware import BlockFilter

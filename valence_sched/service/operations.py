@@ -14,8 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched.errors import NameTaken, SchedulerError, ServiceBusy, UnknownName, one_line
-from valence_sched.model.claim import Claim
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import Claim, ComposedNode
 from valence_sched.model.decision import DecisionSummary, Report
 from valence_sched.model.effect import AuditLine
 from valence_sched.model.inventory import to_json

@@ -27,8 +27,14 @@ from valence_sched.errors import (
     UsageError,
     one_line,
 )
-from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ClaimPart, State
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import (
+    ACTIVE_STATES,
+    FINAL_STATES,
+    Claim,
+    ClaimPart,
+    ComposedNode,
+    State,
+)
 from valence_sched.model.decision import Report
 from valence_sched.model.effect import EffectLog, held_state, unsure_state
 from valence_sched.model.inventory import to_json

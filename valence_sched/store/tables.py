@@ -13,8 +13,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.sql.functions import FunctionElement
 
-from valence_sched.model.claim import ClaimPart, State
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ClaimPart, ComposedNode, State
 from valence_sched.model.decision import DecisionSummary
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.reading import ReadFailure

@@ -11,8 +11,7 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from valence_sched.model.claim import Usage
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ComposedNode, Usage
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, Node, to_json
 from valence_sched.model.quantity import format_count
 from valence_sched.store import claim_rows, holds, tables

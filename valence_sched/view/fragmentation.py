@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from valence_sched.model.need import MEASURES, Need
-from valence_sched.model.request import FlavorShare, Mix, MixSupplies, NameRequirements, exact_sum
+from valence_sched.model.need import MEASURES, NameRequirements, Need
+from valence_sched.model.request import FlavorShare, Mix, MixSupplies, exact_sum
 from valence_sched.view.block_kinds import BlockKinds
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.stocks import StockGrants

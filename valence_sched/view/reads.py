@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 from msgspec import Struct
 
 from valence_sched.model.expression import AttributePath
-from valence_sched.model.request import FACT_PREFIX, Proximity, Request
+from valence_sched.model.need import Proximity
+from valence_sched.model.request import FACT_PREFIX, Request
 from valence_sched.view.terms import FactRule
 
 if TYPE_CHECKING:

@@ -18,7 +18,8 @@ from msgspec import Meta, Struct
 from valence_sched.model.base import Noun, as_number
 from valence_sched.model.decision import Uncounted
 from valence_sched.model.inventory import LeanPodm, Pool
-from valence_sched.model.request import NameRequirements, Proximity, Request
+from valence_sched.model.need import NameRequirements, Proximity
+from valence_sched.model.request import Request
 from valence_sched.view.view import Floats, Labels, Mask, View, read_only
 
 P = ParamSpec("P")

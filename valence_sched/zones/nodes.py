@@ -20,8 +20,7 @@ from valence_sched.errors import (
     errors_at,
     one_line,
 )
-from valence_sched.model.claim import TTL_S, Claim, State, disabled_error
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import TTL_S, WAIT_S, Claim, ComposedNode, State, disabled_error
 from valence_sched.model.decision import SilentZone
 from valence_sched.model.lifecycle import (
     Action,
@@ -32,7 +31,6 @@ from valence_sched.model.lifecycle import (
 )
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
-from valence_sched.model.scheduler import WAIT_S
 from valence_sched.model.zone import ZoneClaim, ZoneClaimPart, ZoneClaimState, ZonedList
 from valence_sched.store.zones import ZoneClaimRows
 from valence_sched.zones import paths

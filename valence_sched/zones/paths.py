@@ -9,8 +9,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from valence_sched.model.capacity import StrandedAmount
-from valence_sched.model.claim import Claim
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import Claim, ComposedNode
 from valence_sched.model.decision import SilentZone
 from valence_sched.model.hardware import BlockOverview, PodmOverview, PoolOverview
 from valence_sched.model.lifecycle import ClaimRecord, Event, UnverifiedNode

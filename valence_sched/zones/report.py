@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from valence_sched.model.hardware import PodmOverview, PodmSummary
-from valence_sched.model.zone import Capabilities, ZoneSettings
+from valence_sched.model.inventory import Capabilities
+from valence_sched.model.zone import ZoneSettings
 from valence_sched.model.zone_registry import ServiceRanges, ZoneAmounts, ZoneInfo
 from valence_sched.zones.children import INTERVALS
 

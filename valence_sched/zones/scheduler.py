@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from valence_sched.errors import RequestError, ServiceError, UnknownName, UsageError, one_line
 from valence_sched.model.capacity import Capacity, StrandedAmount
-from valence_sched.model.claim import TTL_S, Claim
+from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S, Claim
 from valence_sched.model.decision import (
     DecisionResult,
     Detail,
@@ -33,16 +33,10 @@ from valence_sched.model.hardware import (
     PoolOverview,
     added_devices,
 )
-from valence_sched.model.lifecycle import (
-    ClaimResult,
-    PlanRefresh,
-    PlanResult,
-    ProvisionResult,
-    ReconcileResult,
-)
-from valence_sched.model.plan import Plan, plan_in
+from valence_sched.model.lifecycle import ClaimResult, ProvisionResult, ReconcileResult
+from valence_sched.model.plan import Plan, PlanRefresh, PlanResult, plan_in
 from valence_sched.model.request import Request
-from valence_sched.model.scheduler import KEEP_S, WAIT_S, Scheduler
+from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.model.zone import SealedRequest, ZonedList, listed
 from valence_sched.zones import paths

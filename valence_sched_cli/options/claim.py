@@ -69,7 +69,7 @@ def ttl_s(args: argparse.Namespace) -> float:
 
 def wait_s(args: argparse.Namespace) -> float:
     """Return how many seconds to wait for a pod manager; UsageError if the options contradict."""
-    from valence_sched.model.scheduler import WAIT_S
+    from valence_sched.model.claim import WAIT_S
 
     if getattr(args, "no_wait", False):
         if args.timeout is not None:

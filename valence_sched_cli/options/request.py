@@ -18,7 +18,8 @@ from valence_sched_cli.options import parser as parsing
 if TYPE_CHECKING:
     from valence_sched.app import Site
     from valence_sched.model.flavor import Flavor
-    from valence_sched.model.request import Group, NameRequirements, Request
+    from valence_sched.model.need import NameRequirements
+    from valence_sched.model.request import Group, Request
     from valence_sched_cli.base import PodmCommand
 
 RESOURCE_DESTS = ("cores", "memory", "gpu", "drive", "resource")
@@ -266,7 +267,7 @@ def _amount(text: str, unit: str) -> float:
 
 def merge_names(kind: str, constraints: Iterable[NameConstraints]) -> NameRequirements:
     """Return what all options say of names; UsageError if they contradict each other."""
-    from valence_sched.model.request import NameRequirements
+    from valence_sched.model.need import NameRequirements
 
     names = NameRequirements()
     for term in constraints:

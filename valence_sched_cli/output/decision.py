@@ -14,8 +14,7 @@ from typing import Any
 import msgspec
 
 from valence_sched.errors import escape
-from valence_sched.model.claim import Claim
-from valence_sched.model.composition import node_allocations
+from valence_sched.model.claim import Claim, node_allocations
 from valence_sched.model.decision import (
     MAX_LISTED_PODMS,
     DecisionResult,

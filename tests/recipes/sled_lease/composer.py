@@ -11,7 +11,7 @@ from valence_sched.drivers.composer import Session, Watch, refusal
 from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.errors import PodmError
-from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.claim import CompositionRequest, CompositionResult
 from valence_sched.model.inventory import Node
 
 from .reader import LeaseRoot, read_podm

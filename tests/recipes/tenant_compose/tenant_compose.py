@@ -7,7 +7,7 @@ from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.redfish.dialect import redfish
 from valence_sched.drivers.redfish.methods import ComposeCapabilities, ComposeWrite, specific_body
-from valence_sched.model.composition import CompositionRequest
+from valence_sched.model.claim import CompositionRequest
 
 
 def tenant_compose() -> Dialect:

@@ -9,7 +9,7 @@ import io
 import unittest
 
 from valence_sched.errors import UsageError
-from valence_sched.model.request import NameRequirements
+from valence_sched.model.need import NameRequirements
 from valence_sched.model.scenario import AddBlocks, Clone, Drain, Fail, Remove, SetAttributes
 from valence_sched_cli.options import request
 from valence_sched_cli.options.parser import (

@@ -16,8 +16,9 @@ from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import DecisionUndecided, RequestError, StaleOffer, UnknownName
 from valence_sched.model.decision import Report
 from valence_sched.model.inventory import to_json
+from valence_sched.model.need import NameRequirements
 from valence_sched.model.policy import FilterUse, Pick, Policy, WeigherUse
-from valence_sched.model.request import FlavorShare, Mix, NameRequirements, Request
+from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.model.zone import OtherCandidate, ZoneSupplies
 from valence_sched.planning.fit_counts import count_fits
 from valence_sched.testing import request, view

@@ -23,8 +23,9 @@ from valence_sched.core.fit.spending import Spending
 from valence_sched.core.policy import bind
 from valence_sched.errors import PluginError, UsageError
 from valence_sched.model.inventory import to_json
+from valence_sched.model.need import NameRequirements
 from valence_sched.model.policy import Policy, WeigherUse
-from valence_sched.model.request import FlavorShare, Mix, NameRequirements, sealed
+from valence_sched.model.request import FlavorShare, Mix, sealed
 from valence_sched.schedulers.filter import FilterScheduler
 from valence_sched.testing import contract, request, view
 from valence_sched.view.builder import ViewBuilder, splice

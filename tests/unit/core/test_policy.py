@@ -18,8 +18,9 @@ from valence_sched.core.policy import (
     without_readers,
 )
 from valence_sched.errors import InputError, SchedulerError, UnknownName
+from valence_sched.model.need import NameRequirements, Proximity
 from valence_sched.model.policy import FilterUse, Policy, PolicyText, WeigherUse, WeightOverrides
-from valence_sched.model.request import FlavorShare, Mix, NameRequirements, Proximity, Request
+from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.testing import request, view
 
 SITE = view({"id": "a", "blocks": [{"uri": "c", "devices": {"processors": [{"cores": 10}]}}]})

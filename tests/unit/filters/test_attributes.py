@@ -13,8 +13,9 @@ from valence_sched.filters.attributes import attributes
 from valence_sched.filters.json import json
 from valence_sched.filters.location import location
 from valence_sched.filters.near import near
+from valence_sched.model.need import Proximity
 from valence_sched.model.policy import FilterUse, Policy
-from valence_sched.model.request import Proximity, Request
+from valence_sched.model.request import Request
 from valence_sched.testing import request, view
 from valence_sched.view.reads import podm_fields
 

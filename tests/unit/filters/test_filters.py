@@ -19,7 +19,8 @@ from valence_sched.filters.spread import spread
 from valence_sched.filters.target import target
 from valence_sched.filters.traits import traits
 from valence_sched.filters.zone import zone
-from valence_sched.model.request import Group, GroupState, NameRequirements, Request, Spread
+from valence_sched.model.need import NameRequirements
+from valence_sched.model.request import Group, GroupState, Request, Spread
 from valence_sched.testing import request, view
 from valence_sched.view.availability import feasible_rows
 

@@ -16,8 +16,7 @@ from valence_sched.errors import PodmError
 from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.provision import Provisioner
 from valence_sched.lifecycle.reconcile import Reconciler
-from valence_sched.model.claim import Grant
-from valence_sched.model.composition import CompositionResult, composition_request
+from valence_sched.model.claim import CompositionResult, Grant, composition_request
 from valence_sched.model.diagnostic import NoProgress
 from valence_sched.model.lifecycle import Action
 from valence_sched.store.store import Store

@@ -23,7 +23,7 @@ from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.redfish.schema import ServiceRoot
 from valence_sched.errors import PodmError
 from valence_sched.lifecycle.access import PodmAccess
-from valence_sched.model.composition import ComposedNode, CompositionRequest, request_from_node
+from valence_sched.model.claim import ComposedNode, CompositionRequest, request_from_node
 from valence_sched.model.lifecycle import Preview
 from valence_sched.model.registration import Registration
 from valence_sched.store.database import PATIENCE_S

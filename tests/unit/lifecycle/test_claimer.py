@@ -14,8 +14,9 @@ from valence_sched.lifecycle.claim import MOST_ATTEMPTS, MOST_CHANGES, Claimer
 from valence_sched.model.claim import Grant
 from valence_sched.model.custom_resource import CustomResource, DeclaredResources
 from valence_sched.model.decision import BlockRef
+from valence_sched.model.need import NodeRequest
 from valence_sched.model.policy import Policy, WeigherUse
-from valence_sched.model.request import NodeRequest, asked_content
+from valence_sched.model.request import asked_content
 from valence_sched.store import tables
 from valence_sched.store.claims import TTL_S
 from valence_sched.testing import request

@@ -26,7 +26,7 @@ from tests.unit.trees import tree
 from valence_sched.errors import ClaimLost, ClaimState, ComposeFailed, Unverified
 from valence_sched.lifecycle.compose import RECONCILE_HINT
 from valence_sched.lifecycle.guard import GuardedComposer
-from valence_sched.model.composition import ComposedNode, CompositionRequest, composition_request
+from valence_sched.model.claim import ComposedNode, CompositionRequest, composition_request
 from valence_sched.model.inventory import to_json
 from valence_sched.store import tables
 

@@ -12,7 +12,7 @@ from tests.unit.store.site import CORES, claimer, part, podm
 from valence_sched.core.explain.report import decision_report
 from valence_sched.errors import ClaimLost
 from valence_sched.lifecycle.plan import PlanClaimer
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ComposedNode
 from valence_sched.model.plan import make_plan
 from valence_sched.model.request import Group
 from valence_sched.store import claim_rows

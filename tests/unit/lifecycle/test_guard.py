@@ -25,7 +25,7 @@ from valence_sched.errors import BaremetalUnavailable, HardwareInUse, PodmError,
 from valence_sched.lifecycle import guard as guards
 from valence_sched.lifecycle.guard import HardwareGuard
 from valence_sched.model.baremetal import BaremetalNode
-from valence_sched.model.composition import ComposedNode, CompositionResult
+from valence_sched.model.claim import ComposedNode, CompositionResult
 
 UUID, INSTANCE = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 SYSTEM_UUID, MAC = "33333333-3333-4333-8333-333333333333", "00:5c:52:31:3a:9c"

@@ -21,12 +21,16 @@ from valence_sched.drivers.redfish.reader import read_podm
 from valence_sched.drivers.redfish.schema import ServiceRoot
 from valence_sched.errors import ComposeFailed, Unverified
 from valence_sched.lifecycle.access import PodmAccess
-from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ClaimPart, NodeAllocation
-from valence_sched.model.composition import (
+from valence_sched.model.claim import (
+    ACTIVE_STATES,
+    FINAL_STATES,
+    Claim,
+    ClaimPart,
     CompositionRequest,
+    NodeAllocation,
     composition_request,
+    node_allocations,
     node_name,
-    single_allocation,
 )
 from valence_sched.model.registration import Registration
 
@@ -113,7 +117,7 @@ class TestHabits(unittest.TestCase):
                            if it.node.claim == claim.id]  # fmt: skip
                 self.assertEqual("UNKNOWN", node.state)
                 with here.connect("podm") as composer:
-                    part, share = single_allocation(claim)
+                    part, share = next(node_allocations(claim))
                     found = composer.read_node(composition_request(claim, share, None))
                 self.assertEqual(("unknown", "podm"), (found.state, part.podm))
                 self.assertIn(node.node.uri, found.reason)
@@ -152,7 +156,7 @@ class TestHabits(unittest.TestCase):
     def test_a_block_that_says_unused_and_is_part_of_another_node_is_not_taken_twice(self):
         with self.on(self.redfish, "stays-unused:*") as here:
             claim = here.claim(request())
-            _, share = single_allocation(claim)
+            _, share = next(node_allocations(claim))
             with self.assertRaisesRegex(Unverified, "no block says that it is part of it"):
                 here.composer.compose(claim)
             second = CompositionRequest(name="vs-2", pool=share.pool, blocks=share.blocks)

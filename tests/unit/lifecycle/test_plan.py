@@ -17,14 +17,13 @@ from valence_sched.errors import ClaimLost, InputError, InventoryIncomplete, Nam
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.lifecycle.plan import MOST_NAMED, PlanClaimer, Planner, describe_differences
 from valence_sched.lifecycle.provision import Provisioner
-from valence_sched.model.claim import Grant
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ComposedNode, Grant
 from valence_sched.model.diff import ADDED, REMOVED, Difference
 from valence_sched.model.inventory import OTHERS, hidden_uri, to_json
+from valence_sched.model.need import NodeRequest
 from valence_sched.model.plan import make_plan
 from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.registration import Registration
-from valence_sched.model.request import NodeRequest
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 from valence_sched.testing import request as node_request

@@ -21,7 +21,7 @@ from tests.unit.store.site import expire, podm
 from tests.unit.store.test_holds import nodes_of
 from valence_sched.errors import ClaimState, NameTaken, PodmError, UnknownName
 from valence_sched.lifecycle.provision import MOST_ATTEMPTS
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ComposedNode
 
 
 class TestNext(ProvisionCase):

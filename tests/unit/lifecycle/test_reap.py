@@ -23,8 +23,14 @@ from tests.unit.lifecycle.scripted import (
 from tests.unit.store.site import expire, part, podm
 from tests.unit.store.test_claims import usage
 from valence_sched.lifecycle.reconcile import Reconciler
-from valence_sched.model.claim import ClaimPart, Grant, NodeAllocation
-from valence_sched.model.composition import ComposedNode, CompositionRequest, CompositionResult
+from valence_sched.model.claim import (
+    ClaimPart,
+    ComposedNode,
+    CompositionRequest,
+    CompositionResult,
+    Grant,
+    NodeAllocation,
+)
 from valence_sched.model.lifecycle import Action
 
 

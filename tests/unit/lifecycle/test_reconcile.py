@@ -20,7 +20,7 @@ from valence_sched.drivers.connect import connect
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.errors import PodmError
 from valence_sched.lifecycle.reconcile import Reconciler
-from valence_sched.model.composition import CompositionRequest, composition_request
+from valence_sched.model.claim import CompositionRequest, composition_request
 from valence_sched.model.registration import Registration
 from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.simulator.server.services import Account

@@ -12,8 +12,13 @@ from tests.unit.core.deciders import cpu, engine_of, lean
 from tests.unit.core.fit import brute
 from tests.unit.core.sites import quietly
 from tests.unit.store.site import podm
-from valence_sched.model.claim import PodmRemainder, Usage, foreign_blocks, subtract_usage
-from valence_sched.model.composition import sum_devices
+from valence_sched.model.claim import (
+    PodmRemainder,
+    Usage,
+    foreign_blocks,
+    subtract_usage,
+    sum_devices,
+)
 from valence_sched.model.inventory import (
     Accelerator,
     CompositionState,

@@ -28,6 +28,7 @@ from valence_sched.model.inventory import (
     Stock,
     to_json,
 )
+from valence_sched.model.need import NodeRequest
 from valence_sched.model.plan import (
     Plan,
     make_plan,
@@ -36,7 +37,6 @@ from valence_sched.model.plan import (
     podm_digest,
     same_placement,
 )
-from valence_sched.model.request import NodeRequest
 from valence_sched.testing import generate, request
 from valence_sched.view.builder import ViewBuilder
 

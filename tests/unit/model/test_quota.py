@@ -8,7 +8,7 @@ import msgspec
 from valence_sched.errors import InputError
 from valence_sched.model.claim import ClaimPart, NodeAllocation
 from valence_sched.model.inventory import Devices
-from valence_sched.model.need import Alternative, Need, Test
+from valence_sched.model.need import Alternative, Need, NodeRequest, Test
 from valence_sched.model.quota import (
     block_charges,
     check_limits,
@@ -16,7 +16,6 @@ from valence_sched.model.quota import (
     claim_charges,
     node_charges,
 )
-from valence_sched.model.request import NodeRequest
 
 CORES = Need(kind="processor", measure="cores", amount=8)
 MEMORY = Need(kind="memory", measure="capacity_mib", amount=1024)

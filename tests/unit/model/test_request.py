@@ -12,15 +12,13 @@ from valence_sched.errors import RequestError, SchedulerError, UnknownName
 from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import to_json
-from valence_sched.model.need import Alternative
+from valence_sched.model.need import Alternative, NameRequirements, Proximity
 from valence_sched.model.request import (
     MAX_DEVICE_GROUPS,
     FlavorShare,
     Group,
     GroupState,
     Mix,
-    NameRequirements,
-    Proximity,
     Request,
     Spread,
     sealed,

@@ -14,7 +14,8 @@ from tests.unit.planning.sites import WEB, edit, site_of
 from valence_sched.errors import NothingMatches, RequestError
 from valence_sched.model.flavor import ProcessorSpec, Properties
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
-from valence_sched.model.request import FlavorShare, Mix, NameRequirements, NodeRequest
+from valence_sched.model.need import NameRequirements, NodeRequest
+from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.model.request_spec import RequestSpec, inline_flavor
 from valence_sched.model.scenario import parse_target
 from valence_sched.planning.edits import edited

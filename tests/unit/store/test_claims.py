@@ -8,8 +8,7 @@ import sqlalchemy as sa
 from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import backdate, expire, part, podm
 from valence_sched.errors import ClaimLost, ClaimState, InUse, NameTaken, UnknownName, UsageError
-from valence_sched.model.claim import ClaimPart, Grant
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ClaimPart, ComposedNode, Grant
 from valence_sched.store.claims import PREPARE_TTL_S, TTL_S
 from valence_sched.store.tables import key_of
 

@@ -15,7 +15,7 @@ from tests.unit.store.site import part, podm
 from tests.unit.store.test_claims import usage
 from tests.unit.store.test_database_errors import failed
 from valence_sched.errors import StoreError
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ComposedNode
 from valence_sched.store.database import BUSY_TIMEOUT_MS, MOST_ATTEMPTS, Database, StoreUrl
 
 BUSY = failed("it is locked", sqlite_errorcode=sqlite3.SQLITE_BUSY)

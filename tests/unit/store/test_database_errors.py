@@ -19,7 +19,7 @@ from tests.unit.store.site import CORES, DECISION, claimer, decision, part, podm
 from tests.unit.store.test_claims import usage
 from tests.unit.store.test_holds import nodes_of
 from valence_sched.errors import ClaimLost, StoreError
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ComposedNode
 from valence_sched.store import tables
 from valence_sched.store.database import (
     HINTS,

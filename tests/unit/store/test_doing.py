@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from tests.unit.store.engines import StoreCase
 from tests.unit.store.site import DECISION, expire, part, podm
 from valence_sched.errors import StoreError
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ComposedNode
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.reading import ReadFailure
 from valence_sched.model.registration import Registration

@@ -9,11 +9,10 @@ from tests.unit.store.site import DECISION, backdate, part, podm
 from tests.unit.store.test_claims import usage
 from tests.unit.store.test_holds import nodes_of
 from valence_sched.errors import InUse, UnknownName
-from valence_sched.model.claim import Claim
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import Claim, ComposedNode
 from valence_sched.model.inventory import Node
+from valence_sched.model.need import NodeRequest
 from valence_sched.model.registration import Registration
-from valence_sched.model.request import NodeRequest
 from valence_sched.store import claim_rows, tables
 from valence_sched.store.holds import hold, lock
 from valence_sched.store.tables import CHUNK, key_of, now

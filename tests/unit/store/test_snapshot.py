@@ -11,7 +11,7 @@ from tests.unit.core.deciders import cpu
 from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import CORES, claimer, part, podm
 from valence_sched.errors import ClaimLost, StoreError
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ComposedNode
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables
 from valence_sched.testing import request

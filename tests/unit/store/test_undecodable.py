@@ -14,8 +14,7 @@ from tests.unit.model.test_plan import make_test_plan
 from tests.unit.store.engines import StoreCase, on_each_engine
 from tests.unit.store.site import DECISION, expire, part, podm
 from valence_sched.errors import Undecodable
-from valence_sched.model.claim import Grant
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ComposedNode, Grant
 from valence_sched.model.decision import DecisionSummary
 from valence_sched.model.inventory import Devices, FullBlock, FullPodm, Nic
 from valence_sched.model.reading import ReadFailure

@@ -9,7 +9,7 @@ from tests.unit.core.deciders import built_in, cpus, engine_of
 from valence_sched.core.decider import Decider
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import RequestError
-from valence_sched.model.request import Proximity
+from valence_sched.model.need import Proximity
 from valence_sched.testing import request, view
 from valence_sched.view.domains import domain_index, domain_values
 

@@ -13,8 +13,9 @@ from valence_sched.core.evaluation import evaluate
 from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.core.policy import bind
 from valence_sched.errors import RequestError
+from valence_sched.model.need import NameRequirements
 from valence_sched.model.policy import FilterUse, Policy, WeigherUse
-from valence_sched.model.request import FlavorShare, Mix, NameRequirements, sealed
+from valence_sched.model.request import FlavorShare, Mix, sealed
 from valence_sched.testing import check_weigher, request, view
 from valence_sched.view.fragmentation import protection
 from valence_sched.weighers.fragmentation import (

@@ -5,7 +5,8 @@ import unittest
 
 import msgspec
 
-from valence_sched.model.request import Group, GroupState, Proximity, Request, Spread
+from valence_sched.model.need import Proximity
+from valence_sched.model.request import Group, GroupState, Request, Spread
 from valence_sched.testing import request, view
 from valence_sched.view.reads import podm_fields
 from valence_sched.weighers.affinity import affinity

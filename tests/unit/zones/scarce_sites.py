@@ -7,9 +7,9 @@ from msgspec.structs import replace
 
 from tests.unit.core.deciders import built_in, cpu, engine, gpu
 from valence_sched.core.decider import Decider
-from valence_sched.model.need import Alternative, Need, Test
+from valence_sched.model.need import Alternative, NameRequirements, Need, Test
 from valence_sched.model.policy import WeigherUse
-from valence_sched.model.request import FlavorShare, Mix, NameRequirements, Request
+from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.testing import view
 
 CORES = Need(kind="processor", measure="cores", amount=8)

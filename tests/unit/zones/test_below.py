@@ -19,7 +19,7 @@ from valence_sched.errors import (
     UnknownName,
     UsageError,
 )
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ComposedNode
 from valence_sched.model.decision import BlockRef, Candidate
 from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.inventory import LeanPodm

@@ -36,7 +36,7 @@ from valence_sched.model.flavor import (
     compile_amounts,
     resource_class_problem,
 )
-from valence_sched.model.request import NameRequirements
+from valence_sched.model.need import NameRequirements
 
 Amount = Annotated[int, Meta(ge=0, le=10**15)]
 

@@ -8,10 +8,10 @@ from valence_sched.errors import closest, one_line, suggest, unknown_lines
 from valence_sched.model.base import as_text
 from valence_sched.model.decision import PoolRef
 from valence_sched.model.extra_specs import PLAIN_ATTRIBUTES, split_attribute
-from valence_sched.model.need import Alternative
+from valence_sched.model.need import Alternative, NameRequirements
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
-from valence_sched.model.request import FACT_PREFIX, NameRequirements, Request
+from valence_sched.model.request import FACT_PREFIX, Request
 from valence_sched.view.block_kinds import passes
 from valence_sched.view.view import View
 

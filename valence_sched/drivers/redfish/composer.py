@@ -52,10 +52,10 @@ from valence_sched.drivers.redfish.stocks import (
 )
 from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block
 from valence_sched.errors import ClaimLost, PodmError
-from valence_sched.model.claim import Grant
-from valence_sched.model.composition import (
+from valence_sched.model.claim import (
     CompositionRequest,
     CompositionResult,
+    Grant,
     NodeState,
     own_name,
 )

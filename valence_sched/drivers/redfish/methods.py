@@ -18,7 +18,7 @@ from valence_sched.drivers.links import ROOT, collection_pages, link_path
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.describe import memory_json, nic_json, processor_json
 from valence_sched.errors import PodmError
-from valence_sched.model.composition import CompositionRequest
+from valence_sched.model.claim import CompositionRequest
 from valence_sched.model.inventory import Devices
 
 _REQUIRED = "@Redfish.RequiredOnCreate"

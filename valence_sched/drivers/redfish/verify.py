@@ -17,7 +17,7 @@ from valence_sched.drivers.redfish.methods import ComposeCapabilities, composes_
 from valence_sched.drivers.redfish.reader import is_free_host, own_status
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
 from valence_sched.errors import PodmError
-from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.claim import CompositionRequest, CompositionResult
 from valence_sched.model.inventory import Status
 
 Blocks = Mapping[str, ResourceBlock | None]

@@ -41,8 +41,7 @@ from valence_sched.drivers.rsd.schema import (
     RackSystem,
 )
 from valence_sched.errors import InputError, PodmError
-from valence_sched.model.claim import Grant
-from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
 from valence_sched.model.inventory import Node, Status
 from valence_sched.model.quantity import format_count
 

@@ -6,8 +6,7 @@ import re
 import unittest
 from unittest import mock
 
-from valence_sched.model.claim import Grant
-from valence_sched.model.composition import ComposedNode
+from valence_sched.model.claim import ComposedNode, Grant
 from valence_sched.model.inventory import Accelerator, Devices
 from valence_sched.model.lifecycle import NodeStatus
 from valence_sched_cli.output.cells import HeatCell, heat_table, supports_colour

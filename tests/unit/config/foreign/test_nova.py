@@ -9,7 +9,7 @@ from valence_sched.config.foreign.base import DocumentCursor, ForeignFlavor
 from valence_sched.config.parsers import parse_flavor
 from valence_sched.errors import InputError
 from valence_sched.model.flavor import GIB, Flavor, ProcessorSpec, Properties
-from valence_sched.model.request import NameRequirements
+from valence_sched.model.need import NameRequirements
 
 SMALL = {"name": "n", "vcpus": 4, "ram": 2048, "disk": 0}
 CORES, MEMORY = ("processor", "cores", 4), ("memory", "capacity_mib", 2048)

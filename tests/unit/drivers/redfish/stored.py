@@ -11,8 +11,7 @@ from valence_sched.drivers.http.exchange import Patience
 from valence_sched.drivers.links import ROOT
 from valence_sched.drivers.redfish.composer import RedfishComposer
 from valence_sched.errors import PodmError
-from valence_sched.model.claim import Grant
-from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
 
 Json = dict[str, Any]
 

@@ -17,8 +17,7 @@ from tests.unit.drivers.redfish.stored import (
 from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.redfish.composer import AmountComposer, Creation, size_of
 from valence_sched.drivers.redfish.stocks import GIB
-from valence_sched.model.claim import Grant
-from valence_sched.model.composition import CompositionRequest
+from valence_sched.model.claim import CompositionRequest, Grant
 
 HOLDER, POOL = "/R/Storage/1", "/R/Storage/1/StoragePools/1"
 VOLUMES = f"{POOL}/AllocatedVolumes"

@@ -24,8 +24,7 @@ from valence_sched.drivers.http.connection import Connection
 from valence_sched.drivers.http.exchange import Deadline, Patience
 from valence_sched.drivers.links import ROOT
 from valence_sched.drivers.redfish.composer import RedfishComposer
-from valence_sched.model.claim import Grant
-from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
 from valence_sched.model.registration import Registration
 from valence_sched.testing.served import ServedPodm, served
 

@@ -13,7 +13,7 @@ from valence_sched.drivers.redfish.composer import BlockReservations
 from valence_sched.drivers.redfish.methods import ComposeCapabilities
 from valence_sched.drivers.redfish.verify import NodeReader
 from valence_sched.errors import ClaimLost, PodmError
-from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.claim import CompositionRequest, CompositionResult
 
 ACTION, RULES = "/R/Compose", "/R/Rules"
 

@@ -18,7 +18,7 @@ from valence_sched.drivers.redfish.methods import (
     device_templates,
 )
 from valence_sched.errors import PodmError
-from valence_sched.model.composition import CompositionRequest
+from valence_sched.model.claim import CompositionRequest
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
 
 REQUIRED, OPTIONAL = "@Redfish.RequiredOnCreate", "@Redfish.OptionalOnCreate"

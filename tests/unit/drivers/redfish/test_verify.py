@@ -7,7 +7,7 @@ from tests.unit.drivers.redfish.stored import StoredPodm, block, links
 from tests.unit.drivers.redfish.stored import system as composed
 from valence_sched.drivers.redfish import verify
 from valence_sched.drivers.redfish.methods import CONSTRAINED, ComposeCapabilities, UseCase
-from valence_sched.model.composition import CompositionRequest
+from valence_sched.model.claim import CompositionRequest
 
 NODE = CompositionRequest(name="node-1", blocks=("/B/1", "/B/2"))
 EXACT = ComposeCapabilities("/S", None, False, ())

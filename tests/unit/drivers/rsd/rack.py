@@ -9,8 +9,7 @@ from tests.unit.drivers.redfish.stored import StoredPodm, link, links
 from valence_sched.drivers.composer import Reply
 from valence_sched.drivers.links import ROOT
 from valence_sched.drivers.rsd.composer import RsdComposer
-from valence_sched.model.claim import Grant
-from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
 
 ALLOCATE = "/N/Actions/Allocate"
 NODE = CompositionRequest(name="vs-1", blocks=("/S/1",))

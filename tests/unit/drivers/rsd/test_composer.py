@@ -19,8 +19,7 @@ from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.drivers.rsd.composer import RsdComposer, action_target
 from valence_sched.drivers.rsd.reader import read_podm
 from valence_sched.errors import PodmError
-from valence_sched.model.claim import Grant
-from valence_sched.model.composition import CompositionRequest, CompositionResult
+from valence_sched.model.claim import CompositionRequest, CompositionResult, Grant
 from valence_sched.model.registration import Registration
 from valence_sched.testing.served import ServedPodm, served
 

@@ -9,7 +9,8 @@ from random import Random
 from tests.unit.core.deciders import cpu, gpu
 from tests.unit.core.sites import sized
 from valence_sched.core.fit.fit import Fit, Fitter
-from valence_sched.model.request import FlavorShare, Mix, NameRequirements, Request
+from valence_sched.model.need import NameRequirements
+from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.planning.fragmentation import FragmentationMeasure, defragment
 from valence_sched.planning.optimise.migrations import MigrationPlan, MovableNode, fewest_migrations
 from valence_sched.planning.optimise.node_types import NodeType
