@@ -44,8 +44,7 @@ from valence_sched.planning.edits import apply_edit, edited
 from valence_sched.planning.fit_counts import count_fits
 from valence_sched.planning.replay import reason_groups, replay_all
 from valence_sched.planning.scenarios import scenario_sites
-from valence_sched.planning.site import Site
-from valence_sched.planning.targets import find_targets, pools_of
+from valence_sched.planning.site import Site, find_targets, pools_of
 from valence_sched.planning.workload import open_workload
 
 MOST_FITS = 1000  # nodes that are counted on one pod manager, unless more are expected

@@ -45,8 +45,8 @@ from valence_sched.model.scenario import (
     edit_text,
     parse_target,
 )
-from valence_sched.planning.site import Site
-from valence_sched.planning.targets import (
+from valence_sched.planning.site import (
+    Site,
     TargetMatch,
     block_names,
     find_targets,

@@ -41,9 +41,8 @@ from valence_sched.planning.optimise.node_types import (
     pool_groups,
     variants_of,
 )
-from valence_sched.planning.site import Site
+from valence_sched.planning.site import Site, find_targets
 from valence_sched.planning.succession import Succession
-from valence_sched.planning.targets import find_targets
 from valence_sched.view.view import View
 
 CHOSEN_COLUMNS = 2_000  # of the integer programme of a large site

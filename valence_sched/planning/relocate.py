@@ -45,9 +45,8 @@ from valence_sched.model.request_spec import RequestSpec, compile_request, inlin
 from valence_sched.model.scenario import Drain, Fail, Target
 from valence_sched.planning.edits import Scope, edited
 from valence_sched.planning.replay import reason_groups
-from valence_sched.planning.site import Site
+from valence_sched.planning.site import Site, find_targets
 from valence_sched.planning.succession import Succession
-from valence_sched.planning.targets import find_targets
 from valence_sched.view.view import View
 
 BYTES_PER_GIB = 1 << 30

@@ -1,24 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Site: pod managers at one moment, with the policies and flavors that decide on them."""
+"""Site: pod managers at one moment, with policies and flavors; finds the targets of edits in it."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping
+import fnmatch
+import operator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+import msgspec
 
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
+from valence_sched.errors import NothingMatches, suggest
 from valence_sched.inventory.loader import InventoryLoader
+from valence_sched.model import inventory
 from valence_sched.model.codec import decode
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.inventory import FullPodm, LeanPodm, to_json
+from valence_sched.model.inventory import FullPodm, LeanBlock, LeanPodm
+from valence_sched.model.need import has_words
 from valence_sched.model.policy import Policy
 from valence_sched.model.reading import Selection
 from valence_sched.model.request import FlavorShare, Mix
-from valence_sched.model.scenario import EditEffect, Template
-from valence_sched.view.block_kinds import BlockKinds
+from valence_sched.model.scenario import EditEffect, Target, Template
+from valence_sched.view.block_kinds import BlockKind, BlockKinds
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
 
@@ -27,12 +35,12 @@ BASE = "base"  # the name of a site without edits
 
 @dataclass(frozen=True, eq=False)
 class Site:
-    """What one question is asked about; edits make other sites, and this one never changes.
+    """The hardware, policies and flavors that a question is about; edits make other sites.
 
-    ``podms`` are pod managers as a loader yields them, without what claims hold and their blocks
-    undecoded. ``policy`` is the one of requests that name none. ``kinds`` are those of the blocks,
-    shared with the sites that are made of this one. ``skipped`` are lines about what could not be
-    read, ``effects`` what the edits touched that made the site.
+    ``podms`` are pod managers as a loader yields them, without the hardware of claims and with
+    undecoded blocks. ``policy`` applies to requests without a policy. Sites that edits make share
+    the ``kinds`` of the blocks. ``skipped`` are lines about what could not be read, ``effects``
+    are those of the edits that made the site.
     """
 
     name: str
@@ -47,7 +55,7 @@ class Site:
     _views: list[View] = field(default_factory=list, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the View out: who unpickles a site builds it again."""
+        """Leave the View out: it is built again from an unpickled site."""
         return {**self.__dict__, "kinds": BlockKinds(), "_views": []}
 
     def view(self) -> View:
@@ -72,7 +80,8 @@ class Site:
     def documents(self) -> Iterator[FullPodm]:
         """Yield the pod managers as an inventory file has them."""
         for number, podm in enumerate(self.podms):
-            yield decode(to_json(podm), FullPodm, f"site {self.name}", f"$.podms[{number}]")
+            json, place = inventory.to_json(podm), f"$.podms[{number}]"
+            yield decode(json, FullPodm, f"site {self.name}", place)
 
     def named(self, name: str) -> Site:
         """Return the site with another name."""
@@ -80,15 +89,14 @@ class Site:
 
 
 def load_site(loader: InventoryLoader, config: Configuration, selection: Selection) -> Site:
-    """Return the site of a selection: what a decision would be made on now.
+    """Return the present site of a selection.
 
     Raises:
         UsageError, InputError, InventoryIncomplete, InventoryStale: as for a view.
         InputError, UnknownName: a file of policies or flavors is invalid.
     """
     view, podms = loader.view_and_podms(selection)
-    policies, flavors = selection.policy_files, selection.flavor_files
-    files = config.policies(policies), config.flavors(flavors)
+    files = config.policies(selection.policy_files), config.flavors(selection.flavor_files)
     site = Site(BASE, podms, *files, skipped=tuple(loader.skipped()), kinds=view.kinds)
     site._views.append(view)
     return site
@@ -96,9 +104,217 @@ def load_site(loader: InventoryLoader, config: Configuration, selection: Selecti
 
 def site_of(podms: Iterable[FullPodm], config: Configuration, selection: Selection) -> Site:
     """Return the site of pod managers that another scheduler decides on; errors as of the files."""
-    lean = (
-        decode(to_json(podm), LeanPodm, "the service", f"$[{number}]")
+    lean = tuple(
+        decode(inventory.to_json(podm), LeanPodm, "the service", f"$[{number}]")
         for number, podm in enumerate(podms)
     )
-    policies = config.policies(selection.policy_files)
-    return Site(BASE, tuple(lean), policies, config.flavors(selection.flavor_files))
+    files = config.policies(selection.policy_files), config.flavors(selection.flavor_files)
+    return Site(BASE, lean, *files)
+
+
+Matches = Callable[[Collection[str]], bool]
+BlockText = tuple[tuple[Any, ...], bytes]  # the types of a block, and its devices undecoded
+
+
+@dataclass(frozen=True, slots=True)
+class TargetMatch:
+    """The pools, by id, or blocks, by number, that a target selects of a pod manager of the site.
+
+    A target of pools has no ``blocks``, and one of the whole pod manager has neither.
+    """
+
+    podm: int
+    pools: frozenset[str] = frozenset()
+    blocks: tuple[int, ...] = ()
+
+
+def find_targets(podms: Sequence[LeanPodm], target: Target, kinds: BlockKinds) -> list[TargetMatch]:
+    """Return what a target selects, in the order of the pod managers.
+
+    Raises:
+        NothingMatches: no pod manager, pool or block meets each condition.
+    """
+    numbers = _podms(podms, target)
+    if target.selects_blocks:
+        return _BlockFinder(podms, target, kinds).find(numbers)
+    if target.pool is None:
+        return [TargetMatch(number) for number in numbers]
+    found = [(number, _pools(podms[number], target)) for number in numbers]
+    matches = [TargetMatch(number, ids) for number, ids in found if ids]
+    if not matches:
+        _raise_no_pool([podms[number] for number in numbers], target)
+    return matches
+
+
+def pools_of(podm: LeanPodm) -> tuple[inventory.Pool, ...]:
+    """Return the pools of a pod manager; without any in its list it is one pool."""
+    return podm.pools or (inventory.Pool(id=inventory.WHOLE_POOL),)
+
+
+def members(podm: LeanPodm, pools: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the ids of the pools that a block or a stock with these pools is in."""
+    return pools if podm.pools else (inventory.WHOLE_POOL,)
+
+
+def block_names(block: LeanBlock) -> tuple[str, ...]:
+    """Return the names of a block: its URI, the last part of that, and its name."""
+    names = (block.uri, block.uri.rstrip("/").rpartition("/")[2])
+    return (*names, block.name) if block.name else names
+
+
+def name_matcher(wanted: str) -> Matches:
+    """Return the test whether one of several names is the wanted one, or matches the pattern."""
+    if wanted == "*":
+        return bool
+    if not re.search(r"[*?\[]", wanted):
+        return lambda names: wanted in names
+    match = re.compile(fnmatch.translate(wanted)).match
+    return lambda names: any(name == wanted or match(name) is not None for name in names)
+
+
+def _podms(podms: Sequence[LeanPodm], target: Target) -> list[int]:
+    numbers = list(range(len(podms)))
+    trait = None if target.selects_blocks or target.selects_pools else target.trait
+    for wanted, words, values in (
+        (target.podm, "named", lambda podm: (podm.id, podm.name) if podm.name else (podm.id,)),
+        (target.zone, "in zone", lambda podm: (podm.zone,) if podm.zone else ()),
+        (target.aggregate, "in aggregate", lambda podm: podm.aggregates),
+        (target.status, "with status", lambda podm: (podm.status,)),
+        (trait, "with trait", lambda podm: podm.traits),
+    ):
+        if wanted is not None:
+            matches = name_matcher(wanted)
+            found = [number for number in numbers if matches(values(podms[number]))]
+            if not found:
+                known = {value for number in numbers for value in values(podms[number])}
+                raise NothingMatches(f"pod manager {words} {wanted!r}", suggest(wanted, known))
+            numbers = found
+    if target.enabled is not None:
+        numbers = [number for number in numbers if podms[number].enabled is target.enabled]
+        if not numbers:
+            raise NothingMatches(f"pod manager that is {'en' if target.enabled else 'dis'}abled")
+    return numbers
+
+
+def _pools(podm: LeanPodm, target: Target) -> frozenset[str]:
+    named = name_matcher(target.pool) if target.pool is not None else None
+    has = name_matcher(target.trait) if target.trait is not None else None
+    return frozenset(
+        pool.id
+        for pool in pools_of(podm)
+        if (named is None or named((pool.id, pool.name) if pool.name else (pool.id,)))
+        and (has is None or has((*podm.traits, *pool.traits)))
+    )
+
+
+def _raise_no_pool(podms: Sequence[LeanPodm], target: Target) -> None:
+    wanted = target.pool if target.pool is not None else "*"
+    matches = name_matcher(wanted)
+    pools = [(podm, pool) for podm in podms for pool in pools_of(podm)]
+    ids = {pool.id for _, pool in pools}
+    if target.trait is None or not matches(ids):
+        raise NothingMatches(f"pool named {wanted!r}", suggest(wanted, ids))
+    traits = {trait for podm, pool in pools for trait in (*podm.traits, *pool.traits)}
+    raise NothingMatches(f"pool with trait {target.trait!r}", suggest(target.trait, traits))
+
+
+class _Condition(NamedTuple):
+    """The wanted value of a block's kind, the words for it, and the values that kinds have."""
+
+    wanted: str | None
+    words: str
+    values: Callable[[BlockKind], set[str]]
+    matches: Callable[[str, str], bool] = operator.eq
+
+    def is_met(self, kind: BlockKind) -> bool:
+        return any(self.matches(value, self.wanted or "") for value in self.values(kind))
+
+
+class _BlockFinder:
+    """Finds blocks; a kind and a status are tested once for each distinct text."""
+
+    def __init__(self, podms: Sequence[LeanPodm], target: Target, kinds: BlockKinds) -> None:
+        self._podms, self._target, self._kinds = podms, target, kinds
+        self._in_pool = target.pool is not None or target.trait is not None
+        self._is_named = name_matcher(target.block) if target.block is not None else None
+        conditions = (
+            _Condition(target.type, "of type", lambda kind: set(kind.types)),
+            _Condition(target.kind, "with a device of kind", _device_kinds),
+            _Condition(target.model, "with a device of model", _models, has_words),
+        )
+        self._conditions = [one for one in conditions if one.wanted is not None]
+        self._kind_meets: dict[BlockText, bool] = {}
+        self._free: dict[bytes, bool] = {}
+
+    def find(self, numbers: Sequence[int]) -> list[TargetMatch]:
+        blocks = ((number, tuple(self._blocks(self._podms[number]))) for number in numbers)
+        found = [TargetMatch(number, blocks=some) for number, some in blocks if some]
+        if not found:
+            self._raise_nothing([self._podms[number] for number in numbers])
+        return found
+
+    def _blocks(self, podm: LeanPodm) -> Iterator[int]:
+        free = self._target.free
+        pools = _pools(podm, self._target) if self._in_pool else None
+        for number, block in enumerate(podm.blocks):
+            if pools is not None and pools.isdisjoint(members(podm, block.pools)):
+                continue
+            if self._is_named is not None and not self._is_named(block_names(block)):
+                continue
+            if self._conditions:
+                text = _text_of(block)
+                if text not in self._kind_meets:
+                    kind = self._kind(text)
+                    self._kind_meets[text] = all(one.is_met(kind) for one in self._conditions)
+                if not self._kind_meets[text]:
+                    continue
+            if free is not None:
+                status = bytes(block.status or b"")
+                if status not in self._free:
+                    self._free[status] = inventory.parse_status(status).slots > 0
+                if self._free[status] is not free:
+                    continue
+            yield number
+
+    def _kind(self, text: BlockText) -> BlockKind:
+        types, devices = text
+        return self._kinds.kinds[self._kinds.number(types, msgspec.Raw(devices), "site", "$")]
+
+    def _raise_nothing(self, podms: Sequence[LeanPodm]) -> None:
+        target, blocks = self._target, [(podm, block) for podm in podms for block in podm.blocks]
+        if self._in_pool:
+            pools = {podm.id: _pools(podm, target) for podm in podms}
+            if not any(pools.values()):
+                _raise_no_pool(podms, target)
+            blocks = [
+                (podm, block)
+                for podm, block in blocks
+                if not pools[podm.id].isdisjoint(members(podm, block.pools))
+            ]
+        if self._is_named is not None and target.block is not None:
+            names = {block_names(block)[1] for _, block in blocks}
+            blocks = [(podm, block) for podm, block in blocks if self._is_named(block_names(block))]
+            if not blocks:
+                raise NothingMatches(f"block named {target.block!r}", suggest(target.block, names))
+        kinds = [self._kind(text) for text in {_text_of(block) for _, block in blocks}]
+        for one in self._conditions:
+            known = set().union(*map(one.values, kinds))
+            kinds = [kind for kind in kinds if one.is_met(kind)]
+            if not kinds:
+                what = f"block {one.words} {one.wanted!r}"
+                raise NothingMatches(what, suggest(str(one.wanted), known))
+        word = {True: " that is free", False: " that is in use", None: ""}[target.free]
+        raise NothingMatches(f"block{word}")
+
+
+def _text_of(block: LeanBlock) -> BlockText:
+    return block.type, bytes(block.devices or b"")
+
+
+def _device_kinds(kind: BlockKind) -> set[str]:
+    return {line.kind for line in kind.devices.accelerators}
+
+
+def _models(kind: BlockKind) -> set[str]:
+    lines = (*kind.devices.processors, *kind.devices.accelerators, *kind.devices.drives)
+    return {model for line in lines if (model := getattr(line, "model", None))}

@@ -14,8 +14,7 @@ from valence_sched.errors import InputError, NothingMatches, UsageError
 from valence_sched.model.inventory import Accelerator, Devices, LeanPodm
 from valence_sched.model.scenario import EditEffect, Template, parse_target
 from valence_sched.planning.edits import apply_edit, edited
-from valence_sched.planning.site import Site
-from valence_sched.planning.targets import find_targets
+from valence_sched.planning.site import Site, find_targets
 from valence_sched.testing.generate import podms
 
 TRAY = Template(name="H100 tray", type=("Expansion",), price=9.5,
