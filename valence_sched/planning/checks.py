@@ -40,10 +40,9 @@ from valence_sched.model.request import Mix, Request
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scenario import Drain, Target
 from valence_sched.planning import relocate
-from valence_sched.planning.edits import apply_edit, edited
+from valence_sched.planning.edits import apply_edit, edited, scenario_sites
 from valence_sched.planning.fit_counts import count_fits
 from valence_sched.planning.replay import reason_groups, replay_all
-from valence_sched.planning.scenarios import scenario_sites
 from valence_sched.planning.site import Site, find_targets, pools_of
 from valence_sched.planning.workload import open_workload
 

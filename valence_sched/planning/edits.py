@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Edits: another site of a site: what fails, is drained, removed, added, cloned or changed.
+"""Edits and scenarios: make another site of a site by failures, removals, additions and policies.
 
-A block or a stock fails, drains or goes with a pool if it is in no other pool; one that is also in
-others only leaves the pool. All pools of a pod manager are the pod manager itself.
+A block or a stock fails, drains or goes with a pool if it is in no other pool; else it only leaves
+the pool. All pools of a pod manager are the pod manager itself.
 """
 
 from __future__ import annotations
@@ -10,77 +10,55 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import os.path
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Raw
 from msgspec.structs import replace
 
-from valence_sched.errors import NothingMatches, SchedulerError, UsageError, one_line, suggest
-from valence_sched.model.inventory import (
-    FREE_STATUS,
-    NO_DEVICES,
-    LeanBlock,
-    LeanPodm,
-    Node,
-    Status,
-    Stock,
-    parse_status,
-    to_json,
-)
+from valence_sched import errors
+from valence_sched.config.scenario_file import ScenarioDocument, parse_scenarios
+from valence_sched.config.settings import Configuration
+from valence_sched.core.policy import bind
+from valence_sched.errors import InputError, one_line
+from valence_sched.model import inventory, scenario
+from valence_sched.model.inventory import FREE_STATUS, LeanBlock, LeanPodm, Status, to_json
+from valence_sched.model.policy import WeigherUse
 from valence_sched.model.quantity import format_count
-from valence_sched.model.scenario import (
-    AddBlocks,
-    Clone,
-    Drain,
-    Edit,
-    EditEffect,
-    Fail,
-    Remove,
-    SetAttributes,
-    Target,
-    edit_text,
-    parse_target,
-)
-from valence_sched.planning.site import (
-    Site,
-    TargetMatch,
-    block_names,
-    find_targets,
-    members,
-    name_matcher,
-    pools_of,
-)
+from valence_sched.model.scenario import Edit, Target
+from valence_sched.planning import site as sites
+from valence_sched.planning.site import Site, TargetMatch, block_names, find_targets, pools_of
 
 MAX_NEW_BLOCKS = 1_000_000  # of one edit on a whole site
 BLOCKS_URI = "/redfish/v1/CompositionService/ResourceBlocks/"
 
 StatusChange = Callable[[Status], Status]
 Counts = dict[str, int]  # of what an edit touched
-BlockOrStock = TypeVar("BlockOrStock", LeanBlock, Stock)
+BlockOrStock = TypeVar("BlockOrStock", LeanBlock, inventory.Stock)
 
 
 class StatusChanges:
-    """Changes statuses; equal ones are decoded, changed and encoded once for each ``key``."""
+    """Changes statuses; equal ones are changed once for each ``key``, by default the function."""
 
     def __init__(self) -> None:
         self._changed: dict[tuple[Hashable, bytes], Raw | None] = {}
 
     def apply(self, block: LeanBlock, change: StatusChange, key: Hashable = None) -> LeanBlock:
-        """Return a block with its status changed; ``key`` tells changes of one function apart."""
+        """Return a block with its status changed."""
         text = bytes(block.status or b"")
         at = (key or change, text)
         if at not in self._changed:
-            status = change(parse_status(text))
+            status = change(inventory.parse_status(text))
             self._changed[at] = None if status == FREE_STATUS else Raw(to_json(status))
         return replace(block, status=self._changed[at])
 
 
 def failed(status: Status) -> Status:
-    """Return the status of a block after it failed: no node has it or can have it."""
+    """Return the status of a block after it failed."""
     return replace(status, state="Failed", health="Critical", active=False, compositions=0)
 
 
@@ -98,42 +76,42 @@ DisruptionRule = Callable[[LeanPodm, "Scope", StatusChanges], LeanPodm | None]
 
 
 def _fail(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
-    """Return a pod manager after blocks failed; nodes on them are lost, and their others free.
+    """Return a pod manager after blocks failed; other blocks of the lost nodes are free.
 
-    A stock that failed has nothing left. A pod manager that failed is Offline as well.
+    A failed stock has no capacity left. A pod manager that failed as a whole is Offline.
     """
     nodes, released = _lost_nodes(podm, scope)
-    blocks = []
-    for number, block in enumerate(podm.blocks):
-        if number in scope.blocks:
-            blocks.append(statuses.apply(block, failed))
-        else:
-            blocks.append(_release(scope.outside(block), released, statuses))
-    stocks = [
+    blocks = tuple(
+        statuses.apply(block, failed)
+        if number in scope.blocks
+        else _release(scope.outside(block), released, statuses)
+        for number, block in enumerate(podm.blocks)
+    )
+    stocks = tuple(
         replace(one, total=0.0, used=0.0) if one.uri in scope.stocks else scope.outside(one)
         for one in podm.stocks
-    ]
+    )
     status = "Offline" if scope.whole else podm.status
-    return replace(podm, status=status, blocks=tuple(blocks), stocks=tuple(stocks), nodes=nodes)
+    return replace(podm, status=status, blocks=blocks, stocks=stocks, nodes=nodes)
 
 
 def _drain(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
-    """Return a pod manager of which blocks take no new node; nodes that are there stay.
+    """Return a pod manager of which blocks take no new node; its nodes stay.
 
-    A stock that is drained has nothing free. A pod manager that is drained is disabled as well.
+    A drained stock has no free amount. A pod manager that is drained as a whole is disabled.
     """
     blocks = tuple(
         statuses.apply(block, drained) if number in scope.blocks else scope.outside(block)
         for number, block in enumerate(podm.blocks)
     )
-    stocks = []
-    for stock in podm.stocks:
-        if stock.uri in scope.stocks:
-            stocks.append(replace(stock, total=stock.total and min(stock.total, stock.used)))
-        else:
-            stocks.append(scope.outside(stock))
+    stocks = tuple(
+        replace(stock, total=stock.total and min(stock.total, stock.used))
+        if stock.uri in scope.stocks
+        else scope.outside(stock)
+        for stock in podm.stocks
+    )
     enabled = podm.enabled and not scope.whole
-    return replace(podm, enabled=enabled, blocks=blocks, stocks=tuple(stocks))
+    return replace(podm, enabled=enabled, blocks=blocks, stocks=stocks)
 
 
 def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm | None:
@@ -141,11 +119,11 @@ def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm |
     if scope.whole:
         return None
     nodes, released = _lost_nodes(podm, scope)
-    kept = (one for number, one in enumerate(podm.blocks) if number not in scope.blocks)
+    rest = (one for number, one in enumerate(podm.blocks) if number not in scope.blocks)
     return replace(
         podm,
         pools=tuple(pool for pool in podm.pools if pool.id not in scope.pools),
-        blocks=tuple(_release(scope.outside(block), released, statuses) for block in kept),
+        blocks=tuple(_release(scope.outside(block), released, statuses) for block in rest),
         stocks=tuple(scope.outside(one) for one in podm.stocks if one.uri not in scope.stocks),
         nodes=nodes,
     )
@@ -153,10 +131,7 @@ def _remove(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm |
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What of a pod manager is concerned: numbers of blocks, URIs of stocks, ids of pools.
-
-    Blocks and stocks are those that are in no other pool.
-    """
+    """The affected pools by id, and their own blocks by number and stocks by URI; or all."""
 
     whole: bool
     pools: frozenset[str]
@@ -174,7 +149,7 @@ class Scope:
 
         @functools.cache
         def alone(names: tuple[str, ...]) -> bool:
-            return bool(names) and match.pools.issuperset(members(podm, names))
+            return bool(names) and match.pools.issuperset(sites.members(podm, names))
 
         return cls(
             False,
@@ -184,19 +159,20 @@ class Scope:
         )
 
     def outside(self, one: BlockOrStock) -> BlockOrStock:
-        """Return a block or a stock that stays, without the pools that are concerned."""
+        """Return a block or a stock that stays, without the affected pools."""
         if self.pools.isdisjoint(one.pools):
             return one
         return replace(one, pools=tuple(pool for pool in one.pools if pool not in self.pools))
 
 
-def _lost_nodes(podm: LeanPodm, scope: Scope) -> tuple[tuple[Node, ...], Counter[str]]:
+def _lost_nodes(podm: LeanPodm, scope: Scope) -> tuple[tuple[inventory.Node, ...], Counter[str]]:
     if scope.whole:
         return (), Counter()
-    gone = {podm.blocks[number].uri for number in scope.blocks}
-    left = tuple(node for node in podm.nodes if gone.isdisjoint(node.blocks))
-    lost = (node for node in podm.nodes if not gone.isdisjoint(node.blocks))
-    return left, Counter(uri for node in lost for uri in set(node.blocks))
+    """Return the nodes that stay, and of each block how many lost nodes had it."""
+    lost = {podm.blocks[number].uri for number in scope.blocks}
+    stay = tuple(node for node in podm.nodes if lost.isdisjoint(node.blocks))
+    others = (node for node in podm.nodes if not lost.isdisjoint(node.blocks))
+    return stay, Counter(uri for node in others for uri in set(node.blocks))
 
 
 def _release(block: LeanBlock, released: Counter[str], statuses: StatusChanges) -> LeanBlock:
@@ -206,14 +182,18 @@ def _release(block: LeanBlock, released: Counter[str], statuses: StatusChanges) 
     return statuses.apply(block, lambda status: status.released(nodes), ("released", nodes))
 
 
-_DISRUPTIONS: dict[type[Edit], DisruptionRule] = {Fail: _fail, Drain: _drain, Remove: _remove}
+_DISRUPTIONS: dict[type[Edit], DisruptionRule] = {
+    scenario.Fail: _fail,
+    scenario.Drain: _drain,
+    scenario.Remove: _remove,
+}
 
 
 def edited(site: Site, edits: Iterable[Edit]) -> Site:
-    """Return a site after edits, each applied to what those before it made.
+    """Return a site after edits, each applied to the result of those before it.
 
-    NothingMatches: the target of an edit is nothing that is there; the message begins with the
-    edit and has the nearest name. UsageError: blocks of several kinds have the name of new ones.
+    NothingMatches: the target of an edit does not exist; the message begins with the edit and has
+    the nearest name. UsageError: blocks of several kinds have the name of new ones.
     """
     return functools.reduce(apply_edit, edits, site)
 
@@ -223,21 +203,21 @@ def apply_edit(site: Site, edit: Edit, place: str = "") -> Site:
 
     Errors begin with ``place``, else with the edit.
     """
-    text = edit_text(edit)
+    text = scenario.edit_text(edit)
     try:
         matches = find_targets(site.podms, edit.target, site.kinds)
         match edit:
-            case Clone():
+            case scenario.Clone():
                 podms, counts = _clone(site, edit, matches)
-            case AddBlocks():
+            case scenario.AddBlocks():
                 podms, counts = _add(site, edit, matches)
-            case SetAttributes():
+            case scenario.SetAttributes():
                 podms, counts = _set(site, edit, matches)
             case _:
                 podms, counts = _disrupt(site, _DISRUPTIONS[type(edit)], matches)
-    except SchedulerError as error:
+    except errors.SchedulerError as error:
         raise error.at(place or text) from None
-    effects = (*site.effects, EditEffect(edit=text, **counts))
+    effects = (*site.effects, scenario.EditEffect(edit=text, **counts))
     return dataclasses.replace(site, podms=tuple(podms), effects=effects)
 
 
@@ -252,34 +232,32 @@ def _disrupt(
         after = rule(podm, scopes[number], statuses) if number in scopes else podm
         nodes += len(podm.nodes) - (len(after.nodes) if after else 0)
         podms += [after] if after else []
-    parts = list(scopes.values())
-    counts = {"podms": len(parts), "pools": sum(len(one.pools) for one in parts), "nodes": nodes}
-    counts["blocks"] = sum(len(one.blocks) for one in parts)
-    return podms, {**counts, "stocks": sum(len(one.stocks) for one in parts)}
+    every = scopes.values()
+    names = ("pools", "blocks", "stocks")
+    counts = {name: sum(len(getattr(one, name)) for one in every) for name in names}
+    return podms, {"podms": len(every), "nodes": nodes, **counts}
 
 
 def _clone(
-    site: Site, edit: Clone, matches: Sequence[TargetMatch]
+    site: Site, edit: scenario.Clone, matches: Sequence[TargetMatch]
 ) -> tuple[list[LeanPodm], Counts]:
-    taken, statuses = {podm.id for podm in site.podms}, StatusChanges()
+    ids, statuses = {podm.id for podm in site.podms}, StatusChanges()
     numbers = {match.podm for match in matches}
     podms: list[LeanPodm] = []
     new: list[LeanPodm] = []
     _check_size(edit.times * sum(len(site.podms[number].blocks) for number in numbers))
     for number, podm in enumerate(site.podms):
-        podms.append(podm)
-        if number in numbers:
-            copies = list(_clones(podm, edit.times, taken, statuses))
-            taken.update(copy.id for copy in copies)
-            podms += copies
-            new += copies
+        copies = list(_clones(podm, edit.times, ids, statuses)) if number in numbers else []
+        ids.update(copy.id for copy in copies)
+        podms += [podm, *copies]
+        new += copies
     counts = {"podms": len(new), "pools": sum(len(pools_of(podm)) for podm in new)}
     counts["blocks"] = sum(len(podm.blocks) for podm in new)
     return podms, {**counts, "stocks": sum(len(podm.stocks) for podm in new)}
 
 
 def _add(
-    site: Site, edit: AddBlocks, matches: Sequence[TargetMatch]
+    site: Site, edit: scenario.AddBlocks, matches: Sequence[TargetMatch]
 ) -> tuple[list[LeanPodm], Counts]:
     new = NewBlocks(edit, site)
     podms = list(site.podms)
@@ -293,7 +271,7 @@ def _add(
 
 
 def _set(
-    site: Site, edit: SetAttributes, matches: Sequence[TargetMatch]
+    site: Site, edit: scenario.SetAttributes, matches: Sequence[TargetMatch]
 ) -> tuple[list[LeanPodm], Counts]:
     podms, changes, statuses = list(site.podms), edit.changes, StatusChanges()
 
@@ -333,12 +311,11 @@ def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def _clones(
-    podm: LeanPodm, times: int, taken: Collection[str], statuses: StatusChanges
+    podm: LeanPodm, times: int, ids: Collection[str], statuses: StatusChanges
 ) -> Iterator[LeanPodm]:
-    """Yield so many copies of a pod manager: Online and enabled, all of its hardware working.
+    """Yield copies of a pod manager: Online and enabled, all hardware working, without nodes.
 
-    They share its blocks, have no nodes, and neither its URL nor its identity. They are named by
-    the next numbers that are not ``taken``.
+    They have neither its URL nor its identity, and the next numbered ids that are not in ``ids``.
     """
     copy = replace(
         podm,
@@ -350,7 +327,7 @@ def _clones(
         stocks=tuple(replace(stock, used=0.0) if stock.used else stock for stock in podm.stocks),
         nodes=(),
     )
-    numbers = (n for n in itertools.count(2) if f"{podm.id}-{n}" not in taken)
+    numbers = (n for n in itertools.count(2) if f"{podm.id}-{n}" not in ids)
     for number in itertools.islice(numbers, times):
         name = f"{podm.name} ({number})" if podm.name else None
         yield replace(copy, id=f"{podm.id}-{number}", name=name)
@@ -358,38 +335,36 @@ def _clones(
 
 def _check_size(blocks: int) -> None:
     if blocks > MAX_NEW_BLOCKS:
-        most = f"at most {MAX_NEW_BLOCKS:,} may be added by one edit"
-        hint = "lower the number or select fewer pod managers"
-        raise UsageError(f"{blocks:,} new blocks, and {most}: {hint}")
+        text = f"one edit adds at most {MAX_NEW_BLOCKS:,} blocks, not {blocks:,}"
+        raise errors.UsageError(f"{text}: lower the number or select fewer pod managers")
 
 
 class NewBlocks:
     """Makes the blocks that one edit adds to pod managers."""
 
-    def __init__(self, edit: AddBlocks, site: Site) -> None:
+    def __init__(self, edit: scenario.AddBlocks, site: Site) -> None:
         self._edit, self._podms, self._kinds = edit, site.podms, site.kinds
         self._templates, self._statuses = site.templates, StatusChanges()
         template = site.templates.get(edit.add)
         self._block: LeanBlock | None = None
         if template is not None:
-            most = template.max_compositions
+            devices, most = template.devices, template.max_compositions
             status = Status(shareable=template.shareable, max_compositions=most)
-            devices = template.devices
             self._block = LeanBlock(
                 uri=re.sub(r"[^\w.-]+", "-", template.name),
                 type=template.type,
                 places=template.places,
                 status=None if status == FREE_STATUS else Raw(to_json(status)),  # type: ignore[arg-type]
-                devices=None if devices == NO_DEVICES else Raw(to_json(devices)),  # type: ignore[arg-type]
+                devices=None if devices == inventory.NO_DEVICES else Raw(to_json(devices)),  # type: ignore[arg-type]
             )
-        self._podm: LeanPodm | None = None  # of the block that new ones are like
+        self._podm: LeanPodm | None = None  # that has the block which is copied
         if template is None and "@" in edit.add:
-            self._podm, self._block = self._block_at(parse_target(edit.add))
+            self._podm, self._block = self._block_at(scenario.parse_target(edit.add))
 
     def added(self, match: TargetMatch) -> LeanPodm:
-        """Return a pod manager with the new blocks: so many in each pool that is matched, else all.
+        """Return a pod manager with the new blocks: so many in each matched pool, else in all.
 
-        NothingMatches, UsageError: the block that they are like is unknown, or ambiguous.
+        NothingMatches, UsageError: the block that is copied is unknown, or ambiguous.
         """
         podm = self._podms[match.podm]
         alike, block = self._block_for(podm)
@@ -415,34 +390,34 @@ class NewBlocks:
         return replace(podm, blocks=(*podm.blocks, *new))
 
     def _block_for(self, podm: LeanPodm) -> tuple[LeanPodm | None, LeanBlock]:
-        """Return a new block, and the pod manager that has the one that it is like."""
+        """Return a new block, and the pod manager that has the one that is copied."""
         if self._block is not None:
             return self._podm, self._block
-        is_named = name_matcher(self._edit.add)
+        is_named = sites.name_matcher(self._edit.add)
         found = [block for block in podm.blocks if is_named(block_names(block))]
         if found:
             return podm, self._only(found, podm)
         known = {block_names(block)[1] for block in podm.blocks} | set(self._templates)
         what = f"template, and no block of pod manager {podm.id!r}, named {self._edit.add!r}"
-        raise NothingMatches(what, suggest(self._edit.add, known))
+        raise errors.NothingMatches(what, errors.suggest(self._edit.add, known))
 
     def _block_at(self, target: Target) -> tuple[LeanPodm, LeanBlock]:
         if not target.selects_blocks:
             expected = "expected a template, a block of the pod manager or BLOCK@PODM"
-            raise UsageError(one_line(f"{self._edit.add!r} is no block: {expected}"))
+            raise errors.UsageError(one_line(f"{self._edit.add!r} is no block: {expected}"))
         matches = find_targets(self._podms, target, self._kinds)
         podm, pairs = self._podms[matches[0].podm], ((one.podm, one.blocks) for one in matches)
         found = [self._podms[at].blocks[number] for at, blocks in pairs for number in blocks]
         return podm, self._only(found, podm)
 
     def _only(self, blocks: Sequence[LeanBlock], podm: LeanPodm) -> LeanBlock:
-        """Return the first of some blocks, a new one of its kind; UsageError if they differ."""
+        """Return a new block of the kind of some; UsageError if they differ."""
         number = self._kinds.number
         distinct = {number(one.type, one.devices, "site", "$") for one in blocks}
         if len(distinct) > 1:
             names = ", ".join(block_names(one)[1] for one in blocks[:4])
             which = f"{format_count(len(distinct), 'kind')} are named {self._edit.add!r} ({names})"
-            raise UsageError(one_line(f"blocks of {which}: name one of them"))
+            raise errors.UsageError(one_line(f"blocks of {which}: name one of them"))
         return _fresh(blocks[0], self._statuses)
 
 
@@ -452,9 +427,148 @@ def _fresh(block: LeanBlock, statuses: StatusChanges) -> LeanBlock:
 
 def _copies(block: LeanBlock, podm: LeanPodm, *, from_template: bool) -> Iterator[LeanBlock]:
     """Yield copies of a block whose URIs the pod manager does not have, numbered on."""
-    taken = {one.uri for one in podm.blocks}
-    uri = block.uri.rstrip("/")
+    uris, uri = {one.uri for one in podm.blocks}, block.uri.rstrip("/")
     for number in itertools.count(1 if from_template else 2):
-        if f"{uri}-{number}" not in taken:
+        if f"{uri}-{number}" not in uris:
             name = f"{block.name} ({number})" if block.name else None
             yield replace(block, uri=f"{uri}-{number}", name=name)
+
+
+SUFFIXES = (".yaml", ".yml", ".json")  # of a file that is named without a scenario
+MAX_EXTENDED = 100  # scenarios that extend one another in a row
+
+
+class ScenarioKey(NamedTuple):
+    """A scenario: its file, and its name there."""
+
+    file: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.file}#{self.name}"
+
+
+def scenario_sites(base: Site, references: Sequence[str], config: Configuration) -> list[Site]:
+    """Return a site for each named scenario, ``FILE#NAME`` or all of a ``FILE``.
+
+    Each has the name of its scenario, with the file where two have the same.
+
+    Raises:
+        InputError: a file is invalid, or scenarios extend each other in a circle.
+        UnknownName: no such scenario, policy or weigher.
+        NothingMatches, UsageError: as of an edit, with its place in the file.
+    """
+    scenarios = _Scenarios(base, config)
+    keys = dict.fromkeys(key for one in references for key in scenarios.keys(one))
+    names = Counter(key.name for key in keys)
+    return [
+        scenarios.site(key).named(key.name if names[key.name] == 1 else str(key)) for key in keys
+    ]
+
+
+class _Scenarios:
+    """The scenarios of files and their sites, each read and made once."""
+
+    def __init__(self, base: Site, config: Configuration) -> None:
+        self._base, self._config = base, config
+        self._documents: dict[str, ScenarioDocument] = {}
+        self._sites: dict[ScenarioKey, Site] = {}
+
+    def keys(self, reference: str) -> list[ScenarioKey]:
+        """Return the scenario that ``FILE#NAME`` names, or all of ``FILE``."""
+        file, mark, name = reference.rpartition("#")
+        if mark:
+            return [self._known(ScenarioKey(os.path.normpath(file), name), "")]
+        file = os.path.normpath(reference)
+        return [ScenarioKey(file, one) for one in self._document(file).scenarios]
+
+    def site(self, key: ScenarioKey) -> Site:
+        """Return the site of a scenario, after all that it extends."""
+        chain: list[ScenarioKey] = []
+        extended: ScenarioKey | None = key
+        while extended is not None and extended not in self._sites:
+            place = f"{self._scenario(chain[-1]).place}.extends" if chain else ""
+            if extended in chain:
+                cycle = [*chain[chain.index(extended) :], extended]
+                alone = len({one.file for one in cycle}) == 1
+                text = " extends ".join(one.name if alone else str(one) for one in cycle)
+                raise InputError(place, "", f"a cycle: {text}", "a scenario that ends it")
+            if len(chain) == MAX_EXTENDED:
+                raise InputError(place, "", f"more than {MAX_EXTENDED} scenarios in a row", "fewer")
+            chain.append(extended)
+            extended = self._extended(extended)
+        site = self._base if extended is None else self._sites[extended]
+        for one in reversed(chain):
+            own = self._scenario(one)
+            templates = (*self._document(one.file).templates, *own.templates)
+            site = dataclasses.replace(
+                site,
+                policies={**site.policies, **{each.name: each for each in own.policies}},
+                flavors={**site.flavors, **{each.name: each for each in own.flavors}},
+                templates={**site.templates, **{each.name: each for each in templates}},
+            )
+            site = with_policy(site, own.policy, own.weights, f"{own.place}.")
+            for number, edit in enumerate(own.edits):
+                site = apply_edit(site, edit, f"{own.place}.edits[{number}]")
+            self._sites[one] = site
+        return site
+
+    def _document(self, file: str) -> ScenarioDocument:
+        if file not in self._documents:
+            self._documents[file] = parse_scenarios(self._config.read(file), file)
+        return self._documents[file]
+
+    def _scenario(self, key: ScenarioKey) -> scenario.Scenario:
+        return self._document(key.file).scenarios[key.name]
+
+    def _known(self, key: ScenarioKey, place: str) -> ScenarioKey:
+        scenarios = self._document(key.file).scenarios
+        if key.name not in scenarios:
+            raise errors.UnknownName("scenario", key.name, scenarios, place or key.file)
+        return key
+
+    def _extended(self, key: ScenarioKey) -> ScenarioKey | None:
+        """Return the scenario that one extends: of its own file, else of another one."""
+        own = self._scenario(key)
+        if own.extends is None:
+            return None
+        place, name = f"{own.place}.extends", own.extends
+        file, mark, inside = name.rpartition("#")
+        if not mark:
+            is_file = name.endswith(SUFFIXES) or os.sep in name
+            if name in self._document(key.file).scenarios or not is_file:
+                return self._known(ScenarioKey(key.file, name), place)
+            file = name
+        file = os.path.normpath(os.path.join(os.path.dirname(key.file), file)) if file else key.file
+        try:
+            names = list(self._document(file).scenarios)
+        except InputError as error:
+            raise error.at(place) from None
+        if mark:
+            return self._known(ScenarioKey(file, inside), place)
+        if len(names) > 1:
+            which = f"one of them, as in {name}#{names[0]}"
+            raise InputError(place, "", f"{format_count(len(names), 'scenario')} in {file}", which)
+        return ScenarioKey(file, names[0])
+
+
+def with_policy(
+    site: Site, policy: str | None, weights: Mapping[str, float], place: str = ""
+) -> Site:
+    """Return a site with another policy, or with other weights of its weighers.
+
+    A weigher that the policy lacks is added. UnknownName, after ``place``: no such policy or
+    weigher.
+    """
+    name = site.policy if policy is None else policy
+    if policy is not None and name not in site.policies:
+        raise errors.UnknownName("policy", name, site.policies, f"{place}policy")
+    policies = dict(site.policies)
+    if weights:
+        own = policies[name].weighers
+        known = {use.name for use in own}
+        weighers = [replace(use, weight=weights.get(use.name, use.weight)) for use in own]
+        weighers += [WeigherUse(*item) for item in weights.items() if item[0] not in known]
+        policies[name] = replace(policies[name], weighers=tuple(weighers))
+        bind(policies[name], f"{place}weights")
+    return dataclasses.replace(site, policy=name, policies=policies)

@@ -34,7 +34,7 @@ from valence_sched.model.scenario import AddBlocks, Edit, Target, parse_target
 from valence_sched.model.workload import TraceColumn
 from valence_sched.planning import relocate
 from valence_sched.planning.checks import Checker
-from valence_sched.planning.edits import edited
+from valence_sched.planning.edits import edited, scenario_sites, with_policy
 from valence_sched.planning.fragmentation import FragmentationMeasure, defragment, usable_mix
 from valence_sched.planning.optimise.migrations import (
     Migration,
@@ -45,7 +45,6 @@ from valence_sched.planning.optimise.migrations import (
 from valence_sched.planning.optimise.node_types import NodeType
 from valence_sched.planning.relocate import Resident, Residents, hardware_notes, move
 from valence_sched.planning.replay import replay_all
-from valence_sched.planning.scenarios import scenario_sites, with_policy
 from valence_sched.planning.site import Site
 from valence_sched.planning.succession import Succession
 from valence_sched.planning.sweep import Sweep, SweepJournal, encoder, opened_workers

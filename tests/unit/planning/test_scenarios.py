@@ -18,7 +18,7 @@ from valence_sched.model.decision import Report
 from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.registration import Registration
 from valence_sched.model.request_spec import RequestSpec, compile_request
-from valence_sched.planning.scenarios import scenario_sites
+from valence_sched.planning.edits import scenario_sites
 from valence_sched.planning.site import Site
 from valence_sched.store.store import Store
 from valence_sched.testing.served import served
