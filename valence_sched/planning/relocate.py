@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Relocation: where the nodes of hardware that fails or is drained land again, and which cannot.
+"""Relocation: new places for the nodes of hardware that fails or is drained.
 
 Nodes that lost their hardware are placed again, the hardest first. The order is improved as in
-squeaky wheel optimisation (Joslin and Clements, 1999): nodes that found no place go to the front,
-and all are placed anew, while that leaves fewer without a place. Drained nodes move one by one,
-each to its new place before it leaves the old one.
+squeaky wheel optimisation (Joslin and Clements, 1999): nodes without a place go to the front, and
+all are placed anew, while that leaves fewer without a place. Drained nodes move one by one, each to
+its new place before it leaves the old one.
 """
 
 from __future__ import annotations
@@ -19,26 +19,10 @@ from dataclasses import dataclass, field
 from msgspec import structs
 
 from valence_sched.core.fit.fit import Fit
-from valence_sched.model.flavor import (
-    AcceleratorSpec,
-    DriveSpec,
-    Flavor,
-    MemorySpec,
-    NicSpec,
-    ProcessorSpec,
-    Properties,
-)
+from valence_sched.model import flavor as specs
+from valence_sched.model import relocation as model
 from valence_sched.model.inventory import Devices, Node, to_json
 from valence_sched.model.quantity import format_count
-from valence_sched.model.relocation import (
-    AsksFor,
-    MovedNode,
-    NodeMove,
-    Relocation,
-    StuckNode,
-    Survival,
-    Why,
-)
 from valence_sched.model.replay import ReasonGroup
 from valence_sched.model.request import MAX_DEVICE_GROUPS, Request, request_for
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
@@ -57,28 +41,27 @@ Progress = Callable[[int, int], None]  # sets tried, and of how many
 Placed = tuple["Resident", Request, Fit]
 
 
-def fail(site: Site, targets: Sequence[Target]) -> Relocation:
+def fail(site: Site, targets: Sequence[Target]) -> model.Relocation:
     """Return where the nodes of pod managers, pools or blocks land again once these fail.
 
-    The dearest nodes are placed first. Nothing that failed takes any; the blocks of lost nodes that
-    did not fail are free. NothingMatches: a target is nothing that is there. UnknownName,
-    RequestError: the policy of the site cannot place nodes.
+    The dearest nodes are placed first. Blocks of lost nodes that did not fail are free.
+    NothingMatches: a target does not exist. UnknownName, RequestError: the policy of the site
+    cannot place nodes.
     """
     after = edited(site, [Fail(target) for target in targets])
     residents = Residents(site.view(), site.policy, site.flavors)
-    left = [{node.uri for node in podm.nodes} for podm in after.podms]
-    lost = [one for one in residents if one.node.uri not in left[one.podm]]
+    present = [{node.uri for node in podm.nodes} for podm in after.podms]
+    lost = [one for one in residents if one.node.uri not in present[one.podm]]
     succession = Succession(after.decider())
     placing = place_again(succession, lost)
     return _relocation("failed", targets, succession, residents, lost, placing)
 
 
-def drain(site: Site, targets: Sequence[Target]) -> Relocation:
+def drain(site: Site, targets: Sequence[Target]) -> model.Relocation:
     """Return the moves that take every node off pod managers, pools or blocks; errors as of fail.
 
-    A node takes its new place before the old one is free, so that no step needs more than there
-    is. What a move frees on other hardware, later moves may use: nodes that find no place are tried
-    again after every move that does.
+    A node takes its new place before it frees the old one. Later moves may use hardware that a move
+    frees elsewhere: nodes without a place are tried again after each round with a move.
     """
     after = edited(site, [Drain(target) for target in targets])
     residents = Residents(after.view(), site.policy, site.flavors)
@@ -97,25 +80,22 @@ def drain(site: Site, targets: Sequence[Target]) -> Relocation:
         for number, one in nodes
         if number in whole or not drained[number].isdisjoint(one.node.blocks)
     ]
-    succession, placing, moved = Succession(after.decider()), Placing([], []), True
-    waiting = hardest_first(affected)
-    while waiting and moved:
-        step = _place(succession, waiting, removing=True)
-        placing.placed += step.placed
-        waiting, moved = step.stuck, bool(step.placed)
-    placing.stuck = waiting
+    succession, placing, moved = Succession(after.decider()), Placing(stuck=affected), True
+    while placing.stuck and moved:
+        step = _place(succession, hardest_first(placing.stuck), removing=True)
+        placing, moved = Placing(placing.placed + step.placed, step.stuck), bool(step.placed)
     return _relocation("drained", targets, succession, residents, affected, placing)
 
 
 def _relocation(
-    why: Why,
+    why: model.Why,
     targets: Sequence[Target],
     succession: Succession,
     residents: Residents,
     nodes: Sequence[Resident],
     placing: Placing,
-) -> Relocation:
-    return Relocation(
+) -> model.Relocation:
+    return model.Relocation(
         why=why,
         target=", ".join(map(str, targets)),
         nodes=len(nodes),
@@ -128,11 +108,13 @@ def _relocation(
     )
 
 
-def survive(site: Site, failures: int, progress: Progress = lambda tried, sets: None) -> Survival:
+def survive(
+    site: Site, failures: int, progress: Progress = lambda tried, sets: None
+) -> model.Survival:
     """Return whether any ``failures`` pod managers may fail at once, and the worst set of them.
 
-    Every set is tried up to ``MOST_SETS``; of more, those first whose nodes are the dearest.
-    Disabled and offline pod managers without nodes are left out: their failure changes nothing.
+    At most ``MOST_SETS`` sets are tried, those with the dearest nodes first. ``progress`` gets the
+    number of tried sets, and of all. Disabled and offline pod managers without nodes are left out.
     """
     view = site.view()
     residents = Residents(view, site.policy, site.flavors)
@@ -159,7 +141,7 @@ def survive(site: Site, failures: int, progress: Progress = lambda tried, sets: 
         progress(tried, min(total, MOST_SETS))
     with _failed(succession, worst, nodes) as placing:
         explained = _stuck_nodes(succession, placing.stuck)
-    return Survival(
+    return model.Survival(
         failures=failures,
         sets=total,
         tried=tried,
@@ -175,7 +157,7 @@ def survive(site: Site, failures: int, progress: Progress = lambda tried, sets: 
 def _failed(
     succession: Succession, podms: Sequence[int], nodes: Sequence[Sequence[Resident]]
 ) -> Iterator[Placing]:
-    """Yield how the nodes of podms that fail were placed; afterwards all is as before."""
+    """Yield how the nodes of failed podms were placed; undo all afterwards."""
     reopen = [succession.close(podm) for podm in podms]
     placing = place_again(succession, [one for podm in podms for one in nodes[podm]])
     yield placing
@@ -186,24 +168,24 @@ def _failed(
 
 @dataclass(slots=True)
 class Placing:
-    """What one order came to: the nodes that were placed, in order, and those that were not."""
+    """The result of one order: the placed nodes, in order, and those without a place."""
 
     placed: list[Placed] = field(default_factory=list)
     stuck: list[Resident] = field(default_factory=list)
 
     def withdraw(self, succession: Succession) -> None:
-        """Give back what the nodes took."""
+        """Free the hardware of the placed nodes."""
         for _, request, fit in self.placed:
             succession.give_back(request, fit)
 
 
 def hardest_first(residents: Sequence[Resident]) -> list[Resident]:
-    """Return nodes in the order in which they are placed: the dearest first, then by place."""
+    """Return nodes in the order of placing: the dearest first, then by place."""
     return sorted(residents, key=lambda one: (-one.price, one.podm, one.node.uri))
 
 
 def place_again(succession: Succession, residents: Sequence[Resident]) -> Placing:
-    """Place nodes whose hardware is lost; the best order that was found stays taken."""
+    """Place nodes whose hardware is lost, in the best order of a few."""
     order = hardest_first(residents)
     best: Placing | None = None
     for _ in range(MOST_ROUNDS):
@@ -241,10 +223,10 @@ def _place(
     return placing
 
 
-def move(view: View, one: Resident, step: int, fit: Fit, podm: str | None = None) -> NodeMove:
-    """Return the move of a node, from a pod manager that it moved to before, or its own."""
+def move(view: View, one: Resident, step: int, fit: Fit, podm: str | None = None) -> model.NodeMove:
+    """Return the move of a node, from its pod manager, or from the ``podm`` of an earlier move."""
     table, moved = view.block_tables[view.podm_of[fit.row]], one.moved(view)
-    return NodeMove(
+    return model.NodeMove(
         **structs.asdict(structs.replace(moved, podm=podm or moved.podm)),
         step=step,
         to_podm=view.podm(fit.row).id,
@@ -253,22 +235,27 @@ def move(view: View, one: Resident, step: int, fit: Fit, podm: str | None = None
     )
 
 
-def _stuck_nodes(succession: Succession, residents: Sequence[Resident]) -> tuple[StuckNode, ...]:
+def _stuck_nodes(
+    succession: Succession, residents: Sequence[Resident]
+) -> tuple[model.StuckNode, ...]:
     reasons: dict[int, tuple[ReasonGroup, ...]] = {}
     for one in residents:
         if one.request is not None and id(one.request) not in reasons:
             reasons[id(one.request)] = reason_groups(succession.decide(one.request))
-    told = ((one.moved(succession.view), reasons.get(id(one.request), ())) for one in residents)
-    return tuple(StuckNode(**structs.asdict(node), reasons=why) for node, why in told)
+    return tuple(
+        model.StuckNode(
+            **structs.asdict(one.moved(succession.view)), reasons=reasons.get(id(one.request), ())
+        )
+        for one in residents
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A node that stands on a podm, by number, and the request for its like.
+    """A node on a podm, by number, and the request for an equal one.
 
-    The request is None where the inventory does not say what the node is made of. ``price`` is in
-    the points of waste: the dearest nodes are the hardest to place. ``asks_for`` is where the
-    request comes from.
+    Without known hardware there is no request; ``asks_for`` is its source. ``price`` is in points
+    of waste: the dearest nodes are the hardest to place.
     """
 
     podm: int
@@ -276,16 +263,16 @@ class Resident:
     devices: Devices
     request: Request | None
     price: int
-    asks_for: AsksFor = "hardware"
+    asks_for: model.AsksFor = "hardware"
 
     @property
     def name(self) -> str:
         """Return the name of the node, else the last part of its URI."""
         return self.node.name or self.node.uri.rstrip("/").rpartition("/")[2]
 
-    def moved(self, view: View) -> MovedNode:
-        """Return the node as results name it."""
-        return MovedNode(
+    def moved(self, view: View) -> model.MovedNode:
+        """Return the node as results have it."""
+        return model.MovedNode(
             node=self.name,
             uri=self.node.uri,
             podm=view.podms[self.podm].id,
@@ -296,37 +283,34 @@ class Resident:
 
 
 class Residents:
-    """The nodes of a View, and notes about those that the inventory says too little of.
+    """The nodes of a View, and notes about those with unknown hardware or requests.
 
-    A node asks again for what it was requested as, else for a node of its flavor, one of
-    ``flavors``; where the inventory says neither, for as much as it has. Of a group it asks
-    nothing: its rules are not in the inventory. Nodes that ask for the same share one request, so
-    that they share its evaluation. ``policy`` is the one that places them.
+    A node has its original request, else one for a node of its flavor, one of ``flavors``, else
+    one for as much hardware as it has; and no group, whose rules are not in the inventory. Nodes
+    of equal requests share one, and its evaluation. ``policy`` places them.
     """
 
-    def __init__(self, view: View, policy: str, flavors: Mapping[str, Flavor]) -> None:
+    def __init__(self, view: View, policy: str, flavors: Mapping[str, specs.Flavor]) -> None:
         self.view, self._policy, self._flavors = view, policy, flavors
         self._requests: dict[tuple[object, ...], Request | None] = {}
         self.notes: dict[str, None] = {}
 
     def of(self, podm: int) -> list[Resident]:
         """Return the nodes of a podm, by number, in the order of the inventory."""
-        table = self.view.block_tables[podm]
-        nodes = self.view.podms[podm].nodes
-        numbers = table.numbers if nodes else {}
-        blocks = ([numbers[uri] for uri in node.blocks if uri in numbers] for node in nodes)
-        kinds = (tuple(table.kinds[number] for number in own) for own in blocks)
-        return [self._resident(podm, node, own) for node, own in zip(nodes, kinds, strict=True)]
+        return [self._resident(podm, node) for node in self.view.podms[podm].nodes]
 
     def __iter__(self) -> Iterator[Resident]:
         for podm in range(len(self.view.podms)):
             yield from self.of(podm)
 
-    def _resident(self, podm: int, node: Node, kinds: tuple[int, ...]) -> Resident:
+    def _resident(self, podm: int, node: Node) -> Resident:
+        table = self.view.block_tables[podm]
+        numbers = (table.numbers.get(uri) for uri in node.blocks)
+        kinds = tuple(table.kinds[number] for number in numbers if number is not None)
         known = [self.view.kinds.kinds[kind] for kind in kinds]
         devices = joined([kind.devices for kind in known])
         key: tuple[object, ...] = (tuple(sorted(kinds)), node.owner)
-        asks_for: AsksFor = "hardware"
+        asks_for: model.AsksFor = "hardware"
         if node.request is not None:
             key, asks_for = (to_json(node.request), node.flavor, node.owner), "request"
         elif node.flavor in self._flavors:
@@ -334,17 +318,15 @@ class Residents:
         if key not in self._requests:
             self._requests[key] = self._compiled(node, kinds)
         request, notes = self._requests[key], []
-        missing = len(node.blocks) - len(kinds)
-        if missing:
+        if missing := len(node.blocks) - len(kinds):
             notes.append(f"{missing} of its {format_count(len(node.blocks), 'block')} unknown")
         elif request is None:
-            notes.append("nothing is known of its hardware")
+            notes.append("its hardware is unknown")
         if request is not None and asks_for == "hardware" and node.flavor is not None:
-            notes.append(f"no flavor named {node.flavor!r}: name its file")
+            notes.append(f"flavor {node.flavor!r} is unknown: name its file")
         name = f"node {node.name or node.uri} of {self.view.podms[podm].id}"
         self.notes.update(dict.fromkeys(f"{name}: {text}" for text in notes))
-        price = sum(kind.price for kind in known)
-        return Resident(podm, node, devices, request, price, asks_for)
+        return Resident(podm, node, devices, request, sum(one.price for one in known), asks_for)
 
     def _compiled(self, node: Node, kinds: tuple[int, ...]) -> Request | None:
         if node.request is not None:
@@ -354,36 +336,37 @@ class Residents:
             return compile_request(spec, flavor)
         known = self.view.kinds.kinds
         properties = like(joined([known[kind].devices for kind in sorted(kinds)]))
-        if properties == Properties():
+        if properties == specs.Properties():
             return None
         spec = RequestSpec(properties=properties, owner=node.owner, policy=self._policy)
         return compile_request(spec, inline_flavor(spec))
 
 
 def hardware_notes(residents: Iterable[Resident]) -> Iterator[str]:
-    """Yield one line about the nodes that ask for their hardware, if there are any."""
+    """Yield one line about the nodes that are placed by their hardware, if there are any."""
     known = (one for one in residents if one.request is not None)
     names = list(dict.fromkeys(one.name for one in known if one.asks_for == "hardware"))
     if names:
-        verb = "asks" if len(names) == 1 else "ask"
         others = f" and {len(names) - 1:,} more" if names[1:] else ""
         nodes = format_count(len(names), "node")
-        yield f"{nodes} of unknown request {verb} for all hardware: {names[0]}{others}"
+        yield f"original request of {nodes} unknown: matching present hardware: {names[0]}{others}"
 
 
 def joined(parts: list[Devices]) -> Devices:
     """Return the devices of several blocks together."""
-    names = Devices.__struct_fields__
     return Devices(
-        **{name: tuple(one for part in parts for one in getattr(part, name)) for name in names}
+        **{
+            name: tuple(one for part in parts for one in getattr(part, name))
+            for name in Devices.__struct_fields__
+        }
     )
 
 
-def like(devices: Devices) -> Properties:
-    """Return what asks for at least these devices; what is unknown of them is not asked for.
+def like(devices: Devices) -> specs.Properties:
+    """Return the properties of a request for at least these devices, by their known attributes.
 
-    Cores and memory count in total. Accelerators are asked for by kind and model, drives by media
-    and capacity, network interfaces by speed; of more groups than a request may have, the largest.
+    Cores and memory count in total. Accelerators are grouped by kind and model, drives by media and
+    capacity, network interfaces by speed; of more groups than a request may have, the largest.
     """
     cores = sum((cpu.cores or 0) * (cpu.count or 0) for cpu in devices.processors)
     sockets = sum(cpu.count or 0 for cpu in devices.processors)
@@ -397,20 +380,22 @@ def like(devices: Devices) -> Properties:
     nics = Counter[int | None]()
     for nic in devices.nics:
         nics[nic.speed_mbps] += nic.count or 1
-    processor = ProcessorSpec(total_cores=cores or None, sockets=None if cores else sockets)
-    return Properties(
+    processor = specs.ProcessorSpec(total_cores=cores or None, sockets=None if cores else sockets)
+    return specs.Properties(
         processor=processor if cores or sockets else None,
-        memory=MemorySpec(capacity_mib=mib) if mib else None,
+        memory=specs.MemorySpec(capacity_mib=mib) if mib else None,
         accelerators=tuple(
-            AcceleratorSpec(kind=kind, model=model, count=count)
+            specs.AcceleratorSpec(kind=kind, model=model, count=count)
             for (kind, model), count in cards.most_common(MAX_DEVICE_GROUPS)
         ),
         drives=tuple(
-            DriveSpec(media=media, capacity_gib=size / BYTES_PER_GIB if size else None, count=count)
+            specs.DriveSpec(
+                media=media, capacity_gib=size / BYTES_PER_GIB if size else None, count=count
+            )
             for (media, size), count in drives.most_common(MAX_DEVICE_GROUPS)
         ),
         nics=tuple(
-            NicSpec(speed_mbps=speed or None, count=count)
+            specs.NicSpec(speed_mbps=speed or None, count=count)
             for speed, count in nics.most_common(MAX_DEVICE_GROUPS)
         ),
     )

@@ -35,13 +35,12 @@ from valence_sched.model.replay import (
 )
 from valence_sched.model.request import Mix, Request
 from valence_sched.model.workload import WorkloadEntry
-from valence_sched.planning.fragmentation import FragmentationMeasure, usable_mix
 from valence_sched.planning.site import Site
 from valence_sched.planning.succession import Succession
 from valence_sched.planning.workload import PolicyChoice, Workload
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.blocks import BlockTable
-from valence_sched.view.fragmentation import ACCELERATORS
+from valence_sched.view.fragmentation import ACCELERATORS, FragmentationMeasure, usable_mix
 from valence_sched.view.view import Mask, View
 
 LOOKAHEAD = 10_000  # requests by whose times the first buckets are made

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from msgspec import Struct
 from valence_sched.model.need import MEASURES, NameRequirements, Need
 from valence_sched.model.request import FlavorShare, Mix, MixSupplies, exact_sum
 from valence_sched.view.block_kinds import BlockKinds
+from valence_sched.view.blocks import BlockTable
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
@@ -507,3 +508,74 @@ def _traits_match(names: NameRequirements, has: frozenset[str]) -> bool:
     if not has.issuperset(names.required) or not has.isdisjoint(names.forbidden):
         return False
     return not any(map(has.isdisjoint, names.any_of))
+
+
+MOST_MEASURED = 50_000  # states of podms that are remembered
+
+Amounts = tuple[float, float]  # how many free accelerators are useless, and how many are free
+
+
+def usable_mix(view: View, mix: Mix) -> FlavorMix | None:
+    """Return a compiled mix; None where the View, or each flavor, is without accelerators."""
+    if not mix.shares or not has_accelerators(view):
+        return None
+    return flavor_mix(view, mix, ACCELERATORS) or None
+
+
+class FragmentationMeasure:
+    """Measures the fragmentation of a View that nodes take from; podms once for each state.
+
+    ``view`` returns the present View; ``spend`` gets the number of podms that were measured.
+    """
+
+    def __init__(
+        self, view: Callable[[], View], mix: FlavorMix, spend: Callable[[int], None] | None = None
+    ) -> None:
+        self._view, self._mix = view, mix
+        self._known: dict[Hashable, Amounts] = {}
+        self._latest: list[tuple[BlockTable, Amounts] | None] = [None] * len(view().podms)
+        self._spend: Callable[[int], None] | None = None
+        self.all_amounts()  # of the first View, which is no part of a search
+        self._spend = spend
+
+    def all_amounts(self) -> list[Amounts]:
+        """Return the amounts of every podm."""
+        return self._amounts(range(len(self._latest)))
+
+    def excess(self, podm: int, wanted: float) -> float:
+        """Return how many useless accelerators a podm has above a share of its free ones."""
+        ((useless, free),) = self._amounts([podm])
+        return useless - wanted * free
+
+    def share(self) -> float:
+        """Return the useless share of the free accelerators, 0 without free ones."""
+        amounts = self.all_amounts()
+        free = sum(each for _, each in amounts)
+        return sum(useless for useless, _ in amounts) / free if free > 0.0 else 0.0
+
+    def _amounts(self, podms: Sequence[int]) -> list[Amounts]:
+        view, unknown = self._view(), dict[int, Hashable]()
+        tables = view.block_tables
+        for podm in podms:
+            latest, table = self._latest[podm], tables[podm]
+            if latest is None or latest[0] is not table:
+                used = tuple(stock.used for stock in table.stocks)
+                key: Hashable = (podm, tuple(table.slots), used)
+                if (known := self._known.get(key)) is not None:
+                    self._latest[podm] = table, known
+                else:
+                    unknown[podm] = key
+        if unknown:
+            if self._spend is not None:
+                self._spend(len(unknown))  # each takes about as long as a fit
+            if len(self._known) >= MOST_MEASURED:
+                self._known.clear()
+            spans = [view.first_row[podm : podm + 2].tolist() for podm in unknown]
+            rows = np.concatenate([np.arange(first, last) for first, last in spans])
+            useless, free = useless_and_free(view, rows, self._mix)
+            at = 0
+            for (podm, key), (first, last) in zip(unknown.items(), spans, strict=True):
+                own = slice(at, at := at + last - first)
+                amounts = self._known[key] = float(useless[own].sum()), float(free[own].sum())
+                self._latest[podm] = tables[podm], amounts
+        return [self._latest[podm][1] for podm in podms]  # type: ignore[index]

@@ -19,8 +19,8 @@ from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.model.request_spec import RequestSpec, inline_flavor
 from valence_sched.model.scenario import parse_target
 from valence_sched.planning.edits import edited
+from valence_sched.planning.rebalance import rebalance
 from valence_sched.planning.relocate import Residents, drain, fail, hardware_notes, like, survive
-from valence_sched.planning.whatif import rebalance
 from valence_sched.testing import request
 
 USED = {"state": "Composed", "compositions": 1}
@@ -98,10 +98,7 @@ class TestFailing(unittest.TestCase):
         found = fail(site, targets("a"))
         self.assertEqual([("m", ()), ("n", ())], [(one.node, one.reasons) for one in found.stuck])
         self.assertEqual(
-            (
-                "node /n of a: 1 of its 1 block unknown",
-                "node /m of a: nothing is known of its hardware",
-            ),
+            ("node /n of a: 1 of its 1 block unknown", "node /m of a: its hardware is unknown"),
             found.notes,
         )
 
@@ -242,8 +239,8 @@ class TestLike(unittest.TestCase):
                                            flavors=[small])  # fmt: skip
         self.assertEqual(("flavor", [4]), (one.asks_for, [n.amount for n in one.request.needs]))
         self.assertEqual(("hardware", "hardware"), (other.asks_for, third.asks_for))
-        self.assertEqual(["2 nodes of unknown request ask for all hardware: a-1 and 1 more"],
-                         list(hardware_notes([one, other, third])))  # fmt: skip
+        note = "original request of 2 nodes unknown: matching present hardware: a-1 and 1 more"
+        self.assertEqual([note], list(hardware_notes([one, other, third])))
 
     def test_a_node_that_asked_for_less_lands_where_its_like_would_not(self):
         asked = podm("a", "", ["8c g"])
@@ -251,7 +248,8 @@ class TestLike(unittest.TestCase):
         for one, places in ((asked, ["b"]), (podm("a", "", ["8c g"]), [])):
             found = fail(site_of(one, podm("b", "8c", [])), targets("a"))
             self.assertEqual(places, [move.to_podm for move in found.moves])
-        self.assertEqual(("1 node of unknown request asks for all hardware: a-0",), found.notes)
+        note = "original request of 1 node unknown: matching present hardware: a-0"
+        self.assertEqual((note,), found.notes)
 
     def test_an_edited_inventory_keeps_what_nodes_were_requested_as(self):
         asked = podm("a", "8c", ["8c"])
@@ -305,7 +303,7 @@ class TestMakeRoom(unittest.TestCase):
         site = site_of({"id": "a", "nodes": [{"uri": "/n", "name": "n"}]}, podm("b", "8c", []))
         found = rebalance(site, 2, CARD)
         self.assertIsNone(found.room)
-        self.assertEqual(("node n of a: nothing is known of its hardware",), found.notes)
+        self.assertEqual(("node n of a: its hardware is unknown",), found.notes)
 
     def test_without_room_anywhere_there_are_no_moves(self):
         found = rebalance(site_of(podm("a", "", ["8c g"])), 3, CARD)
