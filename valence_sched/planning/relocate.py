@@ -349,7 +349,7 @@ def hardware_notes(residents: Iterable[Resident]) -> Iterator[str]:
     if names:
         others = f" and {len(names) - 1:,} more" if names[1:] else ""
         nodes = format_count(len(names), "node")
-        yield f"original request of {nodes} unknown: matching present hardware: {names[0]}{others}"
+        yield f"request of {nodes} unknown, matching hardware: {names[0]}{others}"
 
 
 def joined(parts: list[Devices]) -> Devices:

@@ -239,7 +239,7 @@ class TestLike(unittest.TestCase):
                                            flavors=[small])  # fmt: skip
         self.assertEqual(("flavor", [4]), (one.asks_for, [n.amount for n in one.request.needs]))
         self.assertEqual(("hardware", "hardware"), (other.asks_for, third.asks_for))
-        note = "original request of 2 nodes unknown: matching present hardware: a-1 and 1 more"
+        note = "request of 2 nodes unknown, matching hardware: a-1 and 1 more"
         self.assertEqual([note], list(hardware_notes([one, other, third])))
 
     def test_a_node_that_asked_for_less_lands_where_its_like_would_not(self):
@@ -248,7 +248,7 @@ class TestLike(unittest.TestCase):
         for one, places in ((asked, ["b"]), (podm("a", "", ["8c g"]), [])):
             found = fail(site_of(one, podm("b", "8c", [])), targets("a"))
             self.assertEqual(places, [move.to_podm for move in found.moves])
-        note = "original request of 1 node unknown: matching present hardware: a-0"
+        note = "request of 1 node unknown, matching hardware: a-0"
         self.assertEqual((note,), found.notes)
 
     def test_an_edited_inventory_keeps_what_nodes_were_requested_as(self):
