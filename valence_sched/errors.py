@@ -8,38 +8,38 @@
     │   ├── NewerSchema       schema_newer          1  400   its major version is newer than ours
     │   └── DuplicateId       id_duplicate          1  400   two pod managers under one id
     ├── UsageError            usage                 2  400   the command line contradicts itself
-    │   └── NoPodm            no_podm               2  400   there is nothing to decide on
+    │   └── NoPodm            no_podm               2  400   no pod manager is known
     ├── UnknownName           name_unknown          1  404   no such flavor, policy, filter, podm
-    ├── NothingMatches        nothing_matches       1  404   an edit is about nothing that is there
+    ├── NothingMatches        nothing_matches       1  404   the target of an edit matches nothing
     ├── RequestError          request_invalid       1  400   the request contradicts itself
     ├── NothingFits           nothing_fits          3  409   no pod manager makes the nodes
     ├── PluginError           plugin_failed         1  500   a plug-in broke its contract
     ├── CloudError            cloud_failed          1  502   OpenStack does not answer or refuses
-    ├── PodmError             podm_failed           1  502   a pod manager does not answer well
-    ├── CredentialError       credential_invalid    1  401   no password, or no safe one
-    ├── OutputError           output_failed         1  500   a stream takes no more
+    ├── PodmError             podm_failed           1  502   a pod manager fails to answer
+    ├── CredentialError       credential_invalid    1  401   a password is missing or unsafe
+    ├── OutputError           output_failed         1  500   an output stream is closed or full
     ├── StoreError            store_failed          1  503   the state cannot be read or written
-    │   └── Undecodable       undecodable           1  500   what is stored cannot be decoded
-    ├── Unauthenticated       unauthenticated       1  401   the service knows no such user
+    │   └── Undecodable       undecodable           1  500   a stored document cannot be decoded
+    ├── Unauthenticated       unauthenticated       1  401   the credentials are missing or wrong
     ├── AccessDenied          access_denied         1  403   the role of the user does not allow it
-    ├── QuotaExceeded         quota_exceeded        1  403   the project would have more than it may
-    ├── RateLimited           rate_limited          1  429   the project asks too often, or too much
-    ├── IdentityUnavailable   identity_unavailable  1  503   nobody can tell who a user is
-    ├── ServiceError          service_failed        1  502   the service does not answer well
-    ├── ServiceBusy           service_busy          1  503   the service takes no more work now
+    ├── QuotaExceeded         quota_exceeded        1  403   it exceeds the quota of its owner
+    ├── RateLimited           rate_limited          1  429   too many requests of a user or project
+    ├── IdentityUnavailable   identity_unavailable  1  503   the identity service does not answer
+    ├── ServiceError          service_failed        1  502   the service fails to answer
+    ├── ServiceBusy           service_busy          1  503   the service is busy
     ├── NameTaken             name_taken            1  409   the name or key is already in use
     ├── IdentityConflict      identity_conflict     1  409   another service, or another name of one
     ├── InUse                 in_use                1  409   it still has claims or nodes
-    ├── StaleOffer            stale_offer           6  409   what a zone offered is taken
-    ├── HardwareInUse         hardware_in_use       6  409   another system has a server on it
+    ├── StaleOffer            stale_offer           6  409   an offer of a zone is no longer valid
+    ├── HardwareInUse         hardware_in_use       6  409   another system uses the hardware
     ├── ClaimState            claim_state           1  409   the claim is in the wrong state
-    ├── ClaimLost             claim_lost            6  409   another claim holds what was chosen
-    ├── ComposeFailed         compose_failed        1  502   a pod manager would not compose it
-    ├── DispatchFailed        dispatch_failed       1  502   the composer did not accept it
-    ├── Unverified            unverified            7  502   the present state is unknown
-    │   └── StillComposing    still_composing       7  502   it goes on after all patience
+    ├── ClaimLost             claim_lost            6  409   another claim holds the chosen hardware
+    ├── ComposeFailed         compose_failed        1  502   a pod manager refused to compose a node
+    ├── DispatchFailed        dispatch_failed       1  502   the composer refused a decision
+    ├── Unverified            unverified            7  502   the effect of a write is unknown
+    │   └── StillComposing    still_composing       7  502   it still composes after the timeout
     ├── DecisionUndecided     undecided             5  503   the budget ended before the answer
-    ├── BaremetalUnavailable  baremetal_unavailable 5  503   Ironic cannot tell what it uses
+    ├── BaremetalUnavailable  baremetal_unavailable 5  503   Ironic does not report its use
     └── InventoryIncomplete   inventory_incomplete  5  503   the answer cannot be trusted
         └── InventoryStale    inventory_stale       5  503   it is older than the maximum age
 """
@@ -51,11 +51,14 @@ from typing import Any, ClassVar, Self
 
 
 class SchedulerError(Exception):
-    """Base of every error this project raises on purpose: one line of text."""
+    """Base of every error this project raises on purpose; its text is one line."""
 
     code: ClassVar[str] = "scheduler_error"
     exit_code: ClassVar[int] = 1
     http_status: ClassVar[int] = 500
+
+    def __init__(self, text: str) -> None:
+        super().__init__(one_line(text))
 
     def at(self, place: str) -> Self:
         """Prefix the text of the error with the place where it was raised; return the error."""
@@ -64,27 +67,26 @@ class SchedulerError(Exception):
 
     @property
     def public_text(self) -> str:
-        """Return the text without the place of a state, and without what its database says."""
+        """Return the text without the address of a state and the messages of its database."""
         cause, text = self.__cause__, str(self)
         if not isinstance(cause, SchedulerError) or (public := cause.public_text) == str(cause):
             return text
         return text.replace(str(cause), public) if str(cause) in text else public
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what the error says, not the arguments that its class makes the text of."""
+        """Pickle the text and the attributes: the arguments differ from class to class."""
         return _restored, (type(self), self.args, self.__dict__)
 
 
-def _restored(kind: type[SchedulerError], words: tuple[Any, ...], state: dict[str, Any]) -> Any:
-    """Return an error that another process raised."""
-    error = kind.__new__(kind, *words)
+def _restored(kind: type[SchedulerError], args: tuple[Any, ...], state: dict[str, Any]) -> Any:
+    error = kind.__new__(kind, *args)
     error.__dict__.update(state)
     return error
 
 
 @contextmanager
 def errors_at(place: str | None) -> Iterator[None]:
-    """Prefix the text of each error of ours with a place; None leaves it as it is."""
+    """Prefix the text of each SchedulerError with a place; None leaves it unchanged."""
     try:
         yield
     except SchedulerError as error:
@@ -108,14 +110,9 @@ class InputError(SchedulerError):
     ) -> None:
         self.file, self.document_path, self.found = file, document_path, found
         self.expected, self.hint = expected, hint
-        text = ": ".join(part for part in (file, document_path) if part)
-        if found:
-            text += f": found {found}"
-        if expected:
-            text += f", expected {expected}"
-        if hint:
-            text += f" ({hint})"
-        super().__init__(one_line(text))
+        text = ": ".join(filter(None, (file, document_path, found and f"found {found}")))
+        text += f", expected {expected}" if expected else ""
+        super().__init__(text + (f" ({hint})" if hint else ""))
 
 
 class NewerSchema(InputError):
@@ -149,9 +146,8 @@ class UnknownName(SchedulerError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], location: str = "") -> None:
         self.kind, self.name = kind, name
-        names = sorted(known)
         text = f"{location}: " if location else ""
-        super().__init__(one_line(f"{text}no {kind} named {name!r} ({suggest(name, names)})"))
+        super().__init__(f"{text}no {kind} named {name!r} ({suggest(name, known)})")
 
 
 class NothingMatches(SchedulerError):
@@ -160,7 +156,7 @@ class NothingMatches(SchedulerError):
     code, http_status = "nothing_matches", 404
 
     def __init__(self, what: str, hint: str = "") -> None:
-        super().__init__(one_line(f"no {what} ({hint})" if hint else f"no {what}"))
+        super().__init__(f"no {what} ({hint})" if hint else f"no {what}")
 
 
 class RequestError(SchedulerError):
@@ -182,7 +178,7 @@ class PluginError(SchedulerError):
 
 
 class CloudError(SchedulerError):
-    """OpenStack must be asked, and there is no cloud, or it refuses."""
+    """OpenStack is needed, and no cloud is configured, or it refuses."""
 
     code, http_status = "cloud_failed", 502
 
@@ -206,14 +202,13 @@ class OutputError(SchedulerError):
 
     def __init__(self, stream: str, error: Exception) -> None:
         reason = getattr(error, "strerror", None) or str(error)
-        super().__init__(one_line(f"{stream}: {reason.lower()}"))
+        super().__init__(f"{stream}: {reason.lower()}")
 
 
 class StoreError(SchedulerError):
-    """The state cannot be opened, read or written; nothing was written in part.
+    """The state cannot be opened, read or written; no part of a change was written alone.
 
-    It is ``uncertain`` whether all was written where the answer to a commit was lost. The database
-    is ``away`` where it cannot be reached now, and may be later.
+    ``uncertain``: the answer to a commit was lost. ``away``: the database cannot be reached now.
     """
 
     code, http_status = "store_failed", 503
@@ -226,14 +221,14 @@ class StoreError(SchedulerError):
 
 
 class Undecodable(StoreError):
-    """A stored document that cannot be decoded, of an ``owner`` where it has one; others can be."""
+    """A stored document of an ``owner`` that cannot be decoded; others can be."""
 
     code, http_status = "undecodable", 500
 
     def __init__(self, kind: str, id_: str, owner: str | None = None) -> None:
         self.kind, self.id, self.owner = kind, id_, owner
         hint = "an operator can look at it (valence-scheduler store check --deep)"
-        super().__init__(one_line(f"{kind} {id_} cannot be decoded: {hint}"))
+        super().__init__(f"{kind} {id_} cannot be decoded: {hint}")
 
     @property
     def public_text(self) -> str:
@@ -253,20 +248,20 @@ class AccessDenied(SchedulerError):
 
 
 class QuotaExceeded(SchedulerError):
-    """A claim with which its owner would have more than its quota; the message has the numbers."""
+    """A claim that would exceed the quota of its owner; the message has the numbers."""
 
     code, http_status = "quota_exceeded", 403
 
 
 class RateLimited(SchedulerError):
-    """A user or project that asks the service too often; ``retry_after_s`` is how long to wait."""
+    """Too many requests of a user or project; ``retry_after_s`` is how long to wait."""
 
     code, http_status = "rate_limited", 429
     retry_after_s = 1.0
 
 
 class IdentityUnavailable(SchedulerError):
-    """The identity service cannot tell who a user is, so nobody is let in."""
+    """The identity service does not answer, so that no user can be authenticated."""
 
     code, http_status = "identity_unavailable", 503
 
@@ -278,7 +273,7 @@ class ServiceError(SchedulerError):
 
 
 class ServiceBusy(SchedulerError):
-    """The service decides on other requests now; the same request may succeed a moment later."""
+    """The service is busy with other requests; the same request may succeed a moment later."""
 
     code, http_status = "service_busy", 503
 
@@ -302,7 +297,7 @@ class InUse(SchedulerError):
 
 
 class StaleOffer(SchedulerError):
-    """What a zone offered is no longer there, or its token is not one of this zone."""
+    """The offer of a zone is no longer valid, or its token is not of this zone."""
 
     code, exit_code, http_status = "stale_offer", 6, 409
 
@@ -320,36 +315,33 @@ class ClaimState(SchedulerError):
 
 
 class ClaimLost(SchedulerError):
-    """Another claim holds what was chosen, or the pod manager changed; the message says which.
+    """Another claim holds the chosen hardware, or the pod manager changed; the message says which.
 
-    ``podm`` is the pod manager, ``claim`` the other claim if it is known. ``group`` is the group of
-    which another claim was faster: trying again helps once that is over.
+    ``claim`` is the other claim if it is known. ``group`` is the group of the request if another
+    claim of it is in progress: try again after that.
     """
 
     code, exit_code, http_status = "claim_lost", 6, 409
 
     def __init__(self, text: str, podm: str = "", claim: str = "", group: str = "") -> None:
+        super().__init__(text)
         self.podm, self.claim, self.group = podm, claim, group
-        super().__init__(one_line(text))
 
 
 class ComposeFailed(SchedulerError):
-    """A pod manager did not compose what was chosen; no part of the node remains."""
+    """A pod manager did not compose a node; no part of the node remains."""
 
     code, http_status = "compose_failed", 502
 
     def __init__(self, text: str, podm: str = "") -> None:
+        super().__init__(text)
         self.podm = podm
-        super().__init__(one_line(text))
 
 
 class DispatchFailed(SchedulerError):
     """The external composer refused the decision, or did not answer."""
 
     code, http_status = "dispatch_failed", 502
-
-    def __init__(self, text: str) -> None:
-        super().__init__(one_line(text))
 
 
 class Unverified(SchedulerError):
@@ -364,8 +356,8 @@ class StillComposing(Unverified):
     code = "still_composing"
 
     def __init__(self, text: str, node: str = "", podm: str = "", claim: str = "") -> None:
+        super().__init__(text)
         self.node, self.podm, self.claim = node, podm, claim
-        super().__init__(one_line(text))
 
 
 class InventoryIncomplete(SchedulerError):
@@ -381,18 +373,18 @@ class InventoryStale(InventoryIncomplete):
 
 
 class DecisionUndecided(SchedulerError):
-    """The budget of the policy left a pool open that might have been chosen."""
+    """The budget of the policy ended before a pool that might be chosen was settled."""
 
     code, exit_code, http_status = "undecided", 5, 503
 
 
 class BaremetalUnavailable(SchedulerError):
-    """Ironic does not tell whether it uses hardware, so the hardware is not changed."""
+    """Ironic does not report whether it uses hardware, so that the hardware is not changed."""
 
     code, exit_code, http_status = "baremetal_unavailable", 5, 503
 
 
-MAX_KNOWN_LENGTH = 400  # characters of names in the hint for an unknown one
+MAX_KNOWN_LENGTH = 400  # characters of names in the hint for an unknown name
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
@@ -401,16 +393,14 @@ def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
 
     names = sorted(known)
     alike = {one.casefold(): one for one in reversed(names)}
-    if same := alike.get(name.strip().casefold()):
-        return same
     close = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
-    return close[0] if close else None
+    return alike.get(name.strip().casefold()) or next(iter(close), None)
 
 
 def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     """Return the hint for an unknown name: the nearest known one, or the first known names.
 
-    ``cutoff`` is the least similarity of the nearest one, from 0 to 1.
+    ``cutoff`` is the least similarity, from 0 to 1.
     """
     names = sorted(known)
     listed = [part.strip() for part in name.split(",")]
@@ -418,9 +408,14 @@ def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
         return "these are several names: name each by itself"
     close = closest(name, names, cutoff)
     if close is not None:
-        return f"did you mean {close!r}{_look_alike(name, close)}?"
+        similar = ""
+        if odd := next((char for char in name if not char.isascii() and char not in close), ""):
+            import unicodedata  # only for a character that looks like another
+
+            similar = f", without {unicodedata.name(odd, 'the character')} (U+{ord(odd):04X})"
+        return f"did you mean {close!r}{similar}?"
     if not names:
-        return "none is known"
+        return "no name is known"
     ends = itertools.accumulate(len(known_name) + 2 for known_name in names)
     fitting = max(1, sum(end <= MAX_KNOWN_LENGTH for end in ends))
     more = f" and {len(names) - fitting:,} more" if fitting < len(names) else ""
@@ -428,24 +423,11 @@ def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
 
 
 def unknown_lines(what: str, names: Iterable[str], known: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each name that is not known, once, with the nearest.
-
-    ``what`` says what no pod manager does that has one of the names, as in ``is in the zone``.
-    """
+    """Yield a line for each unknown name, with the nearest; ``what`` is as ``is in the zone``."""
     known_names = set(known)
     for name in dict.fromkeys(names):
         if name not in known_names:
             yield one_line(f"no pod manager {what} {name!r} ({suggest(name, known_names)})")
-
-
-def _look_alike(name: str, close: str) -> str:
-    """Return which character of a name looks like one of the nearest, and is another."""
-    odd = [char for char in name if not char.isascii() and char not in close]
-    if not odd:
-        return ""
-    import unicodedata
-
-    return f", without {unicodedata.name(odd[0], 'the character')} (U+{ord(odd[0]):04X})"
 
 
 def describe_error(error: BaseException) -> str:
@@ -464,11 +446,10 @@ def one_line(text: str, limit: int = 600) -> str:
 
 
 def escape(text: str, keep: str = "") -> str:
-    r"""Return ``text`` with what does not print escaped as in JSON: ``\n``, ``\u001b``.
+    r"""Return ``text`` with unprintable characters escaped as in JSON (``\n``, ``\u001b``).
 
-    That are control characters, those without a width or that turn the direction of text, line
-    separators, every space but the plain one, and halves of surrogate pairs. What is in ``keep``
-    stays.
+    Unprintable are control and formatting characters, line separators, spaces but the plain one,
+    and halves of surrogate pairs. Characters of ``keep`` stay.
     """
     if text.isprintable():
         return text
@@ -477,11 +458,8 @@ def escape(text: str, keep: str = "") -> str:
     )
 
 
-_SHORT_ESCAPES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
 def escape_character(char: str) -> str:
     """Return a character as JSON escapes it."""
     code = char.encode("utf-16-be", "surrogatepass").hex()
     units = (f"\\u{code[at : at + 4]}" for at in range(0, len(code), 4))
-    return _SHORT_ESCAPES.get(char) or "".join(units)
+    return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(char) or "".join(units)

@@ -303,7 +303,7 @@ class TestAttributes(Case):
 
     def test_what_does_not_exist_is_refused_with_the_nearest(self):
         for word, line in (
-            ("fact.x=3", "attribute 'fact.x': no place 'fact' for attributes in 'fact.x' "
+            ("fact.x=3", "attribute 'fact.x': no namespace 'fact' of attributes in 'fact.x' "
              "(did you mean 'facts'?)"),
             ("year==< 3", "attribute 'facts.year': no operator named '=<' (did you mean '<='?)"),
             ("year=>=", "attribute 'facts.year': operator '>=' without a value"),

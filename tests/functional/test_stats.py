@@ -111,11 +111,11 @@ class TestStats(Live):
             self.assertIn(line, done.err)
         for verb in ("show", "unset"):
             done = self.podm("stats", verb, "p", code=1)
-            self.assertIn("no pod manager that reported named 'p' (none is known)", done.err)
+            self.assertIn("no pod manager that reported named 'p' (no name is known)", done.err)
         self.report("p")
         self.podm("stats", "unset", "p")
         done = self.podm("stats", "show", "p", code=1)
-        self.assertIn("no pod manager that reported named 'p' (none is known)", done.err)
+        self.assertIn("no pod manager that reported named 'p' (no name is known)", done.err)
 
     def test_others_say_who_is_alive(self):
         """S22: by an entry point of theirs."""

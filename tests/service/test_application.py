@@ -198,7 +198,7 @@ class TestBodies(ApplicationCase):
                     body = f'{{"stats":{{"a":{deep}}}}}'
                 with self.subTest(route.path, depth=depth):
                     result = self.call(route.method, path, headers=form, body_bytes=body.encode())
-                    self.check_problem(result, 400, "input_invalid", "one in another")
+                    self.check_problem(result, 400, "input_invalid", "nested lists")
         self.assertEqual(before, self.call("GET", "/v1/podms/gpu-east").json)
         for path in ("/v1/claims?ended=true", "/v1/nodes"):
             self.assertEqual([], self.call("GET", path).json)

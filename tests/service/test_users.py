@@ -155,7 +155,7 @@ class TestRoles(ApplicationCase):
         self.assertEqual(200, self.call("GET", path, user="mo").status_code)
         for at in (path, "/v1/decisions/nope"):
             result = self.call("GET", at, user="rea")
-            self.check_problem(result, 404, "name_unknown", "none is known")
+            self.check_problem(result, 404, "name_unknown", "no name is known")
 
     def test_the_nodes_of_others_are_blocks_in_use_and_nothing_else(self):
         for path in ("/v1/podms", "/v1/podms/gpu-east"):
@@ -207,7 +207,7 @@ class TestTenants(LivePodmsCase):
             with self.subTest(at, method=method):
                 result = self.call(method, at, body, user="eve")
                 self.check_problem(result, 404, "name_unknown", "no claim named")
-                self.assertIn("none is known", result.json["detail"])
+                self.assertIn("no name is known", result.json["detail"])
         podm = claim["parts"][0]["podm"]
         for user, seen in (
             ("mo", {claim["id"]}),
@@ -249,7 +249,7 @@ class TestTenants(LivePodmsCase):
         for method in ("GET", "DELETE"):
             for at in (path, f"/v1/nodes/-?name={node['uri']}", "/v1/nodes/nope"):
                 result = self.call(method, at, user="eve")
-                self.check_problem(result, 404, "name_unknown", "none is known")
+                self.check_problem(result, 404, "name_unknown", "no name is known")
         blocks = self.call("GET", "/v1/blocks", user="eve").text
         self.assertNotIn(node["id"], blocks)
         gone = self.finished(self.call("DELETE", path, user="mo"), "mo")

@@ -16,10 +16,10 @@ N = TypeVar("N", bound=Struct)
 
 
 class Portable(Struct, frozen=True):
-    """A struct that is written in the same bytes after another process has unpickled it.
+    """A struct that is encoded to the same bytes after it was pickled.
 
-    msgspec leaves a field out that *is* its default, not one that equals it: an unpickled word
-    would be written, and a digest of the same request would be another one.
+    msgspec omits a field that *is* its default, not one that equals it: without this, an unpickled
+    request would have another digest.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -37,7 +37,7 @@ def _restored(kind: type[Struct], *values: Any) -> Struct:
 
 
 class Noun(Portable, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A part of a document: an unknown field is an error, a field at its default is not written."""
+    """A part of a document: unknown fields are errors, fields at their default are omitted."""
 
 
 class FieldChanges(Noun, frozen=True, kw_only=True):
@@ -49,12 +49,12 @@ class FieldChanges(Noun, frozen=True, kw_only=True):
         return msgspec.structs.replace(noun, **changes)
 
 
-#: From here on not every whole number is a float: one would be rounded without a word.
+#: From here on not every whole number is exact as a float.
 MAX_WHOLE = 2**53
 
 Whole = Annotated[int, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
 
-#: What a pod manager tells of itself beside its hardware: a number, a word, or several words.
+#: A property of a pod manager: a number, a word, or several words.
 Fact = Annotated[float, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)] | str | tuple[str, ...]
 
 #: A value that an explanation shows: what a filter needs, or what a pool has.
@@ -62,10 +62,7 @@ Value = bool | int | float | str | list[str] | dict[str, list[str]] | None
 
 
 def format_value(value: Value) -> str:
-    """Format a value for people: whole numbers without a point, lists and maps in words.
-
-    ``None`` is unknown, and an empty list is none.
-    """
+    """Format a value for people: ``None`` as unknown, an empty list or map as ``none``."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -79,9 +76,6 @@ def format_value(value: Value) -> str:
     return "unknown" if value is None else value
 
 
-_EXACT = 1e15  # whole numbers below this print as they were written
-
-
 def is_number(value: object) -> bool:
     """Return whether a value is a number, which true and false are not."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
@@ -89,7 +83,7 @@ def is_number(value: object) -> bool:
 
 def as_text(value: object) -> str:
     """Return a value as a text; whole numbers have no decimal point."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT:
+    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return str(int(value))
     return str(value)
 
@@ -107,10 +101,10 @@ _BUILDING = threading.Lock()
 
 
 def prepare_nouns() -> int:
-    """Have msgspec build what it knows of every noun that is there; return how many there are.
+    """Have msgspec build its type information of every imported noun; return their number.
 
-    It builds that when a noun is first decoded. Two threads that are first at once make it free
-    what the other still uses, and the process dies. Again it costs a fraction of a millisecond.
+    msgspec builds it when a noun is first decoded, which is not safe in two threads at once: the
+    process may crash. Repeated calls take a fraction of a millisecond.
     """
     with _BUILDING:
         nouns = [kind for kind in _subclasses(msgspec.Struct) if kind.__module__.startswith(ROOM)]

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks: what people expect of an inventory, and what became of each expectation.
-
-Each expectation is one noun, named in a file by its verb. Expectations are values; they are met or
-not in :mod:`valence_sched.planning.checks`.
-"""
+"""Checks: expectations of an inventory, each named by its verb in a file, and their results."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -26,17 +22,14 @@ Result = Literal["pass", "fail", "recorded"]
 
 
 class _PlacedNodes(Noun, frozen=True, kw_only=True):
-    """Nodes of a flavor; without ``policy`` it is that of the flavor, else of the scenario."""
+    """Nodes of a flavor; the default ``policy`` is that of the flavor, else of the scenario."""
 
     flavor: Name
     policy: Name | None = None
 
 
 class FitBounds(_PlacedNodes, frozen=True, kw_only=True):
-    """How many more nodes of a flavor are expected to fit, placed one after another.
-
-    ``in`` are the pod managers or pools that count; without it all do.
-    """
+    """The number of nodes of a flavor expected to fit ``in`` pod managers or pools, else in all."""
 
     at_least: FitCount | None = None
     at_most: FitCount | None = None
@@ -51,7 +44,7 @@ class FitBounds(_PlacedNodes, frozen=True, kw_only=True):
 
 
 class Landing(_PlacedNodes, frozen=True, kw_only=True):
-    """Where ``count`` nodes of a flavor are expected to be placed: all of them ``in`` the place."""
+    """``count`` nodes of a flavor, all expected to be placed ``in`` pod managers or pools."""
 
     count: Nodes = 1
     place: Target | str = msgspec.field(name="in")
@@ -61,7 +54,7 @@ class Landing(_PlacedNodes, frozen=True, kw_only=True):
 
 
 class UnplacedNodes(_PlacedNodes, frozen=True, kw_only=True):
-    """Nodes that are expected not to fit all together; ``in`` limits where they may be."""
+    """``count`` nodes of a flavor that are expected not to fit ``in`` pod managers or pools."""
 
     count: Nodes = 1
     place: Target | str | None = msgspec.field(name="in", default=None)
@@ -71,10 +64,10 @@ class UnplacedNodes(_PlacedNodes, frozen=True, kw_only=True):
 
 
 class WorkloadBounds(Noun, frozen=True, kw_only=True):
-    """How many pod managers a workload is expected to need, and how many nodes it may lack.
+    """The number of pod managers a workload is expected to need.
 
-    Without ``policy`` each request is decided by its own. ``unplaced_at_most`` are nodes that are
-    refused or undecided: a workload that is refused needs no pod manager.
+    Without ``policy`` each request is decided by its own. At most ``unplaced_at_most`` nodes may be
+    refused or undecided.
     """
 
     workload: Name
@@ -84,10 +77,9 @@ class WorkloadBounds(Noun, frozen=True, kw_only=True):
 
 
 class GoldenDecision(_PlacedNodes, frozen=True, kw_only=True):
-    """A decision that is expected to be the recorded one of a file.
+    """A decision that is expected to equal the recorded one of a file.
 
-    Its request, the nodes and where they are, the policy and the inventory are compared; with
-    ``placements_only`` the nodes alone.
+    Request, placements, policy and inventory are compared, with ``placements_only`` placements.
     """
 
     file: Name
@@ -97,10 +89,7 @@ class GoldenDecision(_PlacedNodes, frozen=True, kw_only=True):
 
 
 class _Expectation(Noun, frozen=True, kw_only=True):
-    """What all expectations may have: a name, a scenario, and edits that come after it.
-
-    ``scenario`` is ``FILE#NAME``, or a file with one scenario.
-    """
+    """An expectation after the edits of a scenario (``FILE`` or ``FILE#NAME``) and its own."""
 
     name: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     scenario: Name | None = None
@@ -108,7 +97,7 @@ class _Expectation(Noun, frozen=True, kw_only=True):
 
 
 class Fits(_Expectation, frozen=True, kw_only=True):
-    """So many more nodes of a flavor fit."""
+    """A number of nodes of a flavor fits."""
 
     fits: FitBounds
 
@@ -126,13 +115,13 @@ class DoesNotFit(_Expectation, frozen=True, kw_only=True):
 
 
 class Survives(_Expectation, frozen=True, kw_only=True):
-    """Any so many pod managers may fail at once, and every node lands again."""
+    """Every node can be placed again if this number of pod managers fails, whichever they are."""
 
     survives: Positive
 
 
 class Fails(_Expectation, frozen=True, kw_only=True):
-    """A target may fail, and at most ``stuck_at_most`` of its nodes find no other place."""
+    """If a target fails, at most ``stuck_at_most`` of its nodes cannot be placed again."""
 
     fails: Target | str
     stuck_at_most: Count = 0
@@ -146,7 +135,7 @@ class Fails(_Expectation, frozen=True, kw_only=True):
 
 
 class Uses(_Expectation, frozen=True, kw_only=True):
-    """A workload is placed on so many pod managers."""
+    """A workload is placed on a number of pod managers."""
 
     uses: WorkloadBounds
 
@@ -160,15 +149,11 @@ class Decides(_Expectation, frozen=True, kw_only=True):
 Expectation = Fits | Lands | DoesNotFit | Survives | Fails | Uses | Decides
 #: The expectations by the verb that names them in a file.
 EXPECTATIONS: dict[str, type[Expectation]] = {
-    "fits": Fits,
-    "lands": Lands,
-    "does_not_fit": DoesNotFit,
-    "survives": Survives,
-    "fails": Fails,
-    "uses": Uses,
-    "decision": Decides,
+    next(
+        name for name in noun.__struct_fields__ if name not in _Expectation.__struct_fields__
+    ): noun
+    for noun in get_args(Expectation)
 }
-
 #: An expectation as people write it: a map with the verb of one of them among its keys.
 ExpectationText = Annotated[dict[str, Any], any_of(EXPECTATIONS.values())]
 
@@ -182,10 +167,7 @@ class CheckFile(Noun, frozen=True, kw_only=True):
 
 
 class Check(Struct, frozen=True, kw_only=True):
-    """An expectation as it was read from ``line`` of a file; its edits are nouns.
-
-    ``place`` is the file and the path in it.
-    """
+    """An expectation with its edits decoded; ``place`` is the file and the path in it."""
 
     expectation: Expectation
     edits: tuple[Edit, ...] = ()
@@ -195,7 +177,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """What became of an expectation: its name, whether it is met, and what was found."""
+    """The name of an expectation, whether it is met, and what was found instead."""
 
     name: str
     result: Result
@@ -205,13 +187,13 @@ class CheckResult(Struct, frozen=True, kw_only=True):
 
 
 def check_place(place: Target | str | None) -> None:
-    """Refuse a place that is blocks, or no target: nodes are placed in pools of pod managers."""
+    """Refuse blocks and invalid targets: nodes are placed in pools of pod managers."""
     if place is not None and place_target(place).selects_blocks:
         raise ValueError("Expected pod managers or pools in 'in', no blocks")
 
 
 def place_target(place: Target | str) -> Target:
-    """Return a place as a target; InputError if it is none."""
+    """Return a place as a target; InputError if it is invalid."""
     return parse_target(place) if isinstance(place, str) else place
 
 
@@ -221,8 +203,8 @@ def check_name(check: Check) -> str:
     if expected.name is not None:
         return expected.name
     scenario = [expected.scenario.rpartition("#")[2]] if expected.scenario else []
-    surroundings = ", ".join([*scenario, *map(edit_text, check.edits)])
-    return _sentence(expected) + (f" ({surroundings})" if surroundings else "")
+    context = ", ".join([*scenario, *map(edit_text, check.edits)])
+    return _sentence(expected) + (f" ({context})" if context else "")
 
 
 def _sentence(expectation: Expectation) -> str:

@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes bytes into nouns; an error names the path, what was found and what was expected.
-
-JSON in which an object has one key twice is refused: a decoder takes the last and loses the rest.
-What programs write has no such object: text of that size is checked only where it has lines, as
-people write it.
-"""
+"""Decodes bytes into nouns; an error names the path, what was found and what was expected."""
 
 import itertools
 import json
@@ -15,24 +10,14 @@ import msgspec
 from msgspec import inspect
 
 from valence_sched.errors import InputError, NewerSchema, escape
-from valence_sched.model import quantity
-from valence_sched.model.decode_error import (
-    HEAD_BYTES,
-    NOT_TEXT,
-    SCHEMA,
-    WRONG_FILE,
-    input_error,
-    refuse_other_kind,
-    text_kind,
-    types_at,
-)
+from valence_sched.model import decode_error, quantity
+from valence_sched.model.decode_error import HEAD_BYTES, SCHEMA, WRONG_FILE, input_error, types_at
 from valence_sched.model.quantity import format_count
 
 T = TypeVar("T")
-_NUMBERS = {inspect.IntType, inspect.FloatType}
-
 #: Bytes of a file that a person writes, such as flavors, policies or requests.
 MAX_HUMAN_BYTES = 1 << 20
+MAX_NAMED_FIELDS = 5  # unknown fields that a warning names
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how it begins
 _ENDLESS = "nesting without end"
 #: Lists and objects one in another, at most; of what programs write there are about fifteen.
@@ -61,7 +46,7 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
             raise InputError(file, document_path, "text in UTF-16", "JSON in UTF-8", hint) from None
         if bytes(data[:HEAD_BYTES]).lstrip()[:1] in b'{["':
             raise InputError(file, position, problem, "JSON", "is the file whole?") from None
-        noun, hint = text_kind(bytes(data)) if document_path == "$" else ("", "")
+        noun, hint = decode_error.text_kind(bytes(data)) if document_path == "$" else ("", "")
         where, found = ("", noun) if noun else (position, problem)
         raise InputError(file, where, found, "JSON", hint or WRONG_FILE) from None
     except UnicodeDecodeError as error:
@@ -71,34 +56,34 @@ def decode(data: bytes | msgspec.Raw, type_: type[T], file: str, document_path: 
 
 
 def check_depth(data: bytes, file: str) -> None:
-    """Raise InputError for JSON that is too deep to be walked, before anything of it is read."""
+    """Raise InputError for JSON that is nested too deeply, before it is decoded."""
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return
     no_escapes = data.replace(rb"\\", b"").replace(rb"\"", b"")
     steps = b"".join(no_escapes.split(b'"')[::2]).translate(_STEPS, _NO_BRACKETS)
     if max(itertools.accumulate(memoryview(steps).cast("b")), default=0) > MAX_DEPTH:
-        found = f"more than {MAX_DEPTH} lists and objects one in another"
+        found = f"more than {MAX_DEPTH} nested lists and objects"
         raise InputError(file, "", found, "JSON of modest depth")
 
 
 def convert(value: object, type_: type[T], file: str, document_path: str = "$") -> T:
-    """Convert plain lists and maps to ``type_``; errors as for decoding.
+    """Convert lists and maps to ``type_``, numbers also from texts with a unit (``256GiB``).
 
-    Numbers may be texts; one whose name ends in a unit may have another unit, as in ``256GiB``.
+    Errors as for decoding.
     """
     try:
-        read = _read_quantities(value, type_, file, document_path)
-        return msgspec.convert(read, type_, strict=False)
+        amounts = _convert_amounts(value, type_, file, document_path)
+        return msgspec.convert(amounts, type_, strict=False)
     except msgspec.ValidationError as error:
-        if value is None and document_path == "$":  # of YAML in which nothing but comments may be
+        if value is None and document_path == "$":  # YAML of comments alone
             raise InputError(file, document_path, "an empty document", "object") from None
         raise input_error(str(error), value, type_, file, document_path) from None
     except RecursionError:
         raise InputError(file, document_path, _ENDLESS, "a document of modest depth") from None
 
 
-def _read_quantities(value: Any, type_: Any, file: str, document_path: str) -> Any:
-    """Return plain lists and maps in which amounts with a unit are numbers of their name's unit."""
+def _convert_amounts(value: Any, type_: Any, file: str, document_path: str) -> Any:
+    """Convert amounts with a unit to numbers in the unit of their name."""
 
     def read(item: Any, path: str, name: str) -> Any:
         if isinstance(item, dict):
@@ -112,7 +97,8 @@ def _read_quantities(value: Any, type_: Any, file: str, document_path: str) -> A
             return item
         unit = quantity.unit_of(name)
         kinds = {type(kind) for kind in types_at(type_, path)} if unit else set()
-        if unit is None or kinds.isdisjoint(_NUMBERS) or inspect.StrType in kinds:
+        numbers = {inspect.IntType, inspect.FloatType}
+        if unit is None or kinds.isdisjoint(numbers) or inspect.StrType in kinds:
             return item
         try:
             amount = quantity.quantity_in(item, unit)
@@ -124,17 +110,13 @@ def _read_quantities(value: Any, type_: Any, file: str, document_path: str) -> A
 
 
 class ShippedJson(bytes):
-    """JSON that ships with the package: tests have checked it."""
+    """JSON that ships with the package and is checked by tests."""
 
 
 def load_yaml(data: bytes, file: str) -> Any:
     """Load YAML (and so JSON) that a human wrote as plain lists and maps.
 
-    Refused are aliases, which can grow without bound, duplicate keys, which lose a value, and tags
-    and keys that JSON does not have.
-
-    Raises:
-        InputError: the file is too large, or not such YAML.
+    InputError if it is too large, or has aliases, duplicate keys, or tags that JSON does not have.
     """
     if isinstance(data, ShippedJson):
         return msgspec.json.decode(data)
@@ -144,10 +126,11 @@ def load_yaml(data: bytes, file: str) -> Any:
 
     if len(data) > MAX_HUMAN_BYTES:
         raise InputError(file, "", f"over {MAX_HUMAN_BYTES:,} bytes", "a smaller file")
-    noun, _ = text_kind(data)
+    noun, _ = decode_error.text_kind(data)
     try:
         # PlainLoader is a SafeLoader, made stricter
-        document = "" if noun in NOT_TEXT else yaml.load(data, Loader=PlainLoader)  # noqa: S506
+        binary = noun in decode_error.NOT_TEXT
+        document = "" if binary else yaml.load(data, Loader=PlainLoader)  # noqa: S506
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         position = f"line {mark.line + 1} column {mark.column + 1}" if mark else ""
@@ -164,10 +147,7 @@ def load_yaml(data: bytes, file: str) -> Any:
 
 
 def item_lines(data: bytes, key: str) -> list[int]:
-    """Return the line, from 1, at which each item of the list under a key of YAML begins.
-
-    The text must have been loaded by :func:`load_yaml`, so that it is known to be plain.
-    """
+    """Return the first line of each item of the list under a key of YAML, counted from 1."""
     import yaml
 
     from valence_sched.model.plain_yaml import PlainLoader
@@ -179,14 +159,14 @@ def item_lines(data: bytes, key: str) -> list[int]:
 
 
 def escape_json(data: bytes) -> bytes:
-    """Return JSON in which what would control a terminal is escaped; it decodes to the same."""
+    """Return equal JSON in which control characters are escaped."""
     if data.isascii() and b"\x7f" not in data:
         return data
     return escape(data.decode(), keep="\n").encode()
 
 
 def dump_yaml(value: object) -> str:
-    """Return plain values as YAML in block style, text that does not print in double quotes."""
+    """Return plain values as YAML in block style, unprintable text in double quotes."""
     import yaml
 
     from valence_sched.model.plain_yaml import PrintingDumper
@@ -197,7 +177,7 @@ def dump_yaml(value: object) -> str:
 def check_schema(found: str, version: str, schema: str, ours: str, file: str) -> list[str]:
     """Refuse another schema or a newer major version; return a warning for a newer minor one."""
     if found != schema:
-        refuse_other_kind({"schema": found}, schema.removeprefix(SCHEMA), file)
+        decode_error.refuse_other_kind({"schema": found}, schema.removeprefix(SCHEMA), file)
         raise InputError(file, "$.schema", repr(found), repr(schema))
     try:
         major, minor = (int(part) for part in version.split("."))
@@ -221,10 +201,6 @@ def _text_position(data: bytes, offset: int | None, document_path: str) -> str:
     return f"{line or f'line {newlines + 1}'} column {offset - line_start}"
 
 
-_MAPS = (inspect.StructType, inspect.DictType)
-_LISTS = (inspect.ListType, inspect.VarTupleType)
-
-
 class DocumentHead(msgspec.Struct):
     """The fields that identify a document; all others are ignored."""
 
@@ -233,24 +209,33 @@ class DocumentHead(msgspec.Struct):
     digest: str = ""
 
 
-def decode_known_fields(data: bytes, kind: type[T], file: str, unknown: list[str]) -> T:
-    """Decode a document without the fields that its noun lacks: their paths join ``unknown``."""
+def decode_head(data: bytes, schema: str, ours: str, file: str) -> DocumentHead:
+    """Return the head of a document, with the errors of :func:`check_schema`."""
+    head = decode(data, DocumentHead, file)
+    check_schema(head.schema, head.version, schema, ours, file)
+    return head
+
+
+def decode_known_fields(
+    data: bytes, kind: type[T], file: str, version: str, ours: str
+) -> tuple[T, list[str]]:
+    """Decode a document without its unknown fields, with a warning that names some of them."""
     check_depth(data, file)
+    unknown: list[str] = []
     known = _drop_unknown_fields(msgspec.json.decode(data), inspect.type_info(kind), "$", unknown)
-    return decode(msgspec.json.encode(known), kind, file)
-
-
-def unknown_fields_warnings(file: str, version: str, ours: str, names: str) -> list[str]:
-    """Return the warning about fields that were left out of a document, none for no names."""
+    names = ", ".join(unknown[:MAX_NAMED_FIELDS])
+    if len(unknown) > MAX_NAMED_FIELDS:
+        names += f" and {len(unknown) - MAX_NAMED_FIELDS} more"
     text = f"{file}: version {version}, ours is {ours}: unknown and left out: {names}"
-    return [text] if names else []
+    return decode(msgspec.json.encode(known), kind, file), [text] if unknown else []
 
 
 def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -> Any:
     """Return JSON without the fields that a type does not have; add them to ``unknown``."""
     kinds = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
     if isinstance(value, dict):
-        kind = next((one for one in kinds if isinstance(one, _MAPS)), None)
+        maps = (inspect.StructType, inspect.DictType)
+        kind = next((one for one in kinds if isinstance(one, maps)), None)
         types = dict.fromkeys(value, getattr(kind, "value_type", None))
         if isinstance(kind, inspect.StructType):
             types = {field.encode_name: field.type for field in kind.fields}
@@ -260,18 +245,16 @@ def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -
             for name, item in value.items()
             if name in types
         }
-    kind = next((one for one in kinds if isinstance(one, _LISTS)), None)
-    if isinstance(value, list) and kind:
-        return [
-            _drop_unknown_fields(item, kind.item_type, f"{path}[{number}]", unknown)
-            for number, item in enumerate(value)
-        ]
-    return value
+    lists = (inspect.ListType, inspect.VarTupleType)
+    kind = next((one for one in kinds if isinstance(one, lists)), None)
+    if not isinstance(value, list) or kind is None:
+        return value
+    items = enumerate(value)
+    return [_drop_unknown_fields(it, kind.item_type, f"{path}[{n}]", unknown) for n, it in items]
 
 
-#: Bytes of text without lines that are checked: more are a program's, and take a second.
+#: Bytes of text on one line that are checked: more take a second, and are written by programs.
 MOST_COMPACT_BYTES = 32 << 20
-_MARK = b"\xef\xbb\xbf"
 
 
 class _Duplicate(NamedTuple):
@@ -286,17 +269,16 @@ class _FoundTwiceError(Exception):
 def refuse_duplicate_keys(
     data: bytes, file: str, document_path: str = "$", *, bytes_before: int = 0
 ) -> None:
-    """Raise InputError where an object of JSON has a key twice; it names ``file`` and the object.
+    """Raise InputError where an object of JSON has a key twice: a decoder would lose a value.
 
-    What is no JSON passes: its decoder says what is wrong. ``bytes_before`` is the size of what
-    stands before the text in its file. Text on one line that goes beyond ``MOST_COMPACT_BYTES`` of
-    a file is not checked.
+    Invalid JSON passes, and so does one line that ends beyond ``MOST_COMPACT_BYTES`` of its file.
+    ``bytes_before`` is the position of the text in its file.
     """
     has_lines = data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0  # the last bytes may be one
     if bytes_before + len(data) > MOST_COMPACT_BYTES and not has_lines:
         return
     try:
-        text = data.removeprefix(_MARK).decode()
+        text = data.removeprefix(b"\xef\xbb\xbf").decode()
         _read(text, _refuse)
     except _FoundTwiceError:
         path, key = _within(_read(text, _first_duplicate), "") or ("", "")
@@ -307,7 +289,7 @@ def refuse_duplicate_keys(
 
 
 def _read(text: str, hook: Any) -> Any:
-    # numbers stay text: one of many digits would be refused
+    # numbers stay text: Python refuses to convert thousands of digits
     return json.loads(text, object_pairs_hook=hook, parse_int=str, parse_float=str)
 
 
@@ -326,8 +308,8 @@ def _first_duplicate(pairs: list[tuple[str, Any]]) -> _Duplicate | None:
 
 
 def _within(value: Any, step: str) -> _Duplicate | None:
-    """Return what was found in a value, its path with the step to the value in front."""
-    above = [(step, value)]  # lists within lists may be deeper than functions may
+    """Return the duplicate found in a value, with the step to the value before its path."""
+    above = [(step, value)]  # nested lists may be deeper than the limit of recursion
     while above:
         path, value = above.pop()
         if isinstance(value, _Duplicate):

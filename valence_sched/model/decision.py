@@ -466,28 +466,15 @@ class Ranking(Struct, frozen=True, kw_only=True):
     seed: int = 0
 
 
-MAX_NAMED_FIELDS = 5  # unknown fields that a warning names
-
-
 def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
-    """Parse a report of one decision or of several, with warnings about fields left out as unknown.
+    """Parse a report of one decision or of several, with warnings about unknown fields.
 
-    Raises:
-        InputError: the report is invalid; it names the path, what was found and expected.
-        NewerSchema: its major version is newer than ours.
+    InputError if it is invalid, NewerSchema if its major version is newer than ours.
     """
-    head = codec.decode(data, codec.DocumentHead, file)
-    many = head.schema == DECISIONS_SCHEMA
-    codec.check_schema(
-        head.schema, head.version, DECISIONS_SCHEMA if many else SCHEMA, VERSION, file
-    )
+    many = codec.decode(data, codec.DocumentHead, file).schema == DECISIONS_SCHEMA
+    head = codec.decode_head(data, DECISIONS_SCHEMA if many else SCHEMA, VERSION, file)
     kind: type[Report | Reports] = Reports if many else Report
-    unknown: list[str] = []
-    report: Report | Reports = codec.decode_known_fields(data, kind, file, unknown)
-    names = ", ".join(unknown[:MAX_NAMED_FIELDS])
-    if len(unknown) > MAX_NAMED_FIELDS:
-        names += f" and {len(unknown) - MAX_NAMED_FIELDS} more"
-    return report, codec.unknown_fields_warnings(file, head.version, VERSION, names)
+    return codec.decode_known_fields(data, kind, file, head.version, VERSION)
 
 
 class DecisionSummary(Struct, frozen=True, kw_only=True):

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a document: it is of another kind, or a part of it is not what it must be."""
+"""Errors of invalid documents: another kind of file, or a value of the wrong type."""
 
 import contextlib
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,11 +14,11 @@ from valence_sched.errors import InputError, suggest
 
 SCHEMA = "valence-sched/"
 WRONG_FILE = "is this the right file?"
-HEAD_BYTES = 4096  # of a file that is no JSON, in which its kind is looked for
+HEAD_BYTES = 4096  # of a file that is not JSON, in which its kind is searched
 
 
 class FileKind(NamedTuple):
-    """What a file of a kind is called, and the option or command that reads it."""
+    """The noun of a kind of file, and the option or command that reads it."""
 
     noun: str
     use: str
@@ -41,18 +40,17 @@ KINDS = {
     "podms": FileKind("pod managers", "--podm-file"),
     "columns": FileKind("columns of a trace", "--map-file"),
 }
-#: Kinds by the field that no document but theirs has at its top.
+#: Kinds by a top-level field that only their documents have.
 _FIELDS = {"flavors": "flavors", "policies": "policies", "requests": "request"}
 _FIELDS |= {"scenarios": "scenario", "expectations": "check"}
 _SCHEMA = re.compile(rb"schema['\"]?\s*:\s*['\"]?valence-sched/([a-z]+)")
 _MAGIC = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "a zip archive", b"%PDF": "PDF", b"\x89PNG": "PNG"}
-#: Kinds that no document in YAML or JSON is.
 NOT_TEXT = frozenset({"HTML", "XML", *_MAGIC.values()})
 _KEY = re.compile(rb"(?:- )?['\"]?[\w.-]+['\"]?:(?:\s|$)")  # of YAML
 
 
 def refuse_other_kind(document: Any, kind: str, file: str) -> None:
-    """Raise InputError, which says what reads it, for a document that is of another kind."""
+    """Raise InputError for a document of another kind; it names the command for it."""
     if not isinstance(document, dict):
         return
     found = str(document.get("schema", "")).removeprefix(SCHEMA)
@@ -64,12 +62,12 @@ def refuse_other_kind(document: Any, kind: str, file: str) -> None:
 
 
 def use_hint(kind: str) -> str:
-    """Return what reads a kind of file, empty for a kind that is none."""
+    """Return the hint for a kind of file, empty if it is unknown."""
     return f"use {KINDS[kind].use}" if kind in KINDS else ""
 
 
 def text_kind(data: bytes) -> tuple[str, str]:
-    """Return what a text that is not JSON is, and a hint; both empty if that is not known."""
+    """Return the kind of a text that is not JSON, and a hint; both empty if it is unknown."""
     head = data[:HEAD_BYTES].removeprefix(b"\xef\xbb\xbf").lstrip()
     for magic, noun in _MAGIC.items():
         if head.startswith(magic):
@@ -90,18 +88,11 @@ def text_kind(data: bytes) -> tuple[str, str]:
     return "YAML", WRONG_FILE
 
 
-#: What is looked at of values of the kinds that hold no others, and of those that do.
-_PLAIN: dict[type[inspect.Type], Any] = {
-    inspect.StrType: str,
-    inspect.BoolType: bool,
-    inspect.IntType: int,
-    inspect.FloatType: float,
-    inspect.DictType: dict,
-    inspect.StructType: dict,
-    inspect.ListType: list,
-    inspect.VarTupleType: list,
-    inspect.TupleType: list,
-}
+#: The Python types by which a value is checked; the items of containers are not.
+_PLAIN: dict[type[inspect.Type], Any] = {inspect.StrType: str, inspect.BoolType: bool}
+_PLAIN |= {inspect.IntType: int, inspect.FloatType: float}
+_PLAIN |= dict.fromkeys((inspect.DictType, inspect.StructType), dict)
+_PLAIN |= dict.fromkeys((inspect.ListType, inspect.VarTupleType, inspect.TupleType), list)
 _LIMITS = ("gt", "ge", "lt", "le", "multiple_of", "pattern", "min_length", "max_length")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 
@@ -109,7 +100,7 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]|\[\.\.\.\]")
 def input_error(
     message: str, value: object, type_: Any, file: str, document_path: str, *, strict: bool = False
 ) -> InputError:
-    """Return the error of a document; ``strict`` where a number may not be a text."""
+    """Return the error of a document; with ``strict`` a text is never a number."""
     text, _, inner = re.sub(r"`key` in ", "", message).partition(" - at `$")
     inner = inner.rstrip("`")
     shown_path, found = _located(value, type_, inner, text, strict)
@@ -118,8 +109,8 @@ def input_error(
         structs = [kind for kind in types_at(type_, inner) if isinstance(kind, inspect.StructType)]
         fields = {field.encode_name for kind in structs for field in kind.fields}
         fields = fields or set().union(*_fields_by_type(type_, {}).values())
-        hint = suggest(unknown[1], fields)
-        return InputError(file, where, f"unknown field {unknown[1]!r}", hint=hint)
+        found = f"unknown field {unknown[1]!r}"
+        return InputError(file, where, found, hint=suggest(unknown[1], fields))
     if missing := re.match(r"Object missing required field `(.+)`", text):
         return InputError(file, where, "no such field", f"field {missing[1]!r}")
     if enum := re.match(r"Invalid enum value '?(.+?)'?$", text):
@@ -133,7 +124,7 @@ def input_error(
 
 
 def _located(value: Any, type_: Any, path: str, text: str, strict: bool) -> tuple[str, str]:
-    """Return msgspec's ``path`` with the key of a map where it has dots, and what is there."""
+    """Return msgspec's ``path`` with keys of maps in place of ``[...]``, and the value at it."""
     if value is None:  # not even JSON
         return path, ""
     steps = _STEP.findall(path)
@@ -144,8 +135,8 @@ def _located(value: Any, type_: Any, path: str, text: str, strict: bool) -> tupl
 
         def is_wrong(item: Any) -> bool:
             if field:
-                unknown = field[1] == "contains unknown"
-                return isinstance(item, dict) and (field[2] in item) == unknown
+                contains = field[1] == "contains unknown"
+                return isinstance(item, dict) and (field[2] in item) == contains
             if enum:
                 return str(item) == enum[1]
             return not any(_accepts(kind, item, strict=strict) for kind in kinds)
@@ -153,7 +144,7 @@ def _located(value: Any, type_: Any, path: str, text: str, strict: bool) -> tupl
         if found := _find(value, steps, is_wrong):
             return found[0], _shortened(found[1])
     for key, index in steps:
-        if not key and not index:  # which of the values it is was not found
+        if not key and not index:  # msgspec does not say which value
             break
         at = next(_items_at(value, key, index), None)
         if at is None:
@@ -165,7 +156,7 @@ def _located(value: Any, type_: Any, path: str, text: str, strict: bool) -> tupl
 def _find(
     value: Any, steps: Sequence[tuple[str, str]], is_wrong: Callable[[Any], bool]
 ) -> tuple[str, Any] | None:
-    """Return the path and the value of the first wrong one that these steps lead to, or None."""
+    """Return the path and the value of the first wrong item below these steps."""
     if not steps:
         return ("", value) if is_wrong(value) else None
     (key, index), *rest = steps
@@ -176,7 +167,7 @@ def _find(
 
 
 def _items_at(value: Any, key: str, index: str) -> Iterator[tuple[str, Any]]:
-    """Yield the values of one step: that at a key or an index, or each of a map, with its place."""
+    """Yield the values of one step with their paths; without key and index all of a map."""
     if key or index:
         with contextlib.suppress(KeyError, IndexError, TypeError):
             yield (f".{key}", value[key]) if key else (f"[{index}]", value[int(index)])
@@ -203,7 +194,7 @@ def _shortened(value: Any) -> str:
 
 
 def _fields_by_type(type_: Any, visited: dict[Any, set[str]]) -> dict[Any, set[str]]:
-    """Add the field names of a type, and of all types within it, to those ``visited``."""
+    """Collect the field names of a type and of all types within it."""
     if type_ in visited:
         return visited
     visited[type_] = set()
@@ -212,28 +203,23 @@ def _fields_by_type(type_: Any, visited: dict[Any, set[str]]) -> dict[Any, set[s
             _fields_by_type(argument, visited)
     origin = getattr(type_, "__origin__", type_)
     if isinstance(origin, type) and issubclass(origin, msgspec.Struct):
-        fields = msgspec.structs.fields(type_)
-        visited[type_].update(field.encode_name for field in fields)
-        for field in fields:
+        for field in msgspec.structs.fields(type_):
+            visited[type_].add(field.encode_name)
             _fields_by_type(field.type, visited)
     return visited
 
 
 def types_at(type_: Any, path: str) -> list[inspect.Type]:
-    """Return the types that are allowed at msgspec's ``path`` in a type; none where it has none."""
-    kinds = _union_members([inspect.type_info(type_)])
+    """Return the types that are allowed at msgspec's ``path`` in a type."""
+    kinds: Iterable[inspect.Type] = [inspect.type_info(type_)]
     for key, index in _STEP.findall(path):
-        below = (_types_below(kind, key, int(index or 0)) for kind in kinds)
-        kinds = _union_members(itertools.chain.from_iterable(below))
-    return kinds
-
-
-def _union_members(kinds: Iterable[inspect.Type]) -> list[inspect.Type]:
+        members = [member for kind in kinds for member in getattr(kind, "types", (kind,))]
+        kinds = [one for kind in members for one in _types_below(kind, key, int(index or 0))]
     return [member for kind in kinds for member in getattr(kind, "types", (kind,))]
 
 
 def _types_below(kind: inspect.Type, key: str, number: int) -> Sequence[inspect.Type]:
-    if isinstance(kind, inspect.DictType):  # "[...]": one of the values; msgspec does not say which
+    if isinstance(kind, inspect.DictType):  # "[...]": any of its values
         return [kind.value_type]
     if isinstance(kind, inspect.StructType):
         return [field.type for field in kind.fields if key and field.encode_name == key]

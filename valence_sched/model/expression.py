@@ -11,11 +11,9 @@
 ===========================================  ==================================================
 
 An argument is a text, a number, true or false; a text that begins with ``$`` is a path, as in
-``$facts.year``, and ``$$`` at the front stands for the character itself.
-:mod:`valence_sched.view.expression` documents how values compare.
-
-The language is that of the JSON filter of Nova's zone-aware scheduler of 2011, with ``!=`` added
-and two of its mistakes left out: its ``not`` answered with a list, and its 0 was a missing value.
+``$facts.year``; ``$$`` escapes the character. :mod:`valence_sched.view.expression` documents how
+values compare. The language is that of Nova's JsonFilter of 2011, with ``!=`` added and two
+mistakes mended: its ``not`` returned a list, and its 0 was a missing value.
 """
 
 from __future__ import annotations
@@ -60,7 +58,6 @@ class Comparison(Noun, frozen=True):
 
     @property
     def paths(self) -> Iterator[AttributePath]:
-        """Yield the paths of the comparison, from left to right."""
         return (argument for argument in self.arguments if isinstance(argument, AttributePath))
 
     def __str__(self) -> str:
@@ -83,12 +80,10 @@ class LogicalOperation(Noun, frozen=True):
     def __str__(self) -> str:
         if self.operator == "not":
             return f"not ({self.parts[0]})"
-        between = f" {self.operator} "
-        return between.join(
-            f"({part})"
-            if isinstance(part, LogicalOperation) and part.operator != "not"
-            else str(part)
-            for part in self.parts
+        grouped = (isinstance(it, LogicalOperation) and it.operator != "not" for it in self.parts)
+        pairs = zip(self.parts, grouped, strict=True)
+        return f" {self.operator} ".join(
+            f"({part})" if inner else f"{part}" for part, inner in pairs
         )
 
 
@@ -119,7 +114,7 @@ MAX_DEPTH = 16
 MAX_TEXT = 1024  # characters
 MAX_INTEGER = 1 << 63
 
-#: Places of their own, and places with names below them.
+#: Paths without a name, and paths with one.
 PLAIN_PATHS = ("aggregates", "driver", "enabled", "id", "name", "status", "traits", "zone")
 NAMESPACES = ("capabilities", "facts", "free", "total")
 
@@ -129,17 +124,16 @@ _OPERATOR_ALIASES |= {"&&": "and", "||": "or", "&": "and", "|": "or", "!": "not"
 
 
 def parse_expression(value: object, file: str = "where", document_path: str = "$") -> Expression:
-    """Parse an expression of lists and scalars, as JSON or YAML gives them.
+    """Parse an expression of lists and scalars, as decoded from JSON or YAML.
 
     Raises:
-        InputError: not a list, an unknown operator or path (with the nearest known one), too few
-            or too many arguments, too long, too deep, or not a scalar; it names the document path.
+        InputError: the expression is invalid, too long or too deep; it names the document path.
     """
     return _Parser(file).expression(value, document_path, 1)
 
 
 class _Parser:
-    """Parses one expression, and counts its nodes while it does."""
+    """Parses one expression and counts its nodes."""
 
     def __init__(self, file: str) -> None:
         self._file = file
@@ -151,31 +145,26 @@ class _Parser:
             hint = 'as in ["=", "$zone", "east-1"]'
             raise self._wrong(path, _format_found(value), "a list", hint)
         if not value:
-            raise self._wrong(path, "an empty list", "an operator and what it takes")
+            raise self._wrong(path, "an empty list", "an operator and its arguments")
         if depth > MAX_DEPTH:
-            raise self._wrong(path, f"more than {MAX_DEPTH} lists one in another", "fewer")
+            raise self._wrong(path, f"more than {MAX_DEPTH} nested lists", "fewer")
         operator, *arguments = value
         if not isinstance(operator, str):
             hint = "known: " + ", ".join(OPERATORS)
             raise self._wrong(f"{path}[0]", _format_found(operator), "an operator", hint)
         if operator in LOGICAL_OPERATORS:
-            return self._logical_operation(operator, arguments, path, depth)
+            if not arguments or (operator == "not" and len(arguments) > 1):
+                expected = "one expression" if operator == "not" else "at least one expression"
+                raise self._wrong(path, f"{operator!r} of {len(arguments)}", expected)
+            parts = enumerate(arguments, 1)
+            parsed = (self.expression(part, f"{path}[{n}]", depth + 1) for n, part in parts)
+            return LogicalOperation(operator, tuple(parsed))
         if operator in COMPARISON_OPERATORS:
             return self._comparison(operator, arguments, path)
         word = operator.lower()
         meant = word if word in LOGICAL_OPERATORS else _OPERATOR_ALIASES.get(word)
         hint = f"did you mean {meant!r}?" if meant else suggest(word, OPERATORS)
         raise self._wrong(f"{path}[0]", f"no operator {_format_found(operator)}", hint=hint)
-
-    def _logical_operation(
-        self, operator: str, arguments: Sequence[Any], path: str, depth: int
-    ) -> LogicalOperation:
-        if not arguments or (operator == "not" and len(arguments) > 1):
-            expected = "one expression" if operator == "not" else "at least one expression"
-            raise self._wrong(path, f"{operator!r} of {len(arguments)}", expected)
-        parts = enumerate(arguments, 1)
-        parsed = (self.expression(part, f"{path}[{number}]", depth + 1) for number, part in parts)
-        return LogicalOperation(operator, tuple(parsed))
 
     def _comparison(self, operator: str, items: Sequence[Any], path: str) -> Comparison:
         variadic = operator in _VARIADIC
@@ -189,7 +178,7 @@ class _Parser:
         return Comparison(operator, self._in_unit(arguments, path))
 
     def _in_unit(self, arguments: tuple[Argument, ...], path: str) -> tuple[Argument, ...]:
-        """Return amounts with a unit as numbers of the unit that the name of a path ends in."""
+        """Convert amounts with a unit to the unit of a path."""
         names = (one.name for one in arguments if isinstance(one, AttributePath))
         unit = next(filter(None, map(quantity.unit_of, names)), None)
         if unit is None:
@@ -214,7 +203,7 @@ class _Parser:
             if abs(item) < MAX_INTEGER if isinstance(item, int) else math.isfinite(item):
                 return item
             raise self._wrong(path, one_line(str(item)[:40]), "a finite number of 64 bits")
-        hint = "what is not told is unknown, and no comparison with it holds"
+        hint = "an unknown value fulfils no comparison"
         expected = "a text, a number, true or false"
         raise self._wrong(path, _format_found(item), expected, hint if item is None else "")
 
@@ -233,7 +222,7 @@ class _Parser:
         if root not in PLAIN_PATHS:
             raise self._wrong(path, f"no path {_format_found(text)}", hint=_path_hint(root, dot))
         if dot:
-            raise self._wrong(path, _format_found(text), f"${root}, which has nothing below it")
+            raise self._wrong(path, _format_found(text), f"${root}, which has no attributes")
         return AttributePath(root)
 
     def _count(self, path: str) -> None:
@@ -254,11 +243,10 @@ def _path_hint(root: str, dot: str) -> str:
 
 
 def _missing_dollar_hint(arguments: Sequence[Argument]) -> str:
-    """Return the hint for arguments without a path; a text may be one without its ``$``."""
     for text in arguments:
         if isinstance(text, str) and text.partition(".")[0] in (*PLAIN_PATHS, *NAMESPACES):
             return f"did you mean '${one_line(text, 60)}'?"
-    return "what does not look at a pod manager is the same for all"
+    return "without a path it is the same for all pod managers"
 
 
 def _format_found(value: object) -> str:

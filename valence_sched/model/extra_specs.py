@@ -6,16 +6,14 @@
 ``== 3``, ``!= 3``, ``<= 3``            the number is 3, is not 3, is 3 or less
 ``s== x``, ``s!= x``                    the text is x, is not x
 ``s< x``, ``s<= x``, ``s> x``, ...      the text sorts before x, after x, character by character
-``<in> x``                              x is a part of the text
-``<all-in> x y``                        every word is a part of the text
+``<in> x``                              the text contains x
+``<all-in> x y``                        the text contains every word
 ``<or> x <or> y``                       the text is one of these
 ``x``                                   without an operator: the text is x
 ======================================  =======================================================
 
-The answers are those of Nova's ``extra_specs_ops.match``, with four differences on purpose,
-because Nova ignores these mistakes or raises while it evaluates a host: an unknown operator is an
-error and not a text to compare with; so are an operator without a value, more values than an
-operator takes, and a value that is not a number where numbers are compared.
+The results are those of Nova's ``extra_specs_ops.match``, but four mistakes are errors: an unknown
+operator, an operator without a value or with too many, and text where numbers are compared.
 """
 
 import math
@@ -46,10 +44,9 @@ TEXT_OPERATORS: Mapping[str, Callable[[str, str], bool]] = {
     "s>=": operator.ge,
     "<in>": operator.contains,
 }
-WORD_OPERATORS = ("<in>", "<all-in>", "<or>")
 OPERATORS = (*NUMBER_OPERATORS, *TEXT_OPERATORS, "<all-in>", "<or>")
 
-#: Attributes that have names below them, and attributes that have none.
+#: Attributes with a name, and attributes without.
 NAMESPACES = ("facts", "capabilities")
 PLAIN_ATTRIBUTES = ("zone", "status", "driver", "id", "name")
 
@@ -57,17 +54,16 @@ _OPERATOR_LIKE = re.compile(r"<[A-Za-z][\w-]*>?|s?[=<>!~]+")
 
 
 class AttributeCondition(Struct, frozen=True):
-    """An operator, empty for plain equality, and the values it compares with."""
+    """An operator, empty for equality, and its values."""
 
     operator: str
     values: tuple[str, ...]
 
     def holds(self, value: object) -> bool:
-        """Return whether a value fulfils the condition: a number, a text, several values, or None.
+        """Return whether a value, or one of several values, fulfils the condition.
 
-        A missing value (None) and NaN fulfil no condition, not even ``!=``, and a text that is not
-        a number fulfils no comparison of numbers. Of several values one is enough; with
-        ``<all-in>`` each word may be a part of a different one of them.
+        A missing value (None) and NaN fulfil no condition, not even ``!=``. With ``<all-in>`` each
+        word may be in another one of several values.
         """
         multiple = isinstance(value, (list, tuple, set, frozenset))
         items: Iterable[object] = value if multiple else (value,)  # type: ignore[assignment]
@@ -89,12 +85,12 @@ class AttributeCondition(Struct, frozen=True):
 def parse_condition(text: str, attribute: str = "") -> AttributeCondition:
     """Parse an operator and its values; without an operator the text itself is the value.
 
-    A number that is compared with an ``attribute`` whose name ends in a unit may have another unit.
-    ValueError for an unknown operator (the nearest is named), no value, too many, or no number.
+    A number may have a unit if the name of the ``attribute`` ends in one. ValueError if the
+    operator is unknown, or its values are invalid.
     """
     words = text.split()
     if not words:
-        raise ValueError("an empty expression: what must the attribute be?")
+        raise ValueError("an empty condition: give a value, as in == 3")
     name, *values = words
     if name not in OPERATORS:
         if match := _OPERATOR_LIKE.match(name):
@@ -106,22 +102,21 @@ def parse_condition(text: str, attribute: str = "") -> AttributeCondition:
         return AttributeCondition(name, _or_values(values))
     if name != "<all-in>" and len(values) > 1:
         hint = "without an operator the whole text must be equal"
-        raise ValueError(one_line(f"{name!r} takes one word, {values[1]!r} is a second ({hint})"))
+        raise ValueError(one_line(f"{name!r} takes one word, got also {values[1]!r} ({hint})"))
     unit = quantity.unit_of(attribute)
     if name in NUMBER_OPERATORS and unit and quantity.is_quantity(values[0]):
         return AttributeCondition(name, (str(quantity.quantity_in(values[0], unit)),))
     if name in NUMBER_OPERATORS and math.isnan(as_number(values[0])):
         other = f"s{name}" if f"s{name}" in TEXT_OPERATORS else "s=="
         shown = one_line(values[0], 60)
-        raise ValueError(f"{name!r} compares numbers, {shown!r} is none ({other!r} compares text)")
+        raise ValueError(f"{name!r} needs a number, got {shown!r} ({other!r} compares text)")
     return AttributeCondition(name, tuple(values))
 
 
 def split_attribute(path: str) -> tuple[str, str]:
     """Return the namespace and the name of an attribute: ``facts.year`` is ("facts", "year").
 
-    A single word is a plain attribute (``zone``), else a fact. ValueError where the namespace is
-    unknown (the nearest is named), or the name is missing.
+    A single word is a plain attribute (``zone``), else a fact. ValueError if it is neither.
     """
     namespace, dot, name = qualify(path).partition(".")
     if namespace in NAMESPACES and name:
@@ -129,21 +124,21 @@ def split_attribute(path: str) -> tuple[str, str]:
     if namespace in PLAIN_ATTRIBUTES and not dot:
         return namespace, ""
     if namespace in NAMESPACES:
-        raise ValueError(f"{path!r} names no attribute: write {namespace}.NAME")
+        raise ValueError(f"{path!r} has no name: write {namespace}.NAME")
     if namespace in PLAIN_ATTRIBUTES:
         raise ValueError(one_line(f"{namespace!r} has no attributes below it: {path!r}"))
     hint = suggest(namespace, (*NAMESPACES, *PLAIN_ATTRIBUTES))
-    raise ValueError(one_line(f"no place {namespace!r} for attributes in {path!r} ({hint})"))
+    raise ValueError(one_line(f"no namespace {namespace!r} of attributes in {path!r} ({hint})"))
 
 
 def qualify(path: str) -> str:
-    """Return a path with its namespace: a single word that is no plain attribute is a fact."""
+    """Return a path with its namespace: a single word is a plain attribute, else a fact."""
     alone = "." not in path and path not in (*NAMESPACES, *PLAIN_ATTRIBUTES)
     return f"facts.{path}" if alone and path else path
 
 
 def condition_problem(path: str, text: str) -> str | None:
-    """Return what is wrong with a condition on an attribute, None if it is valid."""
+    """Return the problem of a condition on an attribute, None if it is valid."""
     try:
         split_attribute(path)
         parse_condition(text, path)
@@ -158,7 +153,7 @@ def _or_values(words: list[str]) -> tuple[str, ...]:
         raise ValueError("operator '<or>' without a value")
     for word in separators:
         if word != "<or>":
-            raise ValueError(one_line(f"{word!r} stands where '<or>' is expected"))
+            raise ValueError(one_line(f"expected '<or>', got {word!r}"))
     return tuple(values)
 
 
@@ -166,8 +161,10 @@ def _unknown_operator(word: str, sign: str) -> str:
     if sign in OPERATORS:
         return one_line(f"no space between operator {sign!r} and its value in {word!r}")
     if sign.startswith("<") and len(sign) > 2:
-        return one_line(f"no operator named {sign!r} ({suggest(sign.lower(), WORD_OPERATORS)})")
-    import difflib  # only for an operator that is unknown
+        return one_line(
+            f"no operator named {sign!r} ({suggest(sign.lower(), ('<in>', '<all-in>', '<or>'))})"
+        )
+    import difflib  # only for an unknown operator
 
     def similarity(known: str) -> tuple[bool, float, bool]:
         ratio = difflib.SequenceMatcher(None, sign, known).ratio()

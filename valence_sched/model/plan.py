@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from valence_sched.errors import InputError
 from valence_sched.model import codec, redact
@@ -23,7 +24,7 @@ VERSION = "1.2"
 class PodmBasis(Noun, frozen=True, kw_only=True):
     """A pod manager as the decision read it, without credentials, with a digest of its content.
 
-    One that is ``recorded`` was not read live, but from an inventory.
+    A ``recorded`` one was read from an inventory, not live.
     """
 
     podm: FullPodm
@@ -33,12 +34,11 @@ class PodmBasis(Noun, frozen=True, kw_only=True):
 
 
 class Plan(Noun, frozen=True, kw_only=True):
-    """A decision to carry out later, and the pod managers that it was based on.
+    """A decision to apply later, and the pod managers that it was based on.
 
-    The ``decision`` names the blocks, and has the digests of the whole inventory and of the policy.
-    ``podms`` are those that take a node, and ``zone`` is the way down to the zone that has them.
-    ``digest`` covers all fields of the document before it, and ``signature`` all others, as of the
-    zone that made it; a scheduler without a key makes plans without one.
+    ``podms`` are those that take a node, ``zone`` is the path of the zone that has them. ``digest``
+    covers all fields before it, ``signature`` all others, in the form of the zone that made the
+    plan; a scheduler without a key does not sign.
     """
 
     schema: str
@@ -51,7 +51,7 @@ class Plan(Noun, frozen=True, kw_only=True):
     signature: str = ""
 
     def __post_init__(self) -> None:
-        """Refuse a plan that takes what none of its pod managers has."""
+        """Refuse a plan whose blocks are not on its pod managers."""
         known = {basis.podm.id: {one.uri for one in basis.podm.blocks} for basis in self.podms}
         if len(known) != len(self.podms):
             raise ValueError("Expected each pod manager once in `podms`")
@@ -72,7 +72,7 @@ class PlanResult(Struct, frozen=True, kw_only=True):
 
 
 class PlanRefresh(Struct, frozen=True, kw_only=True):
-    """The decision that is made now in place of a plan's, and a line for each change since."""
+    """The present decision for the request of a plan, and a line for each change since."""
 
     report: Report
     changes: tuple[str, ...] = ()
@@ -84,66 +84,60 @@ def make_plan(
     decided_at: str | None = None,
     recorded: Container[str] = (),
 ) -> Plan:
-    """Return the plan of a decision, with those of the pod managers that take a node.
+    """Return the plan of a decision, with the pod managers that take a node.
 
-    Those whose ids are in ``recorded`` were read from an inventory. The explanation of a decision,
-    which may name nodes of others, stays with its report; of such nodes the owner of the request
-    sees only which blocks they have. The digests are those of what was read.
+    Pod managers of ``recorded`` were read from an inventory. The plan has no explanation, and of
+    nodes of other owners only their blocks. The digests cover the pod managers as they were read.
     """
     podm_ids = {placement.chosen.podm for placement in decision.placements}
     chosen = sorted((podm for podm in podms if podm.id in podm_ids), key=lambda podm: podm.id)
     owner = decision.request.owner
     bases = []
     for one in map(without_credentials, chosen):
-        seen, digest = one if owner is None else visible_podm(one, owner), podm_digest(one)
+        visible, digest = one if owner is None else visible_podm(one, owner), podm_digest(one)
         generation, is_recorded = one.generation, one.id in recorded
-        basis = PodmBasis(podm=seen, generation=generation, digest=digest, recorded=is_recorded)
+        basis = PodmBasis(podm=visible, generation=generation, digest=digest, recorded=is_recorded)
         bases.append(basis)
     plan = Plan(
         schema=SCHEMA,
         version=VERSION,
         decided_at=decided_at,
-        decision=msgspec.structs.replace(decision, explanation=None),
+        decision=replace(decision, explanation=None),
         podms=tuple(bases),
     )
-    return msgspec.structs.replace(plan, digest=_plan_digest(to_json(plan)))
+    return replace(plan, digest=_plan_digest(to_json(plan)))
 
 
 def plan_in(plan: Plan, zone: str) -> Plan:
-    """Return a plan with the way down to its zone; without (``""``) it is as it was made."""
+    """Return a plan with the path of its zone, empty for the plan as it was made."""
     if zone == plan.zone:
         return plan
-    placed = msgspec.structs.replace(plan, zone=zone, digest="", signature="")
+    placed = replace(plan, zone=zone, digest="", signature="")
     digest = _plan_digest(to_json(placed))
-    return msgspec.structs.replace(placed, digest=digest, signature=plan.signature)
+    return replace(placed, digest=digest, signature=plan.signature)
 
 
 def signed_content(plan: Plan) -> bytes:
-    """Return what the signature of a plan covers, however another program wrote the plan."""
+    """Return the canonical bytes that the signature of a plan covers."""
 
     def number(text: str) -> float:
         return int(value) if (value := float(text)).is_integer() else value
 
-    unsigned = to_json(msgspec.structs.replace(plan, signature=""))
+    unsigned = to_json(replace(plan, signature=""))
     content = json.loads(unsigned, parse_float=number)
     return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
 
 
 def parse_plan(data: bytes, file: str) -> tuple[Plan, list[str]]:
-    """Parse a plan, with warnings about fields left out as unknown.
+    """Parse a plan, with warnings about unknown fields.
 
-    Raises:
-        InputError: the document is not a plan, or was changed after it was made.
-        NewerSchema: its major version is newer than ours.
+    InputError if it is no plan or was changed, NewerSchema if its major version is newer than ours.
     """
-    head = codec.decode(data, codec.DocumentHead, file)
-    codec.check_schema(head.schema, head.version, SCHEMA, VERSION, file)
+    head = codec.decode_head(data, SCHEMA, VERSION, file)
     if head.digest != _plan_digest(data):
-        found, hint = "that of another document", "somebody changed it: make the plan again"
+        found, hint = "that of another document", "it was changed: make the plan again"
         raise InputError(file, "$.digest", found, "the plan as it was made", hint)
-    unknown: list[str] = []
-    plan = codec.decode_known_fields(data, Plan, file, unknown)
-    return plan, codec.unknown_fields_warnings(file, head.version, VERSION, ", ".join(unknown))
+    return codec.decode_known_fields(data, Plan, file, head.version, VERSION)
 
 
 def plan_drift(
@@ -151,7 +145,7 @@ def plan_drift(
     podms: Mapping[str, FullPodm],
     seen: Callable[[FullPodm], FullPodm] = lambda podm: podm,
 ) -> Iterator[Difference]:
-    """Yield how the pod managers of a plan differ now, as its owner has ``seen`` them."""
+    """Yield how the pod managers of a plan differ now; ``seen`` reduces them as for its owner."""
     for basis in plan.podms:
         current = podms.get(basis.podm.id)
         if current is None:
@@ -163,27 +157,24 @@ def plan_drift(
 
 def same_placement(placement: Placement | None, other: Placement | None) -> bool:
     """Return whether two placements have the same pod manager, pool, blocks and grants."""
-    if placement is None or other is None:
-        return False
-    return _placement_content(placement) == _placement_content(other)
+
+    def content(one: Placement) -> tuple[Any, ...]:
+        blocks = sorted(block.uri for block in one.chosen.blocks)
+        grants = sorted((grant.uri, grant.amount) for grant in one.chosen.grants)
+        return one.chosen.podm, one.chosen.pool, blocks, grants
+
+    return placement is not None and other is not None and content(placement) == content(other)
 
 
 def without_credentials(podm: FullPodm) -> FullPodm:
-    """Return a pod manager as plans contain it: without credentials and without its URL."""
-    return redact.redact_podm(msgspec.structs.replace(podm, url=None))
+    """Return a pod manager as plans contain it: without credentials and URL."""
+    return redact.redact_podm(replace(podm, url=None))
 
 
 def podm_digest(podm: FullPodm) -> str:
-    """Return a digest of the content of a pod manager, whatever the time of the reading."""
-    content = msgspec.structs.replace(without_credentials(podm), generation=0, read_at=None)
+    """Return a digest of a pod manager without its credentials and the time of the reading."""
+    content = replace(without_credentials(podm), generation=0, read_at=None)
     return hashlib.blake2b(to_json(content), digest_size=16).hexdigest()
-
-
-def _placement_content(placement: Placement) -> tuple[Any, ...]:
-    chosen = placement.chosen
-    blocks = sorted(block.uri for block in chosen.blocks)
-    grants = sorted((grant.uri, grant.amount) for grant in chosen.grants)
-    return chosen.podm, chosen.pool, blocks, grants
 
 
 def _lean(podm: FullPodm) -> LeanPodm:
@@ -191,7 +182,7 @@ def _lean(podm: FullPodm) -> LeanPodm:
 
 
 def _plan_digest(data: bytes) -> str:
-    """Return a digest of a plan but for its digest and its signature, whatever its white space."""
+    """Return a digest of a plan without its digest and its signature."""
     document = msgspec.json.decode(data)
     document.pop("digest", None)
     document.pop("signature", None)

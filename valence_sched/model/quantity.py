@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Amounts with a unit or a noun, as people write them, and ages: ``256GiB``, ``1 node``, ``3d``.
 
-A name that ends in a unit (``capacity_mib``, ``speed_mbps``, ``DISK_GB``) says what its numbers
-mean, so an amount with a unit is a number for it. Placement's ``_MB`` and ``_GB`` mean MiB and GiB.
+The unit of a name is its end (``capacity_mib``, ``speed_mbps``, ``DISK_GB``). Placement's ``_MB``
+and ``_GB`` mean MiB and GiB.
 """
 
 import datetime
@@ -11,7 +11,6 @@ import re
 
 from valence_sched.errors import InputError
 
-_BITS_PER_SECOND = ("bps", "b/s", "bit/s", "bit")
 _DECIMAL = {"": 1, "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
 _BINARY = {f"{prefix}i": 1 << 10 * power for power, prefix in enumerate("KMGTP", 1)}
 
@@ -19,7 +18,7 @@ _BINARY = {f"{prefix}i": 1 << 10 * power for power, prefix in enumerate("KMGTP",
 UNITS = {f"{prefix}B": ("bytes", size) for prefix, size in (_DECIMAL | _BINARY).items()}
 UNITS |= {prefix: ("bytes", size) for prefix, size in _BINARY.items()}
 UNITS |= {f"{prefix}Hz": ("hertz", size) for prefix, size in _DECIMAL.items()}
-for _unit in _BITS_PER_SECOND:
+for _unit in ("bps", "b/s", "bit/s", "bit"):
     UNITS |= {f"{prefix}{_unit}": ("bits a second", size) for prefix, size in _DECIMAL.items()}
 
 #: The end of a name, in small letters, to the unit of its numbers.
@@ -50,9 +49,9 @@ def is_quantity(text: str) -> bool:
 
 
 def quantity_in(text: str, unit: str) -> float:
-    """Return an amount with a unit as a number of ``unit``, an int where it is a whole one.
+    """Return an amount with a unit as a number of ``unit``, an int if it is whole.
 
-    ValueError for no such unit, one of another dimension, or what is no number with a unit.
+    ValueError if its unit is missing, unknown or of another dimension.
     """
     dimension, size = UNITS[unit]
     expected = f"such as {_EXAMPLES[dimension]}"
@@ -64,27 +63,27 @@ def quantity_in(text: str, unit: str) -> float:
         alike = {UNITS[one] for one in UNITS if one.lower() == word.lower()}
         found = alike.pop() if len(alike) == 1 else None
     if found is None:
-        raise ValueError(f"{text[:40]!r} has no unit that is known, {expected}")
+        raise ValueError(f"{text[:40]!r} has no known unit, {expected}")
     if found[0] != dimension:
         raise ValueError(f"{text[:40]!r} is in {found[0]}, expected {dimension}, {expected}")
-    from fractions import Fraction  # only for what a person wrote
+    from fractions import Fraction  # most commands read no quantity
 
     amount = Fraction(match[1]) * found[1] / size
     return int(amount) if amount.denominator == 1 else float(amount)
 
 
 def format_bytes(number: float) -> str:
-    """Return a number of bytes in the largest binary unit of which there is one: ``3.5 TiB``."""
+    """Return a number of bytes in the largest binary unit: ``3.5 TiB``."""
     return _in_largest(number, {f"{prefix}B": size for prefix, size in reversed(_BINARY.items())})
 
 
 def format_mib(number: float) -> str:
-    """Return a number of MiB as :func:`format_bytes` does, ``0`` for none."""
+    """Return a number of MiB as :func:`format_bytes` does, 0 as ``0``."""
     return format_bytes(number * (1 << 20)) if number else "0"
 
 
 def format_mbps(number: float) -> str:
-    """Return a rate in Mbps in the largest decimal unit of which there is one: ``25 Gbps``."""
+    """Return a rate in Mbps in the largest decimal unit: ``25 Gbps``."""
     return _in_largest(number, {"Tbps": 10**6, "Gbps": 10**3, "Mbps": 1})
 
 
@@ -95,26 +94,20 @@ def format_count(number: float, noun: str, plural: str = "") -> str:
 
 
 def agree(number: float, label: str) -> str:
-    """Return a label that begins with a plural, such as ``cores EPYC``, as it stands behind 1."""
+    """Return a label in the number of its amount: ``cores EPYC``, ``core EPYC`` after 1."""
     return _PLURAL.sub(r"\1", label, count=1) if number == 1 else label
 
 
 def _in_largest(number: float, units: dict[str, int]) -> str:
-    """Return a number with at most three digits, or as many as it has before the point."""
     for unit, size in units.items():
-        if number >= size:
-            amount = number / size
-            digits = 0 if amount >= 100 else 1
-            text = f"{amount:,.{digits}f}"
+        if (amount := number / size) >= 1:
+            text = f"{amount:,.0f}" if amount >= 100 else f"{amount:,.1f}"
             return f"{text.removesuffix('.0')} {unit}"
     return f"{number / size:.3g} {unit}"
 
 
 AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-#: How far ahead of ours the clock of another machine may be.
-MAX_CLOCK_SKEW_S = 300.0
-
+MAX_CLOCK_SKEW_S = 300.0  # between two machines
 _AGE_PATTERN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
 
 
@@ -128,10 +121,8 @@ def parse_age(text: str) -> float:
 
 def parse_age_limit(text: str) -> float:
     """Parse an age in seconds; ``0`` and ``never`` are infinite. ValueError for other texts."""
-    if text.strip().casefold() == "never":
-        return math.inf
     try:
-        return parse_age(text) or math.inf
+        return math.inf if text.strip().casefold() == "never" else parse_age(text) or math.inf
     except ValueError:
         example = "an age such as 30s, 10m, 2h or 1d"
         raise ValueError(f"{text[:40]!r} is neither never nor {example}") from None
@@ -144,7 +135,7 @@ def format_age(seconds: float) -> str:
 
 
 def check_time(text: str | None, file: str, place: str) -> None:
-    """Raise InputError for a timestamp that is not one of ISO 8601; None is none at all."""
+    """Raise InputError for a timestamp that is not ISO 8601; None passes."""
     try:
         if text is not None:
             datetime.datetime.fromisoformat(text)
@@ -154,7 +145,7 @@ def check_time(text: str | None, file: str, place: str) -> None:
 
 
 def format_utc(text: str) -> str:
-    """Return a timestamp in UTC with a Z; one that is invalid as it is."""
+    """Return a timestamp in UTC with a Z; an invalid one unchanged."""
     try:
         return _in_utc(text).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError):
@@ -162,16 +153,12 @@ def format_utc(text: str) -> str:
 
 
 def _in_utc(text: str) -> datetime.datetime:
-    """Return a timestamp of ISO 8601 in UTC, which it is without a zone; else ValueError."""
-    then = datetime.datetime.fromisoformat(text)
+    then = datetime.datetime.fromisoformat(text)  # UTC if it has no zone
     return (then if then.tzinfo else then.replace(tzinfo=datetime.UTC)).astimezone(datetime.UTC)
 
 
 def age_s(read_at: str | None, now: datetime.datetime) -> float | None:
-    """Return how many seconds ago a timestamp was; None if it is missing or invalid.
-
-    One that is ahead of ``now`` by more than clocks differ is invalid.
-    """
+    """Return the seconds since a timestamp; None if it is missing, invalid or in the future."""
     try:
         then = _in_utc(read_at or "")
     except (ValueError, OverflowError):

@@ -162,7 +162,7 @@ class Replay(Struct, frozen=True, kw_only=True):
 
 
 def parse_replay(data: bytes, file: str) -> tuple[Replay, list[str]]:
-    """Parse a written replay, with warnings; InputError for none, NewerSchema for a newer major."""
+    """Parse a replay document, with warnings; errors as of :func:`check_schema`."""
     head = decode(data, DocumentHead, file)
     warnings = check_schema(head.schema, head.version, SCHEMA, VERSION, file)
     return decode(data, Replay, file), warnings

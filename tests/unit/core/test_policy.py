@@ -53,7 +53,7 @@ class TestBind(unittest.TestCase):
              "option 'headrom' of 'capacity'"),
             (InputError, policy((FilterUse("capacity", {"headrom": 1}),)),
              "no such option (did you mean 'headroom'?)"),
-            (InputError, policy((FilterUse("zone", {"name": "a"}),)), "none is known"),
+            (InputError, policy((FilterUse("zone", {"name": "a"}),)), "no name is known"),
             (InputError, policy((FilterUse("capacity", {"headroom": "much"}),)),
              'found "much", expected float'),
             (InputError, policy((FilterUse("capacity", {"headroom": [1]}),)),

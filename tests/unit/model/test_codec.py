@@ -96,7 +96,7 @@ class TestDecode(OneLineErrors):
             self.assertIn("f: ", self.refuses(decode, document, FullPodm, "f"))
 
     def test_more_lists_and_objects_one_in_another_than_anything_has(self):
-        most, deep = MAX_DEPTH, "more than 64 lists and objects one in another"
+        most, deep = MAX_DEPTH, "more than 64 nested lists and objects"
         for begin, end in ((b"[", b"]"), (b'{"a":', b"}"), (b'["[",', b"]"), (b'["\\\\",', b"]"),
                            (b'["\\"]",', b"]"), (b'["{","\\\\\\"]", ', b"]")):  # fmt: skip
             with self.subTest(begin):

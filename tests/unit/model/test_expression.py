@@ -143,7 +143,7 @@ class TestWrong(unittest.TestCase):
 
     def test_arguments_that_are_none(self):
         for item, line in (
-            (None, "$[2]: found null, expected a text, a number, true or false (what is not told"),
+            (None, "$[2]: found null, expected a text, a number, true or false (an unknown value"),
             ([1], "$[2]: found a list, expected a text"),
             ({}, "$[2]: found an object, expected a text"),
             (float("nan"), "$[2]: found nan, expected a finite number"),
@@ -164,18 +164,18 @@ class TestWrong(unittest.TestCase):
             ("$year", "(a fact is $facts.year; known: "),
             ("$facts", '$[1]: found "$facts", expected $facts.NAME'),
             ("$free.", '$[1]: found "$free.", expected $free.NAME'),
-            ("$zone.name", '$[1]: found "$zone.name", expected $zone, which has nothing below it'),
+            ("$zone.name", '$[1]: found "$zone.name", expected $zone, which has no attributes'),
         ):
             self.refuses(["=", path, 1], line)
 
     def test_what_looks_at_nothing_is_refused_and_a_forgotten_dollar_found(self):
-        self.refuses(["=", 1, 1], "$: found no path, expected a text that begins with $ (what does")
+        self.refuses(["=", 1, 1], "$: found no path, expected a text that begins with $ (without a path")
         self.refuses(["and", ["=", "facts.year", 1]], "$[1]: found no path")
         self.refuses(["<", "facts.year", 2022], "(did you mean '$facts.year'?)")
         self.refuses(["=", "$$zone", 2022], "found no path")
 
     def test_too_much_of_it(self):
-        deep = f"found more than {MAX_DEPTH} lists one in another"
+        deep = f"found more than {MAX_DEPTH} nested lists"
         self.refuses(nested(MAX_DEPTH + 1), deep)
         self.refuses(nested(100_000), deep)
         many = f"found more than {MAX_NODES} parts, expected fewer"
@@ -240,14 +240,14 @@ WRONG = (
     ("<or>", "operator '<or>' without a value"),
     ("<or> a <or>", "operator '<or>' without a value"),
     ("<or> <or> a", "operator '<or>' without a value"),
-    ("<or> a b", "'b' stands where '<or>' is expected"),
-    ("s== Red Hat", "'s==' takes one word, 'Hat' is a second"),
-    (">= abc", "'>=' compares numbers, 'abc' is none"),
-    ("!= linux", "'!=' compares numbers, 'linux' is none ('s!=' compares text)"),
-    ("= linux", "'=' compares numbers, 'linux' is none ('s==' compares text)"),
-    ("== nan", "'==' compares numbers, 'nan' is none ('s==' compares text)"),
-    ("", "an empty expression"),
-    (" \t", "an empty expression"),
+    ("<or> a b", "expected '<or>', got 'b'"),
+    ("s== Red Hat", "'s==' takes one word, got also 'Hat'"),
+    (">= abc", "'>=' needs a number, got 'abc'"),
+    ("!= linux", "'!=' needs a number, got 'linux' ('s!=' compares text)"),
+    ("= linux", "'=' needs a number, got 'linux' ('s==' compares text)"),
+    ("== nan", "'==' needs a number, got 'nan' ('s==' compares text)"),
+    ("", "an empty condition"),
+    (" \t", "an empty condition"),
 )
 
 VALUES = st.none() | st.text() | st.floats() | st.integers() | st.booleans()
@@ -337,14 +337,14 @@ class TestLocate(unittest.TestCase):
 
     def test_no_such_place_is_answered_with_the_nearest(self):
         for path, words in (
-            ("fact.x", "no place 'fact' for attributes in 'fact.x' (did you mean 'facts'?)"),
+            ("fact.x", "no namespace 'fact' of attributes in 'fact.x' (did you mean 'facts'?)"),
             ("capability.x", "(did you mean 'capabilities'?)"),
             ("zzz.x", "(known: capabilities, driver, facts, id, name, status, zone)"),
             ("zone.x", "'zone' has no attributes below it: 'zone.x'"),
-            ("facts", "'facts' names no attribute: write facts.NAME"),
-            ("capabilities.", "'capabilities.' names no attribute: write capabilities.NAME"),
-            ("", "no place ''"),
-            (".x", "no place ''"),
+            ("facts", "'facts' has no name: write facts.NAME"),
+            ("capabilities.", "'capabilities.' has no name: write capabilities.NAME"),
+            ("", "no namespace ''"),
+            (".x", "no namespace ''"),
         ):
             with self.subTest(path):
                 with self.assertRaises(ValueError) as caught:

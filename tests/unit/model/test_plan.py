@@ -75,7 +75,7 @@ class TestPlan(unittest.TestCase):
         document["podms"][0]["podm"]["facts"]["x"] = 2.0
         for text in (json.dumps(document).encode(), self.changed(digest="0" * 32),
                      self.changed(more=1), self.changed(decided_at=None)):  # fmt: skip
-            with self.assertRaisesRegex(InputError, "somebody changed it"):
+            with self.assertRaisesRegex(InputError, "it was changed"):
                 parse_plan(text, "f")
 
     def test_what_no_pod_manager_of_it_has_is_refused(self):

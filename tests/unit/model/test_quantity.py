@@ -34,8 +34,8 @@ READ = [
     ("1B", "MiB", 1 / (1 << 20)),
 ]
 REFUSED = [
-    ("256G", "MiB", "has no unit that is known"),
-    ("256Gb", "MiB", "has no unit that is known"),
+    ("256G", "MiB", "has no known unit"),
+    ("256Gb", "MiB", "has no known unit"),
     ("1e3GiB", "MiB", "is not a number with a unit"),
     ("-1GiB", "MiB", "is not a number with a unit"),
     ("9999999999999999GiB", "MiB", "is not a number with a unit"),

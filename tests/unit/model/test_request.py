@@ -95,7 +95,7 @@ class TestSealed(unittest.TestCase):
 
     def test_an_attribute_or_an_operator_that_does_not_exist_is_refused_with_the_nearest(self):
         for attributes, words in (
-            ({"fact.year": "2022"}, "attribute 'fact.year': no place .*did you mean 'facts'"),
+            ({"fact.year": "2022"}, "attribute 'fact.year': no namespace .*did you mean 'facts'"),
             ({"facts.year": "=< 3"}, "attribute 'facts.year': no operator .*did you mean '<='"),
         ):
             with self.subTest(attributes), self.assertRaisesRegex(RequestError, words):

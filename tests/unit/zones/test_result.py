@@ -248,7 +248,8 @@ class TestReasons(unittest.TestCase):
         self.assertEqual((*own.warnings, "zone east: it is old"), found.warnings)
 
     def test_what_no_zone_tells_is_said_once_and_what_one_tells_is_not(self):
-        line, other = "no pod manager tells 'facts.x' (none is known)", "no pod manager tells 'y'"
+        line = "no pod manager tells 'facts.x' (no name is known)"
+        other = "no pod manager tells 'y'"
         hint = "no pod manager tells 'facts.x' (did you mean 'z'?)"
         for own in (replace(refused("a"), warnings=("old", line, other)), None):
             east = replace(refused("b"), warnings=(hint, "old"))
@@ -259,7 +260,7 @@ class TestReasons(unittest.TestCase):
 
     def test_what_one_zone_lacks_names_it_and_what_all_lack_does_not(self):
         here, there = "no pod manager is in the zone 'x' (did you mean 'y'?)", "no pod manager is"
-        there += " in the zone 'x' (none is known)"
+        there += " in the zone 'x' (no name is known)"
         for east, expected in (
             ((), (f"this zone: {here}",)),
             ((there,), (here,)),

@@ -416,7 +416,7 @@ class TestQueries(unittest.TestCase):
     def test_a_pod_manager_that_no_zone_has_is_named(self):
         unknown = replace(placed("a"), unknown_podms=("nowhere", "else"))
         with self.assertRaisesRegex(
-            UnknownName, r"^no pod manager named 'nowhere' \(none is known\)$"
+            UnknownName, r"^no pod manager named 'nowhere' \(no name is known\)$"
         ):
             self.selection(Scripted(unknown), self.ASKED).nodes()
         silent = replace(unknown, silent=(self.GONE,))

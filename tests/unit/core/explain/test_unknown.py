@@ -82,7 +82,7 @@ class TestUnmade(unittest.TestCase):
             ({"accelerators": [{"model": "A1000"}]},
              "accelerator has the model 'A1000' (did you mean 'A100'?)"),
             ({"drives": [{"protocol": "NVMe"}]},
-             "drive has the protocol 'NVMe' (none is known)"),
+             "drive has the protocol 'NVMe' (no name is known)"),
         ):  # fmt: skip
             with self.subTest(properties):
                 self.assertEqual([f"no {line}"], device_warnings(properties))
