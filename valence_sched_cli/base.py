@@ -24,7 +24,8 @@ from valence_sched.errors import (
     suggest,
 )
 from valence_sched.streams import log_failures, print_message
-from valence_sched_cli import cloud
+from valence_sched_cli import cloud, late
+from valence_sched_cli.late import model, msgspec, words
 from valence_sched_cli.options import parser as parsing
 from valence_sched_cli.output import table as tables
 from valence_sched_cli.output.cells import format_count, supports_colour
@@ -32,14 +33,17 @@ from valence_sched_cli.output.delivery import Delivery, escape_logs, interrupt_o
 from valence_sched_cli.plugin import URL_VARIABLE, Implied, make_client
 
 if TYPE_CHECKING:
-    from valence_sched.app import App
-    from valence_sched.model.diagnostic import Progress
-    from valence_sched.model.effect import EffectLog
-    from valence_sched.model.page import Page
-    from valence_sched.model.profile import Profile
-    from valence_sched.model.reading import ReadOptions, Selection
-    from valence_sched.model.scheduler import Scheduler
+    import valence_sched_cli.output.capacity
+    import valence_sched_cli.output.decision
+    import valence_sched_cli.output.hardware
+    import valence_sched_cli.output.relocation
+    import valence_sched_cli.output.replay
 
+    output = valence_sched_cli.output
+else:
+    output = late.Package("valence_sched_cli.output")  # its modules that import nouns
+
+Args = argparse.Namespace
 LOG = logging.getLogger(__name__)
 
 #: The titles of columns, and rows; of one object its row. A row has its cells by title, or in the
@@ -68,7 +72,7 @@ class PodmCommand:
     exit_code = 0
     through_service = True  # whether a service can do it as well as a scheduler here
     reads_files_only = False  # whether its answer is the same wherever a scheduler is
-    effects: EffectLog  # each change of what outlives the command
+    effects: model.effect.EffectLog  # each change of what outlives the command
     closing: list[str]
     untold: SchedulerError | None = None  # why an output failed after an effect
     tells_remarks = False  # on the inventory, each, and not only how many there are
@@ -78,8 +82,8 @@ class PodmCommand:
     option_groups: Sequence[str | Callable[[argparse.ArgumentParser], None]] = ()
     known_columns: Sequence[str] = ()  # of column_names, where the options make no difference
     examples: Sequence[str] = ()  # the words after its name: of a command with many options two
-    _scheduler_app: App | None = None
-    _words: argparse.Namespace | None = None
+    _scheduler_app: late.app.App | None = None
+    _words: Args | None = None
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return cliff's parser with our arguments, which refuse the second of a single value."""
@@ -110,28 +114,26 @@ class PodmCommand:
             elif part:
                 parsing.add_options(parser, part, **self.option_settings)
 
-    def for_people(self, parsed_args: argparse.Namespace) -> bool:
+    def for_people(self, args: Args) -> bool:
         """Return whether people read the output, and no column is named."""
-        return parsed_args.formatter not in tables.MACHINE and not parsed_args.columns
+        return args.formatter not in tables.MACHINE and not args.columns
 
-    def shows_all(self, parsed_args: argparse.Namespace) -> bool:
+    def shows_all(self, args: Args) -> bool:
         """Return whether there is a column for all that is known: for programs, or with --long."""
-        return parsed_args.long or not self.for_people(parsed_args)
+        return args.long or not self.for_people(args)
 
-    def run(self, parsed_args: argparse.Namespace) -> int:
+    def run(self, args: Args) -> int:
         """Run and return the exit code: the command's own, else that of its error.
 
         After an effect it is 7 when an output failed: what was done is then named on a stream
         that still works.
         """
-        from valence_sched.model.effect import EffectLog
-
-        self.closing, self.effects, self._words = [], EffectLog(), parsed_args
+        self.closing, self.effects, self._words = [], model.effect.EffectLog(), args
         escape_logs()
         self._delivery = Delivery(self.effects, self.app.stdout, self.tell, self._close_progress)
         with interrupt_on_signals(), log_failures() as failures:
             try:
-                code = self._run(parsed_args)
+                code = self._run(args)
             except (Exception, KeyboardInterrupt) as raised:
                 error = raised
                 if isinstance(raised, MemoryError):  # most of its kind have no text
@@ -146,19 +148,19 @@ class PodmCommand:
                 self._close_progress()
             app, outcomes = self._scheduler_app, list(self.effects.outcomes())
             if app is not None and app.service is None and outcomes:
-                state = getattr(parsed_args, "state", None)
+                state = getattr(args, "state", None)
                 try:
                     app.record_changes(state, self.cmd_name or "", outcomes)
                 except SchedulerError as failure:
                     self.tell(f"not recorded in the audit: {failure}")
             return self._delivery.check(failures, code)
 
-    def _run(self, parsed_args: argparse.Namespace) -> int:
-        self._apply_profile(parsed_args)
-        parsing.check_file_names(parsed_args)
-        if known := self.column_names(parsed_args):
-            name_columns(parsed_args, known)
-        status: int = super().run(parsed_args)  # type: ignore[misc]
+    def _run(self, args: Args) -> int:
+        self._apply_profile(args)
+        parsing.check_file_names(args)
+        if known := self.column_names(args):
+            name_columns(args, known)
+        status: int = super().run(args)  # type: ignore[misc]
         if self.untold is not None:
             raise self.untold
         self._tell_problems()
@@ -166,17 +168,15 @@ class PodmCommand:
             self.tell(line)
         return self.exit_code or status
 
-    def produce_output(
-        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
-    ) -> int:
+    def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
         """Print; formats without structures get JSON in a cell, and people get harmless text.
 
         Where only another outcome of the command has the named columns, there are no rows.
         """
         column_names = list(column_names)
-        known = self.column_names(parsed_args) or column_names
-        name_columns(parsed_args, known)
-        named = {*map(tables.column_key, parsed_args.columns)}
+        known = self.column_names(args) or column_names
+        name_columns(args, known)
+        named = {*map(tables.column_key, args.columns)}
         if named and named.isdisjoint(map(tables.column_key, column_names)):
             column_names, data = list(known), ()
         elif isinstance(self, lister.Lister):
@@ -188,9 +188,9 @@ class PodmCommand:
 
         def emit(stream: Any) -> None:
             self.formatter = tables.PreparedFormatter(
-                formatter, parsed_args.formatter, colour=colour, stream=stdout, target=stream
+                formatter, args.formatter, colour=colour, stream=stdout, target=stream
             )
-            super(PodmCommand, self).produce_output(parsed_args, column_names, data)  # type: ignore[misc]
+            super(PodmCommand, self).produce_output(args, column_names, data)  # type: ignore[misc]
 
         self._delivery.print(emit)
         return 0
@@ -201,7 +201,7 @@ class PodmCommand:
         self._delivery.print(lambda stream: stream.write(text))
 
     @contextlib.contextmanager
-    def page_writer(self, parsed_args: argparse.Namespace) -> Iterator[Callable[[Page], None]]:
+    def page_writer(self, args: Args) -> Iterator[Callable[[model.page.Page], None]]:
         """Yield what writes a page into the file of --html, which is open before an effect.
 
         Without the option it writes nothing.
@@ -211,15 +211,15 @@ class PodmCommand:
             SchedulerError: the libraries for pages are missing.
             InputError: the file cannot be written.
         """
-        if parsed_args.html == "-":
+        if args.html == "-":
             raise UsageError("--html: standard output is for the rows: name a file")
-        if parsed_args.html is None:
+        if args.html is None:
             yield lambda page: None
             return
-        with self.scheduler_app.page_writer(parsed_args.html) as write:
+        with self.scheduler_app.page_writer(args.html) as write:
             yield write
 
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
+    def column_names(self, args: Args) -> Sequence[str]:
         """Return every column that these options may lead to; none where that is known too late.
 
         A command that changes or writes anything returns them, so that an unknown column is
@@ -247,7 +247,7 @@ class PodmCommand:
         return str(super().get_epilog())  # type: ignore[misc]
 
     @property
-    def scheduler_app(self) -> App:
+    def scheduler_app(self) -> late.app.App:
         """Return the scheduler's application of this command, made when it is first needed.
 
         OpenStackClient keeps what it makes of a plug-in for all commands of a shell; the targets
@@ -260,33 +260,33 @@ class PodmCommand:
         return self._scheduler_app
 
     @functools.cached_property
-    def _client(self) -> App:
+    def _client(self) -> late.app.App:
         return make_client(self.app.client_manager)
 
     @functools.cached_property
-    def profile(self) -> tuple[str, Profile]:
+    def profile(self) -> tuple[str, model.profile.Profile]:
         """Return the name and the defaults of the profile; errors as to read it."""
         name = getattr(self.app.options, "scheduler_profile", None)
         return self._client.config.profile(name)
 
-    def _apply_profile(self, parsed_args: argparse.Namespace) -> None:
+    def _apply_profile(self, args: Args) -> None:
         """Set the options that are not given and have a default in the profile."""
         name, profile = self.profile
-        if profile.output and isinstance(getattr(parsed_args, "formatter", None), Implied):
+        if profile.output and isinstance(getattr(args, "formatter", None), Implied):
             if profile.output in self._formatter_plugins:
-                parsed_args.formatter = profile.output
+                args.formatter = profile.output
             elif profile.output not in (known := _format_names()):  # else one of other commands
                 raise UnknownName("output format", profile.output, known, f"profile {name}")
-        if getattr(parsed_args, "request_file", None):
+        if getattr(args, "request_file", None):
             return  # its requests say what they need
-        if profile.policy and getattr(parsed_args, "policy", "") in (None, []):
-            parsed_args.policy = [profile.policy] if parsed_args.policy == [] else profile.policy
-        if hasattr(parsed_args, "near"):  # the options of a request
-            parsed_args.zone = parsed_args.zone or profile.zone
-            parsed_args.owner = parsed_args.owner or profile.owner
+        if profile.policy and getattr(args, "policy", "") in (None, []):
+            args.policy = [profile.policy] if args.policy == [] else profile.policy
+        if hasattr(args, "near"):  # the options of a request
+            args.zone = args.zone or profile.zone
+            args.owner = args.owner or profile.owner
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> model.diagnostic.Progress:
         return self.scheduler_app.sources.progress
 
     def _close_progress(self) -> None:
@@ -294,29 +294,25 @@ class PodmCommand:
             self._scheduler_app.sources.progress.close()
 
     def scheduler(
-        self, parsed_args: argparse.Namespace, selection: Selection | None = None
-    ) -> Scheduler:
+        self, args: Args, selection: model.reading.Selection | None = None
+    ) -> model.scheduler.Scheduler:
         """Return the scheduler over what the options name, or over a selection made of them."""
-        selection = selection or self.selection(parsed_args)
+        selection = selection or self.selection(args)
         return self.scheduler_app.scheduler(selection, effects=self.effects)
 
-    def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
+    def selection(self, args: Args, only: Sequence[str] = ()) -> model.reading.Selection:
         """Return the inventories and files that the options name."""
-        from valence_sched.model.reading import Selection
-
-        return Selection(
-            sources=tuple(getattr(parsed_args, "inventory", ())),
-            strict=getattr(parsed_args, "strict", False),
-            resource_files=tuple(getattr(parsed_args, "resource_file", ())),
-            flavor_files=tuple(getattr(parsed_args, "flavor_file", ())),
-            policy_files=tuple(getattr(parsed_args, "policy_file", ())),
-            live=self.live(parsed_args, only),
-            no_cache=getattr(parsed_args, "no_cache", False),
+        return model.reading.Selection(
+            sources=tuple(getattr(args, "inventory", ())),
+            strict=getattr(args, "strict", False),
+            resource_files=tuple(getattr(args, "resource_file", ())),
+            flavor_files=tuple(getattr(args, "flavor_file", ())),
+            policy_files=tuple(getattr(args, "policy_file", ())),
+            live=self.live(args, only),
+            no_cache=getattr(args, "no_cache", False),
         )
 
-    def _configure(self, app: App) -> None:
-        from valence_sched.model.diagnostic import NoProgress
-
+    def _configure(self, app: late.app.App) -> None:
         words, manager = self._words, self.app.client_manager
         self._choose_service(app)
         app.ask_ironic(functools.partial(cloud.baremetal_login, manager))
@@ -325,13 +321,13 @@ class PodmCommand:
                 raise UsageError("--no-ironic: a service asks Ironic as its settings say")
             app.config.baremetals = tuple
         if getattr(self.app.options, "verbose_level", 1) == 0:
-            app.sources.progress = NoProgress()
+            app.sources.progress = model.diagnostic.NoProgress()
         app.config.ignored_extra_specs = tuple(getattr(words, "ignore_extra_spec", ()))
         app.config.default_owner = functools.partial(
             cloud.token_project, manager, log_in=getattr(words, "from_catalog", False)
         )
 
-    def _choose_service(self, app: App) -> None:
+    def _choose_service(self, app: late.app.App) -> None:
         """Let a service decide where an option, the environment or the catalogue names one.
 
         What names pod managers to decide on here wins over the environment and the catalogue.
@@ -358,55 +354,51 @@ class PodmCommand:
         elif self.profile[1].service:
             app.use_service(self.profile[1].service, token=cloud.token_source(manager))
 
-    def live(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> ReadOptions:
+    def live(self, args: Args, only: Sequence[str] = ()) -> model.reading.ReadOptions:
         """Return which live pod managers the options name, and how they are read."""
-        from valence_sched.model.reading import ReadOptions
-
-        if not hasattr(parsed_args, "podm_file"):  # a command that reads none
-            return ReadOptions(state=getattr(parsed_args, "state", None))
-        catalogue, every = None, parsed_args.all_regions
-        if parsed_args.from_catalog:
+        if not hasattr(args, "podm_file"):  # a command that reads none
+            return model.reading.ReadOptions(state=getattr(args, "state", None))
+        catalogue, every = None, args.all_regions
+        if args.from_catalog:
             found = cloud.catalogue(self.app.client_manager, all_regions=every)
-            catalogue = self.scheduler_app.registry(parsed_args.state).named_catalogue(found)
+            catalogue = self.scheduler_app.registry(args.state).named_catalogue(found)
         elif every:
             raise UsageError("--all-regions: only with --from-catalog")
-        return ReadOptions(
-            podm_files=tuple(parsed_args.podm_file),
-            state=parsed_args.state,
+        return model.reading.ReadOptions(
+            podm_files=tuple(args.podm_file),
+            state=args.state,
             catalogue=catalogue,
             only=tuple(only),
-            timeout_s=parsed_args.request_timeout,
-            parallel=parsed_args.parallel,
-            full=parsed_args.full,
-            max_age_s=parsed_args.max_age,
-            warn_age_s=self._warn_age_s(parsed_args),
-            liveness=getattr(parsed_args, "liveness", None),
+            timeout_s=args.request_timeout,
+            parallel=args.parallel,
+            full=args.full,
+            max_age_s=args.max_age,
+            warn_age_s=self._warn_age_s(args),
+            liveness=getattr(args, "liveness", None),
         )
 
-    def _warn_age_s(self, parsed_args: argparse.Namespace) -> float | None:
+    def _warn_age_s(self, args: Args) -> float | None:
         """Return the age that is warned of: the option's, the environment's, else a day.
 
         A capture that is made every night stays below a day.
         """
-        if not hasattr(parsed_args, "warn_age"):
+        if not hasattr(args, "warn_age"):
             return None
-        if parsed_args.warn_age is not None:
-            return float(parsed_args.warn_age)
-        from valence_sched.model.quantity import parse_age_limit
-
+        if args.warn_age is not None:
+            return float(args.warn_age)
         text = self.scheduler_app.config.environ.get(WARN_AGE) or DEFAULT_WARN_AGE
         try:
-            return parse_age_limit(text)
+            return model.quantity.parse_age_limit(text)
         except ValueError as error:
             raise UsageError(one_line(f"{WARN_AGE}: {error}")) from None
 
-    def known_podms(self, parsed_args: argparse.Namespace) -> Iterable[str]:
+    def known_podms(self, args: Args) -> Iterable[str]:
         """Return the ids of pod managers: of the inventories named, else those registered."""
-        selection = self.selection(parsed_args)
+        selection = self.selection(args)
         if self.scheduler_app.service or self.scheduler_app.sources.named_sources(selection):
             return (one.podm.id for one in self.scheduler_app.scheduler(selection).podms())
-        registry = self.scheduler_app.registry(getattr(parsed_args, "state", None))
-        live = self.live(parsed_args)
+        registry = self.scheduler_app.registry(getattr(args, "state", None))
+        live = self.live(args)
         return (member.registration.name for member in registry.members(live))
 
     def tell_errors(self, errors: Iterable[SchedulerError]) -> None:
@@ -461,33 +453,24 @@ class Lister(PodmCommand, lister.Lister):
     """A command that prints rows."""
 
     def report_scheduler(
-        self,
-        parsed_args: argparse.Namespace,
-        selection: Selection | None = None,
-        *,
-        reads: bool = True,
-    ) -> Scheduler:
+        self, args: Args, selection: model.reading.Selection | None = None, *, reads: bool = True
+    ) -> model.scheduler.Scheduler:
         """Return the scheduler of a report; to one over zones --strict says that it is whole.
 
         So it does where a report ``reads`` no pod manager; how they are read is up to a service.
         """
-        from msgspec.structs import replace
-
-        selection = selection or self.selection(parsed_args)
+        selection = selection or self.selection(args)
         if self.scheduler_app.service or not reads:
-            selection = replace(selection, strict=False)
-        return self.scheduler(parsed_args, selection)
+            selection = msgspec.structs.replace(selection, strict=False)
+        return self.scheduler(args, selection)
 
     def tell_missing(self, found: object, noun: str, *, strict: bool) -> None:
         """Tell which zones a list lacks; with ``strict`` the exit code is 5, and it is printed.
 
         The ``noun`` says what is lacking of them.
         """
-        from valence_sched.model.zone import silent_zones
-        from valence_sched.words.phrases import missing_line
-
-        if silent := silent_zones(found):
-            line = missing_line(silent, noun)
+        if silent := model.zone.silent_zones(found):
+            line = words.phrases.missing_line(silent, noun)
             self.closing.append(line if strict else f"warning: {line}")
             self.exit_code = InventoryIncomplete.exit_code if strict else self.exit_code
 
@@ -509,11 +492,9 @@ class PagedLister(Lister):
         parsing.add_options(parser, text)
         return parser
 
-    def produce_output(
-        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
-    ) -> int:
+    def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
         rows = [tables.in_order(row, column_names) for row in data]
-        for word in reversed(parsed_args.sort):
+        for word in reversed(args.sort):
             name, _, direction = word.partition(":")
             if direction not in ("", "asc", "desc"):
                 raise UsageError(f"--sort: {word!r}: the direction is asc or desc")
@@ -521,15 +502,15 @@ class PagedLister(Lister):
             tables.check_columns([title], column_names, "--sort")
             index = [*map(tables.column_key, column_names)].index(tables.column_key(title))
             rows.sort(key=lambda row: (row[index] is None, row[index]), reverse=direction == "desc")
-        if parsed_args.marker is not None:
+        if args.marker is not None:
             picks = [column_names.index(name) for name in self.marker_columns]
             names = [
                 "/".join(str(tables.machine_value(row[pick])) for pick in picks) for row in rows
             ]
-            if parsed_args.marker not in names:
-                raise UnknownName("row", parsed_args.marker, names, "--marker")
-            rows = rows[names.index(parsed_args.marker) + 1 :]
-        return super().produce_output(parsed_args, column_names, rows[: parsed_args.limit])
+            if args.marker not in names:
+                raise UnknownName("row", args.marker, names, "--marker")
+            rows = rows[names.index(args.marker) + 1 :]
+        return super().produce_output(args, column_names, rows[: args.limit])
 
 
 class ShowOne(PodmCommand, show.ShowOne):
@@ -541,13 +522,13 @@ def _format_names() -> set[str]:
     return {name for group in groups for name in entry_points(group=group).names}
 
 
-def name_columns(parsed_args: argparse.Namespace, known: Sequence[str]) -> None:
+def name_columns(args: Args, known: Sequence[str]) -> None:
     """Put the titles of columns in place of the short ones; UsageError where one is unknown."""
     for name, option in (("columns", "--column"), ("sort_columns", "--sort-column")):
-        if hasattr(parsed_args, name):
-            titles = tables.full_titles(getattr(parsed_args, name), known)
+        if hasattr(args, name):
+            titles = tables.full_titles(getattr(args, name), known)
             tables.check_columns(titles, known, option)
-            setattr(parsed_args, name, titles)
+            setattr(args, name, titles)
 
 
 def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:

@@ -6,16 +6,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
-
-if TYPE_CHECKING:
-    from valence_sched.app import App
-    from valence_sched.model.baremetal import CloudLogin
-    from valence_sched.model.flavor import Flavor
-    from valence_sched.model.registration import Registration
-    from valence_sched.model.tls import ClientCertificate
+from valence_sched_cli.late import app, model
 
 SERVICE_TYPE = "podm"
 SCHEDULER_TYPE = "podm-scheduler"  # of the scheduler's service itself
@@ -37,7 +31,9 @@ def sdk_connector(manager: Any) -> Callable[[], Any] | None:
     return connect
 
 
-def catalogue(manager: Any, *, all_regions: bool = False) -> tuple[Registration, ...]:
+def catalogue(
+    manager: Any, *, all_regions: bool = False
+) -> tuple[model.registration.Registration, ...]:
     """Return the pod managers of the service catalogue, named by region and endpoint id.
 
     The registry names them after their services. The zone of each is its region.
@@ -47,9 +43,6 @@ def catalogue(manager: Any, *, all_regions: bool = False) -> tuple[Registration,
         UsageError: the program is not ``openstack``.
         CloudError: the cloud does not answer, or its catalogue holds none, or what is no URL.
     """
-    from valence_sched.model.podm_address import strip_service_root, url_problem
-    from valence_sched.model.registration import Registration
-
     connect = sdk_connector(manager)
     if connect is None:
         raise UsageError("--from-catalog: only inside openstack, which knows a cloud")
@@ -58,13 +51,15 @@ def catalogue(manager: Any, *, all_regions: bool = False) -> tuple[Registration,
     endpoints = query_cloud(manager, lambda: sorted({*_endpoints(sdk, SERVICE_TYPE, region_name)}))
     if not endpoints:
         raise CloudError(_no_endpoint_text(sdk, region_name))
-    podms: dict[tuple[str, str], Registration] = {}
+    podms: dict[tuple[str, str], model.registration.Registration] = {}
     for region, id_, url in endpoints:
         word = region or SERVICE_TYPE
-        if wrong := url_problem(url):
+        if wrong := model.podm_address.url_problem(url):
             raise CloudError(one_line(f"service catalogue: {SERVICE_TYPE} of {word}: {wrong}"))
         name = f"{word}-{id_}" if id_ else word
-        one = Registration(name=name, url=strip_service_root(url), zone=region or None)
+        one = model.registration.Registration(
+            name=name, url=model.podm_address.strip_service_root(url), zone=region or None
+        )
         podms.setdefault((region, one.url), one)
     return tuple(podms.values())
 
@@ -112,7 +107,9 @@ def _no_endpoint_text(sdk: Any, region_name: str | None) -> str:
     return one_line(f"{text}, interface {names}, {scope}")
 
 
-def scheduler_endpoint(manager: Any) -> tuple[str, bool | str, ClientCertificate | None] | None:
+def scheduler_endpoint(
+    manager: Any,
+) -> tuple[str, bool | str, model.tls.ClientCertificate | None] | None:
     """Return the URL of the scheduler's service in the catalogue, and how TLS is spoken.
 
     That is what verifies it, and the certificate that is presented to it.
@@ -122,8 +119,6 @@ def scheduler_endpoint(manager: Any) -> tuple[str, bool | str, ClientCertificate
         CloudError: the cloud does not answer; its catalogue has the service in several regions,
             and none is configured.
     """
-    from valence_sched.model.tls import client_certificate
-
     connect = sdk_connector(manager)
     if connect is None or not _names_cloud(manager):
         return None
@@ -137,18 +132,16 @@ def scheduler_endpoint(manager: Any) -> tuple[str, bool | str, ClientCertificate
         raise CloudError(one_line(f"service catalogue: {found_in}: name one with --os-region-name"))
     cert = sdk.session.cert or (None, None)
     files = (cert, None) if isinstance(cert, str) else cert
-    trust = (sdk.session.verify, client_certificate(*files))
+    trust = (sdk.session.verify, model.tls.client_certificate(*files))
     return next(((url, *trust) for url in found.values()), None)
 
 
-def baremetal_login(manager: Any) -> CloudLogin | None:
+def baremetal_login(manager: Any) -> model.baremetal.CloudLogin | None:
     """Return the login to the cloud that may have Ironic, None where the program knows no cloud.
 
     Raises:
         CloudError: the cloud does not answer.
     """
-    from valence_sched.model.baremetal import CloudLogin
-
     connect = sdk_connector(manager)
     if connect is None:
         return None
@@ -156,7 +149,7 @@ def baremetal_login(manager: Any) -> CloudLogin | None:
         return None  # the latter is of a service that stands alone, with the login "none"
     sdk, kind = connect(), "baremetal"
     region, endpoint = sdk.config.region_name or None, sdk.config.get_endpoint(kind)
-    return CloudLogin(sdk.session, _interface(sdk, kind), region, endpoint)
+    return model.baremetal.CloudLogin(sdk.session, _interface(sdk, kind), region, endpoint)
 
 
 def token_source(manager: Any) -> Callable[[], str] | None:
@@ -231,8 +224,8 @@ NOVA_OPTION = "--nova-flavor"
 
 
 def nova_flavor(
-    app: App, client_manager: Any, name: str, flavor_files: Sequence[str] = ()
-) -> Flavor:
+    app: app.App, client_manager: Any, name: str, flavor_files: Sequence[str] = ()
+) -> model.flavor.Flavor:
     """Return a flavor of the cloud as one of ours; its remarks go to the configuration.
 
     One of bare metal stands for the flavor of ours that is named after its class, be it one of

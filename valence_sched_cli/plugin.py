@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import argparse
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valence_sched.errors import UsageError, one_line
+from valence_sched_cli.cloud import sdk_connector
+from valence_sched_cli.late import app
 from valence_sched_cli.options.parser import NAMES, nonempty
-
-if TYPE_CHECKING:
-    from valence_sched.app import App
+from valence_sched_cli.output.progress import terminal_progress
 
 API_NAME = "podm"
 API_VERSION_OPTION = "os_podm_api_version"
@@ -22,7 +22,7 @@ URL_VARIABLE = "VALENCE_SCHED_URL"
 VERSION_VARIABLE = "OS_PODM_API_VERSION"
 
 
-def make_client(instance: Any) -> App:
+def make_client(instance: Any) -> app.App:
     """Return the scheduler's application for one run of the program; no cloud is needed.
 
     The program logs in to one only to ask for the location of a resource.
@@ -31,9 +31,6 @@ def make_client(instance: Any) -> App:
         UsageError: the environment names a version that does not exist; only here, since the
             commands of other plug-ins are not concerned.
     """
-    from valence_sched_cli.cloud import sdk_connector
-    from valence_sched_cli.output.progress import terminal_progress
-
     options = getattr(instance, "_cli_options", None)
     version = os.environ.get(VERSION_VARIABLE, "")
     implied = options and isinstance(options.config.get("podm_api_version"), Implied)
@@ -41,9 +38,7 @@ def make_client(instance: Any) -> App:
         hint = f"{VERSION_VARIABLE}: no API version {version[:40]!r}: {', '.join(VERSION_NAMES)}"
         raise UsageError(one_line(hint))
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one small machine, one short run
-    from valence_sched.app import App
-
-    return App(progress=terminal_progress(), cloud=sdk_connector(instance))
+    return app.App(progress=terminal_progress(), cloud=sdk_connector(instance))
 
 
 def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:

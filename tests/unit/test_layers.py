@@ -130,7 +130,7 @@ ONLY_IN = {
     "sqlalchemy": {"store"},
     "stevedore": {"core/plugins", "valence_sched_cli/shell"},
     "sushy": {"drivers"},
-    "tabulate": {"valence_sched_cli/output/formatters", "valence_sched_cli/output/cells"},
+    "tabulate": {"valence_sched_cli"},
     "urllib3": {"integrations", "drivers/http/sushy_transport", "remote/connection"},
     "yaml": {"model/codec", "model/plain_yaml"},
     "zstandard": {"drivers", "files", "testing"},

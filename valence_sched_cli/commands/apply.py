@@ -3,21 +3,17 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.commands.claim import NODE_COLUMNS, claim_lines, describe_result, node_table
+from valence_sched_cli.late import model
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import UriTails, format_count
 from valence_sched_cli.output.table import telling_columns
-
-if TYPE_CHECKING:
-    from valence_sched.model.decision import Placement
-    from valence_sched.model.plan import Plan
 
 CLAIM_COLUMNS = ("Node", "Podm", "Pool", "Blocks", "Claim")
 REFRESH_COLUMNS = (
@@ -51,13 +47,13 @@ class ApplyPodm(base.Lister):
     option_settings = {"plan": {"dest": "planned"}, **claim_options.SETTINGS}
     option_groups = (inventory.INVENTORY, inventory.POLICY_FILE, claim_options.CLAIM)
 
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        if parsed_args.refresh:
+    def column_names(self, args: base.Args) -> Sequence[str]:
+        if args.refresh:
             return REFRESH_COLUMNS
-        return CLAIM_COLUMNS if parsed_args.claim else NODE_COLUMNS
+        return CLAIM_COLUMNS if args.claim else NODE_COLUMNS
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        args, wait_s = parsed_args, claim_options.wait_s(parsed_args)
+    def take_action(self, args: base.Args) -> base.Table:
+        wait_s = claim_options.wait_s(args)
         holds = not args.refresh
         claim_options.refuse_idle(args, holds=holds, composes=holds and not args.claim)
         if args.detailed_exitcode and holds:
@@ -78,8 +74,8 @@ class ApplyPodm(base.Lister):
             for one in plan.decision.placements
         ]
 
-    def _refresh(self, parsed_args: argparse.Namespace, plan: Plan) -> base.Table:
-        refresh = self.scheduler(parsed_args).refresh(plan)
+    def _refresh(self, args: base.Args, plan: model.plan.Plan) -> base.Table:
+        refresh = self.scheduler(args).refresh(plan)
         changes = refresh.changes
         self.closing += [f"moved: {change}" for change in changes[:MAX_LISTED_CHANGES]]
         if len(changes) > MAX_LISTED_CHANGES:
@@ -89,20 +85,18 @@ class ApplyPodm(base.Lister):
         differing = sum(row["Differs"] for row in rows)
         nodes = format_count(len(rows), "node")
         self.closing.append(f"{differing} of {nodes} would be another now")
-        if differing and parsed_args.detailed_exitcode:
+        if differing and args.detailed_exitcode:
             self.exit_code = EXIT_DIFFERENT
-        return telling_columns(REFRESH_COLUMNS, rows, parsed_args, {"Differs": None}), rows
+        return telling_columns(REFRESH_COLUMNS, rows, args, {"Differs": None}), rows
 
 
 def _differences(
-    planned: Sequence[Placement], present: Sequence[Placement]
+    planned: Sequence[model.decision.Placement], present: Sequence[model.decision.Placement]
 ) -> Iterator[dict[str, Any]]:
-    from valence_sched.model.plan import same_placement
-
     before, after = ({one.node: one for one in some} for some in (planned, present))
     for node in sorted({*before, *after}):
         old, new = before.get(node), after.get(node)
-        row: dict[str, Any] = {"Node": node, "Differs": not same_placement(old, new)}
+        row: dict[str, Any] = {"Node": node, "Differs": not model.plan.same_placement(old, new)}
         for word, placement in (("Old", old), ("New", new)):
             row[f"{word} Podm"] = placement and placement.chosen.podm
             row[f"{word} Pool"] = placement and placement.chosen.pool
@@ -110,5 +104,5 @@ def _differences(
         yield row
 
 
-def _blocks(placement: Placement) -> UriTails:
+def _blocks(placement: model.decision.Placement) -> UriTails:
     return UriTails([block.uri for block in placement.chosen.blocks])

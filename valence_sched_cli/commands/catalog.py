@@ -3,20 +3,15 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valence_sched.errors import InputError, RequestError, SchedulerError, UnknownName
 from valence_sched_cli import base, cloud
+from valence_sched_cli.late import model, msgspec, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import NounLines, PairLines, Pairs, Sentence, Shown, WordLines
-
-if TYPE_CHECKING:
-    from valence_sched.model.flavor import Flavor
-    from valence_sched.model.need import TopologyConstraint
-    from valence_sched.model.policy import PluginKind
 
 LONG_COLUMNS = (
     *("Bonds", "Fallbacks", "Policy", "Share", "Zone", "Locations", "Aggregates"),
@@ -33,9 +28,9 @@ class ListFlavor(base.Lister):
 
     option_groups = (inventory.FLAVOR_FILE, "--long: list more columns")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        flavors = self.scheduler_app.config.flavors(parsed_args.flavor_file)
-        columns = ("Name", "Description", "Needs", *(LONG_COLUMNS if parsed_args.long else ()))
+    def take_action(self, args: base.Args) -> base.Table:
+        flavors = self.scheduler_app.config.flavors(args.flavor_file)
+        columns = ("Name", "Description", "Needs", *(LONG_COLUMNS if args.long else ()))
         return columns, map(_cells, flavors.values())
 
 
@@ -45,10 +40,8 @@ class ShowFlavor(base.ShowOne):
     arguments = "<flavor>: flavor: a name, a file, or - for standard input"
     option_groups = (inventory.FLAVOR_FILE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        import msgspec
-
-        flavor = self.scheduler_app.config.flavor(parsed_args.flavor, parsed_args.flavor_file)
+    def take_action(self, args: base.Args) -> base.Table:
+        flavor = self.scheduler_app.config.flavor(args.flavor, args.flavor_file)
         words = PairLines(msgspec.to_builtins(flavor.properties))
         cells = _cells(flavor)
         head = {name: cells.pop(name) for name in ("Name", "Description")}
@@ -62,14 +55,14 @@ class _ValidateFiles(base.Lister):
     noun: str
     invalid: tuple[type[SchedulerError], ...] = (SchedulerError,)  # what makes a file invalid
 
-    def read_file(self, file: str, parsed_args: argparse.Namespace) -> Sequence[object]:
+    def read_file(self, file: str, args: base.Args) -> Sequence[object]:
         raise NotImplementedError
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+    def take_action(self, args: base.Args) -> base.Table:
         rows: list[tuple[str, bool, int, Any]] = []
-        for file in parsed_args.file:
+        for file in args.file:
             try:
-                rows.append((file, True, len(self.read_file(file, parsed_args)), None))
+                rows.append((file, True, len(self.read_file(file, args)), None))
             except self.invalid as error:
                 rows.append((file, False, 0, Sentence(str(error), file)))
                 self.exit_code = 1
@@ -87,26 +80,27 @@ class ValidateFlavor(_ValidateFiles):
     arguments = "<file>...: YAML or JSON file"
     option_groups = (inventory.FLAVOR_FILE,)
 
-    def read_file(self, file: str, parsed_args: argparse.Namespace) -> Sequence[object]:
-        return self.scheduler_app.config.flavors_in(file, parsed_args.flavor_file)
+    def read_file(self, file: str, args: base.Args) -> Sequence[object]:
+        return self.scheduler_app.config.flavors_in(file, args.flavor_file)
 
 
-def _cells(flavor: Flavor) -> dict[str, Any]:
-    from valence_sched.model.expression import conjuncts, parse_expression
-    from valence_sched.words.phrases import need_phrase
-
+def _cells(flavor: model.flavor.Flavor) -> dict[str, Any]:
     def ask_phrase(ask: Any) -> str:
-        return "; ".join([*map(need_phrase, ask.needs), *map(_bond_phrase, ask.bonds)])
+        return "; ".join(
+            [*map(words.phrases.need_phrase, ask.needs), *map(_bond_phrase, ask.bonds)]
+        )
 
     def where_lines(value: Any) -> str:
-        return "\n".join(map(str, conjuncts(parse_expression(value))))
+        return "\n".join(
+            map(str, model.expression.conjuncts(model.expression.parse_expression(value)))
+        )
 
     first, *others = flavor.alternatives
     aggregates, traits = flavor.aggregate_names, flavor.traits
     return {
         "Name": flavor.name,
         "Description": flavor.description,
-        "Needs": NounLines(first.needs, need_phrase),
+        "Needs": NounLines(first.needs, words.phrases.need_phrase),
         "Bonds": NounLines(first.bonds, _bond_phrase),
         "Fallbacks": NounLines(others, ask_phrase),
         "Policy": flavor.policy,
@@ -125,7 +119,7 @@ def _cells(flavor: Flavor) -> dict[str, Any]:
     }
 
 
-def _bond_phrase(bond: TopologyConstraint) -> str:
+def _bond_phrase(bond: model.need.TopologyConstraint) -> str:
     return f"{bond.relation} {bond.place}: {', '.join(bond.of)}"
 
 
@@ -137,12 +131,12 @@ class ListPolicy(base.Lister):
 
     option_groups = (inventory.POLICY_FILE, "--long: list more columns")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+    def take_action(self, args: base.Args) -> base.Table:
         columns = ["Name", "Description", "Scheduler", "Weighers"]
-        if parsed_args.long:
+        if args.long:
             columns += ["Filters", "Unknown", "Best Of"]
         rows = []
-        for one in self.scheduler_app.config.policies(parsed_args.policy_file).values():
+        for one in self.scheduler_app.config.policies(args.policy_file).values():
             weighers = PairLines({use.name: use.weight for use in one.weighers})
             filters = WordLines([use.name for use in one.filters])
             row = (one.name, one.description, one.scheduler, weighers)
@@ -156,15 +150,15 @@ class ShowPolicy(base.ShowOne):
     arguments = "<policy>: policy (name)"
     option_groups = (inventory.POLICY_FILE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        known = self.scheduler_app.config.policies(parsed_args.policy_file)
-        if parsed_args.policy not in known:
-            raise UnknownName("policy", parsed_args.policy, known)
-        policy = known[parsed_args.policy]
-        if parsed_args.policy_file:  # a service knows no policy of a file
-            reads = self.scheduler_app.engine(self.selection(parsed_args)).podm_reads(policy.name)
+    def take_action(self, args: base.Args) -> base.Table:
+        known = self.scheduler_app.config.policies(args.policy_file)
+        if args.policy not in known:
+            raise UnknownName("policy", args.policy, known)
+        policy = known[args.policy]
+        if args.policy_file:  # a service knows no policy of a file
+            reads = self.scheduler_app.engine(self.selection(args)).podm_reads(policy.name)
         else:
-            reads = self.scheduler(parsed_args).podm_reads(policy.name)
+            reads = self.scheduler(args).podm_reads(policy.name)
         filters = [{"name": use.name, **use.options} for use in policy.filters]
         weighers = []
         for use in policy.weighers:
@@ -202,21 +196,21 @@ class ValidatePolicy(_ValidateFiles):
     noun = "Policies"
     arguments = "<file>...: YAML file"
 
-    def read_file(self, file: str, parsed_args: argparse.Namespace) -> Sequence[object]:
+    def read_file(self, file: str, args: base.Args) -> Sequence[object]:
         return self.scheduler_app.config.policies_in(file)
 
 
 class ListPlugins(base.Lister):
     """List the plug-ins of one kind, those that cannot be loaded included."""
 
-    kind: PluginKind
+    kind: model.policy.PluginKind
     arguments = "--long: also list where each comes from"
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        installed = self.scheduler(parsed_args).plugins(self.kind)
+    def take_action(self, args: base.Args) -> base.Table:
+        installed = self.scheduler(args).plugins(self.kind)
         for name, error in installed.load_errors.items():
             self.tell(f"{installed.kind} {name!r} cannot be loaded: {error}")
-        columns = ["Name", "Description", "Options"] + (["Source"] if parsed_args.long else [])
+        columns = ["Name", "Description", "Options"] + (["Source"] if args.long else [])
         return columns, [
             (one.name, one.description, Pairs(one.options), one.source) for one in installed.plugins
         ]
@@ -251,24 +245,22 @@ class ShowConfig(base.Lister):
     through_service = False
     known_columns = ("Setting", "Value", "Source")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.profile import CONFIG_FILE, PROFILE, VARIABLES
-
+    def take_action(self, args: base.Args) -> base.Table:
         name, profile = self.profile
         path, set_here = (
-            str(self.scheduler_app.config.user_file(CONFIG_FILE)),
+            str(self.scheduler_app.config.user_file(model.profile.CONFIG_FILE)),
             profile.variables(os.environ),
         )
         options, manager = self.app.options, self.app.client_manager
         rows: list[tuple[str, Any, str]] = []
         if getattr(options, "scheduler_profile", None):
             rows.append(("profile", name, "option --profile"))
-        elif os.environ.get(PROFILE):
-            rows.append(("profile", name, f"environment {PROFILE}"))
+        elif os.environ.get(model.profile.PROFILE):
+            rows.append(("profile", name, f"environment {model.profile.PROFILE}"))
         else:
             rows.append(("profile", name or None, path if name else "default"))
         found = {"service": (options.os_scheduler_endpoint, "option --os-scheduler-endpoint")}
-        for setting, variable in VARIABLES.items():
+        for setting, variable in model.profile.VARIABLES.items():
             value, source = found.get(setting, (None, ""))
             if not value:
                 value, source = os.environ.get(variable), f"environment {variable}"
@@ -285,6 +277,4 @@ class ShowConfig(base.Lister):
 
 def _hidden(value: str | None) -> str | None:
     """Return a value without the password of its URL."""
-    from valence_sched.model.profile import URL_PASSWORD
-
-    return URL_PASSWORD.sub(r"\1:***@", value) if value else None
+    return model.profile.URL_PASSWORD.sub(r"\1:***@", value) if value else None

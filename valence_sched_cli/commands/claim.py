@@ -3,23 +3,19 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from valence_sched_cli import base
+from valence_sched_cli.late import model
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import REDUNDANT, telling_columns
 
 if TYPE_CHECKING:
-    from valence_sched.model.claim import Claim
-    from valence_sched.model.decision import Detail, Report
-    from valence_sched.model.lifecycle import ClaimResult, Event, ProvisionResult
-    from valence_sched.model.request import Request
     from valence_sched_cli.base import PodmCommand
 
 DISPATCH_COLUMNS = ("Node", "Podm", "Status", "Reference")
@@ -29,7 +25,7 @@ NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
 TIE_COLUMNS = ("Seed", "Request ID")  # by which the same decision is made again
 
 
-def result_columns(args: argparse.Namespace) -> tuple[str, ...]:
+def result_columns(args: base.Args) -> tuple[str, ...]:
     """Return the columns of nodes or receipts, beside those of the decision."""
     if args.compose:
         return (*NODE_COLUMNS, *TIE_COLUMNS)
@@ -38,12 +34,14 @@ def result_columns(args: argparse.Namespace) -> tuple[str, ...]:
     return () if args.dispatch is None else (*DISPATCH_COLUMNS, *TIE_COLUMNS)
 
 
-def tie_cells(request: Request) -> dict[str, Any]:
+def tie_cells(request: model.request.Request) -> dict[str, Any]:
     """Return what broke the ties of the decision on a request, by TIE_COLUMNS."""
     return {"Seed": request.seed, "Request ID": request.id}
 
 
-def claim_request(command: PodmCommand, args: argparse.Namespace, request: Request) -> ClaimResult:
+def claim_request(
+    command: PodmCommand, args: base.Args, request: model.request.Request
+) -> model.lifecycle.ClaimResult:
     """Decide and claim; note the claim among the closing lines."""
     ttl_s, detail = claim_options.ttl_s(args), detail_of(args)
     result = command.scheduler(args).claim(request, key=args.key, ttl_s=ttl_s, detail=detail)
@@ -54,7 +52,7 @@ def claim_request(command: PodmCommand, args: argparse.Namespace, request: Reque
     return result
 
 
-def claim_lines(command: PodmCommand, args: argparse.Namespace, claim: Claim) -> list[str]:
+def claim_lines(command: PodmCommand, args: base.Args, claim: model.claim.Claim) -> list[str]:
     """Return the lines about a claim: what it holds until when, and what can be done with it."""
     program = str(getattr(command.app, "NAME", "")) or "valence-sched"
     where = _option_words(args, "state")
@@ -79,7 +77,7 @@ def claim_lines(command: PodmCommand, args: argparse.Namespace, claim: Claim) ->
 class ExpiryCell(cells.Cell[str | None]):
     """Until when a claim is held: people see the time of day alone where that is soon."""
 
-    def __init__(self, claim: Claim) -> None:
+    def __init__(self, claim: model.claim.Claim) -> None:
         super().__init__(cells.format_time(claim.expires_at))
         self._soon = (claim.expires_at or 0.0) - claim.created_at < DAY_S
 
@@ -91,7 +89,7 @@ class ExpiryCell(cells.Cell[str | None]):
         return isinstance(other, ExpiryCell) and (self._value or "~") < (other._value or "~")
 
 
-def _option_words(args: argparse.Namespace, *names: str) -> str:
+def _option_words(args: base.Args, *names: str) -> str:
     """Return the options that another command must repeat to find the same state."""
     words = []
     for name in names:
@@ -102,14 +100,16 @@ def _option_words(args: argparse.Namespace, *names: str) -> str:
     return "".join(words)
 
 
-def detail_of(args: argparse.Namespace) -> Detail:
+def detail_of(args: base.Args) -> model.decision.Detail:
     """Return how much of the decision the options show."""
     whole = args.explain or args.report or args.html or args.dispatch is not None
     return "report" if whole else "summary"
 
 
 def node_table(
-    args: argparse.Namespace, result: ProvisionResult, request: Request | None = None
+    args: base.Args,
+    result: model.lifecycle.ProvisionResult,
+    request: model.request.Request | None = None,
 ) -> base.Table:
     """Return the columns and rows of the nodes; people find URI and claim in the name of a node.
 
@@ -129,7 +129,12 @@ def node_table(
 
 
 def describe_result(
-    command: PodmCommand, result: ProvisionResult, count: int, *, waits: bool = True, by: str = ""
+    command: PodmCommand,
+    result: model.lifecycle.ProvisionResult,
+    count: int,
+    *,
+    waits: bool = True,
+    by: str = "",
 ) -> None:
     """Tell what did not go as it was decided, and set the exit code.
 
@@ -159,7 +164,7 @@ def describe_result(
 
 
 def dispatch(
-    command: PodmCommand, args: argparse.Namespace, report: Report
+    command: PodmCommand, args: base.Args, report: model.decision.Report
 ) -> list[dict[str, Any]]:
     """Hand the decision over; return a row for each node, cells by DISPATCH_COLUMNS."""
     name = args.dispatch.partition("=")[0]
@@ -198,14 +203,14 @@ class ListClaim(base.PagedLister):
         """
     option_groups = (inventory.STATE, inventory.STRICT_LIST)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+    def take_action(self, args: base.Args) -> base.Table:
         columns = ["ID", "State", "Owner", "Podms", "Nodes", "Expires At"]
-        if parsed_args.long:
+        if args.long:
             columns += ["Created At", "Key", "Blocks", "Note"]
-        claims = self.report_scheduler(parsed_args, reads=False).claims(
-            podm=parsed_args.podm, owner=parsed_args.owner, ended=parsed_args.all
+        claims = self.report_scheduler(args, reads=False).claims(
+            podm=args.podm, owner=args.owner, ended=args.all
         )
-        self.tell_missing(claims, "claims", strict=parsed_args.strict)
+        self.tell_missing(claims, "claims", strict=args.strict)
         return columns, [{**_cells(claim), "Expires At": ExpiryCell(claim)} for claim in claims]
 
 
@@ -215,8 +220,8 @@ class ShowClaim(base.ShowOne):
     arguments = "<claim>: claim (ID)"
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        record = self.scheduler(parsed_args).claim_record(parsed_args.claim)
+    def take_action(self, args: base.Args) -> base.Table:
+        record = self.scheduler(args).claim_record(args.claim)
         nodes = cells.WordLines([node.uri for node in record.nodes])
         more = {"Composed Nodes": nodes, "Events": event_cell(record.events)}
         return (*COLUMNS, *more), _cells(record.claim) | more
@@ -236,13 +241,13 @@ class ComposeClaim(base.Lister):
     option_groups = (claim_options.WAIT, inventory.LIVE)
     known_columns = NODE_COLUMNS
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        wait_s = claim_options.wait_s(parsed_args)
-        scheduler = self.scheduler(parsed_args)
-        claim = scheduler.claim_record(parsed_args.claim).claim
+    def take_action(self, args: base.Args) -> base.Table:
+        wait_s = claim_options.wait_s(args)
+        scheduler = self.scheduler(args)
+        claim = scheduler.claim_record(args.claim).claim
         result = scheduler.compose_claim(claim.id, wait_s=wait_s)
         describe_result(self, result, claim.nodes, waits=wait_s > 0)
-        return node_table(parsed_args, result)
+        return node_table(args, result)
 
 
 class ReleaseClaim(base.Command):
@@ -255,8 +260,8 @@ class ReleaseClaim(base.Command):
     arguments = "<claim>...: claim (ID; repeat for several)"
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.tell_errors(self.scheduler(parsed_args).release(parsed_args.claim))
+    def take_action(self, args: base.Args) -> None:
+        self.tell_errors(self.scheduler(args).release(args.claim))
 
 
 class RenewClaim(base.ShowOne):
@@ -269,8 +274,8 @@ class RenewClaim(base.ShowOne):
     option_groups = (inventory.STATE,)
     known_columns = COLUMNS
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        claim = self.scheduler(parsed_args).renew(parsed_args.claim, parsed_args.ttl)
+    def take_action(self, args: base.Args) -> base.Table:
+        claim = self.scheduler(args).renew(args.claim, args.ttl)
         return COLUMNS, _cells(claim)
 
 
@@ -291,9 +296,9 @@ class ReapClaim(base.Lister):
     option_groups = (claim_options.IRONIC, inventory.LIVE)
     known_columns = ("Kind", "ID", "Podm", "Done")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        scheduler = self.scheduler(parsed_args)
-        result = scheduler.reconcile(dry_run=parsed_args.dry_run, keep_s=parsed_args.keep)
+    def take_action(self, args: base.Args) -> base.Table:
+        scheduler = self.scheduler(args)
+        result = scheduler.reconcile(dry_run=args.dry_run, keep_s=args.keep)
         rows = [(action.kind, action.id, action.podm, action.done) for action in result.actions]
         self.exit_code = max((action.exit_code for action in result.actions), default=0)
         counts = (("claims", result.forgotten_claims), ("decisions", result.forgotten_decisions))
@@ -308,7 +313,7 @@ class ReapClaim(base.Lister):
         return self.known_columns, rows
 
 
-def _cells(claim: Claim) -> dict[str, Any]:
+def _cells(claim: model.claim.Claim) -> dict[str, Any]:
     blocks = [f"{part.podm} {uri}" for part in claim.parts for uri in part.blocks]
     amounts: dict[str, Any] = {}
     for part in claim.parts:
@@ -329,6 +334,6 @@ def _cells(claim: Claim) -> dict[str, Any]:
     }
 
 
-def event_cell(events: Sequence[Event]) -> cells.WordLines:
+def event_cell(events: Sequence[model.lifecycle.Event]) -> cells.WordLines:
     """Return the cell of what happened to a claim."""
     return cells.WordLines([f"{cells.format_time(event.at)} {event.kind}" for event in events])

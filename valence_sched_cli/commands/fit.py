@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-import argparse
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
+from valence_sched_cli.base import output
+from valence_sched_cli.late import app, model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import by_name, is_not, positive
 from valence_sched_cli.options.request import (
@@ -20,11 +21,6 @@ from valence_sched_cli.options.request import (
 )
 from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, edited_site
 from valence_sched_cli.output.cells import format_count, warning_lines
-
-if TYPE_CHECKING:
-    from valence_sched.app import Site
-    from valence_sched.model.capacity import Capacity
-    from valence_sched.model.request import Request
 
 NOTHING_FITS, UNDECIDED = 3, 5
 MOST_COUNTED = 1000  # of a pod manager, unless --limit says another number
@@ -76,11 +72,8 @@ class FitPodm(base.Lister):
         """,
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.capacity import whole_shares
-        from valence_sched_cli.output.capacity import capacity_table, explanation
-
-        args, shares = parsed_args, parsed_args.mix or {}
+    def take_action(self, args: base.Args) -> base.Table:
+        shares = args.mix or {}
         for option in ("proven", "explain", "require", "limit") if args.stranded else ():
             if getattr(args, option):
                 raise UsageError(f"--{option}: not with --stranded, which counts no nodes")
@@ -103,16 +96,18 @@ class FitPodm(base.Lister):
         if shares:
             known = dict(requests)
             mixed = [known[name] for name in shares]
-            found_mix = counter.mix_capacity(mixed, whole_shares(shares), limit, **words)
+            found_mix = counter.mix_capacity(
+                mixed, model.capacity.whole_shares(shares), limit, **words
+            )
             counts.append((f"the {MIX}" if MIX in dict(counts) else MIX, found_mix))
         self._close(args, counts)
         if self.for_people(args) and args.explain:
-            self._sections = list(explanation(counts))
-        return capacity_table(counts, people=self.for_people(args), **words)
+            self._sections = list(output.capacity.explanation(counts))
+        return output.capacity.capacity_table(counts, people=self.for_people(args), **words)
 
     def _requests(
-        self, args: argparse.Namespace, shares: Mapping[str, float], site: Site | None
-    ) -> list[tuple[str | None, Request]]:
+        self, args: base.Args, shares: Mapping[str, float], site: app.Site | None
+    ) -> list[tuple[str | None, model.request.Request]]:
         required = by_name("--require", args.require)
         if shares:
             required.pop(MIX, None)
@@ -128,18 +123,14 @@ class FitPodm(base.Lister):
             names = [(name, None) for name in known]
         return [(name, make_request(self, args, name, nova, site)) for name, nova in names]
 
-    def _stranded(self, args: argparse.Namespace, found: Any) -> base.Table:
-        from valence_sched.words.capacity import stranded_lines
-        from valence_sched_cli.output.capacity import stranded_table
-
+    def _stranded(self, args: base.Args, found: Any) -> base.Table:
         self.tell_missing(found, "resources", strict=args.strict)
-        self.closing += stranded_lines(found)
-        return stranded_table(found, people=self.for_people(args))
+        self.closing += words.capacity.stranded_lines(found)
+        return output.capacity.stranded_table(found, people=self.for_people(args))
 
-    def _close(self, args: argparse.Namespace, counts: Sequence[tuple[str, Capacity]]) -> None:
-        from valence_sched.model.zone import ZonedList
-        from valence_sched.words.capacity import capacity_lines
-
+    def _close(
+        self, args: base.Args, counts: Sequence[tuple[str, model.capacity.Capacity]]
+    ) -> None:
         warnings = dict.fromkeys(line for _, one in counts for line in one.warnings)
         self.closing += warning_lines(warnings)
         podms = {podm.podm for _, one in counts for podm in one.podms}
@@ -151,7 +142,7 @@ class FitPodm(base.Lister):
         limit = args.limit or MOST_COUNTED
         if any(podm.nodes >= limit for _, one in counts for podm in one.podms):
             self.closing.append(f"stopped counting at {limit:,} a pod manager: see --limit")
-        self.closing += capacity_lines(counts, args.mix)
+        self.closing += words.capacity.capacity_lines(counts, args.mix)
         found = {name: one.nodes for name, one in counts}
         if args.mix:
             found[MIX] = counts[-1][1].nodes
@@ -162,12 +153,10 @@ class FitPodm(base.Lister):
                 if args.mix and name == MIX:
                     fits = f"the mix has {format_count(found[name], 'node')}"
                 self.closing.append(f"{fits}, and {least:,} are required")
-        self.tell_missing(ZonedList(silent=silent.values()), "nodes", strict=args.strict)
+        self.tell_missing(model.zone.ZonedList(silent=silent.values()), "nodes", strict=args.strict)
 
-    def produce_output(
-        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
-    ) -> int:
-        status = super().produce_output(parsed_args, column_names, data)
+    def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:
+        status = super().produce_output(args, column_names, data)
         if self._sections:
             self.print_lines(self._sections)
         return status

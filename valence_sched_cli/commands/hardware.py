@@ -4,22 +4,19 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from valence_sched_cli import base
+from valence_sched_cli.base import output
+from valence_sched_cli.late import model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import add_options, nonempty_name
 from valence_sched_cli.output.cells import PairLines, Shown, WordLines, Words, format_count, tail
 
-if TYPE_CHECKING:
-    from valence_sched.model.hardware import BlockFilter, BlockOverview
-
 
 def add_filter_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that say which blocks."""
-    from valence_sched.model.inventory import BlockType
-
-    types = get_args(BlockType)
+    types = get_args(model.inventory.BlockType)
     text = f"""{inventory.INVENTORY}\
 what --podm <podm>: only of this pod manager (ID or name)
 what --pool <pool>: only of this pool
@@ -30,12 +27,10 @@ what --type <type>: only blocks of this type: {", ".join(types)}
     add_options(parser, text, model=nonempty_name, type={"choices": types})
 
 
-def block_filter(parsed_args: argparse.Namespace) -> BlockFilter:
+def block_filter(args: base.Args) -> model.hardware.BlockFilter:
     """Return which blocks the options name."""
-    from valence_sched.model.hardware import BlockFilter
-
     names = ("podm", "pool", "type", "model", "free")
-    return BlockFilter(**{name: getattr(parsed_args, name) for name in names})
+    return model.hardware.BlockFilter(**{name: getattr(args, name) for name in names})
 
 
 class ListBlock(base.PagedLister):
@@ -52,11 +47,11 @@ class ListBlock(base.PagedLister):
     arguments = "output --long: list more columns"
     option_groups = (add_filter_options,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+    def take_action(self, args: base.Args) -> base.Table:
         columns = ["Podm", "Block", "Hardware", "Free", "Node"]
-        columns += ["Condition", "Pool", "Type", "URI"] if parsed_args.long else []
-        blocks = self.report_scheduler(parsed_args).blocks(block_filter(parsed_args))
-        self.tell_missing(blocks, "blocks", strict=parsed_args.strict)
+        columns += ["Condition", "Pool", "Type", "URI"] if args.long else []
+        blocks = self.report_scheduler(args).blocks(block_filter(args))
+        self.tell_missing(blocks, "blocks", strict=args.strict)
         rows = list(map(_cells, blocks))
         free = sum(1 for row in rows if row["Free"])
         self.closing.append(f"{format_count(len(rows), 'block')}, {free:,} of them free")
@@ -73,20 +68,18 @@ class ShowBlock(base.ShowOne):
         """
     option_groups = (inventory.INVENTORY,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        block = self.scheduler(parsed_args).block(parsed_args.block, parsed_args.podm)
+    def take_action(self, args: base.Args) -> base.Table:
+        block = self.scheduler(args).block(args.block, args.podm)
         cells = {**_cells(block), "Places": PairLines(block.topology)}
         return tuple(cells), cells
 
 
-def _cells(block: BlockOverview) -> dict[str, Any]:
-    from valence_sched_cli.output.hardware import DevicesCell
-
+def _cells(block: model.hardware.BlockOverview) -> dict[str, Any]:
     return {
         "Podm": block.podm,
         "Pool": WordLines(block.pools),
         "Block": tail(block.uri),
-        "Hardware": DevicesCell(block.devices),
+        "Hardware": output.hardware.DevicesCell(block.devices),
         "Free": block.slots,
         "Condition": block.condition,
         "Node": WordLines(block.nodes),
@@ -102,15 +95,13 @@ class ListDevice(base.PagedLister):
     examples = ("--inventory examples/site.json", "--model A100 --podm gpu-east")
     option_groups = (add_filter_options,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.words.phrases import short_model
-
-        counts = self.report_scheduler(parsed_args).device_counts(block_filter(parsed_args))
-        self.tell_missing(counts, "devices", strict=parsed_args.strict)
+    def take_action(self, args: base.Args) -> base.Table:
+        counts = self.report_scheduler(args).device_counts(block_filter(args))
+        self.tell_missing(counts, "devices", strict=args.strict)
         return ("Device", "Model", "Devices", "Free", "Podms"), [
             (
                 one.kind,
-                one.model and Shown(one.model, short_model),
+                one.model and Shown(one.model, words.phrases.short_model),
                 one.devices,
                 one.free,
                 one.podms,
@@ -133,18 +124,21 @@ class ListPool(base.PagedLister):
         """
     option_groups = (inventory.INVENTORY,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched_cli.output.hardware import amount_cells
-
+    def take_action(self, args: base.Args) -> base.Table:
         columns = ["Podm", "Pool", "Free Blocks", "Free Cores", "Free Memory MiB", "Free GPUs"]
         columns += ["Free Drives"]
-        if parsed_args.long:
+        if args.long:
             columns += ["Total Blocks", "Total Cores", "Total Memory MiB", "Total GPUs"]
             columns += ["Total Drives", "Free Stocks", "Total Stocks", "Name", "Traits"]
-        pools = self.report_scheduler(parsed_args).pools(parsed_args.podm)
-        self.tell_missing(pools, "pools", strict=parsed_args.strict)
+        pools = self.report_scheduler(args).pools(args.podm)
+        self.tell_missing(pools, "pools", strict=args.strict)
         rows = [
-            {**amount_cells(one.amounts), "Podm": one.podm, "Pool": one.pool, "Name": one.name}
+            {
+                **output.hardware.amount_cells(one.amounts),
+                "Podm": one.podm,
+                "Pool": one.pool,
+                "Name": one.name,
+            }
             | {"Traits": WordLines(one.traits)}
             for one in pools
         ]

@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import textwrap
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valence_sched.errors import InputError, UsageError
 from valence_sched_cli import base
+from valence_sched_cli.late import model, msgspec
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.whatif import add_edit_options, edited_site
 from valence_sched_cli.output.cells import Pairs, Sentence, Sentences, Shown, format_value, tail
 from valence_sched_cli.output.table import telling_columns
-
-if TYPE_CHECKING:
-    from valence_sched.model.reading import Selection
-    from valence_sched.model.scheduler import Scheduler
 
 
 class ValidateInventory(base.Lister):
@@ -37,17 +33,15 @@ class ValidateInventory(base.Lister):
     option_settings = {"path": {"dest": "source"}}
     option_groups = (inventory.RESOURCE_FILE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.reading import Selection
-
+    def take_action(self, args: base.Args) -> base.Table:
         rows = []
-        resources = tuple(parsed_args.resource_file)
+        resources = tuple(args.resource_file)
         diagnostics = self.scheduler_app.diagnostics
-        for source in parsed_args.source:
+        for source in args.source:
             row: dict[str, Any] = {"Source": source, "Valid": True, "Error": None}
             try:
-                selection = Selection(sources=(source,), resource_files=resources)
-                size = self._scheduler(parsed_args, selection, source).inventory()
+                selection = model.reading.Selection(sources=(source,), resource_files=resources)
+                size = self._scheduler(args, selection, source).inventory()
                 row |= {"Podms": size.podms, "Pools": size.pools, "Blocks": size.blocks}
             except InputError as caught:
                 row |= {"Podms": 0, "Pools": 0, "Blocks": 0}
@@ -55,21 +49,21 @@ class ValidateInventory(base.Lister):
                 self.exit_code = 1
             skipped, remarks = diagnostics.lines("skipped"), diagnostics.lines("remark")
             diagnostics.clear()
-            if skipped and parsed_args.strict and not self.exit_code:
+            if skipped and args.strict and not self.exit_code:
                 self.exit_code = 5
             rows.append({**row, "Skipped": Sentences(skipped), "Remarks": Sentences(remarks)})
         columns = ["Source", "Valid", "Podms", "Pools", "Blocks", "Skipped", "Error"]
-        columns += ["Remarks"] if parsed_args.long else []
-        return telling_columns(columns, rows, parsed_args, {"Skipped": "", "Error": ""}), rows
+        columns += ["Remarks"] if args.long else []
+        return telling_columns(columns, rows, args, {"Skipped": "", "Error": ""}), rows
 
     def _scheduler(
-        self, parsed_args: argparse.Namespace, selection: Selection, source: str
-    ) -> Scheduler:
+        self, args: base.Args, selection: model.reading.Selection, source: str
+    ) -> model.scheduler.Scheduler:
         if not source.endswith((".yaml", ".yml")):
-            return self.scheduler(parsed_args, selection)
-        from msgspec.structs import replace
-
-        return self.scheduler_app.zoned_scheduler(replace(selection, sources=()), source)
+            return self.scheduler(args, selection)
+        return self.scheduler_app.zoned_scheduler(
+            msgspec.structs.replace(selection, sources=()), source
+        )
 
 
 class ConvertInventory(base.ShowOne):
@@ -88,16 +82,16 @@ class ConvertInventory(base.ShowOne):
     option_groups = (inventory.INVENTORY,)
     known_columns = ("File", "Podms", "Blocks")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        selection = self.selection(parsed_args)
-        file = parsed_args.output
+    def take_action(self, args: base.Args) -> base.Table:
+        selection = self.selection(args)
+        file = args.output
         with self.effects.change("inventory", file, "may be written", "is written"):
             if self.scheduler_app.service is None:
                 podms, blocks = self.scheduler_app.loader.convert(selection, file)
             else:
                 site = self.scheduler_app.site(selection)
                 podms, blocks = self.scheduler_app.whatif.write_site(site, file)
-        return self.column_names(parsed_args), (file, podms, blocks)
+        return self.column_names(args), (file, podms, blocks)
 
 
 class EditInventory(base.Lister):
@@ -117,15 +111,15 @@ class EditInventory(base.Lister):
     option_groups = (inventory.INVENTORY, add_edit_options)
     known_columns = ("Edit", "Podms", "Pools", "Blocks", "Stocks", "Nodes Lost")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        if not parsed_args.edits and not parsed_args.scenario:
+    def take_action(self, args: base.Args) -> base.Table:
+        if not args.edits and not args.scenario:
             options = "--fail, --drain, --remove, --clone, --add, --set or --scenario"
             raise UsageError(f"no edit: name {options}, or use podm inventory convert")
-        site = self._site = edited_site(self, parsed_args)
+        site = self._site = edited_site(self, args)
         if self.scheduler_app.whatif.decides_otherwise(site):
             what = "policies, weights and flavors of a scenario"
             self.closing.append(f"remark: {what} are not in an inventory")
-        file = parsed_args.output
+        file = args.output
         if file != "-":
             with self.effects.change("inventory", file, "may be written", "is written"):
                 podms, blocks = self.scheduler_app.whatif.write_site(site, file)
@@ -135,11 +129,9 @@ class EditInventory(base.Lister):
             for one in site.effects
         ]
 
-    def produce_output(
-        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
-    ) -> int:
-        if parsed_args.output != "-":
-            return super().produce_output(parsed_args, column_names, data)
+    def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:
+        if args.output != "-":
+            return super().produce_output(args, column_names, data)
         write_site = self.scheduler_app.whatif.print_site
         self._delivery.print(lambda stream: write_site(self._site, stream.write))
         for effect in self._site.effects:
@@ -165,24 +157,22 @@ class DiffInventory(base.Lister):
         --detailed-exitcode: exit 10 when they are different
         """
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+    def take_action(self, args: base.Args) -> base.Table:
         loader = self.scheduler_app.loader
         rows = []
-        for one in loader.differences(parsed_args.old, parsed_args.new):
+        for one in loader.differences(args.old, args.new):
             name = Shown(one.name, lambda uri: tail(uri) or uri)
             rows.append((one.podm, one.kind, name, one.change, _cell(one.before), _cell(one.after)))
         if not rows:
             self.closing.append("no difference")
-        elif parsed_args.detailed_exitcode:
+        elif args.detailed_exitcode:
             self.exit_code = EXIT_DIFFERENT
         return DIFF_COLUMNS, rows
 
-    def produce_output(
-        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
-    ) -> int:
-        if not data and parsed_args.formatter == "table":
+    def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:
+        if not data and args.formatter == "table":
             return 0
-        return super().produce_output(parsed_args, column_names, data)
+        return super().produce_output(args, column_names, data)
 
 
 def _cell(value: Any) -> Any:
@@ -241,24 +231,24 @@ class CapturePodm(base.ShowOne):
         """
     option_groups = (inventory.INVENTORY,)
 
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        if parsed_args.output:
+    def column_names(self, args: base.Args) -> Sequence[str]:
+        if args.output:
             return ("File", "Podms", "Blocks", "Failed")
         return ("Tree", "Podms", "Blocks", "Documents", "Failed")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        if parsed_args.name and parsed_args.all:
+    def take_action(self, args: base.Args) -> base.Table:
+        if args.name and args.all:
             raise UsageError("name pod managers or give --all, not both")
-        chosen = parsed_args.inventory or parsed_args.podm_file or parsed_args.from_catalog
-        if not (parsed_args.name or parsed_args.all or chosen):
+        chosen = args.inventory or args.podm_file or args.from_catalog
+        if not (args.name or args.all or chosen):
             raise UsageError("what is to be recorded? name pod managers, or give --all")
-        if parsed_args.resource_file:
+        if args.resource_file:
             raise UsageError("--resource-file: a capture holds what pod managers tell, no more")
-        key = parsed_args.anonymize_key_env
+        key = args.anonymize_key_env
         captures = self.scheduler_app.captures
-        aliases = captures.aliases(key) if parsed_args.anonymize or key else None
-        file, tree = parsed_args.output, parsed_args.tree
-        selection = self.selection(parsed_args, parsed_args.name)
+        aliases = captures.aliases(key) if args.anonymize or key else None
+        file, tree = args.output, args.tree
+        selection = self.selection(args, args.name)
         with self.effects.change("capture", file or tree, "may be written", "is written"):
             captured = captures.capture(selection, file=file, tree=tree, aliases=aliases)
         for name, why in captured.failures.items():
@@ -267,6 +257,6 @@ class CapturePodm(base.ShowOne):
             self.tell(f"left out: {line}")
         skipped = self.scheduler_app.diagnostics.lines("skipped")
         lacks = captured.failures or captured.left_out or skipped
-        self.exit_code = 5 if parsed_args.strict and lacks else 0
+        self.exit_code = 5 if args.strict and lacks else 0
         counts = (captured.podms, captured.blocks, *([] if file else [captured.documents]))
-        return self.column_names(parsed_args), (file or tree, *counts, Pairs(captured.failures))
+        return self.column_names(args), (file or tree, *counts, Pairs(captured.failures))

@@ -3,18 +3,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valence_sched_cli import base
+from valence_sched_cli.base import output
 from valence_sched_cli.commands.claim import event_cell
+from valence_sched_cli.late import model
 from valence_sched_cli.options import claim, inventory
 from valence_sched_cli.output.cells import Amount, UriTails, WordLines, format_time
 from valence_sched_cli.output.table import MACHINE
-
-if TYPE_CHECKING:
-    from valence_sched.model.lifecycle import NodeStatus
 
 COLUMNS = ("Node", "Podm", "Flavor", "Hardware", "Owner", "State", "Since")
 LEAST_WIDTH, MOST_WIDTH = 11, 30  # of the hardware, as much as the other columns leave
@@ -38,8 +36,7 @@ class ListNode(base.PagedLister):
         """
     option_groups = (inventory.LIVE, inventory.STRICT_LIST)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        args = parsed_args
+    def take_action(self, args: base.Args) -> base.Table:
         scheduler = self.report_scheduler(args, reads=False)
         nodes = scheduler.nodes(podm=args.podm, owner=args.owner, live=args.live)
         self.tell_missing(nodes, "nodes", strict=args.strict)
@@ -64,22 +61,22 @@ class ShowNode(base.ShowOne):
     arguments = "<node>: node (ID or URI)"
     option_groups = (inventory.LIVE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        record = self.scheduler(parsed_args).node_record(parsed_args.node)
+    def take_action(self, args: base.Args) -> base.Table:
+        record = self.scheduler(args).node_record(args.node)
         cells = {**_cells(record), "Events": event_cell(record.events)}
         return tuple(cells), cells
 
 
-def _since(status: NodeStatus, now: float) -> Any:
+def _since(status: model.lifecycle.NodeStatus, now: float) -> Any:
     """Return since when a node is there: how long for people, as in ``12m``, else the time."""
-    from valence_sched.model.quantity import format_age
-
     at = status.node.created_at
-    age = format_age(max(0.0, now - at)) if at else ""
+    age = model.quantity.format_age(max(0.0, now - at)) if at else ""
     return Amount(format_time(at), lambda _: age) if at else None
 
 
-def _visible_columns(args: argparse.Namespace, nodes: Sequence[NodeStatus]) -> tuple[str, ...]:
+def _visible_columns(
+    args: base.Args, nodes: Sequence[model.lifecycle.NodeStatus]
+) -> tuple[str, ...]:
     if args.long or args.formatter in MACHINE or not nodes:
         return LONG_COLUMNS if args.long else COLUMNS
     words = (*args.columns, *args.sort_columns, *args.sort)
@@ -92,15 +89,13 @@ def _visible_columns(args: argparse.Namespace, nodes: Sequence[NodeStatus]) -> t
     return tuple(name for name in COLUMNS if name.casefold() in named or not silent.get(name))
 
 
-def _cells(status: NodeStatus) -> dict[str, Any]:
-    from valence_sched_cli.output.hardware import NodeHardwareCell
-
+def _cells(status: model.lifecycle.NodeStatus) -> dict[str, Any]:
     node = status.node
     return {
         "Node": node.id,
         "State": status.state,
         "Flavor": node.flavor,
-        "Hardware": NodeHardwareCell(status),
+        "Hardware": output.hardware.NodeHardwareCell(status),
         "Podm": node.podm,
         "Pool": node.pool,
         "URI": node.uri,
@@ -123,6 +118,6 @@ class DeleteNode(base.Command):
     arguments = "<node>...: node (ID or URI; repeat for several)"
     option_groups = (claim.TIMEOUT, inventory.LIVE)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        wait_s = claim.wait_s(parsed_args)
-        self.tell_errors(self.scheduler(parsed_args).delete_nodes(parsed_args.node, wait_s=wait_s))
+    def take_action(self, args: base.Args) -> None:
+        wait_s = claim.wait_s(args)
+        self.tell_errors(self.scheduler(args).delete_nodes(args.node, wait_s=wait_s))

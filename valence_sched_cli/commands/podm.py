@@ -3,19 +3,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valence_sched.errors import AccessDenied, UnknownName, unknown_lines
 from valence_sched_cli import base
+from valence_sched_cli.base import output
+from valence_sched_cli.late import model, msgspec, pages
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name
 from valence_sched_cli.output.cells import Cell, PairLines, UriTails, WordLines, time_cell
-
-if TYPE_CHECKING:
-    from valence_sched.model.inventory import LeanPodm, Node
-    from valence_sched.model.reading import Selection
 
 STALE_S = 600.0  # what --stale lists, where --max-age does not say
 
@@ -34,7 +31,7 @@ class StatusCell(Cell[str]):
 class NodesCell(UriTails):
     """Nodes: people see their names, a line each, programs their URIs."""
 
-    def __init__(self, nodes: Sequence[Node]) -> None:
+    def __init__(self, nodes: Sequence[model.inventory.Node]) -> None:
         super().__init__([node.uri for node in nodes])
         self._names = [node.name for node in nodes]
 
@@ -66,13 +63,8 @@ class ListPodm(base.PagedLister):
     }
     option_groups = (inventory.INVENTORY, inventory.html_option("the inventory and a map of it"))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        import msgspec
-
-        from valence_sched.model.quantity import age_s
-        from valence_sched_cli.output.hardware import amount_cells
-
-        args, selection = parsed_args, self.selection(parsed_args)
+    def take_action(self, args: base.Args) -> base.Table:
+        selection = self.selection(args)
         max_age_s = selection.live.max_age_s
         if args.stale:
             any_age = msgspec.structs.replace(selection.live, max_age_s=None)
@@ -94,19 +86,19 @@ class ListPodm(base.PagedLister):
             self.tell(f"warning: {line}")
         listed = [one for one in podms if _is_listed(one.podm, args)]
         now, limit_s = self.scheduler_app.now(), STALE_S if max_age_s is None else max_age_s
-        ages = {one.podm.id: age_s(one.podm.read_at, now) for one in listed}
+        ages = {one.podm.id: model.quantity.age_s(one.podm.read_at, now) for one in listed}
         if args.stale:
             fresh = {name for name, age in ages.items() if age is not None and age <= limit_s}
             listed = [one for one in listed if one.podm.id not in fresh]
         with self.page_writer(args) as write:
             if args.html:
-                from valence_sched.pages.hardware import inventory_page, read_hardware
-
-                write(inventory_page(read_hardware(scheduler, listed)))
+                write(
+                    pages.hardware.inventory_page(pages.hardware.read_hardware(scheduler, listed))
+                )
         rows = []
         for one in listed:
             podm = one.podm
-            amounts = {"Pools": one.pool_count, **amount_cells(one.amounts)}
+            amounts = {"Pools": one.pool_count, **output.hardware.amount_cells(one.amounts)}
             amounts["Nodes"] = len(podm.nodes)
             if podm.read_at is None and not any(one.amounts.blocks):  # never read: unknown, not 0
                 amounts = dict.fromkeys(amounts)
@@ -120,7 +112,7 @@ class ListPodm(base.PagedLister):
         return columns, rows
 
 
-def _cells(podm: LeanPodm) -> dict[str, Any]:
+def _cells(podm: model.inventory.LeanPodm) -> dict[str, Any]:
     return {
         "Podm": podm.id,
         "Name": podm.name,
@@ -138,22 +130,22 @@ def _cells(podm: LeanPodm) -> dict[str, Any]:
     }
 
 
-def _is_listed(podm: LeanPodm, parsed_args: argparse.Namespace) -> bool:
-    words = {name: getattr(parsed_args, name) for name in ("zone", "status", "driver")}
+def _is_listed(podm: model.inventory.LeanPodm, args: base.Args) -> bool:
+    words = {name: getattr(args, name) for name in ("zone", "status", "driver")}
     if any(word not in (None, getattr(podm, name)) for name, word in words.items()):
         return False
-    has_traits = {*parsed_args.trait} <= {*podm.traits}
-    return has_traits and {*parsed_args.aggregate} <= {*podm.aggregates}
+    has_traits = {*args.trait} <= {*podm.traits}
+    return has_traits and {*args.aggregate} <= {*podm.aggregates}
 
 
-def _unknown_words(podms: Sequence[LeanPodm], parsed_args: argparse.Namespace) -> Iterator[str]:
+def _unknown_words(podms: Sequence[model.inventory.LeanPodm], args: base.Args) -> Iterator[str]:
     for what, option in (("is in the zone", "zone"), ("was read by the driver", "driver")):
-        word = getattr(parsed_args, option)
+        word = getattr(args, option)
         known = {getattr(podm, option) for podm in podms} - {None}
         yield from unknown_lines(what, () if word is None else (word,), known)
     for what, option in (("has the trait", "trait"), ("is in the aggregate", "aggregate")):
         known = {word for podm in podms for word in getattr(podm, option + "s")}
-        yield from unknown_lines(what, getattr(parsed_args, option), known)
+        yield from unknown_lines(what, getattr(args, option), known)
 
 
 class ShowPodm(base.ShowOne):
@@ -163,22 +155,17 @@ class ShowPodm(base.ShowOne):
     arguments = "<podm>: pod manager (ID or name)"
     option_groups = (inventory.INVENTORY,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        import msgspec
-
-        from valence_sched.model.quantity import age_s
-        from valence_sched_cli.output.hardware import PoolsCell, amount_cells, bar_cells
-
-        app, selection = self.scheduler_app, self.selection(parsed_args)
-        registered = self._registered(parsed_args.podm, selection)
+    def take_action(self, args: base.Args) -> base.Table:
+        app, selection = self.scheduler_app, self.selection(args)
+        registered = self._registered(args.podm, selection)
         if registered:
-            only = msgspec.structs.replace(selection.live, only=(parsed_args.podm,))
+            only = msgspec.structs.replace(selection.live, only=(args.podm,))
             selection = msgspec.structs.replace(selection, live=only)
             self.tells_remarks = True
-        scheduler = self.scheduler(parsed_args, selection)
-        overview = scheduler.podm(parsed_args.podm)
+        scheduler = self.scheduler(args, selection)
+        overview = scheduler.podm(args.podm)
         podm = overview.podm
-        if app.service and overview.live and podm.id == parsed_args.podm:
+        if app.service and overview.live and podm.id == args.podm:
             try:
                 found = scheduler.registration(podm.id)
                 registered = registration.connection_cells(found.registration, found.source)
@@ -189,22 +176,24 @@ class ShowPodm(base.ShowOne):
             usage = scheduler.block_usage(podm.id)
             foreign = WordLines(usage.foreign)
             usage_cells = {"Held Blocks": PairLines(usage.held), "Foreign Blocks": foreign}
-        age = age_s(podm.read_at, app.now()) if overview.live else None
+        age = model.quantity.age_s(podm.read_at, app.now()) if overview.live else None
         cells = _cells(podm)
         head = {name: cells.pop(name) for name in ("Podm", "Name", "Status", "Enabled")}
         cells = {
             **head,
-            **(bar_cells if self.for_people(parsed_args) else amount_cells)(overview.amounts),
+            **(
+                output.hardware.bar_cells if self.for_people(args) else output.hardware.amount_cells
+            )(overview.amounts),
             **cells,
             "Read At": time_cell(podm.read_at, age, both=True),
             **registered,
             **usage_cells,
-            "Pools": PoolsCell(overview.pools),
+            "Pools": output.hardware.PoolsCell(overview.pools),
             "Nodes": NodesCell(podm.nodes),
         }
         return tuple(cells), cells
 
-    def _registered(self, podm: str, selection: Selection) -> dict[str, Any]:
+    def _registered(self, podm: str, selection: model.reading.Selection) -> dict[str, Any]:
         """Return how a pod manager is reached that is registered here, else nothing."""
         app, live = self.scheduler_app, selection.live
         if app.service or app.sources.named_sources(selection):

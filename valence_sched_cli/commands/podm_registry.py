@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from valence_sched.errors import InputError, SchedulerError, UnknownName, UsageError, one_line
 from valence_sched_cli import base
+from valence_sched_cli.late import model, msgspec
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name
 from valence_sched_cli.output.cells import PairLines, Sentence, format_count, time_cell
@@ -51,28 +51,26 @@ class UnsetPodm(base.Command):
     option_settings = {"trait": None}
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        import msgspec
-
-        from valence_sched.model.registration import Registration, RegistrationChange
-
-        scheduler = self.scheduler(parsed_args)
-        old = scheduler.registration(parsed_args.podm).registration
-        plain = Registration(name=old.name, url=old.url)
-        flags = [flag for flag in UNSET_FLAGS if getattr(parsed_args, flag)]
-        flags += ["password"] if parsed_args.username else []
-        flags += ["key"] if parsed_args.cert else []
+    def take_action(self, args: base.Args) -> None:
+        scheduler = self.scheduler(args)
+        old = scheduler.registration(args.podm).registration
+        plain = model.registration.Registration(name=old.name, url=old.url)
+        flags = [flag for flag in UNSET_FLAGS if getattr(args, flag)]
+        flags += ["password"] if args.username else []
+        flags += ["key"] if args.cert else []
         changes = {flag: getattr(plain, flag) for flag in flags}
         for option, field in UNSET_NAMES.items():
-            names = list(getattr(parsed_args, option))
-            if option == "fact" and parsed_args.location:
+            names = list(getattr(args, option))
+            if option == "fact" and args.location:
                 names.append("location")
             if names:
                 changes[field] = _without(getattr(old, field), names, f"{old.name}: {option}")
         if not changes:
             raise UsageError("nothing to unset: say what")
         new = msgspec.structs.replace(old, **changes)
-        scheduler.change_registration(old.name, RegistrationChange.between(old, new))
+        scheduler.change_registration(
+            old.name, model.registration.RegistrationChange.between(old, new)
+        )
 
 
 def _without(known: Any, names: Iterable[str], kind: str) -> Any:
@@ -105,25 +103,25 @@ class CreatePodm(base.ShowOne):
         """
     option_groups = (registration.add_registration_options, inventory.STATE)
 
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        return registration.column_names(parsed_args)
+    def column_names(self, args: base.Args) -> Sequence[str]:
+        return registration.column_names(args)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.registration import Registration
-
-        name = parsed_args.name
+    def take_action(self, args: base.Args) -> base.Table:
+        name = args.name
         if not name:
             raise UsageError("an empty name")
-        plain = Registration(name=name, url=registration.service_root("url", parsed_args.url))
-        scheduler, here = self.scheduler(parsed_args), self.scheduler_app.service is None
-        wanted = registration.with_options(plain, parsed_args, here=here)
-        if parsed_args.password_prompt and here:  # nobody types one for what is refused
-            self.scheduler_app.registry(parsed_args.state).check_new(wanted)
+        plain = model.registration.Registration(
+            name=name, url=registration.service_root("url", args.url)
+        )
+        scheduler, here = self.scheduler(args), self.scheduler_app.service is None
+        wanted = registration.with_options(plain, args, here=here)
+        if args.password_prompt and here:  # nobody types one for what is refused
+            self.scheduler_app.registry(args.state).check_new(wanted)
         result = scheduler.register(
             wanted,
-            password=registration.prompt_password(parsed_args, name, here=here),
-            check=not parsed_args.no_check,
-            timeout_s=parsed_args.request_timeout,
+            password=registration.prompt_password(args, name, here=here),
+            check=not args.no_check,
+            timeout_s=args.request_timeout,
         )
         self.scheduler_app.diagnostics.extend(result.diagnostics)
         if result.reading is not None:
@@ -134,7 +132,7 @@ class CreatePodm(base.ShowOne):
             self.closing.append(f"{name} is {podm.status}: {counts}, driver {driver}")
         self.closing += registration.warnings_on(result.registration)
         cells = registration.registration_cells(result.registration, result.source)
-        return registration.column_names(parsed_args), cells
+        return registration.column_names(args), cells
 
 
 PROBLEM_WIDTH = 35  # leaves room for the other columns
@@ -153,11 +151,11 @@ class CheckPodm(base.Lister):
     through_service = False
     option_groups = (inventory.LIVE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        names = tuple(dict.fromkeys(parsed_args.podm))
-        if bool(names) == parsed_args.all:
+    def take_action(self, args: base.Args) -> base.Table:
+        names = tuple(dict.fromkeys(args.podm))
+        if bool(names) == args.all:
             raise UsageError("name the pod managers to check, or else --all")
-        live = self.live(parsed_args, names)
+        live = self.live(args, names)
         sources = self.scheduler_app.sources
         reader = sources.live_reader(live)
         if not reader.members:
@@ -196,21 +194,17 @@ class SetPodm(base.Command):
     option_settings = {"url": nonempty_name}
     option_groups = (registration.add_registration_options, inventory.STATE)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        import msgspec
-
-        from valence_sched.model.registration import RegistrationChange
-
-        url = parsed_args.url and registration.service_root("--url", parsed_args.url)
-        scheduler, here = self.scheduler(parsed_args), self.scheduler_app.service is None
-        old = scheduler.registration(parsed_args.podm).registration
-        new = registration.with_options(old, parsed_args, here=here)
+    def take_action(self, args: base.Args) -> None:
+        url = args.url and registration.service_root("--url", args.url)
+        scheduler, here = self.scheduler(args), self.scheduler_app.service is None
+        old = scheduler.registration(args.podm).registration
+        new = registration.with_options(old, args, here=here)
         if url is not None:
             new = msgspec.structs.replace(new, url=url)
-        if new == old and not parsed_args.password_prompt:
+        if new == old and not args.password_prompt:
             raise UsageError("nothing to set: say what is different from now")
-        password = registration.prompt_password(parsed_args, old.name, here=here)
-        change = RegistrationChange.between(old, new)
+        password = registration.prompt_password(args, old.name, here=here)
+        change = model.registration.RegistrationChange.between(old, new)
         scheduler.change_registration(old.name, change, password=password)
         self.closing += registration.warnings_on(new)
 
@@ -224,8 +218,8 @@ class DeletePodm(base.Command):
     arguments = "<podm>...: registered pod manager (repeat for several)"
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.tell_errors(self.scheduler(parsed_args).unregister(parsed_args.podm))
+    def take_action(self, args: base.Args) -> None:
+        self.tell_errors(self.scheduler(args).unregister(args.podm))
 
 
 class SetStats(base.ShowOne):
@@ -242,18 +236,16 @@ class SetStats(base.ShowOne):
     option_groups = (inventory.STATE,)
     known_columns = ("Podm", "Generation")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.codec import load_yaml
-
-        file = parsed_args.file
+    def take_action(self, args: base.Args) -> base.Table:
+        file = args.file
         name = "stdin" if file == "-" else file
-        document = load_yaml(self.scheduler_app.config.read(file), name)
+        document = model.codec.load_yaml(self.scheduler_app.config.read(file), name)
         if not isinstance(document, dict):
             found = "an empty document" if document is None else type(document).__name__
             raise InputError(name, "$", found, "an object")
         stats = {str(word): value for word, value in document.items()}
-        generation = self.scheduler(parsed_args).update_resource_stats(parsed_args.podm, stats)
-        return self.known_columns, (parsed_args.podm, generation)
+        generation = self.scheduler(args).update_resource_stats(args.podm, stats)
+        return self.known_columns, (args.podm, generation)
 
 
 class UnsetStats(base.Command):
@@ -265,9 +257,9 @@ class UnsetStats(base.Command):
     arguments = "<podm>...: pod manager (ID, or host/node; repeat for several)"
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        scheduler = self.scheduler(parsed_args)
-        for name in dict.fromkeys(parsed_args.podm):
+    def take_action(self, args: base.Args) -> None:
+        scheduler = self.scheduler(args)
+        for name in dict.fromkeys(args.podm):
             try:
                 scheduler.forget_report(name)
             except SchedulerError as error:  # the others can be forgotten all the same
@@ -280,7 +272,7 @@ class ShowStats(base.ShowOne):
     arguments = "<podm>: pod manager (ID, or host/node)"
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        report = self.scheduler(parsed_args).reported_stats(parsed_args.podm)
-        cells = (parsed_args.podm, time_cell(report.at, report.age_s), PairLines(report.stats))
+    def take_action(self, args: base.Args) -> base.Table:
+        report = self.scheduler(args).reported_stats(args.podm)
+        cells = (args.podm, time_cell(report.at, report.age_s), PairLines(report.stats))
         return ("Podm", "Reported At", "Stats"), cells

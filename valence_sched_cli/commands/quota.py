@@ -3,18 +3,14 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
+from valence_sched_cli.late import model
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import by_name, named_number
 from valence_sched_cli.output.cells import PairLines
-
-if TYPE_CHECKING:
-    from valence_sched.model.quota import Quota
 
 COLUMNS = ("Owner", "Limits", "Used")
 _OWNER = """[<owner>]: owner (project, or user of a password file)
@@ -31,10 +27,10 @@ class ListQuota(base.PagedLister):
     marker_columns = ("Owner", "Resource")
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+    def take_action(self, args: base.Args) -> base.Table:
         rows = [
             (quota.owner, name, limit)
-            for quota in self.scheduler(parsed_args).quotas()
+            for quota in self.scheduler(args).quotas()
             for name, limit in _numbers(quota.limits).items()
         ]
         return ("Owner", "Resource", "Limit"), rows
@@ -46,8 +42,8 @@ class ShowQuota(base.ShowOne):
     arguments = "<owner>: owner (project, or user of a password file)"
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        return COLUMNS, _cells(self.scheduler(parsed_args).quota(parsed_args.owner))
+    def take_action(self, args: base.Args) -> base.Table:
+        return COLUMNS, _cells(self.scheduler(args).quota(args.owner))
 
 
 class SetQuota(base.ShowOne):
@@ -70,10 +66,10 @@ class SetQuota(base.ShowOne):
     option_groups = (inventory.STATE,)
     known_columns = COLUMNS
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        owner = _owner(parsed_args)
-        limits = by_name("--resource", parsed_args.resource)
-        quota = self.scheduler(parsed_args).change_quota(owner, limits)
+    def take_action(self, args: base.Args) -> base.Table:
+        owner = _owner(args)
+        limits = by_name("--resource", args.resource)
+        quota = self.scheduler(args).change_quota(owner, limits)
         return COLUMNS, _cells(quota)
 
 
@@ -89,22 +85,22 @@ class UnsetQuota(base.Command):
         """
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        owner, scheduler = _owner(parsed_args), self.scheduler(parsed_args)
-        if parsed_args.resource:
-            scheduler.change_quota(owner, dict.fromkeys(parsed_args.resource))
+    def take_action(self, args: base.Args) -> None:
+        owner, scheduler = _owner(args), self.scheduler(args)
+        if args.resource:
+            scheduler.change_quota(owner, dict.fromkeys(args.resource))
         else:
             scheduler.set_quota(owner, {})
 
 
-def _owner(parsed_args: argparse.Namespace) -> str | None:
-    owner: str | None = parsed_args.owner
-    if (owner is None) != parsed_args.default:
+def _owner(args: base.Args) -> str | None:
+    owner: str | None = args.owner
+    if (owner is None) != args.default:
         raise UsageError("name either an owner or --default")
     return owner
 
 
-def _cells(quota: Quota) -> tuple[object, ...]:
+def _cells(quota: model.quota.Quota) -> tuple[object, ...]:
     limits, used = _numbers(quota.limits), _numbers(quota.used)
     return quota.owner, PairLines(limits), PairLines(used)
 

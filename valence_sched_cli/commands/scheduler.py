@@ -3,22 +3,19 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree
 
 from valence_sched.errors import UsageError, escape
 from valence_sched_cli import base
+from valence_sched_cli.base import output
+from valence_sched_cli.late import model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.output.cells import format_count, time_cell, warning_lines
 from valence_sched_cli.output.table import STRUCTURED, PreparedFormatter
-
-if TYPE_CHECKING:
-    from valence_sched.model.check import Check, CheckResult
-    from valence_sched.model.decision import Report
 
 
 class ExplainScheduler(base.Lister):
@@ -32,47 +29,40 @@ class ExplainScheduler(base.Lister):
     reads_files_only = True
     arguments = "<report>: report of a decision: a file, or - for stdin"
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.decision import Report
-        from valence_sched_cli.output import decision
-
-        self._document, warnings = self.scheduler_app.read_report(parsed_args.report)
+    def take_action(self, args: base.Args) -> base.Table:
+        self._document, warnings = self.scheduler_app.read_report(args.report)
         document = self._document
         self.closing += warning_lines((*warnings, *document.warnings))
-        reports = decision.reports_by_name(document)
+        reports = output.decision.reports_by_name(document)
         if any(report.explanation is None for report in reports.values()):
             who = "requests that got all their nodes, or that another one failed"
             self.closing.append(f"of {who}, the report holds no reasons")
         for one in reports.values():
-            self.closing += warning_lines(decision.zone_notes(one))
-        if not isinstance(document, Report):
-            explained = ((name, decision.verdict_rows(one)) for name, one in reports.items())
+            self.closing += warning_lines(output.decision.zone_notes(one))
+        if not isinstance(document, model.decision.Report):
+            explained = ((name, output.decision.verdict_rows(one)) for name, one in reports.items())
             rows = ((name, *row) for name, some in explained for row in some)
-            return ("Request", *decision.VERDICT_COLUMNS), rows
-        self.closing += warning_lines(decision.zone_notes(document))
+            return ("Request", *output.decision.VERDICT_COLUMNS), rows
+        self.closing += warning_lines(output.decision.zone_notes(document))
         if document.explanation is None and not document.zones:
             hint = "an older program wrote it; schedule again for them"
             self.closing.append(f"the report holds neither near misses nor flips: {hint}")
-        return decision.VERDICT_COLUMNS, decision.verdict_rows(document)
+        return output.decision.VERDICT_COLUMNS, output.decision.verdict_rows(document)
 
-    def produce_output(
-        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
-    ) -> int:
+    def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:
         """Print the screen for people, the whole for programs that take it, else rows."""
-        from valence_sched_cli.output import decision
-
-        is_table = parsed_args.formatter == "table"
-        named = parsed_args.columns or parsed_args.sort_columns
-        if named or not (is_table or parsed_args.formatter in STRUCTURED):
-            return super().produce_output(parsed_args, column_names, data)
+        is_table = args.formatter == "table"
+        named = args.columns or args.sort_columns
+        if named or not (is_table or args.formatter in STRUCTURED):
+            return super().produce_output(args, column_names, data)
         if is_table:
-            renderer = decision.ReportRenderer(self.formatter, self.app.stdout, parsed_args)
+            renderer = output.decision.ReportRenderer(self.formatter, self.app.stdout, args)
             for part in renderer.document(self._document):
                 self.app.stdout.write(f"{part}\n")
             return 0
-        fields = decision.document_fields(self._document)
-        formatter = PreparedFormatter(self.formatter, parsed_args.formatter)
-        formatter.emit_one([*fields], [*fields.values()], self.app.stdout, parsed_args)
+        fields = output.decision.document_fields(self._document)
+        formatter = PreparedFormatter(self.formatter, args.formatter)
+        formatter.emit_one([*fields], [*fields.values()], self.app.stdout, args)
         return 0
 
 
@@ -84,7 +74,7 @@ _TEXT_ESCAPES = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _PROPERTY_ESCAPES = _TEXT_ESCAPES | str.maketrans({":": "%3A", ",": "%2C"})
 
 
-def junit_document(file: str, results: Sequence[CheckResult]) -> bytes:
+def junit_document(file: str, results: Sequence[model.check.CheckResult]) -> bytes:
     """Return results as a JUnit document, one test case each.
 
     What does not print, and so may be no character of XML, is escaped as in JSON.
@@ -107,7 +97,7 @@ def junit_document(file: str, results: Sequence[CheckResult]) -> bytes:
     return text + b"\n"
 
 
-def github_annotations(results: Iterable[CheckResult]) -> Iterator[str]:
+def github_annotations(results: Iterable[model.check.CheckResult]) -> Iterator[str]:
     """Yield a workflow command of GitHub for each expectation that is not met."""
     for one in results:
         if one.result == "fail":
@@ -141,30 +131,28 @@ class CheckScheduler(base.Lister):
     option_groups = (inventory.INVENTORY, inventory.FLAVOR_FILE, inventory.POLICY_FILE)
     known_columns = LONG_COLUMNS
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.words.capacity import expectations_line
-
-        app, file = self.scheduler_app, parsed_args.file
-        if parsed_args.junit == "-":
+    def take_action(self, args: base.Args) -> base.Table:
+        app, file = self.scheduler_app, args.file
+        if args.junit == "-":
             raise UsageError("--junit: standard output is for the rows: name a file")
         checks = app.whatif.read_checks(file)
         with contextlib.ExitStack() as stack:
-            if parsed_args.junit:
-                write = stack.enter_context(app.text_writer(parsed_args.junit))
-            results = self._results(checks, parsed_args)
-            if parsed_args.junit:
+            if args.junit:
+                write = stack.enter_context(app.text_writer(args.junit))
+            results = self._results(checks, args)
+            if args.junit:
                 write(junit_document(file, results))
-        if parsed_args.github:
+        if args.github:
             self.closing += github_annotations(results)
-        self.closing.append(expectations_line(results))
+        self.closing.append(words.capacity.expectations_line(results))
         if any(one.result == "fail" for one in results):
             self.exit_code = EXIT_NOT_MET
-        columns = LONG_COLUMNS if self.shows_all(parsed_args) else CHECK_COLUMNS
+        columns = LONG_COLUMNS if self.shows_all(args) else CHECK_COLUMNS
         return columns, [(one.result, one.name, one.found, one.file, one.line) for one in results]
 
     def _results(
-        self, checks: Sequence[Check], parsed_args: argparse.Namespace
-    ) -> list[CheckResult]:
+        self, checks: Sequence[model.check.Check], args: base.Args
+    ) -> list[model.check.CheckResult]:
         app, line = self.scheduler_app, self.progress
 
         def show_run(run: str, requests: int) -> None:
@@ -174,10 +162,10 @@ class CheckScheduler(base.Lister):
             line.begin("check", f"{tried:,} of {sets:,} sets of pod managers tried")
 
         checker = app.whatif.checker(
-            app.site(self.selection(parsed_args)),
+            app.site(self.selection(args)),
             app.config,
-            strict=parsed_args.strict,
-            record=self._record if parsed_args.record else None,
+            strict=args.strict,
+            record=self._record if args.record else None,
             progress=lambda run: functools.partial(show_run, run),
             survival_progress=show_sets,
         )
@@ -188,7 +176,7 @@ class CheckScheduler(base.Lister):
         line.finish("check")
         return results
 
-    def _record(self, file: str, report: Report) -> None:
+    def _record(self, file: str, report: model.decision.Report) -> None:
         change = self.effects.change("decision", file, "may be written", "is written")
         with change, self.scheduler_app.report_writer(file) as write:
             write(report)
@@ -216,13 +204,11 @@ class ListAudit(base.Lister):
         """
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.effect import AuditQuery
-
+    def take_action(self, args: base.Args) -> base.Table:
         names = ("user", "owner", "verb", "object", "outcome", "limit")
-        query = AuditQuery(**{name: getattr(parsed_args, name) for name in names})
-        lines = self.scheduler(parsed_args).audit(query)
-        now, long = self.scheduler_app.now().timestamp(), parsed_args.long
+        query = model.effect.AuditQuery(**{name: getattr(args, name) for name in names})
+        lines = self.scheduler(args).audit(query)
+        now, long = self.scheduler_app.now().timestamp(), args.long
         rows = []
         for line in lines:
             at = time_cell(line.at, max(0.0, now - line.at), both=long)

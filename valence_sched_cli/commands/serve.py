@@ -7,6 +7,7 @@ import argparse
 
 from valence_sched.errors import escape
 from valence_sched_cli import base
+from valence_sched_cli.late import app, model
 from valence_sched_cli.options.parser import natural, number_of
 
 #: Options that the service calls the same.
@@ -56,28 +57,25 @@ class ServePodm(base.Command):
     }
 
     def get_epilog(self) -> str:
-        from valence_sched.app import fault_rules
-
-        rules = fault_rules()
+        rules = app.fault_rules()
         width = max(len(form) for form, _ in rules)
         rows = "\n".join(f"  {form:{width}}  {what}" for form, what in rules)
         where = "WHERE is [METHOD:]PATH, and * in it stands for anything"
         text = f"fault rules:\n\n{rows}\n\n{where}. RULE@ID is for one pod manager."
         return f"{text} {super().get_epilog()}".rstrip()
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from valence_sched.model.reading import Selection
-        from valence_sched.model.registration import PasswordReference
-
-        env, file = parsed_args.password_env, parsed_args.password_file
+    def take_action(self, args: base.Args) -> None:
+        env, file = args.password_env, args.password_file
         self.scheduler_app.serve(
-            Selection(sources=tuple(parsed_args.source), strict=parsed_args.strict),
+            model.reading.Selection(sources=tuple(args.source), strict=args.strict),
             self._ready,
-            username=parsed_args.username,
-            password=PasswordReference(env=env, file=file) if env or file else None,
-            podms=parsed_args.podm,
-            session_timeout_s=parsed_args.session_timeout,
-            **{name: getattr(parsed_args, name) for name in _SAME_NAMES},
+            username=args.username,
+            password=model.registration.PasswordReference(env=env, file=file)
+            if env or file
+            else None,
+            podms=args.podm,
+            session_timeout_s=args.session_timeout,
+            **{name: getattr(args, name) for name in _SAME_NAMES},
         )
 
     def _ready(self, podms: list[tuple[str, str]]) -> None:

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from valence_sched_cli import base
+from valence_sched_cli.late import model
 from valence_sched_cli.options import inventory
 
 
@@ -55,34 +54,29 @@ class WatchPodm(base.Command):
         """,
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from valence_sched.model.reading import ReadOptions, ReadPace
-
-        live = ReadOptions(
-            state=parsed_args.state,
-            timeout_s=parsed_args.request_timeout,
-            parallel=parsed_args.parallel,
-            full=parsed_args.full,
+    def take_action(self, args: base.Args) -> None:
+        live = model.reading.ReadOptions(
+            state=args.state, timeout_s=args.request_timeout, parallel=args.parallel, full=args.full
         )
-        pace = ReadPace(
-            interval_s=parsed_args.interval,
-            backoff_s=parsed_args.max_interval,
-            open_after=parsed_args.open_after,
-            events=not parsed_args.no_events,
-            event_pause_s=parsed_args.event_pause,
+        pace = model.reading.ReadPace(
+            interval_s=args.interval,
+            backoff_s=args.max_interval,
+            open_after=args.open_after,
+            events=not args.no_events,
+            event_pause_s=args.event_pause,
         )
         try:
             self.scheduler_app.watch(
                 live,
                 self.tell,
                 pace=pace,
-                threads=parsed_args.readers,
-                once=parsed_args.once,
-                messaging=parsed_args.messaging,
-                report=parsed_args.report,
-                report_interval_s=parsed_args.report_interval,
-                report_policies=parsed_args.report_policy,
+                threads=args.readers,
+                once=args.once,
+                messaging=args.messaging,
+                report=args.report,
+                report_interval_s=args.report_interval,
+                report_policies=args.report_policy,
             )
         except KeyboardInterrupt:
-            if parsed_args.once:
+            if args.once:
                 raise

@@ -6,18 +6,15 @@ from __future__ import annotations
 import argparse
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
+from valence_sched_cli.base import output
+from valence_sched_cli.late import app, model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import by_name, named_number, percentage
 from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, addition, edited_site
 from valence_sched_cli.output.cells import warning_lines
-
-if TYPE_CHECKING:
-    from valence_sched.app import Site
-    from valence_sched.model.relocation import Relocation, Survival
 
 TARGET_HELP = (
     "PODM, PODM/POOL or BLOCK@PODM, of names or patterns, or conditions such as model=A100,zone=az2"
@@ -46,31 +43,29 @@ class _MoveLister(base.Lister):
 
     def _moves(
         self,
-        site: Site,
-        answer: Callable[[], Relocation | Survival],
-        parsed_args: argparse.Namespace,
+        site: app.Site,
+        answer: Callable[[], model.relocation.Relocation | model.relocation.Survival],
+        args: base.Args,
     ) -> base.Table:
         """Return the rows of an answer; its page is opened before and written after it."""
-        from valence_sched.model.relocation import Survival
-        from valence_sched.words.relocation import relocation_phrase, survival_phrases
-        from valence_sched_cli.output import relocation as output
-
-        with self.page_writer(parsed_args) as write:
+        with self.page_writer(args) as write:
             result = answer()
-            if parsed_args.html:
+            if args.html:
                 write(self.scheduler_app.relocation_page(result, site))
         self.closing += warning_lines(result.notes)
-        self.closing += output.stuck_lines(result.stuck, parsed_args.all_reasons)
-        columns = output.LONG_COLUMNS if self.shows_all(parsed_args) else output.COLUMNS
-        if isinstance(result, Survival):
-            self.closing += survival_phrases(result)
+        self.closing += output.relocation.stuck_lines(result.stuck, args.all_reasons)
+        columns = (
+            output.relocation.LONG_COLUMNS if self.shows_all(args) else output.relocation.COLUMNS
+        )
+        if isinstance(result, model.relocation.Survival):
+            self.closing += words.relocation.survival_phrases(result)
             if not result.answer:
                 self.exit_code = UNDECIDED if result.answer is None else PLACED_IN_PART
-            return columns, map(output.stuck_row, result.stuck)
-        self.closing.append(relocation_phrase(result))
+            return columns, map(output.relocation.stuck_row, result.stuck)
+        self.closing.append(words.relocation.relocation_phrase(result))
         if result.stuck:
             self.exit_code = PLACED_IN_PART if result.moves else NONE_PLACED
-        return columns, output.move_rows(result)
+        return columns, output.relocation.move_rows(result)
 
 
 class FailWhatif(_MoveLister):
@@ -99,24 +94,24 @@ class FailWhatif(_MoveLister):
         inventory.html_option(PAGE_HELP),
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        inventory.check_zone_file(parsed_args)
-        if parsed_args.fail_zone and parsed_args.zone_file is None:
+    def take_action(self, args: base.Args) -> base.Table:
+        inventory.check_zone_file(args)
+        if args.fail_zone and args.zone_file is None:
             raise UsageError("--fail-zone is a zone of --zone-file: name that file")
-        fails = bool(parsed_args.target or parsed_args.fail_zone)
-        if fails == (parsed_args.survive is not None):
+        fails = bool(args.target or args.fail_zone)
+        if fails == (args.survive is not None):
             raise UsageError("name what fails, or how many pod managers with --survive N")
-        whatif, site = self.scheduler_app.whatif, edited_site(self, parsed_args)
-        answer: Callable[[], Relocation | Survival]
+        whatif, site = self.scheduler_app.whatif, edited_site(self, args)
+        answer: Callable[[], model.relocation.Relocation | model.relocation.Survival]
         if fails:
-            podms, selection = {}, self.selection(parsed_args)
-            for name in parsed_args.fail_zone:
-                found = self.scheduler_app.zone_podms(selection, parsed_args.zone_file, [name])
+            podms, selection = {}, self.selection(args)
+            for name in args.fail_zone:
+                found = self.scheduler_app.zone_podms(selection, args.zone_file, [name])
                 podms[f"zone {name}"] = found
-            answer = functools.partial(whatif.fail, site, parsed_args.target, podms)
+            answer = functools.partial(whatif.fail, site, args.target, podms)
         else:
-            answer = functools.partial(whatif.survive, site, parsed_args.survive, self._show)
-        return self._moves(site, answer, parsed_args)
+            answer = functools.partial(whatif.survive, site, args.survive, self._show)
+        return self._moves(site, answer, args)
 
     def _show(self, tried: int, sets: int) -> None:
         self.progress.begin("failures", f"{tried:,} of {sets:,} sets of pod managers tried")
@@ -136,10 +131,10 @@ class DrainWhatif(_MoveLister):
     arguments = f"<target>...: what is drained: {TARGET_HELP}"
     option_groups = (*_MoveLister.option_groups, inventory.html_option(PAGE_HELP))
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        whatif, site = self.scheduler_app.whatif, edited_site(self, parsed_args)
-        answer = functools.partial(whatif.drain, site, parsed_args.target)
-        return self._moves(site, answer, parsed_args)
+    def take_action(self, args: base.Args) -> base.Table:
+        whatif, site = self.scheduler_app.whatif, edited_site(self, args)
+        answer = functools.partial(whatif.drain, site, args.target)
+        return self._moves(site, answer, args)
 
 
 class RebalanceWhatif(_MoveLister):
@@ -168,11 +163,8 @@ class RebalanceWhatif(_MoveLister):
     option_settings = {"fragmentation_below": percentage}
     option_groups = (*_MoveLister.option_groups, inventory.FLAVOR_FILE)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.words.relocation import rebalance_lines
-        from valence_sched_cli.output import relocation as output
-
-        args, below = parsed_args, parsed_args.fragmentation_below
+    def take_action(self, args: base.Args) -> base.Table:
+        below = args.fragmentation_below
         whatif, site = self.scheduler_app.whatif, edited_site(self, args)
         request = None
         if args.flavor is not None:
@@ -182,12 +174,19 @@ class RebalanceWhatif(_MoveLister):
             raise UsageError("name a goal: room with --flavor F, or --fragmentation-below PERCENT")
         most = args.most or (MOST_MOVES if below is None else MOST_MOVES_TO_DEFRAGMENT)
         result = whatif.rebalance(site, most, request, below, args.mix)
-        self.closing += [*warning_lines(result.notes), *rebalance_lines(result, most)]
+        self.closing += [
+            *warning_lines(result.notes),
+            *words.relocation.rebalance_lines(result, most),
+        ]
         if not result.reached:
             self.exit_code = NONE_PLACED if result.complete else UNDECIDED
         long = self.shows_all(args)
-        columns = output.REBALANCE_LONG_COLUMNS if long else output.REBALANCE_COLUMNS
-        return columns, map(output.rebalance_row, result.moves)
+        columns = (
+            output.relocation.REBALANCE_LONG_COLUMNS
+            if long
+            else output.relocation.REBALANCE_COLUMNS
+        )
+        return columns, map(output.relocation.rebalance_row, result.moves)
 
 
 class NeedWhatif(base.Lister):
@@ -229,16 +228,13 @@ class NeedWhatif(base.Lister):
         """,
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.words.capacity import purchase_line
-
-        args = parsed_args
+    def take_action(self, args: base.Args) -> base.Table:
         whatif, site = self.scheduler_app.whatif, edited_site(self, args)
         files = {"policy": args.policy, "flavor_files": args.flavor_file}
         request = whatif.request(site, args.flavor, args.count, **files)
         prices = by_name("--price", args.price)
         result = whatif.smallest_purchase(site, request, args.buy, prices)
-        self.closing.append(purchase_line(result))
+        self.closing.append(words.capacity.purchase_line(result))
         if result.lines is None:
             self.exit_code = NONE_PLACED
         elif result.placed < result.wanted:

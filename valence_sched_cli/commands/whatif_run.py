@@ -10,18 +10,16 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
+from valence_sched_cli.base import output
+from valence_sched_cli.late import app, model, pages
 from valence_sched_cli.options import inventory, whatif
 from valence_sched_cli.options.parser import by_name, number_of, parsed_by
 from valence_sched_cli.output.cells import format_count, warning_lines
 from valence_sched_cli.output.table import MACHINE
-
-if TYPE_CHECKING:
-    from valence_sched.app import Site, Sweep, Workload
-    from valence_sched.model.replay import Replay, SweepRun
 
 EXIT_DIFFERENT = 10
 
@@ -74,10 +72,8 @@ class RunWhatif(base.Lister):
         inventory.html_option("the runs, side by side and over time,"),
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched_cli.output import replay as output
-
-        args, app = parsed_args, self.scheduler_app
+    def take_action(self, args: base.Args) -> base.Table:
+        app = self.scheduler_app
         if args.tolerance and not args.baseline:
             raise UsageError("--tolerance: only with --baseline FILE")
         by_name("--tolerance", (pair for pair in args.tolerance if pair[0] is not None))
@@ -97,43 +93,45 @@ class RunWhatif(base.Lister):
             if args.output:
                 write(replay)
             if args.html:
-                from valence_sched.pages.replay import replay_page
-
                 effects = {site.name: site.effects for site in sites}
-                write_page(replay_page(replay, effects, tuple(whatif.workload_facts(args))))
-        self.closing += output.outcome_lines(replay)
+                write_page(
+                    pages.replay.replay_page(replay, effects, tuple(whatif.workload_facts(args)))
+                )
+        self.closing += output.replay.outcome_lines(replay)
         if baseline is not None:
-            from valence_sched.model.replay import changes
-
-            found = changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
-            self.closing += output.change_lines(found, args.baseline)
+            found = model.replay.changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
+            self.closing += output.replay.change_lines(found, args.baseline)
             self.exit_code = EXIT_DIFFERENT if found else 0
         if args.compare:
             if len(replay.runs) > 1:
                 self.closing.append("one seed does not tell which run is better: use whatif sweep")
-            return output.comparison(replay, machine=args.formatter in MACHINE, long=args.long)
+            return output.replay.comparison(
+                replay, machine=args.formatter in MACHINE, long=args.long
+            )
         if args.series:
-            return output.series_table(replay, machine=not self.for_people(args), long=args.long)
-        columns = output.LONG_COLUMNS if self.shows_all(args) else output.COLUMNS
-        return columns, output.run_rows(replay)
+            return output.replay.series_table(
+                replay, machine=not self.for_people(args), long=args.long
+            )
+        columns = output.replay.LONG_COLUMNS if self.shows_all(args) else output.replay.COLUMNS
+        return columns, output.replay.run_rows(replay)
 
-    def _sites(self, parsed_args: argparse.Namespace) -> list[Site]:
+    def _sites(self, args: base.Args) -> list[app.Site]:
         """Return the sites that the options make; for a comparison the one without edits first."""
-        app, weights = self.scheduler_app, by_name("--weight", parsed_args.weight)
-        base = app.site(self.selection(parsed_args))
-        sites = app.whatif.edited_sites(base, tuple(parsed_args.scenario), tuple(parsed_args.edits))
-        for policy in (parsed_args.policies or [None]) if weights else ():
+        app, weights = self.scheduler_app, by_name("--weight", args.weight)
+        base = app.site(self.selection(args))
+        sites = app.whatif.edited_sites(base, tuple(args.scenario), tuple(args.edits))
+        for policy in (args.policies or [None]) if weights else ():
             made = (app.whatif.edited_sites(site, policy=policy, weights=weights) for site in sites)
             sites = [site for some in made for site in some]
-        if not (parsed_args.edits or parsed_args.scenario or weights):
+        if not (args.edits or args.scenario or weights):
             return sites
-        if not parsed_args.scenario:
+        if not args.scenario:
             sites = [site.named("edited") for site in sites]
-        return [base, *sites] if parsed_args.compare else sites
+        return [base, *sites] if args.compare else sites
 
     def _replay(
-        self, sites: Sequence[Site], parsed_args: argparse.Namespace, workload: Workload
-    ) -> Replay:
+        self, sites: Sequence[app.Site], args: base.Args, workload: app.Workload
+    ) -> model.replay.Replay:
         """Replay the workload; how fast that goes is told on standard error alone."""
         line, started = self.progress, time.monotonic()
 
@@ -144,7 +142,7 @@ class RunWhatif(base.Lister):
             )
 
         replay = self.scheduler_app.whatif.replay(
-            sites, parsed_args.policies, workload, progress, strict=parsed_args.strict
+            sites, args.policies, workload, progress, strict=args.strict
         )
         line.finish("replay")
         requests = sum(run.requests for run in replay.runs)
@@ -154,13 +152,11 @@ class RunWhatif(base.Lister):
 
     def _read_baseline(
         self, file: str | None, tolerances: Mapping[str | None, float]
-    ) -> Replay | None:
-        from valence_sched.model.replay import check_measure_names
-
+    ) -> model.replay.Replay | None:
         if file is None:
             return None
         baseline, warnings = self.scheduler_app.whatif.read_replay(file)
-        check_measure_names(filter(None, tolerances), baseline)
+        model.replay.check_measure_names(filter(None, tolerances), baseline)
         self.closing += warning_lines(warnings)
         return baseline
 
@@ -212,15 +208,11 @@ class SweepWhatif(base.Lister):
         """,
     )
 
-    def column_names(self, parsed_args: argparse.Namespace) -> Sequence[str]:
-        from valence_sched_cli.output.replay import SWEEP_LONG_COLUMNS
+    def column_names(self, args: base.Args) -> Sequence[str]:
+        return () if args.compare else output.replay.SWEEP_LONG_COLUMNS
 
-        return () if parsed_args.compare else SWEEP_LONG_COLUMNS
-
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched_cli.output import replay as output
-
-        args, app = parsed_args, self.scheduler_app
+    def take_action(self, args: base.Args) -> base.Table:
+        app = self.scheduler_app
         with contextlib.ExitStack() as stack:
             if args.output:
                 write = stack.enter_context(app.whatif.sweep_writer(args.output))
@@ -237,38 +229,42 @@ class SweepWhatif(base.Lister):
                     write(runs)
                 self.closing.append(f"written to {args.output}: {format_count(len(runs), 'run')}")
             if args.html:
-                from valence_sched.pages.replay import sweep_page
-
                 effects = {site.name: site.effects for site in sites}
-                write_page(sweep_page(runs, effects, tuple(whatif.workload_facts(args))))
+                write_page(
+                    pages.replay.sweep_page(runs, effects, tuple(whatif.workload_facts(args)))
+                )
         if args.compare:
             if len(args.seeds) == 1:
                 hint = "one seed does not tell which variation is better: --seeds 1..10"
                 self.closing.append(hint)
-            return output.sweep_comparison(runs, long=self.shows_all(args))
-        columns = output.SWEEP_LONG_COLUMNS if self.shows_all(args) else output.SWEEP_COLUMNS
-        return columns, output.sweep_rows(runs)
+            return output.replay.sweep_comparison(runs, long=self.shows_all(args))
+        columns = (
+            output.replay.SWEEP_LONG_COLUMNS
+            if self.shows_all(args)
+            else output.replay.SWEEP_COLUMNS
+        )
+        return columns, output.replay.sweep_rows(runs)
 
-    def _runs(self, sweep: Sweep, parsed_args: argparse.Namespace) -> list[SweepRun]:
+    def _runs(self, sweep: app.Sweep, args: base.Args) -> list[model.replay.SweepRun]:
         """Return all runs; those of a journal are not made again, and others are added to it."""
-        from valence_sched_cli.output.replay import progress_text
-
-        app, total, file = self.scheduler_app.whatif, len(sweep.keys), parsed_args.resume
+        app, total, file = self.scheduler_app.whatif, len(sweep.keys), args.resume
         with contextlib.ExitStack() as stack:
-            finished: list[SweepRun] = []
+            finished: list[model.replay.SweepRun] = []
             journal: Any = None
             if file:
                 journal = stack.enter_context(app.sweep_journal(file))
                 keys = set(sweep.keys)
                 finished = [run for run in journal.finished(sweep.question) if run.key in keys]
-            workers = stack.enter_context(app.sweep_workers(parsed_args.jobs, parsed_args.backend))
+            workers = stack.enter_context(app.sweep_workers(args.jobs, args.backend))
             made, started = 0, time.monotonic()
 
             def show() -> None:
                 done, elapsed = len(finished) + made, time.monotonic() - started
-                self.progress.begin("sweep", progress_text(done, made, total, elapsed))
+                self.progress.begin(
+                    "sweep", output.replay.progress_text(done, made, total, elapsed)
+                )
 
-            def record(run: SweepRun) -> None:
+            def record(run: model.replay.SweepRun) -> None:
                 nonlocal made
                 if journal is not None:
                     journal.add(run)

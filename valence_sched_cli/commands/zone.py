@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
+from valence_sched_cli.late import model
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import must_be, nonempty_name, number_of
 from valence_sched_cli.options.registration import login_changes
 from valence_sched_cli.output.cells import Cell, PairLines, Pairs, format_count, time_cell
-
-if TYPE_CHECKING:
-    from valence_sched.model.reading import Selection
-    from valence_sched.model.zone_registry import ZoneNode, ZoneOverview
 
 LIST_COLUMNS = ("ID", "Name", "Own Name", "Is Active", "Capabilities", "API URL")
 LONG_COLUMNS = ("Enabled", "Failures", "Heard", "Reason")
@@ -82,10 +78,8 @@ class Branch(Cell[Sequence[str]]):
         return "/".join(self._value)
 
 
-def zone_cells(zone: ZoneOverview) -> dict[str, Any]:
+def zone_cells(zone: model.zone_registry.ZoneOverview) -> dict[str, Any]:
     """Return all that is known of a zone directly below, by the title of the column."""
-    from valence_sched.model.zone_registry import range_text
-
     one, report = zone.registration, zone.report
     info, password, keystone = report.info, one.password, one.keystone
     services = info.services if info else {}
@@ -99,7 +93,9 @@ def zone_cells(zone: ZoneOverview) -> dict[str, Any]:
         "Reason": report.reason,
         "Failures": report.failures,
         "Capabilities": Pairs(info.capabilities if info else {}),
-        "Services": PairLines({name: range_text(pair) for name, pair in services.items()}),
+        "Services": PairLines(
+            {name: model.zone_registry.range_text(pair) for name, pair in services.items()}
+        ),
         "Weight Scale": one.weight_scale,
         "Weight Offset": one.weight_offset,
         "Login": one.login,
@@ -116,20 +112,18 @@ def zone_cells(zone: ZoneOverview) -> dict[str, Any]:
     }
 
 
-def _changes(parsed_args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
+def _changes(args: base.Args, *, here: bool) -> dict[str, Any]:
     names = ("username", *_KEYSTONE, "weight_scale", "weight_offset")
-    given = [name for name in names if getattr(parsed_args, name) is not None]
-    changes = {name: getattr(parsed_args, name) for name in given}
-    return changes | login_changes(parsed_args, here=here)
+    given = [name for name in names if getattr(args, name) is not None]
+    changes = {name: getattr(args, name) for name in given}
+    return changes | login_changes(args, here=here)
 
 
-def _warnings(zone: ZoneOverview) -> Iterator[str]:
-    from valence_sched.model.podm_address import is_unencrypted
-
+def _warnings(zone: model.zone_registry.ZoneOverview) -> Iterator[str]:
     one = zone.registration
     goes = {"password": one.auth_url or one.url, "token": one.url if one.auth_url else ""}
     for what, url in goes.items() if one.password else ():
-        if url and is_unencrypted(url):
+        if url and model.podm_address.is_unencrypted(url):
             text = f"its {what} goes to {url} in the clear: name an https URL"
             yield f"warning: {one.name}: {text}"
 
@@ -154,14 +148,12 @@ class AddZone(base.ShowOne):
     option_groups = (_OPTIONS, inventory.STATE)
     known_columns = SHOW_COLUMNS
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.zone_registry import ZoneRegistration
-
-        if not parsed_args.name:
+    def take_action(self, args: base.Args) -> base.Table:
+        if not args.name:
             raise UsageError("an empty name")
-        scheduler, here = self.scheduler(parsed_args), self.scheduler_app.service is None
-        changes = _changes(parsed_args, here=here)
-        wanted = ZoneRegistration(name=parsed_args.name, url=parsed_args.url, **changes)
+        scheduler, here = self.scheduler(args), self.scheduler_app.service is None
+        changes = _changes(args, here=here)
+        wanted = model.zone_registry.ZoneRegistration(name=args.name, url=args.url, **changes)
         zone = scheduler.add_zone(wanted)
         self.closing += _warnings(zone)
         return SHOW_COLUMNS, zone_cells(zone)
@@ -173,9 +165,9 @@ class ListZone(base.Lister):
     arguments = "output --long: list more columns"
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        columns = LIST_COLUMNS + (LONG_COLUMNS if parsed_args.long else ())
-        zones = self.scheduler(parsed_args).zones()
+    def take_action(self, args: base.Args) -> base.Table:
+        columns = LIST_COLUMNS + (LONG_COLUMNS if args.long else ())
+        zones = self.scheduler(args).zones()
         self.closing += [
             f"{one.registration.name}: not active: {one.report.reason}"
             for one in zones
@@ -190,8 +182,8 @@ class ShowZone(base.ShowOne):
     arguments = "<zone>: zone directly below (name or ID)"
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        return SHOW_COLUMNS, zone_cells(self.scheduler(parsed_args).zone(parsed_args.zone))
+    def take_action(self, args: base.Args) -> base.Table:
+        return SHOW_COLUMNS, zone_cells(self.scheduler(args).zone(args.zone))
 
 
 class SetZone(base.Command):
@@ -217,23 +209,21 @@ class SetZone(base.Command):
         inventory.STATE,
     )
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        from valence_sched.model.zone_registry import ZoneChange
-
-        scheduler, here = self.scheduler(parsed_args), self.scheduler_app.service is None
-        changes = _changes(parsed_args, here=here)
-        if parsed_args.url is not None:
-            changes["url"] = parsed_args.url
-        if parsed_args.enable or parsed_args.disable:
-            changes["enabled"] = parsed_args.enable
-        if parsed_args.no_login:
+    def take_action(self, args: base.Args) -> None:
+        scheduler, here = self.scheduler(args), self.scheduler_app.service is None
+        changes = _changes(args, here=here)
+        if args.url is not None:
+            changes["url"] = args.url
+        if args.enable or args.disable:
+            changes["enabled"] = args.enable
+        if args.no_login:
             login = ("username", "password", *_KEYSTONE, "cert", "key")
             if changes.keys() & set(login):
                 raise UsageError("--no-login contradicts the options of a login")
             changes |= dict.fromkeys(login)
         if not changes:
             raise UsageError("nothing to set: name a property")
-        zone = scheduler.change_zone(parsed_args.zone, ZoneChange(**changes))
+        zone = scheduler.change_zone(args.zone, model.zone_registry.ZoneChange(**changes))
         self.closing += _warnings(zone)
 
 
@@ -247,17 +237,17 @@ class DeleteZone(base.Command):
     arguments = "<zone>...: zone directly below (name or ID; repeat for several)"
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        self.tell_errors(self.scheduler(parsed_args).delete_zones(parsed_args.zone))
+    def take_action(self, args: base.Args) -> None:
+        self.tell_errors(self.scheduler(args).delete_zones(args.zone))
 
 
 class _OwnZone(base.Lister):
     """A command about this zone itself, on what its state has stored: nothing is read live."""
 
-    def selection(self, parsed_args: argparse.Namespace, only: Sequence[str] = ()) -> Selection:
-        from valence_sched.model.reading import ReadOptions, Selection
-
-        return Selection(live=ReadOptions(state=parsed_args.state, stored=True))
+    def selection(self, args: base.Args, only: Sequence[str] = ()) -> model.reading.Selection:
+        return model.reading.Selection(
+            live=model.reading.ReadOptions(state=args.state, stored=True)
+        )
 
 
 class InfoZone(_OwnZone):
@@ -269,11 +259,9 @@ class InfoZone(_OwnZone):
 
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
-        from valence_sched.model.zone_registry import info_properties
-
-        info = self.scheduler(parsed_args).zone_info()
-        return ("Property", "Value"), info_properties(info).items()
+    def take_action(self, args: base.Args) -> base.Table:
+        info = self.scheduler(args).zone_info()
+        return ("Property", "Value"), model.zone_registry.info_properties(info).items()
 
 
 class TreeZone(_OwnZone):
@@ -290,12 +278,12 @@ class TreeZone(_OwnZone):
         """
     option_groups = (inventory.STATE,)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> base.Table:
+    def take_action(self, args: base.Args) -> base.Table:
         columns = ["Zone", "Podms", "Free Cores", "Free Memory MiB", "Free GPUs"]
-        if parsed_args.long:
+        if args.long:
             columns += ["Total Cores", "Total Memory MiB", "Total GPUs", "Free Drives"]
             columns += ["Total Drives", "Free NICs", "Total NICs"]
-        tree = self.scheduler(parsed_args).zone_tree(deadline_s=min(parsed_args.timeout, 600.0))
+        tree = self.scheduler(args).zone_tree(deadline_s=min(args.timeout, 600.0))
         rows = list(_rows(tree, ()))
         if silent := sum(bool(cells["Problem"]) for cells in rows):
             zones = format_count(silent, "zone")
@@ -303,7 +291,7 @@ class TreeZone(_OwnZone):
         return [*columns, "Read At", "Problem"], rows
 
 
-def _rows(node: ZoneNode, above: Sequence[str]) -> Iterator[dict[str, Any]]:
+def _rows(node: model.zone_registry.ZoneNode, above: Sequence[str]) -> Iterator[dict[str, Any]]:
     path = (*above, node.known_as or node.name)
     cells: dict[str, Any] = {
         "Zone": Branch(path, node.name),

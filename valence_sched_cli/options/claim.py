@@ -7,6 +7,7 @@ import argparse
 from collections.abc import Mapping
 
 from valence_sched.errors import UsageError
+from valence_sched_cli.late import model
 from valence_sched_cli.options.parser import Setting
 
 #: Leaves Ironic out.
@@ -62,20 +63,16 @@ SETTINGS: Mapping[str, Setting] = {
 
 def ttl_s(args: argparse.Namespace) -> float:
     """Return how many seconds a claim is held."""
-    from valence_sched.model.claim import TTL_S
-
-    return TTL_S if args.ttl is None else float(args.ttl)
+    return model.claim.TTL_S if args.ttl is None else float(args.ttl)
 
 
 def wait_s(args: argparse.Namespace) -> float:
     """Return how many seconds to wait for a pod manager; UsageError if the options contradict."""
-    from valence_sched.model.claim import WAIT_S
-
     if getattr(args, "no_wait", False):
         if args.timeout is not None:
             raise UsageError("--timeout: with --no-wait there is nothing to wait for")
         return 0.0
-    return WAIT_S if args.timeout is None else float(args.timeout)
+    return model.claim.WAIT_S if args.timeout is None else float(args.timeout)
 
 
 def refuse_idle(args: argparse.Namespace, *, holds: bool, composes: bool) -> None:

@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 import argparse
+import getpass
 import itertools
 import os
 import re
+import warnings
 from collections import Counter
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from valence_sched.errors import UsageError, one_line
+from valence_sched_cli.late import model, msgspec
 from valence_sched_cli.options import parser as parsing
 from valence_sched_cli.output.cells import Pairs, Words
-
-if TYPE_CHECKING:
-    from valence_sched.model.registration import Registration
 
 CONNECTION_COLUMNS = ("Username", "Password", "Auth", "CA Cert", "Client Cert", "TLS Verified")
 COLUMNS = (
@@ -80,20 +80,20 @@ def login_changes(args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
     A certificate alone has its own key. Files of what is not registered ``here`` are named as they
     are: they are a service's. UsageError for a name that no variable has.
     """
-    from valence_sched.model.registration import PasswordReference, is_variable
-
     named = {name: getattr(args, name) for name in ("cacert", "cert", "key")}
     changes: dict[str, Any] = {name: _path(file, here) for name, file in named.items() if file}
     if "cert" in changes:
         changes.setdefault("key", None)
     if args.password_env is not None:
-        if not is_variable(args.password_env):
+        if not model.registration.is_variable(args.password_env):
             raise UsageError("--password-env: expected the name of an environment variable")
-        changes["password"] = PasswordReference(env=args.password_env)
+        changes["password"] = model.registration.PasswordReference(env=args.password_env)
     elif args.password_file is not None:
-        changes["password"] = PasswordReference(file=_path(args.password_file, here))
+        changes["password"] = model.registration.PasswordReference(
+            file=_path(args.password_file, here)
+        )
     elif getattr(args, "password_prompt", False):
-        changes["password"] = PasswordReference(stored=True)
+        changes["password"] = model.registration.PasswordReference(stored=True)
     return changes
 
 
@@ -102,14 +102,12 @@ def _path(name: str, here: bool) -> str:
 
 
 def with_options(
-    registration: Registration, args: argparse.Namespace, *, here: bool = True
-) -> Registration:
+    registration: model.registration.Registration, args: argparse.Namespace, *, here: bool = True
+) -> model.registration.Registration:
     """Return a pod manager with what the words of the shell say of it, as of ``login_changes``.
 
     UsageError if they contradict each other.
     """
-    import msgspec
-
     max_blocks = parsing.by_name("--max-blocks", itertools.chain(*args.max_blocks))
     changes: dict[str, Any] = {
         "aggregates": (*dict.fromkeys((*registration.aggregates, *args.aggregate)),),
@@ -133,11 +131,9 @@ def with_options(
 
 def service_root(option: str, url: str) -> str:
     """Return the URL of a pod manager without the path of its service; UsageError if it is none."""
-    from valence_sched.model.podm_address import strip_service_root, url_problem
-
-    if wrong := url_problem(url):
+    if wrong := model.podm_address.url_problem(url):
         raise UsageError(f"{option}: found {wrong}")
-    return strip_service_root(url)
+    return model.podm_address.strip_service_root(url)
 
 
 def prompt_password(args: argparse.Namespace, name: str, *, here: bool = True) -> str | None:
@@ -145,9 +141,6 @@ def prompt_password(args: argparse.Namespace, name: str, *, here: bool = True) -
 
     UsageError if there is no terminal, nothing was typed, or it would go to a service.
     """
-    import getpass
-    import warnings
-
     if not args.password_prompt:
         return None
     if not here:
@@ -165,7 +158,7 @@ def prompt_password(args: argparse.Namespace, name: str, *, here: bool = True) -
     return password
 
 
-def connection_cells(registration: Registration, file: str) -> dict[str, Any]:
+def connection_cells(registration: model.registration.Registration, file: str) -> dict[str, Any]:
     """Return how to reach a pod manager, by the title of the column; its password is not there."""
     password = registration.password
     return {
@@ -186,7 +179,7 @@ def column_names(args: argparse.Namespace) -> tuple[str, ...]:
     return (*COLUMNS, *(["Max Blocks"] if args.max_blocks else []), "Registered In")
 
 
-def registration_cells(registration: Registration, file: str) -> dict[str, Any]:
+def registration_cells(registration: model.registration.Registration, file: str) -> dict[str, Any]:
     """Return all that is registered of a pod manager, by the title of the column."""
     return {
         "Podm": registration.name,
@@ -203,24 +196,20 @@ def registration_cells(registration: Registration, file: str) -> dict[str, Any]:
     }
 
 
-def warnings_on(registration: Registration) -> list[str]:
+def warnings_on(registration: model.registration.Registration) -> list[str]:
     """Return a line for each problem of a registration."""
-    from valence_sched.model.podm_address import is_unencrypted
-
     name, url = registration.name, registration.url
-    if registration.password is None or not is_unencrypted(url):
+    if registration.password is None or not model.podm_address.is_unencrypted(url):
         return []
     danger = "everybody on the way can read it"
     return [f"warning: {name}: its password goes to {url} in the clear: {danger}"]
 
 
 def _capabilities(pairs: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    from valence_sched.model.inventory import parse_capabilities
-
     capabilities: dict[str, tuple[str, ...]] = {}
     for key, values in pairs:
         try:
-            parsed = parse_capabilities(f"{key}={values}")
+            parsed = model.inventory.parse_capabilities(f"{key}={values}")
         except ValueError as error:
             raise UsageError(f"--capability: {error}") from None
         for name, more in parsed.items():
@@ -252,23 +241,18 @@ def fact_value(text: str) -> float | str | tuple[str, ...]:
 
 def _max_blocks(text: str) -> list[tuple[str, int]]:
     """Parse the most blocks of a type, or of each whole compute unit without a type."""
-    from valence_sched.model.inventory import BlockType
-    from valence_sched.model.registration import max_blocks_of
-
     kind, equals, number = text.rpartition("=")
     try:
         most = parsing.positive(number)
     except argparse.ArgumentTypeError:
         raise parsing.must_be("a number from 1 on, or TYPE=NUMBER", text) from None
     if not equals:
-        return list(max_blocks_of(most).items())
-    known = {it.casefold(): it for it in get_args(BlockType)}
+        return list(model.registration.max_blocks_of(most).items())
+    known = {it.casefold(): it for it in get_args(model.inventory.BlockType)}
     if kind.strip().casefold() not in known:
         raise parsing.must_be(f"of a type of blocks ({', '.join(known.values())})", kind)
     return [(known[kind.strip().casefold()], most)]
 
 
 def _parallel_composes(text: str) -> int:
-    from valence_sched.model.registration import MOST_PARALLEL_COMPOSES
-
-    return parsing.natural(text, 1, MOST_PARALLEL_COMPOSES)
+    return parsing.natural(text, 1, model.registration.MOST_PARALLEL_COMPOSES)

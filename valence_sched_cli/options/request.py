@@ -12,14 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from valence_sched.errors import InputError, UnknownName, UsageError
 from valence_sched_cli import cloud
+from valence_sched_cli.late import app, model, msgspec
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options import parser as parsing
 
 if TYPE_CHECKING:
-    from valence_sched.app import Site
-    from valence_sched.model.flavor import Flavor
-    from valence_sched.model.need import NameRequirements
-    from valence_sched.model.request import Group, Request
     from valence_sched_cli.base import PodmCommand
 
 RESOURCE_DESTS = ("cores", "memory", "gpu", "drive", "resource")
@@ -125,8 +122,8 @@ def make_request(
     args: argparse.Namespace,
     flavor_name: str | None,
     nova_flavor: str | None = None,
-    site: Site | None = None,
-) -> Request:
+    site: app.Site | None = None,
+) -> model.request.Request:
     """Return the request that the words of the shell make.
 
     Its flavor is the one of ``flavor_name``, or Nova's of the name ``nova_flavor``; without either
@@ -134,19 +131,18 @@ def make_request(
     are configured. UsageError if nothing says what the node is made of, or two flavors do, or more
     nodes must be placed than are asked for; UsageError or InputError if an option is wrong.
     """
-    from valence_sched.model.extra_specs import qualify
-    from valence_sched.model.request_spec import RequestSpec
-
     count, min_count = getattr(args, "count", None) or 1, getattr(args, "min_count", None)
     if (min_count or 0) > count:
         raise UsageError(f"--min-count {min_count} exceeds --count {count}")
     flavor = site.flavors.get(flavor_name) if site and flavor_name else None
     flavor = flavor or _flavor(command, args, flavor_name, nova_flavor)
     default_policy = site.policy if site and not flavor.policy else None
-    attributes = ((qualify(name), expression) for name, expression in args.attribute)
+    attributes = (
+        (model.extra_specs.qualify(name), expression) for name, expression in args.attribute
+    )
     traits = [*args.trait, *args.exclude_trait, *args.required, *args.forbidden]
     aggregates = [*args.aggregate, *args.exclude_aggregate, *args.member_of]
-    spec = RequestSpec(
+    spec = model.request_spec.RequestSpec(
         id=getattr(args, "request_id", None) or "",
         flavor=flavor.name,
         count=count,
@@ -173,7 +169,7 @@ def make_request(
 
 
 @contextlib.contextmanager
-def flavor_named(request: Request, args: argparse.Namespace) -> Iterator[None]:
+def flavor_named(request: model.request.Request, args: argparse.Namespace) -> Iterator[None]:
     """Name the flavor in the error about an unknown policy that a flavor names."""
     try:
         yield
@@ -185,10 +181,8 @@ def flavor_named(request: Request, args: argparse.Namespace) -> Iterator[None]:
 
 def _flavor(
     command: PodmCommand, args: argparse.Namespace, name: str | None, nova_flavor: str | None
-) -> Flavor:
+) -> model.flavor.Flavor:
     """Return the flavor that is named; without one, an empty flavor without a name."""
-    from valence_sched.model.flavor import Flavor
-
     app, files = command.scheduler_app, args.flavor_file
     if name is not None and nova_flavor is not None:
         raise UsageError("--flavor and --nova-flavor: one of them, a node has one flavor")
@@ -197,7 +191,7 @@ def _flavor(
     if nova_flavor is not None:
         return cloud.nova_flavor(app, command.app.client_manager, nova_flavor, files)
     if says_resources(args):
-        return Flavor(name="")
+        return model.flavor.Flavor(name="")
     options = "--flavor, --cores, --memory, --gpu, --drive, --resource or --request-file"
     raise UsageError(f"no flavor or resources given: name {options}")
 
@@ -215,23 +209,23 @@ def says_resources(args: argparse.Namespace) -> bool:
     return any(getattr(args, name) for name in RESOURCE_DESTS)
 
 
-def _with_resources(request: Request, args: argparse.Namespace) -> Request:
+def _with_resources(
+    request: model.request.Request, args: argparse.Namespace
+) -> model.request.Request:
     """Return the request with the resources of the shell in each way to make the node."""
-    import msgspec
-
-    from valence_sched.model.flavor import Flavor, Properties, add_needs, compile_amounts
-
     amounts = parsing.by_name("--resource", args.resource, "say how much in one of them")
     properties: dict[str, Any] = {"accelerators": args.gpu, "drives": args.drive}
     if args.cores is not None:
         properties["processor"] = {"total_cores": args.cores}
     if args.memory is not None:
         properties["memory"] = {"capacity_mib": args.memory}
-    more = Flavor(name="shell", properties=msgspec.convert(properties, Properties)).needs
+    more = model.flavor.Flavor(
+        name="shell", properties=msgspec.convert(properties, model.flavor.Properties)
+    ).needs
     if amounts:
-        classes = compile_amounts(amounts)
-        more = (*more, *Flavor(name="shell", properties=classes).needs)
-    first, *others = (add_needs(ask, more) for ask in request.alternatives)
+        classes = model.flavor.compile_amounts(amounts)
+        more = (*more, *model.flavor.Flavor(name="shell", properties=classes).needs)
+    first, *others = (model.flavor.add_needs(ask, more) for ask in request.alternatives)
     return msgspec.structs.replace(
         request, needs=first.needs, bonds=first.bonds, fallbacks=tuple(others)
     )
@@ -257,21 +251,17 @@ def parse_drives(text: str) -> dict[str, Any]:
 
 
 def _amount(text: str, unit: str) -> float:
-    from valence_sched.model.quantity import quantity_in
-
-    number = parsing.parsed(lambda amount: quantity_in(amount, unit), text)
+    number = parsing.parsed(lambda amount: model.quantity.quantity_in(amount, unit), text)
     if number <= 0:
         raise parsing.must_be("above 0", text)
     return number
 
 
-def merge_names(kind: str, constraints: Iterable[NameConstraints]) -> NameRequirements:
+def merge_names(kind: str, constraints: Iterable[NameConstraints]) -> model.need.NameRequirements:
     """Return what all options say of names; UsageError if they contradict each other."""
-    from valence_sched.model.need import NameRequirements
-
-    names = NameRequirements()
+    names = model.need.NameRequirements()
     for term in constraints:
-        names = names.plus(NameRequirements(*term))
+        names = names.plus(model.need.NameRequirements(*term))
     if contrary := names.contradiction:
         raise UsageError(f"{kind} {contrary}")
     return names
@@ -282,18 +272,15 @@ MOST_OF_A_CLASS = 10**15  # what a flavor may ask for at most
 
 def parse_resource(text: str) -> tuple[str, float]:
     """Parse ``CLASS=N``; an amount of a class whose name ends in a unit may have another unit."""
-    from valence_sched.model.flavor import resource_class_problem
-    from valence_sched.model.quantity import is_quantity, quantity_in, unit_of
-
     name, equals, amount = text.partition("=")
     if not equals:
         raise parsing.is_not("CLASS=N, as in VCPU=4", text)
-    if wrong := resource_class_problem(name):
+    if wrong := model.flavor.resource_class_problem(name):
         raise argparse.ArgumentTypeError(wrong)
-    unit = unit_of(name)
-    if unit and is_quantity(amount):
+    unit = model.quantity.unit_of(name)
+    if unit and model.quantity.is_quantity(amount):
         try:
-            number = quantity_in(amount, unit)
+            number = model.quantity.quantity_in(amount, unit)
         except ValueError as error:
             raise argparse.ArgumentTypeError(f"{name}: {error}") from None
         if number > 0:
@@ -346,13 +333,11 @@ def _plain_names(text: str, part: str) -> tuple[str, ...]:
     return names
 
 
-def _group(args: argparse.Namespace, flavor: str) -> Group | None:
-    from valence_sched.model.request import Group, Spread
-
+def _group(args: argparse.Namespace, flavor: str) -> model.request.Group | None:
     hint = "say the skew in one of them"
     spread = parsing.by_name("--spread", args.spread, hint)
     soft_spread = parsing.by_name("--soft-spread", args.soft_spread, hint)
-    group = Group(
+    group = model.request.Group(
         name=args.group or flavor,
         affinity=tuple(dict.fromkeys(args.affinity)),
         anti_affinity=tuple(dict.fromkeys(args.anti_affinity)),
@@ -360,8 +345,8 @@ def _group(args: argparse.Namespace, flavor: str) -> Group | None:
         soft_anti_affinity=tuple(dict.fromkeys(args.soft_anti_affinity)),
         at_most=parsing.by_name("--at-most", args.at_most, "say how many in one of them"),
         spread=(
-            *(Spread(over, skew) for over, skew in spread.items()),
-            *(Spread(over, skew, soft=True) for over, skew in soft_spread.items()),
+            *(model.request.Spread(over, skew) for over, skew in spread.items()),
+            *(model.request.Spread(over, skew, soft=True) for over, skew in soft_spread.items()),
         ),
     )
     return group if args.group or group.domains else None
@@ -427,19 +412,16 @@ def _merge_capabilities(named: Sequence[dict[str, tuple[str, ...]]]) -> dict[str
 
 
 def _conjunction(texts: Sequence[str]) -> Any:
-    from valence_sched.model.codec import decode
-    from valence_sched.model.expression import parse_expression
-
     conjuncts = []
     for number, text in enumerate(texts, 1):
         name = f"--where {number}" if len(texts) > 1 else "--where"
         try:
-            value = decode(text.encode(errors="surrogateescape"), object, name)
+            value = model.codec.decode(text.encode(errors="surrogateescape"), object, name)
         except InputError as error:
             hint = 'in quotes for the shell, as in \'["=", "$zone", "east-1"]\''
             place = error.document_path
             raise InputError(name, place, error.found, error.expected, hint) from None
-        parse_expression(value, name)
+        model.expression.parse_expression(value, name)
         conjuncts.append(value)
     return conjuncts[0] if len(conjuncts) == 1 else ["and", *conjuncts] if conjuncts else None
 

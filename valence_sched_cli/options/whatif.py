@@ -10,13 +10,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from valence_sched.errors import InputError, UsageError, one_line, suggest
+from valence_sched_cli.late import app, model
 from valence_sched_cli.options import parser as parsing
 from valence_sched_cli.options.registration import fact_value
 
 if TYPE_CHECKING:
-    from valence_sched.app import App, Site, Workload
-    from valence_sched.model.scenario import Edit
-    from valence_sched.model.workload import TraceColumn
     from valence_sched_cli.base import PodmCommand
 
 TARGETS = """<target> is PODM, PODM/POOL, BLOCK@PODM or BLOCK@PODM/POOL, of names or of patterns
@@ -34,7 +32,7 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that edit the inventory, among them scenarios."""
     group = parsing.section(parser, "edits")
     group.description = " ".join(TARGETS.split())
-    edits: dict[str, Callable[[str], Edit]] = {
+    edits: dict[str, Callable[[str], model.scenario.Edit]] = {
         **{verb: functools.partial(_targeted, verb) for verb in ("fail", "drain", "remove")},
         "clone": _clone,
         "add": addition,
@@ -67,7 +65,7 @@ decide --weight <weigher=number>...: another weight of this weigher in the polic
 """
 
 
-def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[Site]:
+def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[app.Site]:
     """Return the inventory after the edits: a site for each scenario, else a single one.
 
     Raises:
@@ -85,7 +83,7 @@ def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[Site]:
     )
 
 
-def edited_site(command: PodmCommand, args: argparse.Namespace) -> Site:
+def edited_site(command: PodmCommand, args: argparse.Namespace) -> app.Site:
     """Return the one inventory after the edits; UsageError if there are several scenarios."""
     site, *others = edited_sites(command, args)
     if others:
@@ -96,13 +94,10 @@ def edited_site(command: PodmCommand, args: argparse.Namespace) -> Site:
     return site
 
 
-def _edit(text: str, verb: str, **fields: Any) -> Edit:
+def _edit(text: str, verb: str, **fields: Any) -> model.scenario.Edit:
     """Return an edit; ArgumentTypeError if its target or one of its fields is invalid."""
-    from valence_sched.model.codec import convert
-    from valence_sched.model.scenario import EDITS
-
     try:
-        return convert(fields, EDITS[verb], repr(text))
+        return model.codec.convert(fields, model.scenario.EDITS[verb], repr(text))
     except InputError as error:
         where = error.document_path.removeprefix("$").removeprefix(".")
         found = "" if error.found.startswith("{") else error.found  # the words, taken apart
@@ -110,17 +105,17 @@ def _edit(text: str, verb: str, **fields: Any) -> Edit:
         raise argparse.ArgumentTypeError(str(words)) from None
 
 
-def _targeted(verb: str, text: str) -> Edit:
+def _targeted(verb: str, text: str) -> model.scenario.Edit:
     return _edit(text, verb, **{verb: text})
 
 
-def _clone(text: str) -> Edit:
+def _clone(text: str) -> model.scenario.Edit:
     match = re.fullmatch(r"(.+?)(?:x([0-9]{1,18}))?", text, re.DOTALL)
     podm, times = match.groups() if match else (text, None)
     return _edit(text, "clone", clone=podm, times=int(times or 1))
 
 
-def addition(text: str) -> Edit:
+def addition(text: str) -> model.scenario.Edit:
     """Parse ``BLOCK@PODM``, ``NxBLOCK@PODM`` or one of them with ``/POOL``."""
     match = re.fullmatch(r"(?:([0-9]{1,18})x)?(.+)@([^@]+)", text, re.DOTALL)
     if match is None:
@@ -129,7 +124,7 @@ def addition(text: str) -> Edit:
     return _edit(text, "add", add=block, to=target, count=int(count or 1))
 
 
-def _assignment(text: str) -> Edit:
+def _assignment(text: str) -> model.scenario.Edit:
     match = _ASSIGNMENT.fullmatch(text)
     if match is None:
         keys = (*_WORDS, *(f"{word}.NAME" for word in _MAPS))
@@ -183,7 +178,7 @@ def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) 
     parsing.add_options(parser, text, map=_trace_column, rate=rate, seed=parsing.natural, **times)
 
 
-def make_workload(app: App, args: argparse.Namespace) -> Workload:
+def make_workload(app: app.App, args: argparse.Namespace) -> app.Workload:
     """Return the workload that the options name.
 
     Raises:
@@ -202,9 +197,7 @@ def make_workload(app: App, args: argparse.Namespace) -> Workload:
     if missing := [name for name in ("rate", "mix", "horizon") if getattr(args, name) is None]:
         hint = "name a file with --workload, or draw requests with --rate, --mix and --horizon"
         raise UsageError(f"no --{missing[0]}: {hint}")
-    from valence_sched.model.workload import SyntheticSpec
-
-    spec = SyntheticSpec(
+    spec = model.workload.SyntheticSpec(
         rate_per_s=args.rate,
         mix=args.mix,
         horizon_s=args.horizon,
@@ -216,19 +209,20 @@ def make_workload(app: App, args: argparse.Namespace) -> Workload:
 
 def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
     """Return what the options say of a workload that is drawn, as a page names it; else nothing."""
-    from valence_sched.model.quantity import format_age
-
     if args.workload is not None:
         return []
     facts = [
         ("Requests an hour", f"{args.rate * 3600:,.6g}"),
         ("Mix", ", ".join(f"{name}={share:g}" for name, share in args.mix.items())),
-        ("Mean lifetime", format_age(args.lifetime) if args.lifetime else "for ever"),
+        (
+            "Mean lifetime",
+            model.quantity.format_age(args.lifetime) if args.lifetime else "for ever",
+        ),
     ]
     return facts if not hasattr(args, "seed") else [*facts, ("Seed", str(args.seed or 0))]
 
 
-def _trace_column(text: str) -> tuple[str, TraceColumn]:
+def _trace_column(text: str) -> tuple[str, model.workload.TraceColumn]:
     field, column = parsing.key_and_value("FIELD=COLUMN, as in arrival=creation_time")(text)
     return field, parsing.parsed_by("workload:parse_trace_column")(column)
 

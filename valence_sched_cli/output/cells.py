@@ -13,6 +13,7 @@ from cliff.columns import FormattableColumn
 
 from valence_sched.errors import escape
 from valence_sched.streams import moves_cursor
+from valence_sched_cli.late import model, msgspec, rich, words
 
 T = TypeVar("T")
 
@@ -62,16 +63,12 @@ class Amount(Shown[T]):
 
 def format_count(number: float, noun: str, plural: str = "") -> str:
     """Return a number with its noun, as ``quantity`` does, which is imported on demand."""
-    from valence_sched.model import quantity
-
-    return quantity.format_count(number, noun, plural)
+    return model.quantity.format_count(number, noun, plural)
 
 
 def format_time(seconds: float | None) -> str | None:
     """Return a time of the database as a person reads it."""
-    from valence_sched.words.phrases import format_instant
-
-    return None if seconds is None else format_instant(seconds)
+    return None if seconds is None else words.phrases.format_instant(seconds)
 
 
 def hang(text: str, indent: int, first: str = "", width: int = 79) -> list[str]:
@@ -92,12 +89,10 @@ def time_cell(at: float | str | None, age_s: float | None, *, both: bool = False
     People see how long ago it was, with ``both`` the time as well, and the time alone where the age
     is not known; machines see the time (RFC 3339, UTC).
     """
-    from valence_sched.model.quantity import format_age, format_utc
-
-    text = format_utc(at) if isinstance(at, str) else format_time(at)
+    text = model.quantity.format_utc(at) if isinstance(at, str) else format_time(at)
     if text is None:
         return None
-    age = "" if age_s is None else f"{format_age(age_s)} ago"
+    age = "" if age_s is None else f"{model.quantity.format_age(age_s)} ago"
     return Amount(text, lambda time: f"{time} ({age})" if age and both else age or time)
 
 
@@ -206,8 +201,6 @@ class GrantsCell(Cell[Sequence[Any]]):
 
 def to_builtins(nouns: Sequence[Any]) -> list[Any]:
     """Return nouns as lists and maps."""
-    import msgspec
-
     return [msgspec.to_builtins(noun) for noun in nouns]
 
 
@@ -241,7 +234,7 @@ def supports_colour(stream: Any) -> bool:
 
 def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: bool = True) -> str:
     """Return columns of text; with ``colour`` cells have escape codes for their temperature."""
-    import tabulate
+    import tabulate  # whose own padding is changed
 
     def shown(cell: Any) -> str:
         is_hot = colour and isinstance(cell, HeatCell)
@@ -261,12 +254,11 @@ def painted(text: str, heat: float) -> str:
 
     0 is red, 0.5 yellow, 1 green; beyond is no more. What of the text does not print is escaped.
     """
-    from rich.color import ColorSystem
-    from rich.style import Style
-
     many = os.environ.get("COLORTERM", "").casefold() in ("truecolor", "24bit")
-    system = ColorSystem.TRUECOLOR if many else ColorSystem.EIGHT_BIT
+    system = rich.color.ColorSystem.TRUECOLOR if many else rich.color.ColorSystem.EIGHT_BIT
     heat = min(1.0, max(0.0, heat))
     red, green = min(1.0, 2.0 - 2.0 * heat), min(1.0, 2.0 * heat)
-    style = Style.parse(f"black on #{round(60 + 180 * red):02x}{round(60 + 150 * green):02x}3c")
+    style = rich.style.Style.parse(
+        f"black on #{round(60 + 180 * red):02x}{round(60 + 150 * green):02x}3c"
+    )
     return style.render(escape(text), color_system=system)

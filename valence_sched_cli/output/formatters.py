@@ -16,6 +16,8 @@ from typing import Any, ClassVar
 from cliff import columns
 from cliff.formatters import base
 
+from valence_sched_cli.late import tabulate
+
 
 class TableStyle(base.ListFormatter, base.SingleFormatter):
     """A table in one of tabulate's styles, with the patterns that a cell must escape."""
@@ -37,9 +39,7 @@ class TableStyle(base.ListFormatter, base.SingleFormatter):
     def _print(
         self, headers: Sequence[str], rows: Any, alignment: Sequence[str], stdout: Any
     ) -> None:
-        from tabulate import tabulate
-
-        table = tabulate(
+        table = tabulate.tabulate(
             [[self._cell(value) for value in row] for row in rows],
             headers=[self._cell(name) for name in headers],
             tablefmt=self.tablefmt,

@@ -12,16 +12,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import IO, Any, cast
 
 from valence_sched.errors import escape
 from valence_sched.streams import moves_cursor
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.live import Live
-
-    from valence_sched.model.diagnostic import Progress
+from valence_sched_cli.late import model, rich
 
 MAX_NAMES = 3  # on the line; the others are a number
 MAX_NAME_LENGTH = 40  # characters of a name on the line
@@ -81,7 +76,7 @@ DELAY_S = 1.0  # of work, before the line is shown
 FRAMES_PER_S = 8
 
 
-def terminal_progress(stream: Any = None) -> Progress | None:
+def terminal_progress(stream: Any = None) -> model.diagnostic.Progress | None:
     """Return the progress line of a stream, None where it is no terminal that can have one."""
     stream = stream or sys.stderr
     return ProgressLine(stream) if moves_cursor(stream) else None
@@ -102,7 +97,7 @@ class ProgressLine:
         self._lock = threading.RLock()  # never needed by the thread that draws
         self._started: float | None = None
         self._timer: threading.Timer | None = None
-        self._live: Live | None = None
+        self._live: rich.live.Live | None = None
         self._handlers: list[logging.Handler] = []
 
     def count_podms(self, done: int, total: int | None = None, awaited: Sequence[str] = ()) -> None:
@@ -152,13 +147,10 @@ class ProgressLine:
                 return
             self._timer = None
             if self._awaited:
-                from rich.console import Console
-                from rich.live import Live
-
                 unicode = self._stream.encoding.casefold().startswith("utf")
-                self._live = Live(
+                self._live = rich.live.Live(
                     _Line(self._text, unicode=unicode),
-                    console=Console(file=cast(IO[str], self._stream)),
+                    console=rich.console.Console(file=cast(IO[str], self._stream)),
                     transient=True,
                     redirect_stdout=False,
                     redirect_stderr=False,
@@ -183,10 +175,8 @@ class ProgressLine:
         return True
 
     def _text(self, width: int) -> str:
-        from valence_sched.model.quantity import format_age
-
         started = self._started
-        age = format_age(self._clock() - started) if started is not None else "0s"
+        age = model.quantity.format_age(self._clock() - started) if started is not None else "0s"
         text = self._awaited.text(width - len(age) - 2)
         return text and f"{age}: {text}"
 
@@ -195,17 +185,15 @@ class _Line:
     """What ``rich`` draws: a spinner and the text of this moment; nothing where there is none."""
 
     def __init__(self, text: Callable[[int], str], *, unicode: bool) -> None:
-        from rich.spinner import Spinner
-
         self._text = text
-        self._spinner = Spinner("dots" if unicode else "line", style="status.spinner")
+        self._spinner = rich.spinner.Spinner("dots" if unicode else "line", style="status.spinner")
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.text import Text
-
+    def __rich_console__(
+        self, console: rich.console.Console, options: rich.console.ConsoleOptions
+    ) -> rich.console.RenderResult:
         width = max(1, options.max_width - 3)
         if text := self._text(width):
-            self._spinner.text = Text(text)
+            self._spinner.text = rich.text.Text(text)
             self._spinner.text.truncate(width, overflow="ellipsis")
             yield self._spinner
 

@@ -18,6 +18,7 @@ from cliff.columns import FormattableColumn
 
 from valence_sched.errors import UsageError, escape, one_line, suggest
 from valence_sched.streams import encodable
+from valence_sched_cli.late import model, msgspec
 from valence_sched_cli.output.cells import Absent
 
 USUAL_WIDTH = 80  # characters, where the screen has none
@@ -211,11 +212,7 @@ def _values(names: Sequence[str], cells: Any) -> dict[str, Any]:
 
 def _yaml(value: object) -> str:
     """Return YAML with line ends in text escaped as every other control character."""
-    import msgspec
-
-    from valence_sched.model.codec import dump_yaml
-
-    return dump_yaml(msgspec.to_builtins(value))
+    return model.codec.dump_yaml(msgspec.to_builtins(value))
 
 
 def _escaped(value: Any) -> Any:
@@ -227,11 +224,9 @@ def _escaped(value: Any) -> Any:
         items = map(_escaped, value)
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     if fields := getattr(type(value), "__struct_fields__", ()):
-        from msgspec.structs import force_setattr  # past what a noun checks when it is made
-
         value = copy.copy(value)
         for name in fields:
-            force_setattr(value, name, _escaped(getattr(value, name)))
+            msgspec.structs.force_setattr(value, name, _escaped(getattr(value, name)))
     return value
 
 

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packages whose modules are imported when a command first uses them.
+
+``openstack`` imports every command of every plug-in at every start, and help and completion make
+their parsers: they import this, and none of what only ``take_action`` needs.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+
+class Package:
+    """A package that is imported when one of its names is first used, each module by itself."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, name: str) -> Any:
+        package = importlib.import_module(self._name)
+        if not hasattr(package, name):
+            try:
+                importlib.import_module(f"{self._name}.{name}")
+            except ModuleNotFoundError as error:
+                raise AttributeError(str(error)) from error
+        found = self.__dict__[name] = getattr(package, name)
+        return found
+
+
+if TYPE_CHECKING:
+    import msgspec as msgspec
+    import rich as rich
+    import rich.color
+    import rich.console
+    import rich.live
+    import rich.spinner
+    import rich.style
+    import rich.text
+    import tabulate as tabulate
+
+    import valence_sched.app
+    import valence_sched.pages.decision
+    import valence_sched.pages.hardware
+    import valence_sched.pages.replay
+
+    app, model, pages = valence_sched.app, valence_sched.model, valence_sched.pages
+    words = valence_sched.words
+else:
+    msgspec, rich, tabulate = map(Package, ("msgspec", "rich", "tabulate"))
+    app, model = Package("valence_sched.app"), Package("valence_sched.model")
+    pages, words = Package("valence_sched.pages"), Package("valence_sched.words")
