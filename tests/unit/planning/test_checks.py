@@ -80,28 +80,29 @@ class TestChecks(unittest.TestCase):
             ("{lands: {flavor: web, count: 3, in: east}}", True, "3 of 3 land on east/b, east/a"),
             ("{lands: {flavor: web, count: 3, in: east/a}}", False, "1 of 3 land on east/b"),
             ("{lands: {flavor: web, count: 4, in: east}}", False,
-             "3 of 4 fit: east: capacity: cores: needs 8, has 0"),
+             "3 of 4 fit: east: no free cores"),
         ])  # fmt: skip
 
     def test_what_does_not_fit(self):
         self.assert_each([
             ("{does_not_fit: {flavor: big}}", True,
-             "does not fit: east: capacity: cores: needs 99, has 16"),
-            ("{does_not_fit: {flavor: web}}", False, "fits on east/b"),
+             "does not fit: east: 16 of 99 cores"),
+            ("{does_not_fit: {flavor: web}}", False, "lands on east/b"),
             ("{does_not_fit: {flavor: web, in: west}}", True,
-             "does not fit: west: capacity: cores: needs 8, has 0"),
+             "does not fit: west: no free cores"),
             ("{does_not_fit: {flavor: web, count: 2, in: east/b}}", True,
-             "1 of 2 fit: east: capacity: cores: needs 8, has 0"),
+             "1 of 2 fit: east: no free cores"),
         ])  # fmt: skip
 
     def test_what_may_fail(self):
-        stuck = "0 of 1 node lands again, stuck: n1"
+        stuck = "0 of 1 node of west land again, 1 cannot: n1"
         full = "edits: [{set: east, enabled: no}]"
         self.assert_each([
-            ("{survives: 1}", True, "no bad set found (2 of 2 sets tried)"),
-            ("{survives: 2}", False, "1 set bad (1 of 1 set tried), worst: west, east: 1 of 1 node "
-                                     "cannot land again"),
-            ("{fails: west}", True, "1 of 1 node lands again"),
+            ("{survives: 1}", True,
+             "any 1 pod manager may fail: every node lands again (2 of 2 sets tried)"),
+            ("{survives: 2}", False, "not any 2 pod managers may fail: 1 of 1 sets leave nodes "
+             "without a place; worst: west, east: 1 of 1 node cannot land again"),
+            ("{fails: west}", True, "every node lands again: 1 node of west"),
             (f"{{fails: west, {full}}}", False, stuck),
             (f"{{fails: west, stuck_at_most: 1, {full}}}", True, stuck),
         ])  # fmt: skip
@@ -133,7 +134,7 @@ class TestChecks(unittest.TestCase):
         self.assert_each([
             (text, True, "the same"),
             ("{decision: {file: d.json, flavor: web, count: 3}}", False,
-             "nodes: 2 are now 3; request: another one is recorded"),
+             "nodes: 2 are now 3; request: differs from the recorded one"),
         ])  # fmt: skip
         other = self.result(f"{{decision: {{file: d.json, flavor: web, count: 2}}, {moved}}}")
         self.assertRegex(other.found, "^node 1: east/b is now east-2/b; node 2: .*; inventory: ")
@@ -148,7 +149,7 @@ class TestChecks(unittest.TestCase):
         recorded["request"]["mix"]["shares"].pop()
         (self.folder / "d.json").write_text(json.dumps(recorded))
         self.assert_each([
-            (text, False, "request: the mix of flavors to leave room for is another one"),
+            (text, False, "request: the mix of flavors to leave room for differs"),
             (text.replace("web}", "web, placements_only: true}"), True, "the same"),
         ])  # fmt: skip
 
