@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds on what is read from one source, and the stream that enforces them.
+"""Bounds on one source, the stream that enforces them, and the marks of a Redfish tree.
 
-What is counted are the bytes that really come, never what a header promises.
+It counts the bytes that really come.
 """
 
 from __future__ import annotations
@@ -11,22 +11,24 @@ from typing import BinaryIO
 
 from valence_sched.errors import InputError
 
-MIB, GIB = 1 << 20, 1 << 30
+#: Where in a folder a Redfish tree may begin.
+TREE_STARTS = ("redfish/v1/", "redfish/", "v1/", "")
+_TREE_PARTS = ("", "CompositionService/", "Systems/", "Chassis/")
+#: A folder with one of these documents is a tree.
+TREE_MARKERS = [f"{it}{part}index.json" for it in TREE_STARTS for part in _TREE_PARTS]
 
-#: Bytes of one document in a tree; a larger one is left out.
-MAX_DOCUMENT_BYTES = 16 * MIB
-#: Bytes of all documents of a tree or an archive together.
-MAX_TREE_BYTES = 512 * MIB
+MIB = 1 << 20
+
+#: Bytes of one document in a tree (a larger one is left out), and of all its documents together.
+MAX_DOCUMENT_BYTES, MAX_TREE_BYTES = 16 * MIB, 512 * MIB
 #: Documents of a tree or an archive.
 MAX_DOCUMENTS = 200_000
 #: Files, folders and links of a folder or an archive, documents or not.
 MAX_MEMBERS = 1_000_000
-#: Bytes of one JSON document: an inventory, or a map from URI to document.
-MAX_JSON_BYTES = 512 * MIB
-#: Bytes of one line of JSON Lines; a longer one is left out.
-MAX_LINE_BYTES = 64 * MIB
+#: Bytes of one JSON inventory or map of documents, and of one line of JSON Lines.
+MAX_JSON_BYTES, MAX_LINE_BYTES = 512 * MIB, 64 * MIB
 #: Bytes of a stream after decompression, and of an archive that comes from standard input.
-MAX_STREAM_BYTES = 8 * GIB
+MAX_STREAM_BYTES = 8192 * MIB
 #: Faults of one tree that are listed one by one.
 MAX_NOTES = 100
 
@@ -57,12 +59,12 @@ class BoundedStream(io.RawIOBase):
         return len(data)
 
 
-def buffered_reader(stream: BoundedStream) -> BinaryIO:
-    """Return the stream with lines and large reads."""
-    return io.BufferedReader(stream, BUFFER_BYTES)
+def bounded_reader(source: BinaryIO, file: str, most: int, head: bytes = b"") -> BinaryIO:
+    """Return a :class:`BoundedStream` with lines and large reads."""
+    return io.BufferedReader(BoundedStream(source, file, most, head), BUFFER_BYTES)
 
 
 def error_text(error: BaseException) -> str:
-    """Return what an error of the system says, in a few words."""
+    """Return the text of an error of the system, in lower case."""
     strerror = getattr(error, "strerror", None)
     return str(strerror or error or type(error).__name__).lower()

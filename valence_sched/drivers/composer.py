@@ -221,7 +221,7 @@ def write(
     try:
         reply, stale = send(), {PRECONDITION_FAILED, PRECONDITION_REQUIRED}
         while reply.status in stale or (
-            reply.status in BUSY_STATUSES and patience.wait_as_told(reply.headers)
+            reply.status in BUSY_STATUSES and patience.wait_retry_after(reply.headers)
         ):
             stale.discard(reply.status)
             watch("trying again")

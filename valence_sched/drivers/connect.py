@@ -22,7 +22,7 @@ from valence_sched.drivers.document_shape import current_form
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.connection import Connection, enter_service, root_document
 from valence_sched.drivers.http.exchange import Answer, Deadline, Patience, is_outage
-from valence_sched.drivers.identity import address_identity, root_identity, told_identity
+from valence_sched.drivers.identity import address_identity, root_identity, service_identity
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.errors import InputError, PodmError, UnknownName, one_line
 from valence_sched.model.podm_address import change_text
@@ -159,7 +159,7 @@ def live_identity(connection: Connection, root: Json) -> str:
         return answer.json(uri) if answer.status == 200 else None
 
     service = LinkedDocuments(get, NO_NOTES, host=connection.host)
-    return told_identity(get, service) or address_identity(connection.url)
+    return service_identity(get, service) or address_identity(connection.url)
 
 
 def probe_identity(registration: Registration, password: str | None, timeout_s: float) -> str:

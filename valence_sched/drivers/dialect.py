@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dialect: how one kind of Redfish service is recognised, read and composed on."""
+"""Dialect: recognises, reads and composes on one kind of Redfish service."""
 
 from __future__ import annotations
 
@@ -20,30 +20,26 @@ STANDARD = "redfish"
 
 
 class Dialect(NamedTuple):
-    """One kind of Redfish service; an entry point of ``valence_sched.dialects`` by its name.
-
-    ``read`` takes the documents, the id of the pod manager and the name of the driver. All that
-    it follows is declared as ``fields.Link`` on ``root`` and what that leads to, so the documents
-    can be fetched ahead of it. ``recognise`` takes the service root and returns whether the
-    service is of this dialect; without it the dialect is used only where a registration names it.
-    ``composer`` makes a composer of a session and of what makes a patience; without it pod
-    managers of this dialect are only read. ``amounts`` are the resources of stocks that its
-    composer makes a part of; a request for an amount of another one is not composed there. One of
-    the ``services`` is linked by a root that composes, without any stated any link of the root;
-    ``bare_blocks`` are links to blocks of a root without such a service.
-    """
+    """One kind of Redfish service; an entry point of ``valence_sched.dialects`` by its name."""
 
     name: str
+    #: The service root; links that are followed are ``fields.Link`` on it and what it leads to.
     root: type[Resource]
+    #: Reads the documents of a pod manager, given its id and the name of the driver.
     read: Callable[[LinkedDocuments, str, str], FullPodm]
+    #: Whether a service root is of this dialect; else it is used only if a registration names it.
     recognise: Callable[[Json], bool] = lambda _root: False
+    #: Makes a composer of a session and a factory of patiences; without it the dialect only reads.
     composer: Callable[[Session, Callable[[], Patience]], Composer] | None = None
+    #: The resources of stocks of which its composer can compose an amount.
     amounts: frozenset[str] = frozenset()
+    #: Links of which a root that composes has one; any link of the root if this is empty.
     services: tuple[Link, ...] = ()
+    #: Links to blocks of a root without such a service.
     bare_blocks: tuple[Link, ...] = ()
 
     def inventory(self, service: LinkedDocuments, id_: str) -> FullPodm:
-        """Read a pod manager; what its root lacks is noted."""
+        """Read a pod manager; note a root without a composition service."""
         podm = self.read(service, id_, self.name)
         root = service.json(ROOT, "the protocol")
         if root and not self.has_service(self.root(ROOT, root, NO_NOTES)):
@@ -58,7 +54,7 @@ class Dialect(NamedTuple):
         return _links_any(root, self.bare_blocks)
 
     def refusal(self, resources: Iterable[str]) -> str | None:
-        """Return why a node with amounts of these resources is never composed, None if it may."""
+        """Return why a node with amounts of these resources cannot be composed, None if it can."""
         if self.composer is None:
             return f"driver {self.name!r} reads pod managers, and cannot compose on them"
         lacking = sorted(set(resources) - self.amounts)
@@ -76,9 +72,7 @@ Dialects = Mapping[str, Callable[[], Dialect]]
 def recognised_dialect(root: Json | None, dialects: Dialects) -> Dialect:
     """Return the dialect of a service root: the first by name that recognises it, else DMTF's.
 
-    Raises:
-        PluginError: a dialect raised an error while it looked at the root.
-        UnknownName: no dialect recognises the root, and DMTF's is not installed.
+    Raises PluginError if a dialect fails, and UnknownName if DMTF's is not installed.
     """
     present = current_form(root, root=True) if root else {}
     for name in dialects if present else ():

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Older and drifted forms of Redfish documents, brought into the present form.
 
-Older services have the members of a collection below ``Links``, and the entries of the root too.
-Others spell ``Members`` differently, or list members as OData does. Readers see the present form;
-a capture holds what was sent.
+Older services have the members of a collection, and the entries of the root, below ``Links``.
+Others spell ``Members`` differently. Readers see the present form; a capture has the original.
 """
 
 from __future__ import annotations
@@ -28,20 +27,27 @@ _LISTS = ("items", "value", "member", "entries")
 _OF_ANY = _OF_COLLECTIONS.union(_LISTS, _NEXT, _COUNT)
 #: Names of types and properties that are remembered, and the longest.
 MAX_NAMES, MAX_NAME = 10_000, 200
-#: Types of what tells of an error, folded.
+#: Types of error messages, folded.
 _MESSAGES = ("error", "redfisherror", "message")
 #: Entries of a root that stand below ``Links`` in its present form too.
 _BELOW = ("Sessions", "ManagerProvidingService")
 #: Entries that may stand below ``Links`` of a document whose type has this name.
-_ENTRIES: dict[str, tuple[str, ...]] = {
-    "compositionservice": ("ResourceBlocks", "ResourceZones"),
-    "computersystem": ("Processors", "Memory", "Storage", "SimpleStorage", "MemoryDomains"),
+_ENTRIES = {
+    "compositionservice": ["ResourceBlocks", "ResourceZones"],
+    "computersystem": [
+        "Processors",
+        "Memory",
+        "Storage",
+        "SimpleStorage",
+        "MemoryDomains",
+        "EthernetInterfaces",
+        "NetworkInterfaces",
+    ],
 }
-_ENTRIES["computersystem"] += ("EthernetInterfaces", "NetworkInterfaces")
 
 
 def object_of(body: bytes, uri: str) -> Json:
-    """Return a body as an object; an InputError says when it is none, or is a page of HTML."""
+    """Return a body as an object; InputError for other JSON, or a page of HTML."""
     data = body.removeprefix(BOM)
     if data[:200].lstrip()[:1] == b"<":
         raise InputError(uri, "", "a page of HTML or XML", "JSON", "is it a Redfish service?")
@@ -54,7 +60,7 @@ def object_of(body: bytes, uri: str) -> Json:
 
 
 def check_content(json: Json, uri: str, expected: str = "a document") -> Json:
-    """Return a document; InputError where it is a message of an error, which may have a URI."""
+    """Return a document; InputError if it is an error message, which may have a URI."""
     error = json.get("error")
     is_error = bool(error) and isinstance(error, dict)
     if "@odata.id" not in json:
@@ -67,14 +73,18 @@ def check_content(json: Json, uri: str, expected: str = "a document") -> Json:
 
 
 def current_form(json: Json, *, root: bool = False) -> Json:
-    """Return a document in the present form; the document itself where it has that form.
+    """Return a document in the present form, itself if it has that form.
 
-    A collection has ``Members``: a list, or None where its members are found in no form.
+    A collection has ``Members``: a list, or None if its members are found in no form.
 
     >>> current_form({"Links": {"Members": [{"@odata.id": "/a"}]}})["Members"]
     [{'@odata.id': '/a'}]
     """
-    json = _with_links(json)
+    if not json.get("Links"):  # it may be spelled otherwise; names below it begin with a capital
+        spelled = next((it for it in json if it != "Links" and it.casefold() == "links"), None)
+        if spelled and isinstance(inner := json[spelled], dict):
+            named = {name[:1].upper() + name[1:]: inner[name] for name in reversed(inner)}
+            json = {**json, "Links": named | inner}
     below = _below(json)
     if root:
         return _merged(json, {key: below[key] for key in below if key not in _BELOW})
@@ -93,52 +103,31 @@ class ShapeMemo:
     """Brings the documents of one pod manager into the present form; works out each type once."""
 
     def __init__(self) -> None:
-        #: Types of documents that are no collections; whether theirs have entries below ``Links``.
+        #: Types that are no collections, and whether they have entries below ``Links``.
         self._types: dict[str, bool] = {}
-        #: Names of properties that are none of a collection.
-        self._plain_names: set[str] = set()
+        self._plain_names: set[str] = set()  # of properties that no collection has
 
     def __len__(self) -> int:
         return len(self._types) + len(self._plain_names)
 
     def current_form(self, json: Json, *, root: bool = False) -> Json:
-        told = json.get("@odata.type")
-        if root or not isinstance(told, str):
+        type_ = json.get("@odata.type")
+        if root or not isinstance(type_, str):
             return current_form(json, root=root)
-        has_entries = self._types.get(told)
-        plain = self._plain_names
-        if has_entries is not None and plain.issuperset(json):
-            below = json.get("Links")
-            if not below or not isinstance(below, dict):
-                return json
-            if not has_entries and plain.issuperset(below):
-                return json
-        self._learn(told, json)
+        has_entries, plain, below = self._types.get(type_), self._plain_names, _below(json)
+        is_plain = not below or (not has_entries and plain.issuperset(below))
+        if is_plain and has_entries is not None and plain.issuperset(json):
+            return json
+        kind = type_name({"@odata.type": type_})  # without one the values count, too
+        names = {*json, *below}
+        if kind and not kind.endswith("collection") and max(map(len, (type_, *names))) <= MAX_NAME:
+            if len(self) + len(names) >= MAX_NAMES:
+                self._types.clear()
+                plain.clear()
+            self._types[type_] = kind in _ENTRIES
+            spelled = {it for it in names if it == "Links" or it.casefold() != "links"}
+            plain.update(it for it in spelled if "members" not in it.casefold())
         return current_form(json)
-
-    def _learn(self, told: str, json: Json) -> None:
-        kind = type_name({"@odata.type": told})  # where it tells none, the values count too
-        names = {*json, *_below(json)}
-        if not kind or kind.endswith("collection") or max(map(len, (told, *names))) > MAX_NAME:
-            return
-        if len(self) + len(names) >= MAX_NAMES:
-            self._types.clear()
-            self._plain_names.clear()
-        self._types[told] = kind in _ENTRIES
-        spelled = {it for it in names if it == "Links" or it.casefold() != "links"}
-        self._plain_names.update(it for it in spelled if "members" not in it.casefold())
-
-
-def _with_links(json: Json) -> Json:
-    """Return a document whose ``Links`` have that name; those below them begin with a capital."""
-    if json.get("Links"):
-        return json
-    spelled = next((it for it in json if it != "Links" and it.casefold() == "links"), None)
-    below = json.get(spelled) if spelled else None
-    if not isinstance(below, dict):
-        return json
-    named = {name[:1].upper() + name[1:]: below[name] for name in reversed(below)}
-    return {**json, "Links": named | below}
 
 
 def _below(json: Json) -> Json:
@@ -147,15 +136,15 @@ def _below(json: Json) -> Json:
 
 
 def type_name(json: Json) -> str:
-    """Return the folded name of the type of a document, empty where it tells none."""
+    """Return the folded name of the type of a document, empty without one."""
     for key in ("@odata.type", "Type", "@odata.context"):
-        told = json.get(key)
-        if not isinstance(told, str):
+        stated = json.get(key)
+        if not isinstance(stated, str):
             continue
-        last = told.rpartition(".")[2]
+        last = stated.rpartition(".")[2]
         if last.isalpha() and key == "@odata.type":
             return last.casefold()
-        parts = told.rpartition("#")[2].partition("(")[0].casefold().split(".")
+        parts = stated.rpartition("#")[2].partition("(")[0].casefold().split(".")
         # Between the names stand versions: "v1_0_0", or "1", "0", "0".
         names = [part for part in parts if part.isalpha()]
         if names and (key != "@odata.context" or names[-1].endswith("collection")):
@@ -164,7 +153,7 @@ def type_name(json: Json) -> str:
 
 
 def _merged(own: Json, more: Json) -> Json:
-    """Return an object with all that it lacks and another has, inside nested objects too."""
+    """Return an object with what another has and it lacks, inside nested objects, too."""
     found = dict(own)
     for key, value in more.items():
         present = own.get(key)
@@ -189,21 +178,18 @@ def _collection(json: Json, below: Json, kind: str) -> Json:
             elif members is not None and not isinstance(members, list):
                 is_text = isinstance(members, str) and not _are_links([members])
                 members = None if is_text else [members]
-            return _with_members(json, holder, keys, members)
-        members = _first(holder, keys, _LISTS)
-        if isinstance(members, list) and (named or _are_links(members)):
-            return _with_members(json, holder, keys, members)
+        else:
+            members = _first(holder, keys, _LISTS)
+            if not isinstance(members, list) or not (named or _are_links(members)):
+                continue
+        found = {MEMBERS: members}
+        if page := _first(holder, keys, _NEXT):
+            found[NEXT] = links(page)[0] or page
+        if (count := _first(holder, keys, _COUNT)) is not None:
+            found[COUNT] = count
+        is_same = all(key in json and json[key] is value for key, value in found.items())
+        return json if is_same else {**json, **found}
     return {**json, MEMBERS: None} if named else json
-
-
-def _with_members(json: Json, holder: Json, keys: Mapping[str, str], members: Any) -> Json:
-    found = {MEMBERS: members}
-    if page := _first(holder, keys, _NEXT):
-        found[NEXT] = links(page)[0] or page
-    if (count := _first(holder, keys, _COUNT)) is not None:
-        found[COUNT] = count
-    is_same = all(key in json and json[key] is value for key, value in found.items())
-    return json if is_same else {**json, **found}
 
 
 def _first(holder: Json, keys: Mapping[str, str], names: tuple[str, ...]) -> Any:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Redfish resources as declared fields: path, reader, meaning and unit.
 
-Types drift in the field: a boolean comes as ``"true"``, a number as ``"16"``, an array as its
-only element. The readers here accept that. A value that they cannot read is noted and unknown.
+The readers accept drifted types: a boolean as ``"true"``, a number as ``"16"``, an array as its
+only element. A value that they cannot read is noted and unknown.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ _LINK_NAMES = ("@odata.id", "odata.id", "href")
 
 
 class Notes(Protocol):
-    """Takes notes on documents; :class:`~valence_sched.model.diagnostic.Diagnostics` does.
-
-    What is skipped was left out; a remark is of a doubt that left nothing out.
-    """
+    """Takes notes on documents that were left out (``skip``) or are doubtful (``remark``)."""
 
     def skip(self, text: object) -> None: ...
     def remark(self, text: str) -> None: ...
@@ -40,7 +37,7 @@ class Notes(Protocol):
 
 
 class _NoNotes:
-    """Takes no notes, where the same documents were noted when the inventory was read."""
+    """For documents that were noted when the inventory was read."""
 
     def skip(self, text: object) -> None: ...
     def remark(self, text: str) -> None: ...
@@ -51,13 +48,11 @@ NO_NOTES = _NoNotes()
 
 
 class Resource:
-    """One Redfish object: its URI, its JSON, and the notes on what cannot be read.
+    """One Redfish object: its URI, its JSON, and the notes on what cannot be read."""
 
-    ``lasting`` is whether its content rarely changes, so that a repeated read may skip it;
-    ``tells_use`` whether it alone tells that others are in use, so that none may be left out.
-    """
-
+    #: Whether its content rarely changes, so that a repeated read may skip it.
     lasting: ClassVar[bool] = False
+    #: Whether it alone shows that others are in use, so that each of them must be read.
     tells_use: ClassVar[bool] = False
     #: The fields that link other documents, in the order of their names.
     link_fields: ClassVar[tuple[Link | Parts, ...]] = ()
@@ -65,7 +60,7 @@ class Resource:
     content_properties: ClassVar[tuple[str, ...]] = ()
     #: The fields that other resource classes do not have.
     own_fields: ClassVar[tuple[Field[Any], ...]] = ()
-    #: Whether all of these are links, so that one without any may be of the class.
+    #: Whether all of these are links, so that an instance may have no property.
     only_links: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -83,17 +78,17 @@ class Resource:
 
     @property
     def leads(self) -> bool:
-        """Whether its links are followed; a resource class may decide against it."""
+        """Whether its links are followed."""
         return True
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing in it tells that it is of its class; some classes need not tell."""
+        """Whether it has neither a type nor a property of its class, if it needs one."""
         return False
 
     @property
-    def tells_nothing(self) -> bool:
-        """Whether it has no property of its class, whatever type it tells."""
+    def lacks_fields(self) -> bool:
+        """Whether it has no property of its class."""
         return bool(self.own_fields) and all(it.raw(self) is None for it in self.own_fields)
 
     def part(self, type_: type[R], json: Json, pointer: str) -> R:
@@ -128,11 +123,11 @@ class Field(Generic[T]):
             return self._absent
 
     def raw(self, resource: Resource) -> Any:
-        """Return the raw JSON value, None where there is none."""
+        """Return the JSON value, None without one."""
         return self._inside(resource, resource.json.get(self.first))
 
     def of(self, resource: Resource) -> T:
-        """Return the value; one that cannot be read is noted and counts as absent."""
+        """Return the value; note one that cannot be read and take it for absent."""
         return self.__get__(resource, type(resource))
 
     def _inside(self, resource: Resource, value: Any) -> Any:
@@ -147,16 +142,15 @@ class Field(Generic[T]):
 
 
 class Identity(Field[T]):
-    """A property that tells one device from another, and says nothing of what it can do."""
+    """A property that identifies a device, and says nothing about its capabilities."""
 
 
 class Link(Field[tuple[str, ...]]):
-    """A property that links documents which must be read too: the resource class behind it.
+    """A property that links documents which must be read, too, and their resource class.
 
-    With ``collection`` it is one link to a collection, whose members are meant. A ``late`` link
-    is followed only where something else was not found. ``levels`` is how many levels below a
-    single link are worth requesting at once, and ``levels_kept`` how many when the devices there
-    are known from an earlier read.
+    With ``collection`` it links a collection, whose members are meant. A ``late`` link is followed
+    only if something else was not found. ``levels`` is how many levels below a single link to
+    request at once, ``levels_kept`` how many if the devices there are cached.
     """
 
     def __init__(
@@ -245,7 +239,7 @@ def objects(value: Any) -> tuple[Json, ...]:
 
 
 def only_objects(value: Any) -> tuple[Json, ...]:
-    """Read an array of objects and null, also from its only element; with others it is none."""
+    """Read an array of objects and null, also from its only element; ValueError for others."""
     items = value if isinstance(value, list) else [value]
     if not all(item is None or isinstance(item, dict) for item in items):
         raise ValueError("an array of objects")
@@ -253,19 +247,17 @@ def only_objects(value: Any) -> tuple[Json, ...]:
 
 
 def links(value: Any) -> tuple[str, ...]:
-    """Read a link or an array of links; one without ``@odata.id``, or null in an array, is ""."""
+    """Read a link or an array of links; one without a target, or null in an array, is ""."""
     if value is None:
         return ()
     items = value if isinstance(value, list) else (value,)
-    found = []
-    for it in items:
-        target = it.get("@odata.id") if type(it) is dict else None
-        found.append(target if type(target) is str else _link(it))
-    return tuple(found)
+    targets = [it.get("@odata.id") if type(it) is dict else None for it in items]
+    pairs = zip(items, targets, strict=True)
+    return tuple([target if type(target) is str else _link(it) for it, target in pairs])
 
 
 def choice(*options: str) -> Callable[[Any], str | None]:
-    """Return a reader of one of these words, in whatever case."""
+    """Return a reader of one of these words in upper or lower case."""
     spelled = {option.casefold(): option for option in options}
 
     def read(value: Any) -> str | None:
@@ -303,5 +295,4 @@ class NamedResource(Resource):
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has no property of its class but its name and health, and tells no type."""
-        return "@odata.type" not in self.json and self.tells_nothing
+        return "@odata.type" not in self.json and self.lacks_fields

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Concerned hardware: which computer systems a change concerns, and what else tells them apart.
+"""Concerned hardware: the computer systems that a change concerns, and what identifies them.
 
-Other systems may know the same hardware by another address: by its UUID, by the MAC addresses of
-its network interfaces, or by the address of its own BMC.
+Other services may know the same hardware by its UUID, by the MAC addresses of its network
+interfaces, or by the address of its own BMC.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MAC_DIGITS = 12
 
 
 def addresses(value: Any) -> tuple[str, ...]:
-    """Read the addresses of an array of IP addresses; what is none of them is left out."""
+    """Read the addresses of an array of IP addresses; other elements are left out."""
     items = value if isinstance(value, list) else [value]
     found = (item.get("Address") for item in items if isinstance(item, dict))
     return tuple(one for one in found if isinstance(one, str) and one)
 
 
 class IdentifiedSystem(Resource):
-    """ComputerSystem as far as it tells which hardware it is."""
+    """ComputerSystem, for its identity."""
 
     uuid = Field("UUID", text, "the UUID of the system")
     ethernet = Field("EthernetInterfaces", links, "its network interfaces, or their collection")
@@ -50,29 +50,25 @@ class BmcInterface(Resource):
 
 @dataclass
 class ConcernedHardware:
-    """The systems that a change concerns, by the URIs that their pod manager gives them.
-
-    UUIDs are in the usual spelling, MAC addresses in lower case with colons. ``bmc_hosts`` are the
-    addresses and names of the BMCs of the systems. ``blocks`` are those that are to be a new node,
-    and ``blocks_of`` reads of which blocks a system is made: some blocks do not tell their system.
-    """
+    """The systems that a change concerns, by URI, and what else identifies them."""
 
     systems: set[str] = field(default_factory=set)
     uuids: set[str] = field(default_factory=set)
+    #: In lower case with colons.
     mac_addresses: set[str] = field(default_factory=set)
+    #: Addresses and names.
     bmc_hosts: set[str] = field(default_factory=set)
+    #: Blocks of a node to be.
     blocks: set[str] = field(default_factory=set)
+    #: Reads the blocks of a system: not every block links its system.
     blocks_of: Callable[[str], set[str]] = field(default=lambda _uri: set(), compare=False)
 
 
 def read_hardware(session: Session, node: str | None, blocks: Sequence[str]) -> ConcernedHardware:
     """Return the hardware of a node, if there is one, and of blocks, by their URIs.
 
-    The systems are the node, those that it and the blocks link, and those that a block is a part
-    of by its URI. Other nodes that share a block are not concerned.
-
-    Raises:
-        PodmError: a document cannot be read.
+    The systems are the node, those that it and the blocks link, and those that the URI of a block
+    is below. Other nodes that share a block are not concerned. PodmError if one cannot be read.
     """
     get = functools.cache(functools.partial(get_document, session))
 
@@ -94,8 +90,8 @@ def read_hardware(session: Session, node: str | None, blocks: Sequence[str]) -> 
         is_shared = block.sharing_capable and block.sharing_enabled
         users = () if is_shared else block.in_systems
         linked = filter(None, map(link_path, (*block.systems, *users, *rack_node.system)))
-        parts = (_SYSTEM.match(one) for one in (uri, *linked))
-        hardware.systems.update(part[0] for part in parts if part)
+        matches = (_SYSTEM.match(one) for one in (uri, *linked))
+        hardware.systems.update(match[0] for match in matches if match)
         hardware.mac_addresses.update(_mac_addresses(get, uri, json))
     for uri in sorted(hardware.systems):
         json = get(uri) or {}

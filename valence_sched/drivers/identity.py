@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the identity of a service: UUID of its root, its RSD root or its manager, else address."""
+"""The identity of a service: the UUID of its root, RSD root or manager, else its address."""
 
 from __future__ import annotations
 
@@ -31,77 +31,70 @@ class ServiceIdentity(Resource):
     uuid = Field("UUID", text, "the UUID of the service")
     rsd_uuid = Field("Oem/Intel_RackScale/UUID", text, "the UUID of a rack")
     provider = Link("Links/ManagerProvidingService", ServiceManager, "the manager it runs on")
-    managers = Field("Managers", links, "if there is one, it stands for the service")
+    managers = Field("Managers", links, "a single one identifies the service")
 
     @property
-    def told(self) -> str | None:
+    def identity(self) -> str | None:
         return uuid_identity(self.uuid) or uuid_identity(self.rsd_uuid)
 
 
 def root_identity(root: Json | None) -> str | None:
-    """Return the identity that a service root tells, None where it tells none."""
-    return ServiceIdentity(ROOT, root, NO_NOTES).told if root else None
+    """Return the identity that a service root states."""
+    return ServiceIdentity(ROOT, root, NO_NOTES).identity if root else None
 
 
-def told_identity(get: Get, service: LinkedDocuments) -> str | None:
-    """Return the identity that a service tells in its root or by its manager, None for neither.
+def service_identity(get: Get, service: LinkedDocuments) -> str | None:
+    """Return the identity that a service states in its root or by its only manager.
 
-    The managers of many systems stand for those, and not for the service. ``get`` reads a document;
-    ``service`` spells links and takes the notes.
+    ``get`` reads a document; ``service`` spells links and takes the notes.
     """
     quiet = LinkedDocuments(get, NO_NOTES)
-    found = ServiceIdentity(ROOT, quiet.json(ROOT, ROOT) or {}, service.notes)
-    if told := found.told:
-        return told
-    for value in (found.uuid, found.rsd_uuid):
-        if value is not None:
-            what = f"UUID: found {value[:60]!r}, expected a UUID of its own"
-            service.notes.remark(f"{ROOT}: {what} (it is known by its manager or its address)")
-    uris = [uri for link in (found.provider, found.managers) for uri in service.uris(link, ROOT)]
-    for uri in uris:
-        members = list(_members(quiet, uri))
-        if len(members) == 1:
-            manager = ServiceManager(*members[0], NO_NOTES)
-            told = uuid_identity(manager.service_uuid) or uuid_identity(manager.uuid)
-            if told:
-                return told
+    root = ServiceIdentity(ROOT, quiet.json(ROOT, ROOT) or {}, service.notes)
+    if identity := root.identity:
+        return identity
+    for value in filter(None, (root.uuid, root.rsd_uuid)):
+        what = f"UUID: found {value[:60]!r}, expected a UUID of its own"
+        service.notes.remark(f"{ROOT}: {what} (it is known by its manager or its address)")
+    uris = [uri for link in (root.provider, root.managers) for uri in service.uris(link, ROOT)]
+    for manager in filter(None, (_only_manager(quiet, uri) for uri in uris)):
+        if identity := uuid_identity(manager.service_uuid) or uuid_identity(manager.uuid):
+            return identity
     return None
 
 
-def _members(service: LinkedDocuments, uri: str) -> list[tuple[str, Json]]:
-    """Of several members none is read; a collection with an unread page may have several."""
+def _only_manager(service: LinkedDocuments, uri: str) -> ServiceManager | None:
+    """Return the manager at a URI, or the only member of that collection if all is read."""
 
     def read(uri: str) -> Json | None:
         return service.json(uri, ROOT)
 
-    json = read(uri) or {}
-    if MEMBERS not in json:
-        return [(uri, json)]
-    named: list[str] = []
-    unread: str | None = None
-    for page in collection_pages(read, uri):
-        named += service.uris(page.members, page.uri)
-        unread = page.next_link
-        if len(named) > 1:
-            break
-    is_only = len(named) == 1 and unread is None
-    return [(named[0], read(named[0]) or {})] if is_only else []
+    uris: list[str] = [uri]
+    if MEMBERS in (read(uri) or {}):
+        uris, next_link = [], None
+        for page in collection_pages(read, uri):
+            uris += service.uris(page.members, page.uri)
+            next_link = page.next_link
+            if len(uris) > 1:
+                break
+        if len(uris) != 1 or next_link is not None:
+            return None
+    return ServiceManager(uris[0], read(uris[0]) or {}, NO_NOTES)
 
 
 def with_identity(podm: FullPodm) -> FullPodm:
-    """Return a pod manager that was read, known by its address where it tells no identity."""
+    """Return a pod manager that was read, identified by its address if it states no identity."""
     if podm.identity is not None or podm.url is None:
         return podm
     return replace(podm, identity=address_identity(podm.url))
 
 
 def address_identity(url: str) -> str:
-    """Return the identity of a service by the address that its URL resolves to."""
+    """Return the identity by the address that a URL resolves to."""
     return f"{ADDRESS_KIND}{min(addresses(url))}"
 
 
 def addresses(url: str) -> frozenset[str]:
-    """Return the addresses with ports that a URL resolves to; a host that does not is its own."""
+    """Return the addresses with ports that a URL resolves to; else its host with the port."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
     try:

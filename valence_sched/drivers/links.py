@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Linked Redfish documents: resolves and follows links safely, and collects notes.
 
-It needs only a function that returns the document at a URI, so a recorded tree and a live pod
-manager are read by the same code. A hub that aggregates agents may serve their documents below a
-path of its own, and leave the links in them as the agents wrote them; such a short link is followed
-only where nothing stands at it.
+It needs only a function that returns the document at a URI, of a recorded tree or a live pod
+manager. A hub that aggregates agents may serve their documents below a path of its own, and leave
+the links in them as they are; such a short link is followed only if there is no document at it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ MAX_PLACES = 8
 def places_below(parent: str, link: str) -> list[str]:
     """Return the URIs that a link without the path of its document may mean, the likeliest first.
 
-    ``parent`` and ``link`` are paths. What ends the one and begins the other is not repeated.
+    ``parent`` and ``link`` are paths; segments that end the one and begin the other are shared.
 
     >>> places_below("/redfish/v1/Agents/a/Systems/1", "/redfish/v1/Systems/1/Memory")[0]
     '/redfish/v1/Agents/a/Systems/1/Memory'
@@ -90,9 +89,8 @@ def _is_plain(uri: str) -> bool:
 class LinkedDocuments:
     """Documents that link each other; every URI has one spelling, its first or a known one.
 
-    ``max_blocks`` is the most blocks of a type in one node, where the operator says so;
-    ``known_nodes`` are those of the last reading. What is ``shared`` may be used by several
-    threads.
+    ``max_blocks`` is the operator's limit on blocks of a type in one node, ``known_nodes`` are
+    those of the last reading, ``shared`` is used by several threads.
     """
 
     def __init__(
@@ -110,35 +108,32 @@ class LinkedDocuments:
         self.known_nodes = {node.uri: node for node in known_nodes}
         self._shared: Shared = {} if shared is None else shared
         self._known = frozenset(known)
-        #: Those that a link names as they are.
         self._plain = {it for it in self._known if _is_plain(it) and len(it) <= MAX_TEXT}
         self._shapes = self.shared(ShapeMemo)
         self._documents: dict[str, Json | None] = {}
         self._refused: set[str] = set()
-        #: Documents that are there, and tell nothing that can be read.
+        #: Documents that exist, and cannot be read.
         self.unreadable: set[str] = set()
         self._is_short = False
 
     def shared(self, make: Callable[[], T]) -> T:
-        """Return what a function makes, once for all pod managers that are read together."""
+        """Return the product of a function, one for all pod managers that are read together."""
         found: T | None = self._shared.get(make)
         return self._shared.setdefault(make, make()) if found is None else found
 
     def uri(self, link: str, where: str) -> str | None:
-        """Return the URI that a link names, or None and a note when it leads elsewhere.
+        """Return the URI of a link; None, and a note, if it leads to another host.
 
-        The host of a recording is not known, so the first host that a link names is ours;
-        every other is foreign. The host of a live pod manager is known.
+        The host of a recording is the first that a link names.
         """
         if link in self._plain:
             return link
         if not link:
-            self._refuse(where, f"{where}: found a link without @odata.id, expected one")
+            self._refuse(where, where, "a link without @odata.id, expected one")
             return None
         if len(link) > MAX_TEXT:
             length = format_count(len(link), "character")
-            what = f"a link of {length}, expected at most {MAX_TEXT}"
-            self._refuse(link, f"{where}: found {what}")
+            self._refuse(link, where, f"a link of {length}, expected at most {MAX_TEXT}")
             return None
         if "://" in link:
             whole = link
@@ -146,7 +141,7 @@ class LinkedDocuments:
             self._host = self._host or host
             if host != self._host:
                 found = f"a link to {host}{link}" if host else f"{whole[:60]!r} for a link"
-                self._refuse(link, f"{where}: found {found}, expected links to {self._host} only")
+                self._refuse(link, where, f"{found}, expected links to {self._host} only")
                 return None
         uri = path_of(link)
         if uri in self._known:
@@ -155,7 +150,7 @@ class LinkedDocuments:
         return spelled if spelled in self._known else self._below(spelled, where)
 
     def uris(self, links: Iterable[str], where: str) -> Iterator[str]:
-        """Yield the URIs of the links that do not lead elsewhere."""
+        """Yield the URIs of the links to this host."""
         for link in links:
             if uri := link if link in self._plain else self.uri(link, where):
                 yield uri
@@ -167,7 +162,7 @@ class LinkedDocuments:
             if known in self._known:
                 if not self._is_short:
                     self._is_short = True
-                    what = "found links without the path of the document they stand in"
+                    what = "found links without the path of their document"
                     self.notes.remark(f"{where}: {what}: {uri} is read as {known} (and others too)")
                 return known
         return uri
@@ -179,7 +174,7 @@ class LinkedDocuments:
     def member_uris(
         self, links: Iterable[str], where: str, known: Container[str] = ()
     ) -> Iterator[str]:
-        """Yield the URIs of the members that links name, or their collections; ``known`` is one."""
+        """Yield the URIs of the members that links, or the collections that they name, mean."""
         for uri in self.uris(links, where):
             json = None if uri in known else self.json(uri, where)
             if json and MEMBERS in json:
@@ -189,7 +184,7 @@ class LinkedDocuments:
                 yield uri
 
     def json(self, uri: str, where: str) -> Json | None:
-        """Return the document at a URI; a dangling link or bad document is noted once."""
+        """Return the document at a URI; note a dangling link or bad document once."""
         if uri in self._documents:
             return self._documents[uri]
         present = None
@@ -211,7 +206,6 @@ class LinkedDocuments:
     ) -> Iterator[R]:
         """Return the resources that links name, each once; a collection means all its members.
 
-        What a link alone names and tells nothing of itself is noted: it could be a collection.
         Of several links those of ``known`` URIs are left out.
         """
         targets = tuple(links)
@@ -234,7 +228,7 @@ class LinkedDocuments:
                 yield from self._follow_members(Collection(uri, json, self.notes), type_, seen)
                 continue
             found = type_(uri, json, self.notes)
-            if is_alone and found.is_empty:
+            if is_alone and found.is_empty:  # it could be a collection
                 what = "found neither members nor a property that a member has"
                 self.notes.skip(f"{uri}: {what}, expected a collection")
                 continue
@@ -242,7 +236,7 @@ class LinkedDocuments:
             yield found
 
     def _follow_members(self, first: Collection, type_: type[R], seen: set[str]) -> Iterator[R]:
-        """Yield the members of a collection; a member that is one stands for its members."""
+        """Yield the members of a collection, and of collections that are members."""
         outer = [self._members(first)]
         while outer:
             for link, where in outer[-1]:
@@ -262,7 +256,7 @@ class LinkedDocuments:
                 outer.pop()
 
     def _note_empty(self, found: Resource, where: str) -> None:
-        """Note a document that does not tell what it is; a device, or what only links, need not."""
+        """Note a document without type and properties, unless it is a device or only links."""
         if not found.lasting and found.is_empty and not found.only_links:
             self.unreadable.add(found.uri)
             what = f"found no property of its kind, expected it: {where} links it"
@@ -276,7 +270,7 @@ class LinkedDocuments:
                 yield Collection(uri, json, self.notes)
 
     def unread_members(self, links: Iterable[str], where: str) -> Iterator[str]:
-        """Yield the members of the collections that links name whose documents cannot be read."""
+        """Yield the members of linked collections whose documents cannot be read."""
         for first in self.collections(links, where):
             for link, page in self._members(first):
                 uri = self.uri(link, page)
@@ -288,8 +282,7 @@ class LinkedDocuments:
         count = 0
         for page in self._pages(first):
             if page.json[MEMBERS] is None and page.count != 0:
-                what = "found a collection in which no members are found"
-                self.notes.skip(f"{page.uri}: {what}, expected them as Members")
+                self.notes.skip(f"{page.uri}: found no members, expected a list of them")
                 self.unreadable.add(page.uri)
             elif isinstance(page.json[MEMBERS], list):
                 count += len(page.json[MEMBERS])
@@ -307,25 +300,26 @@ class LinkedDocuments:
             uri = self.uri(link, page.uri) if link else None
             if uri is None:
                 return
-            json = None if uri in seen else self.json(uri, page.uri)
             if uri in seen:
                 what = "found a next page that was read before, expected a new one"
                 self.notes.skip(f"{page.uri}: {what}")
-            if json is not None and MEMBERS not in json:
+                return
+            if (json := self.json(uri, page.uri)) is None:
+                return
+            if MEMBERS not in json:
                 self.notes.skip(f"{uri}: found no members, expected a page of {page.uri}")
-            if json is None or MEMBERS not in json:
                 return
             seen.add(uri)
             page = Collection(uri, json, self.notes)
 
-    def _refuse(self, key: str, problem: str) -> None:
+    def _refuse(self, key: str, where: str, found: str) -> None:
         if key not in self._refused:
             self._refused.add(key)
-            self.notes.skip(problem)
+            self.notes.skip(f"{where}: found {found}")
 
 
 def fold_uri(uri: str) -> str:
-    """Return the form that all spellings of a URI have in common."""
+    """Return the common form of all spellings of a URI."""
     return (unquote(uri) if "%" in uri else uri).casefold()
 
 
@@ -340,7 +334,7 @@ def host_and_path(link: str) -> tuple[str, str]:
 
 
 def link_path(link: str | None) -> str | None:
-    """Return the path of a link, whatever host it names; None for no link."""
+    """Return the path of a link to any host; None for no link."""
     if not link:
         return None
     parts = urlsplit(link)
@@ -348,7 +342,7 @@ def link_path(link: str | None) -> str | None:
 
 
 def collection_pages(read: Get, uri: str | None) -> Iterator[Collection]:
-    """Yield the pages of a collection, each once, as far as there are documents."""
+    """Yield the pages of a collection, each once, up to one without a document."""
     seen: set[str] = set()
     while uri and uri not in seen and len(seen) < MAX_PAGES_UNBOUNDED:
         seen.add(uri)

@@ -8,6 +8,7 @@ A source is a JSON inventory, JSON Lines, a map from URI to Redfish document, a 
 from __future__ import annotations
 
 import gzip
+import shutil
 import struct
 import sys
 import tempfile
@@ -18,70 +19,57 @@ from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
+from zipfile import BadZipFile
 
 import zstandard
 
-from valence_sched.drivers.bounds import (
-    BUFFER_BYTES,
-    MAX_DOCUMENTS,
-    MAX_MEMBERS,
-    MAX_STREAM_BYTES,
-    MAX_TREE_BYTES,
-    BoundedStream,
-    buffered_reader,
-    error_text,
-)
-from valence_sched.drivers.files.json_inventory import (
-    SUFFIXES,
-    NotAnInventory,
-    Record,
-    is_inventory_name,
-    text_records,
-)
+from valence_sched.drivers import bounds
+from valence_sched.drivers.bounds import BUFFER_BYTES, MAX_STREAM_BYTES, bounded_reader, error_text
+from valence_sched.drivers.files import json_inventory
+from valence_sched.drivers.files.json_inventory import Record as Record
 from valence_sched.errors import InputError
 from valence_sched.model.diagnostic import Diagnostics
 
 if TYPE_CHECKING:
     from valence_sched.drivers.dialect import Dialects
-    from valence_sched.drivers.files.tree import RecordedTree
 
-Form = Literal["text", "tar", "zip"]
-
+Documents = Mapping[str, bytes | Path]
 _HEAD_BYTES = 512
+#: Errors of a damaged file; RuntimeError is of an encrypted zip, and of nesting.
+_DAMAGE: tuple[type[Exception], ...] = (EOFError, RuntimeError, OverflowError, ValueError)
+_DAMAGE += (BadZipFile, zlib.error, zstandard.ZstdError, struct.error)
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"7z\xbc\xaf": "7z", b"Rar!": "rar"}
-_TAR = (b"ustar", 257)
+_TAR_AT = 257  # where its magic word stands
 
 
 class Stream(NamedTuple):
     """A decompressed stream from its beginning, and its format."""
 
-    form: Form
+    form: Literal["text", "tar", "zip"]
     bytes: BinaryIO
 
 
 def open_stream(source: BinaryIO, file: str) -> Stream:
-    """Return what ``source`` holds, decompressed; an InputError says why it cannot be read."""
+    """Return a source decompressed; InputError if it is empty, or packed in another way."""
     at = source.tell() if source.seekable() else None
     head = _read_head(source)
     if not head:
         raise InputError(file, "", "an empty file", "an inventory", "was the capture finished?")
-    whole = BoundedStream(source, file, sys.maxsize, head)
+    whole = bounded_reader(source, file, sys.maxsize, head)
     compressed = head.startswith((_GZIP, _ZSTD))
     if compressed:
-        packed_bytes, unpack = buffered_reader(whole), zstandard.ZstdDecompressor().stream_reader
+        unpack = zstandard.ZstdDecompressor().stream_reader
         unpacked: BinaryIO
         if head.startswith(_GZIP):
-            unpacked = gzip.GzipFile(fileobj=packed_bytes, mode="rb")  # type: ignore[assignment]
+            unpacked = gzip.GzipFile(fileobj=whole, mode="rb")  # type: ignore[assignment]
         else:
-            unpacked = unpack(packed_bytes, read_size=BUFFER_BYTES, read_across_frames=True)
+            unpacked = unpack(whole, read_size=BUFFER_BYTES, read_across_frames=True)
         head = _read_head(unpacked)
-        whole = BoundedStream(unpacked, file, MAX_STREAM_BYTES, head)
-    magic, magic_at = _TAR
-    form: Form = "tar" if head[magic_at:].startswith(magic) else "text"
-    if head.startswith(_ZIP) and form != "tar":
-        form = "zip"
+        whole = bounded_reader(unpacked, file, MAX_STREAM_BYTES, head)
+    zip_or_text: Literal["zip", "text"] = "zip" if head.startswith(_ZIP) else "text"
+    form = "tar" if head[_TAR_AT:].startswith(b"ustar") else zip_or_text
     packed = next((name for start, name in _OTHERS.items() if head.startswith(start)), None)
     if packed and form == "text":
         hint = "unpack it first, or use gzip or zstd"
@@ -89,40 +77,27 @@ def open_stream(source: BinaryIO, file: str) -> Stream:
     if compressed and (form == "zip" or head.startswith((_GZIP, _ZSTD))):
         found = "a compressed archive that is compressed again"
         raise InputError(file, "", found, "one layer", "unpack it first")
-    if form != "zip":
-        return Stream(form, buffered_reader(whole))
-    if at == 0:
-        return Stream(form, source)
+    if form != "zip" or at == 0:
+        return Stream(form, source if form == "zip" else whole)
     spool = tempfile.TemporaryFile()  # noqa: SIM115  the directory of a zip stands at its end
-    counted = buffered_reader(BoundedStream(buffered_reader(whole), file, MAX_STREAM_BYTES))
-    while piece := counted.read(BUFFER_BYTES):
-        spool.write(piece)
+    shutil.copyfileobj(bounded_reader(whole, file, MAX_STREAM_BYTES), spool, BUFFER_BYTES)
     spool.seek(0)
     return Stream(form, spool)  # the caller closes it
 
 
 @contextmanager
 def input_errors(file: str) -> Iterator[None]:
-    """Turn whatever a damaged or unreadable stream raises into one line."""
+    """Raise the errors of a damaged or unreadable stream as InputError."""
     try:
         yield
     except OSError as error:
         expected = "a file that can be read" if error.errno else "a whole file"
-        hint = "check who may read it" if isinstance(error, PermissionError) else ""
+        hint = "check its permissions" if isinstance(error, PermissionError) else ""
         if isinstance(error, FileNotFoundError):
             hint = "check the path, or use - for standard input"
         raise InputError(file, "", error_text(error), expected, hint) from None
-    except _damage() as error:
+    except _DAMAGE as error:
         raise InputError(file, "", error_text(error), "a whole file", "was it cut off?") from None
-
-
-def _damage() -> tuple[type[Exception], ...]:
-    """Return what a damaged file raises: RuntimeError is of an encrypted zip, and of nesting."""
-    import tarfile  # an error alone looks them up
-    import zipfile
-
-    of_archives = (tarfile.TarError, zipfile.BadZipFile, zlib.error, zstandard.ZstdError)
-    return (*of_archives, EOFError, RuntimeError, OverflowError, struct.error, ValueError)
 
 
 def _read_head(source: BinaryIO) -> bytes:
@@ -133,12 +108,9 @@ def _read_head(source: BinaryIO) -> bytes:
 
 
 def children(folder: Path, file: str, diagnostics: Diagnostics) -> list[Path]:
-    """Return the files and folders in a folder, by name; what leads out of it is noted."""
-    root = folder.resolve()
+    """Return the files and folders in a folder, by name; note links that lead out of it."""
     found = []
-    for path in _entries(folder, file, diagnostics):
-        if not _is_inside(path, root, file, diagnostics):
-            continue
+    for path in _entries(folder, folder.resolve(), file, diagnostics):
         if path.is_dir() or path.is_file():
             found.append(path)
         else:
@@ -148,25 +120,27 @@ def children(folder: Path, file: str, diagnostics: Diagnostics) -> list[Path]:
 
 
 def files_below(root: Path, file: str, diagnostics: Diagnostics) -> dict[str, Path]:
-    """Return every ``index.json`` below ``root`` by its place; ``root`` must be resolved."""
+    """Return every ``index.json`` below ``root``, a resolved path, by its relative path."""
     found: dict[str, Path] = {}
     seen = size = 0
+
+    def check(count: int, most: int, what: str) -> None:
+        if count > most:
+            raise InputError(file, "", f"more {what}", f"at most {most}")
+
     for path in _walk(root, file, diagnostics):
         seen += 1
-        if seen > MAX_MEMBERS:
-            raise InputError(file, "", "more files and folders", f"at most {MAX_MEMBERS}")
+        check(seen, bounds.MAX_MEMBERS, "files and folders")
         if path.name != "index.json" or path.is_dir():
             continue
+        place = _relative_path(path, root)
         if not path.is_file():
-            fault = InputError(file, _relative_path(path, root), "no regular file", "a document")
-            diagnostics.skip(fault)
+            diagnostics.skip(InputError(file, place, "no regular file", "a document"))
             continue
         size += path.stat().st_size
-        found[_relative_path(path, root)] = path
-        if size > MAX_TREE_BYTES:
-            raise InputError(file, "", "more bytes of documents", f"at most {MAX_TREE_BYTES}")
-        if len(found) > MAX_DOCUMENTS:
-            raise InputError(file, "", "more documents", f"at most {MAX_DOCUMENTS}")
+        found[place] = path
+        check(size, bounds.MAX_TREE_BYTES, "bytes of documents")
+        check(len(found), bounds.MAX_DOCUMENTS, "documents")
     return found
 
 
@@ -175,72 +149,61 @@ def _walk(root: Path, file: str, diagnostics: Diagnostics) -> Iterator[Path]:
     waiting: list[tuple[Path, tuple[Path, ...]]] = [(root, (root,))]
     while waiting:
         here, around = waiting.pop()
-        for path in _entries(here, file, diagnostics):
-            if not _is_inside(path, root, file, diagnostics):
-                continue
+        for path in _entries(here, root, file, diagnostics):
             yield path
             if not path.is_dir():
                 continue
             real = path.resolve() if path.is_symlink() else around[-1] / path.name
             if real in around:
-                found = "a link to a folder that it stands in"
-                place = _relative_path(path, root)
+                found, place = "a link to a folder around it", _relative_path(path, root)
                 diagnostics.skip(InputError(file, place, found, "a tree", "not followed"))
             else:
                 waiting.append((path, (*around, real)))
 
 
-def _entries(folder: Path, file: str, diagnostics: Diagnostics) -> list[Path]:
+def _entries(folder: Path, root: Path, file: str, diagnostics: Diagnostics) -> Iterator[Path]:
+    """Yield the entries of a folder in order; links that lead out of ``root`` are noted."""
     try:
-        return sorted(folder.iterdir())
+        entries = sorted(folder.iterdir())
     except OSError as error:
         fault = InputError(file, folder.name, error_text(error), "a folder that can be read")
         diagnostics.skip(fault)
-        return []
-
-
-def _is_inside(path: Path, root: Path, file: str, diagnostics: Diagnostics) -> bool:
-    """Return whether a path is inside ``root``, following links; if not, note it."""
-    if not path.is_symlink():
-        return True
-    try:
-        target = path.resolve(strict=True)
-    except (OSError, RuntimeError) as error:
-        what = f"a link that leads nowhere ({error_text(error)})"
-    else:
-        if target.is_relative_to(root):
-            return True
-        what = f"a link out of the tree, to {target}"
-    place = _relative_path(path, root)
-    diagnostics.skip(InputError(file, place, what, "links within it", "not followed"))
-    return False
+        return
+    for path in entries:
+        try:
+            target = path.resolve(strict=True) if path.is_symlink() else root
+            found = "" if target.is_relative_to(root) else f"a link out of the tree, to {target}"
+        except (OSError, RuntimeError) as error:
+            found = f"a link that leads nowhere ({error_text(error)})"
+        if found:
+            place = _relative_path(path, root)
+            diagnostics.skip(InputError(file, place, found, "links within it", "not followed"))
+        else:
+            yield path
 
 
 def _relative_path(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
 
-__all__ = ["Record", "records"]
-
 #: An archive in an archive is read, one more level is not.
 MAX_NESTING = 1
 
 
-class Child(NamedTuple):
-    """One entry of a folder or archive: a tree, or a file that may be an inventory."""
+class Entry(NamedTuple):
+    """One entry of a folder or archive: the documents of a tree, or a file to open."""
 
     name: str
-    tree: Callable[[], RecordedTree | None]
+    documents: Callable[[], Documents | None]
     open: Callable[[], BinaryIO]
 
 
 def records(
     source: str, stdin: BinaryIO, diagnostics: Diagnostics, dialects: Dialects
 ) -> Iterator[Record]:
-    """Yield every pod manager of a source.
+    """Yield every pod manager of a source; InputError if none of it can be read.
 
-    ``diagnostics`` gets what is left out or doubtful; ``dialects`` read the trees, and are not
-    looked at where there is none. A source that cannot be read as a whole raises InputError.
+    ``diagnostics`` gets faults and doubts; ``dialects`` are used only if there is a tree.
     """
     reader = RecordReader(diagnostics, dialects)
     with input_errors("stdin" if source == "-" else source):
@@ -265,14 +228,14 @@ def stem(path: Path) -> str:
     while path.name in ("redfish", "v1", "..", "."):
         path = path.resolve().parent if path.name in ("redfish", "v1") else path.resolve()
     stem, suffix = path.name, path.suffix
-    while suffix.lower() in SUFFIXES:
+    while suffix.lower() in json_inventory.SUFFIXES:
         stem = stem.removesuffix(suffix)
         suffix = Path(stem).suffix
     return stem or path.name or "root"
 
 
 class RecordReader:
-    """Reads the records of one source, whatever it nests."""
+    """Reads the records of one source with all that it nests."""
 
     def __init__(self, diagnostics: Diagnostics, dialects: Dialects) -> None:
         self._diagnostics, self._dialects = diagnostics, dialects
@@ -281,9 +244,10 @@ class RecordReader:
         self, source: BinaryIO, file: str, id_: str, nesting: int = 0
     ) -> Iterator[Record]:
         """Yield the pod managers of a text or an archive; errors as for :func:`records`."""
-        stream = open_stream(source, file)
+        stream, noted = open_stream(source, file), self._diagnostics
         if stream.form == "text":
-            yield from text_records(stream.bytes, file, id_, self._diagnostics, self._tree_record)
+            read_tree = self._tree_record
+            yield from json_inventory.text_records(stream.bytes, file, id_, noted, read_tree)
             return
         if nesting > MAX_NESTING:
             raise InputError(file, "", "an archive in an archive", "a tree", "unpack it first")
@@ -291,26 +255,25 @@ class RecordReader:
 
         members = zip_members if stream.form == "zip" else tar_members
         with nullcontext() if stream.bytes is source else stream.bytes:
-            files = members(stream.bytes, file, self._diagnostics)
+            files = members(stream.bytes, file, noted)
         yield from self._archive(files, file, id_, nesting)
 
     def read_folder(self, path: Path, file: str) -> Iterator[Record]:
         """Yield the pod managers of a folder; errors as for :func:`records`."""
-        tree = self._folder_tree(path, file)
-        if tree:
-            yield self._tree_record(tree, stem(path), file)
+        if documents := self._documents_below(path, file):
+            yield self._tree_record(documents, stem(path), file)
             return
         entries = (
-            Child(child.name, partial(self._folder_tree, child), partial(_open, child))
-            for child in children(path, file, self._diagnostics)
+            Entry(it.name, partial(self._documents_below, it), partial(_open, it))
+            for it in children(path, file, self._diagnostics)
         )
-        yield from self._children(entries, file, 0)
+        yield from self._read_entries(entries, file, 0)
 
     def _archive(
         self, files: Mapping[str, bytes], file: str, id_: str, nesting: int
     ) -> Iterator[Record]:
-        if tree := _packed_tree(files):
-            yield self._tree_record(tree, id_, file)
+        if _if_tree(files):
+            yield self._tree_record(files, id_, file)
             return
         groups: dict[str, dict[str, bytes]] = {}
         for name in sorted(files):
@@ -322,55 +285,52 @@ class RecordReader:
                 yield from self._archive(below, f"{file}/{top}", top, nesting)
                 return
         entries = (
-            Child(top, partial(_packed_tree, below), partial(BytesIO, below.get("", b"")))
+            Entry(top, partial(_if_tree, below), partial(BytesIO, below.get("", b"")))
             for top, below in groups.items()
         )
-        yield from self._children(entries, file, nesting)
+        yield from self._read_entries(entries, file, nesting)
 
-    def _children(self, entries: Iterable[Child], file: str, nesting: int) -> Iterator[Record]:
-        """Yield the pod managers of children; one that cannot be read does not stop the rest."""
+    def _read_entries(self, entries: Iterable[Entry], file: str, nesting: int) -> Iterator[Record]:
+        """Yield the pod managers of entries; one that cannot be read does not stop the rest."""
         known = False
-        for child in entries:
-            name, id_ = f"{file.rstrip('/')}/{child.name}", stem(Path(child.name))
+        for entry in entries:
+            name, id_ = f"{file.rstrip('/')}/{entry.name}", stem(Path(entry.name))
             try:
                 with input_errors(name):
-                    if tree := child.tree():
+                    if documents := entry.documents():
                         known = True
-                        yield self._tree_record(tree, id_, name)
-                    elif is_inventory_name(child.name):
-                        with child.open() as stream:
+                        yield self._tree_record(documents, id_, name)
+                    elif json_inventory.is_inventory_name(entry.name):
+                        with entry.open() as stream:
                             for record in self.read_stream(stream, name, id_, nesting + 1):
                                 known = True
                                 yield record
                         known = True
-            except NotAnInventory:
+            except json_inventory.NotAnInventory:
                 continue  # a folder of captures holds other JSON too
             except InputError as error:
                 known = True
                 self._diagnostics.skip(error)
         if not known:
             hint = "name a tree with an index.json, or a folder of trees and inventory files"
-            raise InputError(file, "", "nothing that is one", "recorded inventories or trees", hint)
+            raise InputError(file, "", "no inventory or Redfish tree", "at least one", hint)
 
-    def _tree_record(self, tree: RecordedTree, id_: str, file: str) -> Record:
-        from valence_sched.drivers.files.tree import podm_of  # dialects: only for trees
+    def _tree_record(self, documents: Documents, id_: str, file: str) -> Record:
+        from valence_sched.drivers.files import tree  # dialects: only for trees
 
-        podm = podm_of(tree, id_, file, self._diagnostics, self._dialects)
-        return Record(podm, file, "$", tree=tree)
+        found = tree.tree_of(documents)
+        podm = tree.podm_of(found, id_, file, self._diagnostics, self._dialects)
+        return Record(podm, file, "$", tree=found)
 
-    def _folder_tree(self, path: Path, file: str = "") -> RecordedTree | None:
-        from valence_sched.drivers.files.tree import TREE_MARKERS, tree_of_files
-
-        if not path.is_dir() or not any((path / mark).is_file() for mark in TREE_MARKERS):
-            return None
-        return tree_of_files(files_below(path.resolve(), file or str(path), self._diagnostics))
+    def _documents_below(self, path: Path, file: str = "") -> Documents | None:
+        is_tree = path.is_dir() and any((path / it).is_file() for it in bounds.TREE_MARKERS)
+        place = file or str(path)
+        return files_below(path.resolve(), place, self._diagnostics) if is_tree else None
 
 
 def _open(path: Path) -> BinaryIO:
     return path.open("rb")
 
 
-def _packed_tree(files: Mapping[str, bytes]) -> RecordedTree | None:
-    from valence_sched.drivers.files.tree import is_tree, tree_of_files
-
-    return tree_of_files(files) if is_tree(files) else None
+def _if_tree(files: Mapping[str, bytes]) -> Documents | None:
+    return None if files.keys().isdisjoint(bounds.TREE_MARKERS) else files

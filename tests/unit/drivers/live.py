@@ -13,7 +13,7 @@ from tests.unit.drivers.served import DIALECTS, PASSWORD, USER, Server, trees
 from valence_sched.drivers.bounds import MIB
 from valence_sched.drivers.crawl.pool import read
 from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
-from valence_sched.drivers.files.tree import podm_of, tree_of_map
+from valence_sched.drivers.files.tree import podm_of, tree_of
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import to_json
 from valence_sched.model.registration import Registration
@@ -60,7 +60,7 @@ class LiveTest(unittest.TestCase):
 
     def recorded(self, documents):
         diagnostics = Diagnostics()
-        tree = tree_of_map(documents)
+        tree = tree_of(documents)
         podm = podm_of(tree, "podm-0", "podm-0", diagnostics, DIALECTS)
         return podm, tuple(diagnostics)
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from valence_sched.drivers.files.tree import tree_of_files, tree_of_map
+from valence_sched.drivers.files.tree import tree_of
 from valence_sched.drivers.links import fold_uri, path_of
 from valence_sched.drivers.redfish.dialect import redfish
 from valence_sched.drivers.rsd.dialect import rsd
@@ -32,11 +32,11 @@ def trees():
     for folder in folders:
         if folder.is_dir():
             files = {p.relative_to(folder).as_posix(): p for p in folder.rglob("index.json")}
-            tree = tree_of_files(files)
+            tree = tree_of(files)
             yield folder.name, {uri: path.read_bytes() for uri, path in tree.documents.items()}
     for path in sorted(RECORDED.glob("*.json")):
         found = msgspec.json.decode(path.read_bytes(), type=dict[str, msgspec.Raw])
-        yield path.stem, dict(tree_of_map({k: bytes(v) for k, v in found.items()}).documents)
+        yield path.stem, dict(tree_of({k: bytes(v) for k, v in found.items()}).documents)
 
 
 class Server:

@@ -9,7 +9,7 @@ from unittest import TestCase
 
 from valence_sched.drivers.document_shape import NEXT
 from valence_sched.drivers.fields import NO_NOTES, Json
-from valence_sched.drivers.identity import told_identity
+from valence_sched.drivers.identity import service_identity
 from valence_sched.drivers.links import (
     MAX_PAGES_UNBOUNDED,
     ROOT,
@@ -109,7 +109,7 @@ class TestManagers(unittest.TestCase):
     def identity(self, **pages):
         documents = {ROOT: {"Managers": {"@odata.id": MANAGERS}}, ONE: {"UUID": UUID}, TWO: {}}
         documents |= {MANAGERS + name.replace("first", ""): json for name, json in pages.items()}
-        return told_identity(documents.get, LinkedDocuments(documents.get, NO_NOTES))
+        return service_identity(documents.get, LinkedDocuments(documents.get, NO_NOTES))
 
     def test_the_only_manager_stands_for_the_service(self):
         self.assertIn(UUID, self.identity(first=page(ONE)))

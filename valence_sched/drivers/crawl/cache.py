@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a read takes from earlier ones: documents that rarely change, and whole readings.
+"""Caches of reads: documents that rarely change, and whole readings.
 
 The document cache, a file, holds devices only: the devices of a block rarely change, its use
-changes all the time. The reading memory of a process that reads again and again holds what the
-answers of a pod manager meant: where every answer is the same, byte by byte, none is parsed.
+changes all the time. The reading memory of a process that reads again and again holds the result
+of a reading: if every answer is the same, byte by byte, they are not parsed again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ VERSION = 1
 
 
 class CacheFile(msgspec.Struct, forbid_unknown_fields=True):
-    """The content of the file: documents by folded URI, with the time each was read."""
+    """The content of the file: documents by folded URI, each with the time of its read."""
 
     version: int
     url: str
@@ -45,11 +45,10 @@ class CacheFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class DocumentCache:
-    """The cached documents of one pod manager; without a folder there are none.
+    """The cached documents of one pod manager, empty without a folder.
 
-    ``identity`` is what the service tells of itself: another one at the same URL has other
-    documents. ``now_s`` is seconds since 1970. ``problem`` is the reason why a file could not be
-    used.
+    ``identity`` is that of the service: another one at the same URL has other documents.
+    ``now_s`` is seconds since 1970. ``problem`` is the reason why a file could not be used.
     """
 
     def __init__(
@@ -67,7 +66,7 @@ class DocumentCache:
         self._path = folder / f"{digest}.json.zst" if folder else None
         self._documents: dict[str, tuple[float, Json]] = {}
         self.problem: str | None = None
-        #: When the first of the documents is due that were saved, seconds since 1970.
+        #: When the first of the saved documents expires, seconds since 1970.
         self.until_s = float("inf")
 
     @property
@@ -83,28 +82,24 @@ class DocumentCache:
             reason = getattr(error, "strerror", None) or str(error)
             self.problem = f"{self._path}: could not be used: {reason} (all was read anew)"
             return
-        if content.url != self._url:  # of a service that was at this address before
-            return
-        oldest = self._now_s - MAX_AGE_S
-        entries = content.documents.items()
-        self._documents = {uri: entry for uri, entry in entries if oldest < entry[0] <= self._now_s}
+        if content.url == self._url:  # else of a service that was at this address before
+            oldest, kept = self._now_s - MAX_AGE_S, content.documents.items()
+            self._documents = {it: entry for it, entry in kept if oldest < entry[0] <= self._now_s}
 
     def stamp(self) -> tuple[int, int, int] | None:
-        """Return what tells the present file from one that is written later, None for none."""
-        if self._path is None:
-            return None
+        """Return what distinguishes the present file from later ones, None without a file."""
         try:
-            found = self._path.stat()
+            found = self._path.stat() if self._path else None
         except OSError:
-            return None
-        return found.st_ino, found.st_mtime_ns, found.st_size
+            found = None
+        return found and (found.st_ino, found.st_mtime_ns, found.st_size)
 
     def get(self, key: str) -> Json | None:
         entry = self._documents.get(key)
         return entry and entry[1]
 
     def levels(self, link: Link) -> int:
-        """Return how many levels to ask for below a link: not those that are cached."""
+        """Return how many levels to request below a link: fewer if some are cached."""
         return link.levels_kept if self._documents else link.levels
 
     def save(self, documents: Mapping[str, Json]) -> None:
@@ -120,7 +115,7 @@ class DocumentCache:
             return
         data = msgspec.json.encode(CacheFile(VERSION, self._url, entries))
         if len(data) > MAX_CACHE_BYTES:
-            self.problem = f"{self._path}: {format_count(len(data), 'byte')} are too many to keep"
+            self.problem = f"{self._path}: {format_count(len(data), 'byte')} are too many to cache"
             return
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -147,9 +142,9 @@ class DocumentCache:
         return content
 
 
-#: Runs work in one more thread, if there may be one more for so many requests that wait.
+#: Runs work in one more thread, if there may be one more for the number of waiting requests.
 Start = Callable[[Callable[[], None], int], bool]
-#: Bytes of all that is remembered, about; a result of 40 blocks takes some 10,000.
+#: Bytes of a reading memory, about; a result of 40 blocks takes some 10,000.
 MAX_BYTES = 64 * MIB
 #: Bytes that a request takes with its digest, beside its URI.
 REQUEST_BYTES = 350
@@ -165,10 +160,10 @@ class ReadRequest(NamedTuple):
 
 
 class Answers:
-    """The answers of one reading by request; ``get`` asks the pod manager, once each.
+    """The answers of one reading by request; ``get`` requests each from the pod manager once.
 
-    ``digests`` has what was answered. A reading whose answers are not ``certain``, since one did
-    not come or came in two forms, must not be remembered.
+    A reading whose answers are not ``certain``, since one did not come or came in two forms, must
+    not be remembered.
     """
 
     def __init__(self, get: Callable[..., Answer]) -> None:
@@ -178,7 +173,7 @@ class Answers:
         self.certain = True
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
-        """Return an answer, one that came early only once; errors as of a connection."""
+        """Return an answer, an early one only once; errors as of a connection."""
         request = ReadRequest(uri, most, share)
         found = self._early.pop(request, None)
         try:
@@ -201,7 +196,7 @@ class Answers:
             while todo:
                 try:
                     request = todo.popleft()
-                except IndexError:  # another thread was faster
+                except IndexError:  # another thread has it
                     break
                 try:
                     self._early[request] = self._get(*request)
@@ -223,10 +218,9 @@ class Answers:
 
 
 class RememberedReading(NamedTuple):
-    """The result of a reading, as a document, and all that it came from.
+    """The result of a reading, as a document, and its sources: answers and ``basis``.
 
-    ``basis`` is what counts beside the answers. From ``until_s`` on, seconds since 1970, documents
-    are due that were not requested for it.
+    At ``until_s``, seconds since 1970, cached documents that it used expire.
     """
 
     basis: Hashable
@@ -241,12 +235,12 @@ class RememberedReading(NamedTuple):
         return len(self.document) + requests
 
     def podm(self) -> FullPodm:
-        """Return the pod manager that was read, without what its registration adds."""
+        """Return the pod manager without the properties of its registration."""
         return _decode(self.document)
 
 
 class ReadingMemory:
-    """Results by URL and name, the latest of each, up to ``most_bytes``; threads may share it."""
+    """The latest result of each URL and name, up to ``most_bytes``; threads may share it."""
 
     def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         self._most_bytes, self._bytes = most_bytes, 0
@@ -257,7 +251,7 @@ class ReadingMemory:
         return len(self._found)
 
     def get(self, key: tuple[str, str], basis: Hashable, now_s: float) -> RememberedReading | None:
-        """Return a result that came from the same, but for its answers, None if there is none."""
+        """Return a result with the same basis that has not expired."""
         with self._lock:
             found = self._found.get(key)
             if found is None or found.basis != basis or now_s >= found.until_s:
@@ -274,7 +268,7 @@ class ReadingMemory:
         diagnostics: Sequence[Diagnostic],
         until_s: float,
     ) -> None:
-        """Remember a reading in place of the one before, and forget others beyond the bytes."""
+        """Remember a reading in place of the one before; the oldest are forgotten."""
         document, digests = to_json(podm), dict(answers.digests)
         reading = RememberedReading(basis, digests, document, tuple(diagnostics), until_s)
         with self._lock:

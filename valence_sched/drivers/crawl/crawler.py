@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The crawler: fetches the documents of one pod manager in parallel, ahead of the reader.
 
-The order is that of a work list, not level by level: the links of a document are followed as soon
-as it is read. The links to follow are declared (``fields.Link``). Those that are read only in some
-cases are fetched, all at once, when the reader asks for them.
+It follows the declared links (``fields.Link``) of a document as soon as that is read. Links that
+are read only in some cases are fetched, all at once, when the reader needs them.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from valence_sched.errors import InputError, PodmError
 class FetchTask(NamedTuple):
     """A document to fetch: its URI, the same folded, its resource class, the levels below it.
 
-    ``parent`` is the document that links it, and ``instead`` are the URIs to try where it is gone;
-    None where it is the link itself that is tried.
+    ``parent`` is the document that links it, ``instead`` are the URIs to try if it is gone, None
+    before the link itself was tried.
     """
 
     uri: str
@@ -37,8 +36,8 @@ class FetchTask(NamedTuple):
     parent: str = ""
     instead: tuple[str, ...] | None = None
 
-    def elsewhere(self) -> FetchTask | None:
-        """Return the task for the next URI that the link may mean, None when there is none."""
+    def next_place(self) -> FetchTask | None:
+        """Return the task for the next URI that the link may mean."""
         places = self.instead
         if places is None:
             places = tuple(places_below(self.parent, self.uri))
@@ -56,12 +55,12 @@ T = TypeVar("T")
 
 #: Bytes of an answer with many documents; a longer one is requested with fewer levels.
 MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
-#: How much of the time that is left an expanded answer may take: then there is time without.
+#: The share of the remaining time for an expanded answer; the rest is for plain ones.
 TIME_SHARE = 0.5
 
 
 class ExpandReader:
-    """Reads documents by the ``get`` of a connection; ``levels`` is how many come at once."""
+    """Reads documents by the ``get`` of a connection, up to ``levels`` of them at once."""
 
     def __init__(self, get: Callable[..., Answer]) -> None:
         self._get = get
@@ -77,12 +76,12 @@ class ExpandReader:
         self.levels = _value_of(number, query.get("MaxLevels")) or 1 if self._counted else 1
 
     def read(self, path: str, levels: int = 0, *, is_guess: bool = False) -> dict[str, Json]:
-        """Return the document at a path, and what came with it, by URI; empty if it is gone.
+        """Return the document at a path, and others in the answer, by URI; empty if it is gone.
 
         Raises:
             InputError: the pod manager answers, and this document cannot be read.
-            PodmError: the answer is late or cut off, or its status is that of an outage: what is
-                missing then is not known. The status counts only of a path that the service named.
+            PodmError: the answer is late or cut off, or its status is an outage, which counts only
+                for a path that the service named.
         """
         if "$expand" not in path:
             while most := min(levels, self.levels):
@@ -102,7 +101,7 @@ class ExpandReader:
         return {uri: _document(answer.json(uri), uri)}
 
     def _read_expanded(self, path: str, levels: int) -> dict[str, Json] | None:
-        """Return the documents of an expanded answer; None, and fewer levels, where it fails."""
+        """Return the documents of an expanded answer; None, and fewer levels, if it fails."""
         query = f"$expand=.($levels={levels})" if self._counted else "$expand=."
         target = path + ("&" if "?" in path else "?") + query
         try:
@@ -117,7 +116,7 @@ class ExpandReader:
                 if found or not bare:
                     return {uri: whole} | found
         except (InputError, RecursionError, Cut, Slow):
-            pass  # read alone its fault is clearer
+            pass  # its fault is clearer if it is read alone
         self.levels = 0
         return None
 
@@ -153,7 +152,7 @@ def unfold(whole: Json) -> tuple[dict[str, Json], int]:
 
 def _document(json: Json, uri: str) -> Json:
     own = check_content(json, uri).get("@odata.id")
-    if isinstance(own, str) and path_of(own) == ROOT != uri:  # whatever is asked for
+    if isinstance(own, str) and path_of(own) == ROOT != uri:
         raise InputError(uri, "", "the service root", "a document of its own")
     return json
 
@@ -165,7 +164,7 @@ def _value_of(read: Callable[[Any], T | None], value: Any) -> T | None:
         return None
 
 
-#: Links to nothing that are tried elsewhere before one was found there: there may be very many.
+#: Dangling links that are tried at other places before one is found there.
 MAX_TRIALS = 100
 
 
@@ -201,12 +200,7 @@ class Crawler:
         self._spell(fold_uri(uri), uri)
 
     def get(self, uri: str) -> Json | None:
-        """Return a document, None when there is none.
-
-        Raises:
-            KeyError: it was never requested.
-            InputError: it cannot be read.
-        """
+        """Return a document, None if it is gone; KeyError if it was never requested."""
         key = fold_uri(uri)
         if key in self._found:
             return self._found[key]
@@ -215,7 +209,7 @@ class Crawler:
         return None
 
     def spelled_documents(self) -> Iterator[tuple[str, Json]]:
-        """Yield the documents that are there, each with its URI as it is spelled."""
+        """Yield the documents, each with its URI as it is spelled."""
         for key, json in self._found.items():
             own, spelled = json.get("@odata.id"), self._spelled[key]
             if own != spelled and isinstance(own, str) and fold_uri(path_of(own)) == key:
@@ -228,7 +222,7 @@ class Crawler:
 
     @property
     def expands(self) -> bool:
-        """Whether a document may bring all below it, so that the reader may need no more."""
+        """Whether an answer may have a document with all below it."""
         return self._source.levels > 0 and not self._cache.enabled
 
     def below(self, task: FetchTask) -> list[FetchTask]:
@@ -245,7 +239,7 @@ class Crawler:
             raise self._error
 
     def queue_deferred(self, uri: str) -> None:
-        """Queue the deferred tasks of a document that the reader wants or reads."""
+        """Queue the deferred tasks of a document that the reader needs."""
         with self._changed:
             wants = self._deferred.pop(fold_uri(uri), [])
             for one in wants:
@@ -253,9 +247,6 @@ class Crawler:
             if not wants and fold_uri(uri) not in self._found:
                 self.unplanned += 1
                 self._enqueue(fetch_task(uri, Resource))
-
-    def defer(self, task: FetchTask) -> None:
-        self._deferred.setdefault(task.key, []).append(task)
 
     def _enqueue(self, want: FetchTask) -> None:
         todo = [want]
@@ -277,13 +268,13 @@ class Crawler:
             elif want.uri not in self._tried.get(key, ()):
                 self._pending[key] = [want]
                 self._queue.append(want)
-            elif self._failed[key] is None:  # nothing stands there: the link may mean another place
+            elif self._failed[key] is None:  # it is gone: the link may mean another place
                 is_trial = want.instead is None and not self._is_short
                 if is_trial and self._trials >= MAX_TRIALS:
                     self._aside.append(want)
                     continue
                 self._trials += is_trial
-                if place := want.elsewhere():
+                if place := want.next_place():
                     todo.append(place)
 
     def _below(self, want: FetchTask, json: Json) -> Iterator[FetchTask]:
@@ -310,7 +301,7 @@ class Crawler:
             levels = 0 if isinstance(raw, list) else self._cache.levels(way)
             for named in self._tasks_for(way.of(resource), way.to, levels, parent):
                 if way.late:
-                    self.defer(named)
+                    self._deferred.setdefault(named.key, []).append(named)
                 else:
                     yield named
 
@@ -322,7 +313,7 @@ class Crawler:
                 yield FetchTask(*named, to, levels, parent)
 
     def _resolve(self, target: str) -> tuple[str, str] | None:
-        """Return the URI of a link as it is spelled, and folded; None when it leads elsewhere."""
+        """Return the URI of a link as it is spelled, and folded; None for another host."""
         named = self._exact.get(target)
         if named is not None or target in self._exact:
             return named
@@ -361,7 +352,7 @@ class Crawler:
                         continue
                     self._busy += 1
                     if self._queue and self._busy == 1 + self._threads < self._parallel:
-                        self._threads += self._start(self._help_out, len(self._queue))
+                        self._threads += self._start(self._work_as_helper, len(self._queue))
                     return want
                 if not self._busy:
                     break
@@ -369,7 +360,7 @@ class Crawler:
             self._changed.notify_all()
             return None
 
-    def _help_out(self) -> None:
+    def _work_as_helper(self) -> None:
         try:
             self._work()
         finally:
@@ -392,16 +383,16 @@ class Crawler:
             self._enqueue(other)
 
     def _spell(self, key: str, uri: str) -> None:
-        """Take one more spelling of a URI; which is the first must not depend on chance."""
+        """Add a spelling of a URI; the first in order counts, in whatever order they come."""
         first = self._spelled.setdefault(key, uri)
         if first is not uri and uri < first:
             self._spelled[key] = uri
 
     def _keep(self, uri: str, json: Json, levels: int) -> None:
-        """Take a document; of two that differ, the one that fewer were expanded around.
+        """Keep a document; of two that differ, the one with fewer levels expanded around it.
 
-        Where a document misspells its own URI, expanding changes the links to it, and which
-        answer comes first is chance.
+        Expanding changes the links to a document that misspells its own URI, and the order of
+        answers is random.
         """
         if named := self._resolve(uri):
             exact, key = named

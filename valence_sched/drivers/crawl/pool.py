@@ -22,13 +22,13 @@ __all__ = ["ReadSettings", "ReadTarget", "ReaderPool", "now", "read"]
 
 #: Pod managers that are read at once, and threads that help them with parallel requests.
 MAX_PODMS, MAX_HELPERS = 256, 256
-#: Pod managers at once to begin with: more would only wait for the same processor. When no result
-#: comes for a while, those that are being read are slow, and as many again are begun.
+#: Pod managers at once to begin with: more would wait for the same processor. After a while without
+#: a result those are slow, and as many again are begun.
 FIRST_PODMS, STALL_S = 64, 0.25
-#: With so many pod managers at once there is always something to do while one of them is waited
-#: for: then a thread more for one of them costs more than it saves, unless so many requests wait.
+#: From so many pod managers at once on the processor is busy, and one more thread for one of them
+#: costs more than it saves, unless so many requests wait.
 BUSY_PODMS, MIN_WAITING_REQUESTS = 8, 4
-#: How long a pod manager has to end after its deadline.
+#: Seconds that a pod manager has to end after its deadline.
 GRACE_S = 0.5
 
 Clock = Callable[[], datetime]
@@ -48,13 +48,13 @@ def read(
 ) -> Iterator[Reading]:
     """Yield a reading of each pod manager, in the order of ``targets``.
 
-    ``progress`` is told how many of how many have answered, and who has not. Whatever ends the
-    reading, every session is deleted, which may take a few seconds more.
+    ``progress`` gets how many have answered, and the names of others. In the end, and after an
+    error, the sessions are deleted, which may take a few seconds.
     """
     receiver = NoProgress() if progress is None else progress
     pool = ReaderPool(targets, dialects, settings, clock)
     done: dict[int, Reading] = {}
-    # Ordered, since the first of a dict that shrinks from its front takes ever longer to find.
+    # Finding the first of a plain dict that shrinks from its front takes ever longer.
     unanswered = OrderedDict((number, one.registered.name) for number, one in enumerate(targets))
     following = 0
 
@@ -105,12 +105,22 @@ class ReaderPool:
             self._start_thread()
 
     def next(self) -> tuple[int, Reading]:
-        """Return the next result, of any pod manager, with its index; a fault of ours is raised."""
+        """Return the next result, of any pod manager, with its index; raise the error of a thread.
+
+        Readers whose deadline has passed are cut off, and reported if they do not end even so.
+        """
         while True:
+            left = [reader.left_s for reader in list(self._running.values())]
+            pause_s = min([*left, STALL_S] if self._todo else left, default=0.05)
             try:
-                result = self._results.get(timeout=self._pause_s())
+                result = self._results.get(timeout=max(0.01, pause_s))
             except queue.Empty:
-                self._cut_overdue()
+                for index, reader in list(self._running.items()):
+                    if reader.left_s <= -GRACE_S and index not in self._reported:
+                        self._results.put((index, reader.timeout_result()))
+                        self._start_thread()  # its thread may hang for long
+                    elif reader.left_s <= 0:
+                        reader.cut()
                 if time.monotonic() - self._last > STALL_S:
                     self.start_more()
                 continue
@@ -123,7 +133,7 @@ class ReaderPool:
                 return index, reading
 
     def end(self) -> None:
-        """Cut off the readers that still run, and wait a little for sessions to be deleted."""
+        """Cut off the readers that still run, and wait for the deletion of sessions."""
         self._todo.clear()
         for reader in list(self._running.values()):
             reader.cut()
@@ -137,29 +147,26 @@ class ReaderPool:
         self._threads.append(thread)
 
     def _work(self) -> None:
+        settings, shared = self._settings, (self._start_helper, self._tls, self._shared)
         try:
             while True:
                 try:
                     index, target = self._todo.popleft()
                 except IndexError:
                     return
-                self._read(index, target)
-        except Exception as error:  # else the caller would wait for this thread in vain
+                self._running[index] = reader = PodmReader(target, settings, self._clock(), *shared)
+                reading = reader.read(self._dialects)
+                if not settings.raw:
+                    reading.documents.clear()
+                self._running.pop(index, None)
+                self._results.put((index, reading))
+                del reading  # its memory is free before the session is deleted
+                reader.log_out()
+        except Exception as error:  # else the caller would wait for this thread forever
             self._results.put(error)
 
-    def _read(self, index: int, target: ReadTarget) -> None:
-        settings, shared = self._settings, (self._start_helper, self._tls, self._shared)
-        self._running[index] = reader = PodmReader(target, settings, self._clock(), *shared)
-        reading = reader.read(self._dialects)
-        if not settings.raw:
-            reading.documents.clear()
-        self._running.pop(index, None)
-        self._results.put((index, reading))
-        del reading  # its memory is free before the session is deleted
-        reader.log_out()
-
     def _start_helper(self, work: Callable[[], None], waiting: int) -> bool:
-        """Run work in one more thread, if the limits allow it and it is worth it."""
+        """Run work in one more thread if the limits allow it and enough requests wait."""
         is_busy = len(self._running) >= BUSY_PODMS and waiting < MIN_WAITING_REQUESTS
         if is_busy or not self._helpers.acquire(blocking=False):
             return False
@@ -172,17 +179,3 @@ class ReaderPool:
 
         threading.Thread(target=run, daemon=True, name="podm-help").start()
         return True
-
-    def _pause_s(self) -> float:
-        left = [reader.left_s for reader in list(self._running.values())]
-        left += [STALL_S] if self._todo else []
-        return max(0.01, min(left, default=0.05))
-
-    def _cut_overdue(self) -> None:
-        """Cut off readers whose deadline has passed; report those that do not end even so."""
-        for index, reader in list(self._running.items()):
-            if reader.left_s <= -GRACE_S and index not in self._reported:
-                self._results.put((index, reader.timeout_result()))
-                self._start_thread()  # its thread may hang for long
-            elif reader.left_s <= 0:
-                reader.cut()

@@ -22,7 +22,7 @@ from valence_sched.drivers.document_shape import MEMBERS, current_form, type_nam
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Notes, Parts, Resource
 from valence_sched.drivers.http.connection import Connection, enter_service
 from valence_sched.drivers.http.exchange import Deadline, TlsContexts, Unreachable
-from valence_sched.drivers.identity import root_identity, told_identity
+from valence_sched.drivers.identity import root_identity, service_identity
 from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Shared
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
@@ -36,7 +36,7 @@ MaxBlocks = Mapping[BlockType, int]
 
 
 def with_max_blocks(podm: FullPodm, max_blocks: MaxBlocks, notes: Notes) -> FullPodm:
-    """Return the pod manager with these limits; where it states a stricter one, that is noted."""
+    """Return the pod manager with these limits; note a stricter one that it states."""
     stricter: dict[tuple[BlockType, int], list[str]] = {}
     pools = []
     for pool in podm.pools:
@@ -58,13 +58,13 @@ def with_max_blocks(podm: FullPodm, max_blocks: MaxBlocks, notes: Notes) -> Full
 
 LOG = logging.getLogger(__name__)
 
-#: How often the reader may want more documents.
+#: How often the reader may need more documents.
 MAX_PASSES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ReadTarget:
-    """A pod manager to read, the password it is read with (never printed), and its last reading."""
+    """A pod manager to read, its password (never printed), and its last reading."""
 
     registered: Registration
     password: str | None = field(default=None, repr=False)
@@ -73,28 +73,26 @@ class ReadTarget:
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """How to read: seconds for each pod manager, and parallel requests to each.
-
-    ``cache`` is a folder that keeps documents which rarely change; ``full`` reads them again.
-    Without ``raw`` readings do not carry their documents, which takes far less memory. A process
-    that reads again and again hands in its ``memory``.
-    """
+    """The options of a reading: seconds for each pod manager, parallel requests to each, caches."""
 
     timeout_s: float = 30.0
     parallel: int = 4
+    #: Whether to read cached documents again.
     full: bool = False
+    #: The folder for documents that rarely change.
     cache: Path | None = None
+    #: Whether readings have their documents, which take much memory.
     raw: bool = True
+    #: That of a process that reads again and again.
     memory: ReadingMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of reading one pod manager.
+    """The result of reading one pod manager; ``documents`` are those read, by URI.
 
-    When it could not be read, ``podm`` has status Offline (it does not answer) or Unknown (its
-    answers cannot be read) and neither blocks nor stocks, and ``failure`` is the reason in one
-    line. ``diagnostics`` are as for a recorded tree. ``documents`` are those read, by URI.
+    After a ``failure``, a reason in one line, ``podm`` has neither blocks nor stocks, and is
+    Offline (it does not answer) or Unknown (its answers cannot be read).
     """
 
     podm: FullPodm
@@ -131,7 +129,7 @@ class PodmReader:
         return self._deadline.left_s
 
     def read(self, dialects: Dialects) -> Reading:
-        """Return the pod manager, or the reason why it could not be read; never raises."""
+        """Return the pod manager, or the reason why it could not be read, instead of an error."""
         try:
             return self._read(dialects)
         except (Unreachable, InputError) as error:
@@ -194,13 +192,13 @@ class PodmReader:
         is_certain = answers.certain and not any(node.stale for node in podm.nodes)
         if memory is not None and is_certain and not (connection.login.remarks or cache.problem):
             stamp = cache.stamp()
-            if basis[-1] is not None or stamp is None:  # else less is asked for the next time
+            if basis[-1] is not None or stamp is None:  # else the next reading requests less
                 basis = *basis[:-1], stamp
                 memory.put(key, basis, answers, podm, diagnostics, cache.until_s)
         return self._reading(podm, diagnostics, read)
 
     def _check_service(self, dialect: Dialect, root: Json) -> None:
-        """Raise Unreachable where the root has lost the link to what composes."""
+        """Raise Unreachable if the root has lost the link to its composition service."""
         known = self._previous
         now = dialect.root(ROOT, current_form(root, root=True), NO_NOTES)
         had_service = known.blocks and (known.has_zones or not dialect.lists_bare_blocks(now))
@@ -211,13 +209,12 @@ class PodmReader:
     def _reading(
         self, podm: FullPodm, diagnostics: tuple[Diagnostic, ...], read: dict[str, Json]
     ) -> Reading:
-        """Return a reading that succeeded; that many blocks of the last one are gone is noted."""
+        """Return a reading that succeeded; note that many blocks of the last one are gone."""
         if loss := self._previous.loss(podm):
             diagnostics = (*diagnostics, Diagnostic("remark", one_line(f"{podm.id}: {loss}")))
         return Reading(self._with_registration(podm), None, diagnostics, read, *self._cost())
 
     def _with_registration(self, podm: FullPodm) -> FullPodm:
-        """Return a pod manager with the properties of its registration, which win."""
         known = self._registration
         return replace(
             podm,
@@ -235,9 +232,9 @@ class PodmReader:
     def _failure(self, status: PodmStatus, why: str) -> Reading:
         known = self._registration
         driver = None if known.driver == AUTO else known.driver
-        podm = FullPodm(id=known.name, driver=driver, status=status)
+        podm = self._with_registration(FullPodm(id=known.name, driver=driver, status=status))
         failure = one_line(f"{known.name}: {self._url}: {why.removeprefix(known.name + ': ')}")
-        return Reading(self._with_registration(podm), failure, (), {}, *self._cost())
+        return Reading(podm, failure, (), {}, *self._cost())
 
     @property
     def _url(self) -> str:
@@ -249,7 +246,7 @@ class PodmReader:
         return count, time.monotonic() - self._began
 
 
-_NOTHING_TOLD = "found nothing that tells of it, expected a service, a list or a member of one"
+_NO_RESOURCE = "found no property of its schema, expected a service, a list or a member of a list"
 
 
 class ReadPass(NamedTuple):
@@ -264,12 +261,11 @@ class ReadPass(NamedTuple):
 def read_in_passes(
     crawl: Crawler, dialect: Dialect, root: Json, name: str, linked: Callable[..., LinkedDocuments]
 ) -> ReadPass:
-    """Return the last pass: documents are fetched and read again until none is missing.
+    """Return the last pass: documents are fetched and read again until every one is present.
 
     ``linked`` makes the linked documents of a function that returns a document, notes, and the URIs
-    of the documents there are. Where documents bring what stands below them, reading may need no
-    more than the root links, so it is tried at once: following documents that are there costs as
-    much as reading them.
+    of present documents. If answers have all below a document, reading may need only what the root
+    links, so it is tried at once: following present documents costs as much as reading them.
     """
     run_pass = functools.partial(_run_pass, crawl, dialect, name, linked)
     crawl.add(ROOT, root)
@@ -311,7 +307,7 @@ def _run_pass(
     service = linked(get, notes, known)
     podm = dialect.inventory(service, name)
     if podm.identity is None:
-        podm = replace(podm, identity=told_identity(get, service))
+        podm = replace(podm, identity=service_identity(get, service))
     if not missing:
         root = service.json(ROOT, "the protocol") or {}
         ListCheck(crawl, service).check(dialect.root(ROOT, root, NO_NOTES), is_near=True)
@@ -325,9 +321,9 @@ class ListCheck:
         self._crawl, self._service = crawl, service
 
     def check(self, holder: Resource, *, is_near: bool = False) -> None:
-        """Raise Unreachable where a list below a resource cannot be read whole.
+        """Raise Unreachable if a list below a resource cannot be read whole.
 
-        A service counts only where it ``is_near``: linked by the root, or by such a service.
+        A service counts only if it ``is_near``: linked by the root, or by such a service.
         """
         for way in holder.link_fields if holder.leads else ():
             if isinstance(way, Parts) or way.late or way.to.lasting:
@@ -342,8 +338,8 @@ class ListCheck:
                     self._check_list(page, way.to, is_service=is_service)
                     continue
                 is_named = type_name(one.json).endswith(type(one).__name__.casefold())
-                if one.tells_nothing and not (is_service and is_named):
-                    raise Unreachable(f"{one.uri}: {_NOTHING_TOLD}")
+                if one.lacks_fields and not (is_service and is_named):
+                    raise Unreachable(f"{one.uri}: {_NO_RESOURCE}")
                 self.check(one, is_near=is_service)
 
     def _check_list(self, page: Collection, to: type[Resource], *, is_service: bool) -> None:
@@ -353,18 +349,18 @@ class ListCheck:
         while page.uri not in pages:
             pages.add(page.uri)
             members = page.members
-            is_untold = page.json.get(MEMBERS) is None and page.count != 0
-            if is_untold or (members and not any(members)):
+            is_missing = page.json.get(MEMBERS) is None and page.count != 0
+            if is_missing or (members and not any(members)):
                 raise Unreachable(f"{page.uri}: found no members, expected a list of them")
             for uri in self._service.uris(members, page.uri) if counts else ():
                 if json := self._member(uri, page.uri, to):
                     one = to(uri, json, NO_NOTES)
-                    found_any = found_any or not one.tells_nothing
+                    found_any = found_any or not one.lacks_fields
                     self.check(one)
             found = self._document(page.next_link, page.uri) if page.next_link else None
             page = Collection(*found, NO_NOTES) if found else page
         if not found_any:
-            raise Unreachable(f"{first}: {_NOTHING_TOLD}")
+            raise Unreachable(f"{first}: {_NO_RESOURCE}")
 
     def _member(self, uri: str, where: str, to: type[Resource]) -> Json | None:
         try:
@@ -375,12 +371,12 @@ class ListCheck:
             if to.tells_use:
                 raise Unreachable(str(error)) from None
             return None
-        if to.tells_use and found is not None and to(uri, found, NO_NOTES).tells_nothing:
-            raise Unreachable(f"{uri}: {_NOTHING_TOLD}")
+        if to.tells_use and found is not None and to(uri, found, NO_NOTES).lacks_fields:
+            raise Unreachable(f"{uri}: {_NO_RESOURCE}")
         return found and self._service.json(uri, where)
 
     def _document(self, link: str, where: str) -> tuple[str, Json] | None:
-        """Return a document with its URI, None where the reader did without it."""
+        """Return a document with its URI, None if the reader did not need it."""
         uri = self._service.uri(link, where)
         if uri is None:
             what = f"found a link to {link[:MAX_TEXT]}, expected one to this host"

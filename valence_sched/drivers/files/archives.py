@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads documents out of zip and tar archives without trusting them.
 
-Nothing is unpacked to disk, links are not followed, names that lead
-out of the archive refuse all of it, and every bound counts the bytes that really come.
+Nothing is unpacked to disk, links are not followed, a name that leads out of the archive is an
+error, and every bound counts the bytes that really come.
 """
 
 from __future__ import annotations
@@ -13,13 +13,8 @@ import zipfile
 from collections.abc import Callable
 from typing import BinaryIO
 
-from valence_sched.drivers.bounds import (
-    BUFFER_BYTES,
-    MAX_DOCUMENT_BYTES,
-    MAX_DOCUMENTS,
-    MAX_MEMBERS,
-    MAX_TREE_BYTES,
-)
+from valence_sched.drivers import bounds
+from valence_sched.drivers.bounds import BUFFER_BYTES, MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
 from valence_sched.drivers.files.json_inventory import is_inventory_name
 from valence_sched.errors import InputError
 from valence_sched.model.diagnostic import Diagnostics
@@ -37,8 +32,8 @@ def zip_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[s
     count, tail = 0, b""  # the entries of its directory, before zipfile holds them all
     while piece := stream.read(BUFFER_BYTES):
         count += (tail + piece).count(_CENTRAL)
-        if count > MAX_MEMBERS:
-            raise InputError(file, "", "more members", f"at most {MAX_MEMBERS}")
+        if count > bounds.MAX_MEMBERS:
+            raise InputError(file, "", "more members", f"at most {bounds.MAX_MEMBERS}")
         tail = piece[-3:]
     stream.seek(0)
     with zipfile.ZipFile(stream) as archive:
@@ -58,16 +53,19 @@ def zip_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[s
 
 
 def tar_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[str, bytes]:
-    """Return the documents of a tar by name; ``stream`` is read once, forward."""
+    """Return the documents of a tar by name, read once, forward; ValueError if it is damaged."""
     members = _ArchiveMembers(file, diagnostics)
     forward: BinaryIO = _ForwardStream(stream, file)  # type: ignore[assignment]
-    with tarfile.open(fileobj=forward, mode="r:") as archive:
-        while (info := archive.next()) is not None:
-            archive.members.clear()  # type: ignore[attr-defined]  # it would grow with every member
-            name = members.admit(info.name, not (info.isreg() or info.isdir()))
-            member = archive.extractfile(info) if name and info.isreg() else None
-            if name and member:
-                members.keep(name, member.read)
+    try:
+        with tarfile.open(fileobj=forward, mode="r:") as archive:
+            while (info := archive.next()) is not None:
+                archive.members.clear()  # type: ignore[attr-defined]  # it would grow and grow
+                name = members.admit(info.name, not (info.isreg() or info.isdir()))
+                member = archive.extractfile(info) if name and info.isreg() else None
+                if name and member:
+                    members.keep(name, member.read)
+    except tarfile.TarError as error:
+        raise ValueError(error) from None
     return members.finish()
 
 
@@ -82,11 +80,11 @@ class _ArchiveMembers:
         name = name.replace("\\", "/")
         parts = name.split("/")
         if name.startswith("/") or ".." in parts or name[1:2] == ":":
-            hint = "the archive leads out of itself; do not trust it"
+            hint = "do not trust this archive"
             raise InputError(self._file, "", f"a member named {name!r}", "names below it", hint)
         self._count += 1
-        if self._count > MAX_MEMBERS:
-            raise InputError(self._file, "", "more members", f"at most {MAX_MEMBERS}")
+        if self._count > bounds.MAX_MEMBERS:
+            raise InputError(self._file, "", "more members", f"at most {bounds.MAX_MEMBERS}")
         if special:
             self._special.append(name)
             return None
@@ -113,8 +111,8 @@ class _ArchiveMembers:
             return
         self._files[name] = data
         self._bytes += len(data)
-        if len(self._files) > MAX_DOCUMENTS:
-            raise InputError(self._file, "", "more documents", f"at most {MAX_DOCUMENTS}")
+        if len(self._files) > bounds.MAX_DOCUMENTS:
+            raise InputError(self._file, "", "more documents", f"at most {bounds.MAX_DOCUMENTS}")
 
     def fault(self, name: str, found: str, expected: str) -> None:
         self._diagnostics.skip(InputError(self._file, name, found, expected, "left out"))
@@ -122,9 +120,8 @@ class _ArchiveMembers:
     def finish(self) -> dict[str, bytes]:
         """Return all documents; links and devices are noted in one line."""
         if self._special:
-            names = ", ".join(self._special[:5])
             count = format_count(len(self._special), "link or device", "links or devices")
-            found = f"{count} ({names})"
+            found = f"{count} ({', '.join(self._special[:5])})"
             fault = InputError(self._file, "", found, "files and folders", "not followed")
             self._diagnostics.skip(fault)
         return self._files

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import msgspec
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from valence_sched.drivers.files.tree import RecordedTree
 
 Fields = Mapping[str, Raw]
+#: Makes a record of documents by their URIs or file names, with its id and file.
+TreeReader = Callable[[Mapping[str, bytes | Path], str, str], "Record"]
 
 EXPECTED = f"an inventory ({inventory.SCHEMA}), JSON Lines of podms, or a map from URI to document"
 
@@ -36,8 +39,8 @@ MAX_BLANK_LINES = 1000
 class Record(NamedTuple):
     """One pod manager, not validated yet: its file and place, tree, capture time.
 
-    ``content`` is its JSON, or the noun that a driver has just made of its documents. It has the
-    capabilities that its zones ``stated``, where it does not state the same by itself.
+    ``content`` is its JSON, or the noun that a driver has made of its documents. ``stated`` are
+    the capabilities that its zones state, and that hold unless it states them itself.
     """
 
     content: inventory.FullPodm | bytes | Raw
@@ -49,7 +52,6 @@ class Record(NamedTuple):
 
     @property
     def json(self) -> bytes | Raw:
-        """Return the JSON of the pod manager; a noun is encoded each time."""
         content = self.content
         return inventory.to_json(content) if isinstance(content, inventory.Podm) else content
 
@@ -65,18 +67,14 @@ def is_inventory_name(name: str) -> bool:
     return name.casefold().endswith(SUFFIXES) and not name.startswith(".")
 
 
-#: Returns the record of a tree, by its id and file.
-TreeReader = Callable[["RecordedTree", str, str], Record]
-
-
 class NotAnInventory(InputError):
-    """Valid JSON that is no inventory and does not claim to be one."""
+    """Valid JSON of another kind."""
 
 
 def text_records(
     stream: BinaryIO, file: str, id_: str, diagnostics: Diagnostics, read_tree: TreeReader
 ) -> Iterator[Record]:
-    """Yield the pod managers of a JSON text; InputError for what is none, or not an inventory."""
+    """Yield the pod managers of a JSON text; InputError unless it is an inventory."""
     blank, first = _next_line(stream)
     first = first.removeprefix(_MARK)
     between, second = _next_line(stream) if first.endswith(b"\n") else ([], b"")
@@ -121,7 +119,6 @@ def _fields(line: bytes) -> Fields | None:
 
 
 def _is_line(fields: Fields, second: bytes) -> bool:
-    """Return whether an object on a line of its own begins JSON Lines."""
     if "schema" in fields:
         return "podms" not in fields and second != b""
     if _is_map(fields):
@@ -146,11 +143,8 @@ def _document(
         for index, podm in enumerate(podms):
             yield Record(podm, file, f"$.podms[{index}]", captured_at=captured_at)
     elif _is_map(fields):
-        from valence_sched.drivers.files.tree import tree_of_map  # dialects: only for trees
-
         refuse_duplicate_keys(whole, file)
-        documents = {uri: bytes(document) for uri, document in fields.items()}
-        yield read(tree_of_map(documents), id_, file)
+        yield read({uri: bytes(document) for uri, document in fields.items()}, id_, file)
     elif "id" in fields and "blocks" in fields:
         refuse_duplicate_keys(whole, file)
         yield Record(whole, file, "$")
@@ -172,6 +166,14 @@ def _check_header(fields: Fields, file: str, diagnostics: Diagnostics) -> bool:
     for warning in warnings:
         diagnostics.remark(warning)
     return bool(warnings)
+
+
+def _header(line: bytes, file: str, place: str, diagnostics: Diagnostics) -> None:
+    """Check the header of JSON Lines; joined files have one wherever a file begins."""
+    fields = decode(line, dict[str, Raw], file, place)
+    refuse_duplicate_keys(line, file, f"{place}: $")
+    if not _check_header(fields, file, diagnostics):
+        decode(line, inventory.InventoryHeader, file, place)
 
 
 def _lines(
@@ -202,16 +204,7 @@ def _lines(
 
 
 def _captured_at(fields: Fields) -> str | None:
-    """Return the capture time of a document; one that is no text was refused before."""
     try:
         return msgspec.json.decode(fields.get("captured_at", b"null"), type=str | None)
     except msgspec.MsgspecError:
         return None
-
-
-def _header(line: bytes, file: str, place: str, diagnostics: Diagnostics) -> None:
-    """Check the header of JSON Lines; joined files have one wherever a file begins."""
-    fields = decode(line, dict[str, Raw], file, place)
-    refuse_duplicate_keys(line, file, f"{place}: $")
-    if not _check_header(fields, file, diagnostics):
-        decode(line, inventory.InventoryHeader, file, place)

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A recorded tree of Redfish documents, and the pod manager that its dialect reads from it.
 
-The place of a document in the tree is its URI, whatever the document itself says. Documents are
-decoded when a link leads to them, so a document that no other links costs nothing and is not
-checked. A tree is written as ``redfish/v1/…/index.json``: a URI becomes a path only if it cannot
-lead out of its folder nor meet another one's file; what cannot is left out and noted. The pages of
-a collection become one, since files have no queries.
+The path of a document in the tree is its URI, not its ``@odata.id``. A document is decoded and
+checked when a link leads to it. A tree is written as ``redfish/v1/…/index.json``; a URI that would
+lead out of its folder or overwrite another document is left out and noted. The pages of a
+collection become one, since files have no queries.
 """
 
 from __future__ import annotations
@@ -15,34 +14,19 @@ import os
 import shutil
 import tempfile
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from urllib.parse import unquote
 
 import msgspec
 from msgspec.structs import replace
 
-from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, error_text
+from valence_sched.drivers import document_shape, links
+from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, TREE_STARTS, error_text
 from valence_sched.drivers.dialect import Dialects, recognised_dialect
-from valence_sched.drivers.document_shape import (
-    COUNT,
-    MEMBERS,
-    NEXT,
-    check_content,
-    current_form,
-    object_of,
-)
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json
-from valence_sched.drivers.identity import told_identity
-from valence_sched.drivers.links import (
-    MAX_PAGES,
-    ROOT,
-    DocumentNotes,
-    LinkedDocuments,
-    link_path,
-    path_of,
-    places_below,
-)
+from valence_sched.drivers.identity import service_identity
+from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, path_of
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, one_line
 from valence_sched.model.codec import escape_json
@@ -50,15 +34,9 @@ from valence_sched.model.diagnostic import Diagnostic, Diagnostics
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.quantity import format_count
 
-#: Where in a folder a tree may begin.
-STARTS = ("redfish/v1/", "redfish/", "v1/", "")
-
-#: A folder is a tree when one of these documents stands in it.
-TREE_MARKERS = tuple(
-    f"{start}{part}index.json"
-    for start in STARTS
-    for part in ("", "CompositionService/", "Systems/", "Chassis/")
-)
+DOCUMENT = "index.json"
+#: Bytes of one part of a path on the file systems there are.
+MAX_NAME_BYTES = 255
 
 
 class RecordedTree:
@@ -68,7 +46,7 @@ class RecordedTree:
         self.documents = documents
 
     def get(self, uri: str) -> Json | None:
-        """Return the document at a URI, None when there is none; InputError for a bad one."""
+        """Return the document at a URI, None without one; InputError if it cannot be read."""
         data = self.documents.get(uri)
         if isinstance(data, Path):
             try:
@@ -81,25 +59,21 @@ class RecordedTree:
         if len(data) > MAX_DOCUMENT_BYTES:
             expected = f"at most {MAX_DOCUMENT_BYTES}"
             raise InputError(uri, "", "a document of more bytes", expected)
-        return check_content(object_of(data, uri), uri)
+        return document_shape.check_content(document_shape.object_of(data, uri), uri)
 
 
-def tree_of_files(files: Mapping[str, bytes | Path]) -> RecordedTree:
-    """Return the tree of the ``index.json`` files at these places below one folder."""
-    names = sorted(name for name in files if name.rpartition("/")[2] == "index.json")
-    start = next(start for start in STARTS if any(name.startswith(start) for name in names))
-    documents = {}
-    for name in filter(lambda name: name.startswith(start), names):
-        place = name.removeprefix(start).removesuffix("index.json")
-        documents[path_of(f"{ROOT}/{place}")] = files[name]
-    return RecordedTree(documents)
-
-
-def tree_of_map(documents: Mapping[str, bytes]) -> RecordedTree:
-    """Return the tree of a map from URI to document."""
+def tree_of(documents: Mapping[str, bytes | Path]) -> RecordedTree:
+    """Return the tree of documents by URI, or of the ``index.json`` files below one folder."""
     found: dict[str, bytes | Path] = {}
-    for uri, document in documents.items():
-        found.setdefault(path_of(uri), document)
+    if all(name.startswith("/") for name in documents):
+        for uri, document in documents.items():
+            found.setdefault(path_of(uri), document)
+        return RecordedTree(found)
+    names = sorted(name for name in documents if name.rpartition("/")[2] == DOCUMENT)
+    start = next(it for it in TREE_STARTS if any(name.startswith(it) for name in names))
+    for name in filter(lambda name: name.startswith(start), names):
+        place = name.removeprefix(start).removesuffix(DOCUMENT)
+        found[path_of(f"{ROOT}/{place}")] = documents[name]
     return RecordedTree(found)
 
 
@@ -115,7 +89,7 @@ def podm_of(
     dialect = recognised_dialect(root, dialects)
     podm = dialect.inventory(service, id_)
     if podm.identity is None:
-        podm = replace(podm, identity=told_identity(tree.get, service))
+        podm = replace(podm, identity=service_identity(tree.get, service))
     diagnostics.extend(notes.diagnostics(file))
     return podm
 
@@ -136,22 +110,12 @@ def tree_documents(
             yield uri, json
 
 
-def is_tree(names: Iterable[str]) -> bool:
-    """Return whether a folder with these files is a tree."""
-    return not set(TREE_MARKERS).isdisjoint(names)
-
-
-DOCUMENT = "index.json"
-#: Bytes of one part of a path on the file systems there are.
-MAX_NAME_BYTES = 255
-
-
 def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str], None]) -> int:
     """Write documents below a folder; return how many were written, or raise OSError."""
     count = 0
-    places = _TreePaths()
+    spelled: dict[str, str] = {}  # paths in use, by their form without case
     for uri, json in join_pages(documents).items():
-        if fault := places.fault(uri):
+        if fault := _uri_fault(uri, spelled):
             note(one_line(f"{uri[:200]}: {fault}, expected a URI that can be a file (left out)"))
             continue
         try:
@@ -170,7 +134,7 @@ def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str]
 
 
 def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
-    """Fill a new folder that takes its name only when all of it is there; errors as InputError."""
+    """Fill a new folder that gets its name only when it is complete; errors as InputError."""
     target = Path(folder)
     try:
         is_empty = target.is_dir() and not any(target.iterdir())
@@ -212,58 +176,52 @@ def join_pages(documents: Mapping[str, Json]) -> dict[str, Json]:
     later: set[str] = set()
     whole: dict[str, Json] = {}
     for uri, json in found.items():
-        present = current_form(json)
-        if "?" in uri or NEXT not in present or not isinstance(present.get(MEMBERS), list):
+        present = document_shape.current_form(json)
+        if (
+            "?" in uri
+            or document_shape.NEXT not in present
+            or not isinstance(present.get(document_shape.MEMBERS), list)
+        ):
             continue
-        members, seen = list(present[MEMBERS]), {uri}
+        members, seen = list(present[document_shape.MEMBERS]), {uri}
         place = _next_place(uri, present, found)
-        while place and place not in seen and len(seen) < MAX_PAGES:
+        while place and place not in seen and len(seen) < links.MAX_PAGES:
             seen.add(place)
-            page = current_form(found[place])
-            more = page.get(MEMBERS)
+            page = document_shape.current_form(found[place])
+            more = page.get(document_shape.MEMBERS)
             members += more if isinstance(more, list) else []
             place = _next_place(place, page, found)
-        fields = {key: value for key, value in present.items() if key != NEXT}
-        whole[uri] = fields | {COUNT: len(members), MEMBERS: members}
+        fields = {key: value for key, value in present.items() if key != document_shape.NEXT}
+        whole[uri] = fields | {document_shape.COUNT: len(members), document_shape.MEMBERS: members}
         later |= seen - {uri}
     return {uri: whole.get(uri, json) for uri, json in found.items() if uri not in later}
 
 
 def _next_place(uri: str, page: Json, found: Mapping[str, Json]) -> str | None:
-    link = link_path(Collection(uri, page, NO_NOTES).next_link)
-    places = [link, *places_below(uri, link)] if link else []
+    link = links.link_path(Collection(uri, page, NO_NOTES).next_link)
+    places = [link, *links.places_below(uri, link)] if link else []
     return next((place for place in places if place in found), None)
 
 
-class _TreePaths:
-    """The paths that are taken, also where upper and lower case are one."""
-
-    def __init__(self) -> None:
-        self._spelled: dict[str, str] = {}
-
-    def fault(self, uri: str) -> str | None:
-        """Return why a URI cannot be written; one that can is taken from then on."""
-        if len(uri) > MAX_TEXT:
-            return f"found a URI of {format_count(len(uri), 'character')}"
-        if uri != ROOT and not uri.startswith(f"{ROOT}/"):
-            return f"found a URI outside {ROOT}"
-        if "?" in uri:
-            return "found a query"
-        parts = _parts(uri)
-        for part in parts:
-            if fault := name_fault(part):
-                return fault
-        above = ["/".join(parts[: number + 1]) for number in range(len(parts))]
-        for path in above:
-            if self._spelled.get(_fold(path), path) != path:
-                return f"found what differs from {self._spelled[_fold(path)]} in case only"
-        self._spelled |= {_fold(path): path for path in above}
-        return None
+def _uri_fault(uri: str, spelled: dict[str, str]) -> str | None:
+    """Return why a URI cannot be written, beside the ``spelled`` paths, which it joins else."""
+    if len(uri) > MAX_TEXT:
+        return f"found a URI of {format_count(len(uri), 'character')}"
+    if uri != ROOT and not uri.startswith(f"{ROOT}/"):
+        return f"found a URI outside {ROOT}"
+    if "?" in uri:
+        return "found a query"
+    parts = _parts(uri)
+    if fault := next(filter(None, map(name_fault, parts)), None):
+        return fault
+    above = ["/".join(parts[: number + 1]) for number in range(len(parts))]
+    folded = [unicodedata.normalize("NFC", path).casefold() for path in above]
+    for path, key in zip(above, folded, strict=True):
+        if spelled.get(key, path) != path:
+            return f"found a URI that differs from {spelled[key]} in case only"
+    spelled |= zip(folded, above, strict=True)
+    return None
 
 
 def _parts(uri: str) -> list[str]:
     return uri.strip("/").split("/")
-
-
-def _fold(path: str) -> str:
-    return unicodedata.normalize("NFC", path).casefold()

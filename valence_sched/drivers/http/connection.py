@@ -2,8 +2,7 @@
 """One HTTP connection to one pod manager: logged in, bounded, within a deadline.
 
 Reads are tried again while the deadline allows it, writes only after a new login. A status is
-returned, not raised: what it means is for the caller to decide. The session is deleted whatever
-happens.
+returned, not raised. The session is deleted in every case.
 """
 
 from __future__ import annotations
@@ -25,19 +24,9 @@ from urllib.parse import urljoin, urlsplit
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_TREE_BYTES
 from valence_sched.drivers.document_shape import check_content, current_form, type_name
 from valence_sched.drivers.fields import Json, links
-from valence_sched.drivers.http.exchange import (
-    BUSY_STATUSES,
-    GONE,
-    READ_ATTEMPTS,
-    READ_PAUSE_S,
-    Answer,
-    Deadline,
-    PodmRequest,
-    TlsContexts,
-    Unreachable,
-    connection_error,
-    retry_after_s,
-)
+from valence_sched.drivers.http import exchange
+from valence_sched.drivers.http.exchange import Answer, Deadline, PodmRequest, Unreachable
+from valence_sched.drivers.http.stdlib_transport import AnswerStream, StdlibTransport
 from valence_sched.drivers.links import ROOT, host_and_path
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.problem import redirect_to
@@ -45,9 +34,7 @@ from valence_sched.model.registration import Registration
 from valence_sched.model.tls import client_certificate
 
 if TYPE_CHECKING:
-    from valence_sched.drivers.http.stdlib_transport import AnswerStream, StdlibTransport
     from valence_sched.drivers.http.sushy_transport import SushyTransport
-
 
 LOG = logging.getLogger(__name__)
 
@@ -56,7 +43,7 @@ _REGISTER = "name another in its file, or register it with `podm set --username 
 
 
 class LoginRefused(PodmError):
-    """A pod manager answers, and refuses the login."""
+    """A pod manager refuses the login."""
 
 
 class Login:
@@ -79,14 +66,14 @@ class Login:
         return f"Login({self._user!r})"
 
     def log_in(self, root: Json | None) -> None:
-        """Log in; where the root offers no sessions, each request carries the password."""
+        """Log in; if the root offers no sessions, each request carries the password."""
         if self._user is None:
             return
         self.count += 1
         if self._auth != "basic":
             inside = (root or {}).get("Links")
-            told = links(inside.get("Sessions") if isinstance(inside, dict) else None)
-            if link := next(filter(None, told), None):
+            named = links(inside.get("Sessions") if isinstance(inside, dict) else None)
+            if link := next(filter(None, named), None):
                 self._sessions = self._connection.local_path(link)
             elif not root or "SessionService" in root or self._auth == "session":
                 self._sessions = SESSIONS
@@ -96,14 +83,14 @@ class Login:
             self._open_session(self._sessions)
 
     def renew(self, count: int) -> bool:
-        """Log in once more after login ``count``; return whether it makes sense to send again."""
+        """Log in once more after login ``count``; return whether to send again."""
         with self._renewing:
             if self.count != count:
                 return True
             if self._sessions is None or self.is_renewed:
                 return False
             self.is_renewed = True
-            if self._with_basic:  # it wants it with each request, whatever session there is
+            if self._with_basic:  # each request needs it, even with a session
                 self._sessions = None
                 self._use_basic()
             else:
@@ -121,7 +108,7 @@ class Login:
         return LoginRefused(f"refused the login of {self._user!r} ({_REGISTER})")
 
     def log_out(self) -> None:
-        """Delete every session of ours; one that cannot be deleted is logged."""
+        """Delete every session; log one that cannot be deleted."""
         while self._open:
             uri = self._open.pop(0)  # the one in use comes last
             try:
@@ -141,40 +128,41 @@ class Login:
         answer = self._post(uri)
         if answer.status == 401 and self._auth == "auto" and not self._with_basic:
             answer = self._post_with_basic(uri, answer)
-        token, link = answer.headers.get("X-Auth-Token"), answer.headers.get("Location")
-        if answer.status < 300 and not link and answer.body:
-            with contextlib.suppress(InputError):
-                link = answer.json(uri).get("@odata.id")
-        # The path alone: behind a proxy, its host may be another than the one we know.
-        path = self._connection.resolve(link)[1] if isinstance(link, str) else ""
-        if answer.status < 300 and path.startswith("/"):
-            self._open.append(path)
-        elif answer.status < 300 and token:
-            lost = "does not say where its session is: it stays open"
-            LOG.warning("%s%s: %s", self._connection.url, uri, lost)
-        if answer.status < 300 and token:
-            self._connection.set_auth(token=token)
-        elif answer.status == 401:
+        if answer.status == 401:
             raise self.refusal()
-        else:
-            found = f"HTTP {answer.status}" if answer.status >= 300 else "no X-Auth-Token"
-            if self._auth == "session":
-                hint = "are too many open? --auth basic needs none"
-                raise LoginRefused(f"{uri}: makes no session: {found} ({hint})")
-            what = f"found {found}, expected a session (went on with --auth basic)"
-            self.remarks.append(one_line(f"{uri}: {what}"))
-            self._sessions = None
-            self._use_basic()
+        found = f"HTTP {answer.status}"
+        if answer.status < 300:
+            found = "no X-Auth-Token"
+            token, link = answer.headers.get("X-Auth-Token"), answer.headers.get("Location")
+            if not link and answer.body:
+                with contextlib.suppress(InputError):
+                    link = answer.json(uri).get("@odata.id")
+            # The path alone: behind a proxy, its host may be another than the one we know.
+            path = self._connection.resolve(link)[1] if isinstance(link, str) else ""
+            if path.startswith("/"):
+                self._open.append(path)
+            elif token:
+                lost = "does not say where its session is: it stays open"
+                LOG.warning("%s%s: %s", self._connection.url, uri, lost)
+            if token:
+                self._connection.set_auth(token=token)
+                return
+        if self._auth == "session":
+            hint = "are too many open? --auth basic needs none"
+            raise LoginRefused(f"{uri}: makes no session: {found} ({hint})")
+        what = f"found {found}, expected a session (went on with --auth basic)"
+        self.remarks.append(one_line(f"{uri}: {what}"))
+        self._sessions = None
+        self._use_basic()
 
     def _post(self, uri: str) -> Answer:
         account = {"UserName": self._user, "Password": self._password}
         return self._connection.send("POST", uri, data=account)
 
     def _post_with_basic(self, uri: str, refused: Answer) -> Answer:
-        """Return the answer to a POST with basic authentication, which some services want for it.
+        """Return the answer to a POST with basic authentication, which some services require.
 
-        Most refuse a wrong password in the same way. So where an answer does not name Basic, it
-        is tried with a read: a wrong password is sent twice, and not once more.
+        If an answer does not name Basic, it is tried with a read: a wrong password is sent twice.
         """
         challenge = refused.headers.get("WWW-Authenticate", "")
         if challenge and "basic" not in challenge.casefold():
@@ -192,14 +180,14 @@ class Login:
 
 
 def base_url(registration: Registration) -> str:
-    """Return scheme, host and port of a pod manager; raises PodmError when its URL is none."""
+    """Return scheme, host and port of a pod manager; PodmError if its URL is invalid."""
     try:
         parts = urlsplit(registration.url)
         port = parts.port
     except ValueError as error:
         raise PodmError(f"{error} (expected https://host or https://host:port)") from None
     if parts.scheme not in ("https", "http") or not parts.hostname:
-        raise PodmError("found no such URL, expected https://host or https://host:port")
+        raise PodmError("found another URL, expected https://host or https://host:port")
     if parts.path.rstrip("/") not in ("", "/redfish", ROOT):
         found = f"found the path {parts.path[:80]!r} in its URL"
         raise PodmError(f"{found}, expected https://host or https://host:port")
@@ -208,20 +196,20 @@ def base_url(registration: Registration) -> str:
 
 
 def proxies_to(url: str) -> dict[str, str]:
-    """Return the proxies on the way to a URL; most sites have none, and need no library to know."""
+    """Return the proxies on the way to a URL."""
     named = any(name.lower().endswith("_proxy") for name in os.environ)
     if not named and sys.platform not in ("darwin", "win32"):
         return {}
-    from requests.utils import get_environ_proxies, select_proxy
+    from requests.utils import get_environ_proxies, select_proxy  # slow, and most sites have none
 
     proxies: dict[str, str] = get_environ_proxies(url)
     return proxies if select_proxy(url, proxies) else {}
 
 
 MAX_REDIRECTS = 5
-#: How long the deletion of a session may take, also after the deadline.
+#: Seconds for the deletion of a session, also after the deadline.
 LOGOUT_S = 3.0
-#: Headers of every request; ``identity`` as sushy has it, for the sake of ETags.
+#: Headers of every request; ``identity`` as sushy has it, because of ETags.
 HEADERS = {
     "Accept": "application/json",
     "Accept-Encoding": "identity",
@@ -245,24 +233,23 @@ class Connection:
         password: str | None,
         deadline: Deadline,
         parallel: int = 1,
-        tls: TlsContexts | None = None,
+        tls: exchange.TlsContexts | None = None,
     ) -> None:
         self.name, self.deadline, self.requests = registration.name, deadline, 0
         self._received = 0
         self.url, self.root_uri = base_url(registration), ROOT
         self.host = host_and_path(self.url)[0]
         self._ended = self._closing = False
-        self._ending = threading.Lock()
+        self._ending, self._making = threading.Lock(), threading.Lock()
         cacert, self._proxies = registration.cacert, proxies_to(self.url)
         if cacert and not Path(cacert).exists():
             raise PodmError(f"found no file {cacert!r}, expected the --cacert it names")
+        certificate = client_certificate(registration.cert, registration.key)
         verify = cacert or not registration.insecure
-        self._verify, self._tls = verify, tls or TlsContexts()
-        self._certificate = client_certificate(registration.cert, registration.key)
+        self._trust = verify, tls or exchange.TlsContexts(), certificate
         self._parallel = parallel
         self._sockets: StdlibTransport | None = None
         self._sushy: SushyTransport | None = None
-        self._making = threading.Lock()
         self._headers = HEADERS
         self.login = Login(self, registration, password)
 
@@ -291,15 +278,14 @@ class Connection:
             self._headers = HEADERS
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
-        """Read, and try again while the answer is that it may come later.
+        """Read, and try again while the answer may come later.
 
-        A body of more than ``most`` bytes is cut off after them. No server may be silent for
-        longer than a ``share`` of the time until the deadline.
+        A body is cut off after ``most`` bytes. No server may be silent for longer than a ``share``
+        of the time until the deadline.
 
         Raises:
             InputError: this document cannot be read, others may.
-            Unreachable: no answer came, and it makes no sense to wait for one.
-            Slow: this answer did not come within the share.
+            Unreachable: no answer came; Slow if it did not come within the share.
             LoginRefused: the login is refused.
         """
         logins = self.login.count
@@ -311,13 +297,13 @@ class Connection:
         return answer
 
     def get_anonymous(self, uri: str) -> Answer:
-        """Read as :meth:`get`, also where it needs a login that was not made yet."""
+        """Read as :meth:`get`, before the login."""
         return self._read(uri, MAX_DOCUMENT_BYTES, 1.0)
 
     def open_stream(self, uri: str) -> AnswerStream:
-        """Return the stream of events at a URI of this host, which is open from now on.
+        """Open the stream of events at a URI, once; errors as for :meth:`get`.
 
-        Errors as for :meth:`get`; it is not tried again. A redirect is not followed.
+        A redirect is not followed.
         """
         if self._proxies:
             raise InputError(uri, "", "a proxy on the way", "none for a stream of events")
@@ -327,7 +313,7 @@ class Connection:
         self.requests += 1
         headers = {**self._headers, "Accept": "text/event-stream", "Cache-Control": "no-store"}
         request = PodmRequest("GET", uri, headers, left_s, 0)
-        stream = (self._sockets or self._make_sockets()).open_stream(request)
+        stream = self._plain_transport().open_stream(request)
         if self._ended:
             stream.close()
             raise self.deadline.error()
@@ -347,11 +333,11 @@ class Connection:
         return self._write("DELETE", uri, None, headers)
 
     def renew_deadline(self, seconds: float) -> None:
-        """Allow so many seconds from now on, and one more login."""
+        """Allow seconds from now on, and one more login."""
         self.deadline, self.login.is_renewed = Deadline(seconds), False
 
     def local_path(self, link: str) -> str:
-        """Return the path of a link; raises InputError where it leaves the host."""
+        """Return the path of a link; InputError if it leads to another host."""
         host, path = self.resolve(link)
         if host != self.host:
             found = f"a link to {host or 'nowhere'}"
@@ -366,7 +352,7 @@ class Connection:
             return "", link
 
     def cut(self) -> None:
-        """End all that is under way; only the session can still be deleted."""
+        """End all requests; only the session can still be deleted."""
         with self._ending:
             if self._closing:
                 return
@@ -376,7 +362,7 @@ class Connection:
                     transport.cut()
 
     def close(self) -> None:
-        """Delete the session and close; never raises, and takes a few seconds at most."""
+        """Delete the session and close, within ``LOGOUT_S``."""
         with self._ending:
             self._ended = self._closing = True
         self.deadline = Deadline(LOGOUT_S)
@@ -390,14 +376,13 @@ class Connection:
     def _write(
         self, method: str, uri: str, data: Json | None, headers: Mapping[str, str] | None
     ) -> Answer:
-        """Send a write, and again where it was refused because the login has expired."""
+        """Send a write, and again if it was refused because the login has expired."""
         logins = self.login.count
         answer = self.send(method, uri, data=data, headers=headers, writes=True)
         if answer.status == 401:
-            try:
+            is_renewed = False
+            with contextlib.suppress(PodmError, InputError):  # the answer holds: nothing was done
                 is_renewed = self.login.renew(logins)
-            except (PodmError, InputError):  # the answer stands: nothing was done
-                is_renewed = False
             if is_renewed:
                 answer = self.send(method, uri, data=data, headers=headers, writes=True)
         return answer
@@ -405,20 +390,22 @@ class Connection:
     def _read(self, uri: str, most: int, share: float) -> Answer:
         """Read, and again while the answer may come later.
 
-        An answer that asks for a longer pause than all of the time is returned; one that asks for
-        longer than what is left is late. Closing a connection shortens its deadline.
+        An answer that asks for a pause beyond the whole time is returned; beyond the rest of the
+        time is the error of the deadline. Closing a connection shortens its deadline.
         """
-        for attempt in range(1, READ_ATTEMPTS + 1):
-            pause_s = READ_PAUSE_S * 2 ** (attempt - 1) * random.uniform(0.5, 1)  # noqa: S311
+        for attempt in range(1, exchange.READ_ATTEMPTS + 1):
+            is_last = attempt == exchange.READ_ATTEMPTS
+            jitter = random.uniform(0.5, 1)  # noqa: S311
+            pause_s = exchange.READ_PAUSE_S * 2 ** (attempt - 1) * jitter
             try:
                 answer = self._follow(uri, most, share)
-                if answer.status not in BUSY_STATUSES or attempt == READ_ATTEMPTS:
+                if answer.status not in exchange.BUSY_STATUSES or is_last:
                     return answer
-                pause_s = retry_after_s(answer.headers, pause_s)
+                pause_s = exchange.retry_after_s(answer.headers, pause_s)
                 if pause_s >= self.deadline.seconds:  # no reading is that patient
                     return answer
             except Unreachable as error:
-                if not error.retryable or attempt == READ_ATTEMPTS or self._ended:
+                if not error.retryable or is_last or self._ended:
                     raise
             if pause_s >= self.deadline.left_s:
                 raise self.deadline.error()
@@ -430,7 +417,7 @@ class Connection:
         for _ in range(MAX_REDIRECTS):
             answer = self.send("GET", at, most, share)
             if len(answer.body) <= most and answer.ends_early:
-                raise connection_error(IncompleteRead(answer.body), connected=True)
+                raise exchange.connection_error(IncompleteRead(answer.body), connected=True)
             location = answer.headers.get("Location")
             if answer.status not in (301, 302, 303, 307, 308) or not location:
                 return answer
@@ -442,21 +429,17 @@ class Connection:
                 raise InputError(uri, "", found, f"an answer from {self.host}", hint)
         raise InputError(uri, "", f"{MAX_REDIRECTS} redirects", "an answer")
 
-    def _make_sockets(self) -> StdlibTransport:
-        from valence_sched.drivers.http.stdlib_transport import StdlibTransport
-
-        trust = (self._verify, self._tls, self._certificate)
+    def _plain_transport(self) -> StdlibTransport:
         with self._making:
-            self._sockets = self._sockets or StdlibTransport(self.url, *trust)
+            self._sockets = self._sockets or StdlibTransport(self.url, *self._trust)
         return self._sockets
 
-    def _make_sushy(self) -> SushyTransport:
-        from valence_sched.drivers.http.sushy_transport import SushyTransport
+    def _sushy_transport(self) -> SushyTransport:
+        from valence_sched.drivers.http.sushy_transport import SushyTransport  # slow to import
 
-        trust = (self._verify, self._tls, self._certificate)
         with self._making:
-            proxies, parallel = self._proxies, self._parallel
-            self._sushy = self._sushy or SushyTransport(self.url, *trust, proxies, parallel)
+            options = *self._trust, self._proxies, self._parallel
+            self._sushy = self._sushy or SushyTransport(self.url, *options)
         return self._sushy
 
     def send(
@@ -472,9 +455,7 @@ class Connection:
     ) -> Answer:
         """Send a request, once, by a transport that is made for its first request; follow nothing.
 
-        What is sent once for every pod manager of a site (the login, and reads) goes over sockets
-        of the standard library. Sushy and requests, which take long to import, are only for what
-        composes, and for a proxy.
+        The login and reads go over plain sockets; writes, and requests through a proxy, over sushy.
         """
         left_s = self.deadline.left_s
         if left_s <= 0 or (self._ended and method != "DELETE"):
@@ -485,11 +466,10 @@ class Connection:
             every = every | (_JSON if data is not None else {}) | dict(headers or {})
         try:
             request = PodmRequest(method, uri, every, left_s * share, most, data)
-            if writes or self._proxies:
-                answer = (self._sushy or self._make_sushy()).ask(request)
-            else:
-                answer = (self._sockets or self._make_sockets()).ask(request)
-            if self._ended and method != "DELETE":  # an answer that was cut off can look whole
+            through_sushy = writes or self._proxies
+            transport = self._sushy_transport() if through_sushy else self._plain_transport()
+            answer = transport.ask(request)
+            if self._ended and method != "DELETE":  # a truncated answer can look whole
                 raise self.deadline.error()
             self._received += len(answer.body)
             if self._received > MAX_TREE_BYTES:
@@ -501,15 +481,14 @@ class Connection:
             raise
 
 
-#: What a login needs: a root that links nothing else may show the rest after it.
+#: The entries of a root that a login needs; a root without others may have them after it.
 LOGIN_ENTRIES = frozenset(("SessionService", "Sessions", "Registries", "JsonSchemas"))
 
 
 def enter_service(connection: Connection) -> Json:
     """Return the service root and log in; some services require the login to show the root.
 
-    Errors as for :meth:`Connection.get`, and an InputError where there is none, or something else
-    answers.
+    Errors as for :meth:`Connection.get`, and an InputError without a service root.
     """
     root, login_status, problem = _search_root(connection)
     if root is not None:
@@ -529,9 +508,9 @@ def enter_service(connection: Connection) -> Json:
 
 
 def _search_root(connection: Connection) -> tuple[Json | None, int, InputError | None]:
-    """Return the root, else the status that wants a login, and what was found in its place.
+    """Return the root, else the status that requires a login, and the fault found in its place.
 
-    It is looked for with a slash at the end, as the standard has it, and without.
+    It is requested with a slash at the end, as the standard has it, and without.
     """
     login_status, problem = 0, None
     for uri in (f"{ROOT}/", ROOT):
@@ -548,8 +527,8 @@ def _search_root(connection: Connection) -> tuple[Json | None, int, InputError |
 
 
 def root_document(answer: Answer) -> Json | None:
-    """Return the root of an answer, None where there is none."""
-    if answer.status in GONE:
+    """Return the service root of an answer, None if it is gone."""
+    if answer.status in exchange.GONE:
         return None
     if answer.status != 200:
         raise InputError(ROOT, "", f"HTTP {answer.status}", "a service root")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One HTTP exchange: its request, its answer or error, its deadline, and when it is tried again."""
+"""One HTTP exchange: its request, its answer or error, its deadline, and its retries."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from email.utils import mktime_tz, parsedate_tz
 from http.client import BadStatusLine, HTTPException, IncompleteRead, RemoteDisconnected
 from typing import Any, NamedTuple
 
@@ -21,27 +21,20 @@ from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.document_shape import BOM, object_of
 from valence_sched.drivers.fields import Json
 from valence_sched.errors import InputError, PodmError, UsageError
+from valence_sched.model import tls
 from valence_sched.model.http_headers import header_problem
 from valence_sched.model.problem import answer_of
-from valence_sched.model.tls import (
-    ClientCertificate,
-    default_authorities,
-    failure_hint,
-    is_about_certificate,
-    plain_text,
-)
+from valence_sched.model.tls import ClientCertificate, default_authorities, plain_text
 
 #: Headers by which a body that is cut off differs from a whole one.
 _LENGTHS = frozenset(("content-length", "transfer-encoding"))
-#: Statuses of a document that is not there.
+#: Statuses of a document that does not exist.
 GONE = (404, 410)
-#: Statuses below 500 of a service that does not answer now, or not this user, whatever is asked.
-_OUTAGES = (403, 408, 429)
 
 
 def is_outage(status: int) -> bool:
-    """Return whether a status says nothing of the document: the service does not answer now."""
-    return status >= 500 or status in _OUTAGES
+    """Return whether the service does not answer now, or not this user, for any document."""
+    return status >= 500 or status in (403, 408, 429)
 
 
 class PodmRequest(NamedTuple):
@@ -55,14 +48,14 @@ class PodmRequest(NamedTuple):
     body: Json | None = None
 
     def check_headers(self) -> None:
-        """Raise Unreachable where a header cannot be sent: the service named its value."""
+        """Raise Unreachable if a header cannot be sent: its value is the pod manager's."""
         if problem := header_problem(self.headers):
             hint = "the pod manager named it: report it to its vendor"
             raise Unreachable(f"{problem} ({hint})", sent=False)
 
 
 class Answer(NamedTuple):
-    """An answer: its status, its headers in whatever case, and its body."""
+    """An answer: its status, its headers in upper or lower case, and its body."""
 
     status: int
     headers: Mapping[str, str]
@@ -70,7 +63,7 @@ class Answer(NamedTuple):
 
     @property
     def ends_early(self) -> bool:
-        """Whether JSON without an announced length is cut off: nothing else tells where it ends."""
+        """Whether it is truncated JSON without an announced length."""
         if self.status != 200 or not _LENGTHS.isdisjoint(map(str.lower, self.headers)):
             return False
         try:
@@ -78,22 +71,20 @@ class Answer(NamedTuple):
         except msgspec.DecodeError as error:
             return "truncated" in str(error)
         except RecursionError:
-            pass  # said where the document is read
+            pass  # reported when the document is read
         return False
 
     def json(self, uri: str) -> Json:
-        """Return the body as an object; errors as for :func:`object_of`, and of a large body."""
+        """Return the body as an object; InputError if it is none, or too large."""
         if len(self.body) > MAX_DOCUMENT_BYTES:
-            most = f"at most {MAX_DOCUMENT_BYTES}"
-            raise InputError(uri, "", "a document of more bytes", most)
+            raise InputError(uri, "", "a document of more bytes", f"at most {MAX_DOCUMENT_BYTES}")
         return object_of(self.body, uri)
 
 
 class Unreachable(PodmError):
-    """A pod manager does not answer: it is down, too slow, or not to be trusted.
+    """A pod manager does not answer: it is down, too slow, or not trusted.
 
-    ``retryable`` is whether a read may be tried again; ``sent`` is whether the request may have
-    reached the pod manager, so that a write may have had its effect.
+    A read may be tried again if it is ``retryable``; a write may have had its effect if ``sent``.
     """
 
     def __init__(self, text: str, *, retryable: bool = False, sent: bool = True) -> None:
@@ -102,19 +93,19 @@ class Unreachable(PodmError):
 
 
 class Slow(Unreachable):
-    """One answer takes too long; others may still come."""
+    """One answer takes too long; others may come."""
 
 
 class Cut(Unreachable):
-    """One answer does not come whole, however often it is requested; others may still come."""
+    """One answer never comes whole; others may come."""
 
 
 class MalformedBody(HTTPException):
-    """An answer whose head is one of HTTP, and whose body is none."""
+    """An answer with a head of HTTP and a body that breaks it."""
 
 
 class Deadline:
-    """The moment until which a pod manager must have answered everything."""
+    """The time until which a pod manager must have answered every request."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -122,7 +113,6 @@ class Deadline:
 
     @property
     def left_s(self) -> float:
-        """The seconds that are left; 0 or less when it has passed."""
         return self._ends - time.monotonic()
 
     def error(self) -> Unreachable:
@@ -148,21 +138,13 @@ def retry_after_s(headers: Mapping[str, str], otherwise: float) -> float:
     value = headers.get("Retry-After", "").strip()
     if value.isascii() and value.replace(".", "", 1).isdigit():
         return min(float(value), 1e6)
-    until = _date(value)
+    until, now = parsedate_tz(value), parsedate_tz(headers.get("Date", ""))
     if until is None:
         return otherwise
-    now = _date(headers.get("Date", "")) or datetime.now(UTC)
-    return max(0.0, (until - now).total_seconds())
-
-
-def _date(text: str) -> datetime | None:
-    from email.utils import parsedate_to_datetime  # it brings in much, and few answers have a date
-
     try:
-        date = parsedate_to_datetime(text)
-    except (ValueError, TypeError):
-        return None
-    return date if date.tzinfo else date.replace(tzinfo=UTC)
+        return max(0.0, mktime_tz(until) - (mktime_tz(now) if now else time.time()))
+    except (ValueError, OverflowError):
+        return otherwise
 
 
 class Patience:
@@ -177,18 +159,15 @@ class Patience:
         self._clock, self._sleep = clock, sleep
         self._until, self._pause = clock() + seconds, FIRST_PAUSE_S
 
-    def wait_as_told(self, headers: Mapping[str, str]) -> bool:
-        """Sleep as ``Retry-After`` says; return False, at once, for none and for one too long."""
-        told_s = retry_after_s(headers, -1.0)
-        if told_s < 0 or told_s >= self._until - self._clock():
+    def wait_retry_after(self, headers: Mapping[str, str]) -> bool:
+        """Sleep as ``Retry-After`` says; return False, at once, without one or the time for it."""
+        pause_s = retry_after_s(headers, -1.0)
+        if pause_s < 0 or pause_s >= self._until - self._clock():
             return False
-        return self.pause({"Retry-After": str(max(told_s, self._pause))})
+        return self.pause({"Retry-After": str(max(pause_s, self._pause))})
 
     def pause(self, headers: Mapping[str, str] | None = None) -> bool:
-        """Sleep before the next read; return False, at once, when there is no time for one.
-
-        ``headers`` may ask for a longer pause; it never ends after the deadline.
-        """
+        """Sleep before the next read, as long as ``headers`` say; return False if time is up."""
         left = self._until - self._clock()
         if left <= 0:
             return False
@@ -199,10 +178,9 @@ class Patience:
 
 CHECK_HINT = "check that it runs and that the URL is right"
 _MALFORMED_HINT = "report it to the vendor of the service, or of a proxy before it"
-_UNCHECKED = "; --insecure reads it unchecked"
-#: What the first bytes of a record of TLS begin with: an alert or a handshake of any version.
+#: The first bytes of a TLS record: an alert or a handshake of any version.
 TLS_RECORDS = ("\x15\x03", "\x16\x03")
-#: How long a port is asked whether it speaks TLS, at most.
+#: Seconds for the probe of a port for TLS.
 PROBE_S = 2.0
 
 
@@ -217,18 +195,21 @@ class TlsContexts:
     def for_verify(
         self, verify: bool | str, certificate: ClientCertificate | None = None
     ) -> ssl.SSLContext:
-        """Return the context for authorities, the usual, those of a path, or none.
+        """Return the context for the usual authorities, those of a path, or without them.
 
-        It presents the certificate of a client. Raises Unreachable where a file cannot be used,
-        and OSError.
+        It presents the certificate of a client. Raises Unreachable for an unusable file, OSError.
         """
         authorities = verify or ""
         if authorities is True:
             try:
                 known = default_authorities(self._environ)
-                authorities = _bundled_authorities() if known is None else known
             except UsageError as error:
                 raise Unreachable(f"TLS: {error}", sent=False) from None
+            if known is None:
+                from requests.utils import DEFAULT_CA_BUNDLE_PATH  # requests is slow to import
+
+                known = str(DEFAULT_CA_BUNDLE_PATH)
+            authorities = known
         key = (authorities, certificate)
         with self._lock:
             if key not in self._contexts:
@@ -240,12 +221,6 @@ class TlsContexts:
                     raise Unreachable(f"TLS: client certificate: {error}", sent=False) from None
                 self._contexts[key] = context
             return self._contexts[key]
-
-
-def _bundled_authorities() -> str:
-    from requests.utils import DEFAULT_CA_BUNDLE_PATH  # requests is slow to import
-
-    return str(DEFAULT_CA_BUNDLE_PATH)
 
 
 def _verifying_context(authorities: str) -> ssl.SSLContext:
@@ -265,9 +240,9 @@ def _verifying_context(authorities: str) -> ssl.SSLContext:
 
 
 def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreachable:
-    """Return what an error of a socket means; ``connected`` after the connection was taken."""
+    """Return the error of a socket, ``connected`` or not, as Unreachable."""
     causes = causes_of(error)
-    if isinstance(causes[-1], ssl.SSLEOFError):  # cut off, which says nothing about trust
+    if isinstance(causes[-1], ssl.SSLEOFError):  # an end says nothing about trust
         return connection_error(causes[-1], connected=connected)
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
         return tls_error(causes[-1])
@@ -278,23 +253,23 @@ def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreac
 
 def tls_error(error: BaseException) -> Unreachable:
     """Return that no TLS connection can be made."""
-    hint = failure_hint(error, cacert="--cacert", cert="--cert and --key")
-    hint += _UNCHECKED if is_about_certificate(error) else ""
+    hint = tls.failure_hint(error, cacert="--cacert", cert="--cert and --key")
+    hint += "; --insecure reads it unchecked" if tls.is_about_certificate(error) else ""
     return Unreachable(f"TLS: {plain_text(error)} ({hint})", sent=False)
 
 
 def plain_http_error(text: str) -> Unreachable:
-    """Return that a port which speaks TLS was asked without."""
+    """Return the error of a request without TLS to a port with TLS."""
     return Unreachable(f"{text} (it speaks TLS there: write https:// in the URL)", sent=False)
 
 
 def late_alert(
     address: tuple[str, int], context: ssl.SSLContext, timeout_s: float
 ) -> ssl.SSLError | None:
-    """Return the alert that a server sends after a handshake, None where it sends none.
+    """Return the alert that a server sends after a handshake, None without one.
 
-    With TLS 1.3 it judges the certificate of a client late: a request that is on its way by then
-    loses the alert. So another connection waits for it without any.
+    With TLS 1.3 it judges the certificate of a client late, and a request on its way by then loses
+    the alert. So another connection waits for it without a request.
     """
     timeout_s = min(timeout_s, PROBE_S)
     try:
@@ -308,7 +283,7 @@ def late_alert(
 
 
 def speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
-    """Return whether a port answers the beginning of a handshake, whatever comes of it."""
+    """Return whether a port answers the beginning of a handshake, even by an alert."""
     try:
         with socket.create_connection(address, min(timeout_s, PROBE_S)) as sock:
             _verifying_context("").wrap_socket(sock, server_hostname=address[0]).close()
@@ -320,15 +295,15 @@ def speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
 
 
 def timeout_error(*, connected: bool) -> Slow:
-    """Return that the answer, or even the connection, did not come in time."""
+    """Return the error of an answer, or a connection, that did not come in time."""
     if connected:
         return Slow("no answer in time (allow it more with --request-timeout)")
     return Slow(f"no connection in time ({CHECK_HINT})", sent=False)
 
 
 def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
-    """Return that a connection ended too early, or could not be made."""
-    text, hint = plain_text(error), CHECK_HINT  # without the objects that some libraries print
+    """Return the error of a connection that ended too early, or could not be made."""
+    text, hint = plain_text(error), CHECK_HINT
     is_end = isinstance(error, IncompleteRead | RemoteDisconnected)
     if isinstance(error, IncompleteRead):
         text = "an answer that ends too early"
@@ -345,7 +320,7 @@ def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
 
 
 def unsupported_encoding(encoding: str) -> Unreachable:
-    """Return that a body is packed in a way that was not asked for and is not read."""
+    """Return the error of a body in an encoding that was not requested."""
     text = f"a body in the encoding {encoding[:40]!r}, which is not supported"
     return Cut(f"{text} (let the service, or a proxy before it, send gzip or plain JSON)")
 
@@ -364,7 +339,7 @@ def causes_of(error: BaseException) -> list[BaseException]:
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Let the system probe a connection that is quiet: a peer that is gone ends it in minutes."""
+    """Let the system probe an idle connection, so that a lost peer ends it within minutes."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, seconds in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """HTTP transport over sockets of the standard library, which stay open between requests.
 
-Sites of hundreds of pod managers are read through it. What fails below HTTP becomes an
-``Unreachable`` at once; nothing here sends a request a second time.
+It reads sites of hundreds of pod managers. It sends each request once; a failure below HTTP is an
+``Unreachable``.
 """
 
 from __future__ import annotations
@@ -23,29 +23,14 @@ from urllib.parse import urlsplit
 import msgspec
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from valence_sched.drivers.http.exchange import (
-    Answer,
-    MalformedBody,
-    PodmRequest,
-    TlsContexts,
-    Unreachable,
-    keep_alive,
-    late_alert,
-    plain_http_error,
-    shut,
-    speaks_tls,
-    tls_error,
-    unreachable_error,
-    unsupported_encoding,
-)
+from valence_sched.drivers.http import exchange
 from valence_sched.model.tls import ClientCertificate
 
-#: Bytes that are received at once.
 _RECEIVE_BYTES = 1 << 16
 #: Headers of a response, trailers included, and bytes that may come on end without a body.
 MAX_HEADERS, MAX_HEAD_BYTES = 100, 1 << 18
 _START = b"HTTP/"
-#: Statuses of responses without a body, and of those before the one that answers.
+#: Statuses of responses without a body, and of responses before the final one.
 _BODILESS, _INTERIM = (204, 304), range(100, 200)
 
 
@@ -70,15 +55,13 @@ class Headers(Mapping[str, str]):
 
 
 class Response:
-    """The response to one request; its head was read when it is made, its body comes by reading.
+    """The response to one request: its constructor reads the head, ``read`` the body.
 
-    ``receive`` returns at most so many bytes, none at the end of the connection. A response that
-    ``is_reusable`` leaves its connection free for another request. Making it, and each read,
-    raises an HTTPException of a response that is none, a MalformedBody of one with a head, and what
-    ``receive`` raises. The parser calls the methods ``on_…``.
-
-    Interim responses (1xx) are skipped. Old servers fold headers, end lines without a carriage
-    return and pad the sizes of chunks, which is accepted.
+    ``receive`` returns the next bytes, empty at the end of the connection. A response that
+    ``is_reusable`` leaves its connection free for another request. Both raise HTTPException for a
+    malformed head, MalformedBody for a malformed body, and the errors of ``receive``. The parser
+    calls the methods ``on_…``. Interim responses (1xx) are skipped. Folded headers, lines without
+    a carriage return and padded chunk sizes of old servers are accepted.
     """
 
     def __init__(self, receive: Callable[[int], bytes], method: str) -> None:
@@ -107,13 +90,12 @@ class Response:
             raise BadStatusLine(str(self.status))
 
     def read(self, most: int) -> bytes:
-        """Return the body, once; of more than ``most`` bytes one byte more, and then no more."""
+        """Return the body, once, up to one byte more than ``most``."""
         while not self.is_complete and self._size <= most:
             self._advance()
         self._parser = None  # it refers back: without it the memory is free at once
         pieces, self._pieces = self._pieces, []
-        body = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        return body if len(body) <= most else body[: most + 1]
+        return (pieces[0] if len(pieces) == 1 else b"".join(pieces))[: most + 1]
 
     def read_piece(self) -> bytes:
         """Return the next bytes of the body as they come, empty at its end."""
@@ -153,8 +135,7 @@ class Response:
             self._complete()
 
     def on_message_begin(self) -> None:
-        """Take the start of a response from the parser; after the end none is due."""
-        if self.is_complete:
+        if self.is_complete:  # a second response, which nothing requested
             self.is_reusable = False
 
     def _complete(self) -> None:
@@ -179,7 +160,7 @@ class Response:
         except HttpParserError as error:
             if not self.is_complete:
                 raise self._malformed(str(error)) from None
-            self.is_reusable = False  # what follows the response is none of ours
+            self.is_reusable = False  # more bytes follow the response
         if self.is_complete:
             return
         self._unfruitful = 0 if self._size > before else self._unfruitful + len(data)
@@ -189,7 +170,7 @@ class Response:
             raise self._malformed(f"more than {MAX_HEADERS} headers")
 
     def _malformed(self, text: str) -> HTTPException:
-        return MalformedBody(text) if self._has_head else HTTPException(text)
+        return exchange.MalformedBody(text) if self._has_head else HTTPException(text)
 
 
 LOG = logging.getLogger(__name__)
@@ -197,26 +178,22 @@ LOG = logging.getLogger(__name__)
 #: A path that can be sent as it is.
 _PLAIN = re.compile(r"[A-Za-z0-9!#$&'()*+,/:;=?@\[\]~._-]*")
 _PORTS = {"https": 443, "http": 80}
-#: Encodings in which a body may come although only a plain one is asked for; zlib's code for both.
+#: Encodings that are supported although not requested, and the zlib mode that detects them.
 _PACKED, _GZIP_OR_ZLIB = ("gzip", "x-gzip", "deflate"), 47
-_PLAIN_ENCODINGS = ("", "identity")
 BAD_REQUEST = 400
-#: Requests that tell the length of their body also where they have none.
-_WITH_BODY = ("POST", "PUT", "PATCH")
 
 
 class StdlibTransport:
-    """The connections to one host. Threads may share them: each request has one to itself.
+    """The connections to one host, one for each request at a time; threads may share it.
 
-    Making it raises Unreachable when the authorities of ``verify``, or the client certificate,
-    cannot be read.
+    Raises Unreachable if the authorities of ``verify``, or the client certificate, are unreadable.
     """
 
     def __init__(
         self,
         url: str,
         verify: bool | str,
-        trust: TlsContexts,
+        trust: exchange.TlsContexts,
         certificate: ClientCertificate | None = None,
     ) -> None:
         parts = urlsplit(url)
@@ -224,19 +201,19 @@ class StdlibTransport:
         self._host, usual = parts.hostname or "", _PORTS.get(parts.scheme, 0)
         self._port = parts.port or usual
         shown = self._host
-        with contextlib.suppress(UnicodeError):  # one without such a form cannot be connected to
+        with contextlib.suppress(UnicodeError):  # a host without such a form has no address
             shown = f"[{shown}]" if ":" in shown else shown.encode("idna").decode()
         self._host_header = shown if self._port == usual else f"{shown}:{self._port}"
         try:
             is_secure = parts.scheme == "https"
             self._context = trust.for_verify(verify, certificate) if is_secure else None
         except OSError as error:
-            raise unreachable_error(error) from None
+            raise exchange.unreachable_error(error) from None
         self._is_untried = True  # no answer yet, and not cut
         self._idle: list[socket.socket] = []
         self._open: set[socket.socket] = set()
 
-    def ask(self, request: PodmRequest) -> Answer:
+    def ask(self, request: exchange.PodmRequest) -> exchange.Answer:
         request.check_headers()
         idle = self._idle
         sock = self._take_idle(request.timeout_s) or self._connect(request.timeout_s)
@@ -247,9 +224,9 @@ class StdlibTransport:
         except (HTTPException, OSError, ValueError, zlib.error) as error:
             self._drop(sock)
             raise self._failure(error, request.timeout_s) from None
-        if response.status == BAD_REQUEST and self._is_asked_without_tls(request.timeout_s):
+        if response.status == BAD_REQUEST and self._lacks_tls(request.timeout_s):
             self._drop(sock)
-            raise plain_http_error(f"HTTP {BAD_REQUEST}")
+            raise exchange.plain_http_error(f"HTTP {BAD_REQUEST}")
         self._is_untried = False
         if response.is_reusable and idle is self._idle:
             idle.append(sock)
@@ -257,26 +234,26 @@ class StdlibTransport:
             self._drop(sock)
         method, path, status = request.method, request.path, response.status
         LOG.debug('%s "%s %s HTTP/1.1" %d, %d bytes', self._url, method, path, status, len(body))
-        return Answer(status, response.headers, body)
+        return exchange.Answer(status, response.headers, body)
 
-    def open_stream(self, request: PodmRequest) -> AnswerStream:
+    def open_stream(self, request: exchange.PodmRequest) -> AnswerStream:
         """Send one request over a connection of its own; return its answer before the body."""
         request.check_headers()
         sock = self._connect(request.timeout_s)
-        keep_alive(sock)
+        exchange.keep_alive(sock)
         try:
             sock.sendall(self._encode(request))
             response = Response(sock.recv, request.method)
         except (HTTPException, OSError, ValueError) as error:
             self._drop(sock)
-            raise unreachable_error(error) from None
+            raise exchange.unreachable_error(error) from None
         return AnswerStream(response, sock, functools.partial(self._drop, sock))
 
     def cut(self) -> None:
         idle, self._idle, self._is_untried = self._idle, [], False
         # All are listed before any ends: a thread that wakes then may open another.
         for sock in list(self._open):
-            shut(sock)
+            exchange.shut(sock)
         for sock in idle:
             self._drop(sock)
 
@@ -284,7 +261,7 @@ class StdlibTransport:
         while self._idle:
             self._drop(self._idle.pop())
 
-    def _encode(self, request: PodmRequest) -> bytes:
+    def _encode(self, request: exchange.PodmRequest) -> bytes:
         method, path, headers, _, _, body = request
         data = b"" if body is None else msgspec.json.encode(body)
         if not _PLAIN.fullmatch(path):
@@ -293,36 +270,36 @@ class StdlibTransport:
             path = requote_uri(path)
         lines = [f"{method} {path or '/'} HTTP/1.1", f"Host: {self._host_header}"]
         lines += [f"{name}: {value}" for name, value in headers.items()]
-        if data or method in _WITH_BODY:
+        if data or method in ("POST", "PUT", "PATCH"):
             lines.append(f"Content-Length: {len(data)}")
         return "\r\n".join((*lines, "", "")).encode("latin-1") + data
 
-    def _failure(self, error: BaseException, timeout_s: float) -> Unreachable:
-        """Return what an error means; of a first answer that does not come TLS may tell why."""
+    def _failure(self, error: BaseException, timeout_s: float) -> exchange.Unreachable:
+        """Return an error as Unreachable; TLS may explain a first answer that does not come."""
         if not isinstance(error, ConnectionError | ssl.SSLEOFError) or not self._is_untried:
-            return unreachable_error(error)
-        if self._is_asked_without_tls(timeout_s):
-            return plain_http_error("no answer")
+            return exchange.unreachable_error(error)
+        if self._lacks_tls(timeout_s):
+            return exchange.plain_http_error("no answer")
         address, context = (self._host, self._port), self._context
-        alert = late_alert(address, context, timeout_s) if context else None
-        return unreachable_error(error) if alert is None else tls_error(alert)
+        alert = exchange.late_alert(address, context, timeout_s) if context else None
+        return exchange.unreachable_error(error) if alert is None else exchange.tls_error(alert)
 
-    def _is_asked_without_tls(self, timeout_s: float) -> bool:
-        """Some that speak TLS close the connection without a word then, some answer 400."""
+    def _lacks_tls(self, timeout_s: float) -> bool:
+        """Return whether the port requires TLS: some close the connection, some answer 400."""
         if self._context is not None or not self._is_untried:
             return False
-        return speaks_tls((self._host, self._port), timeout_s)
+        return exchange.speaks_tls((self._host, self._port), timeout_s)
 
     def _take_idle(self, timeout_s: float) -> socket.socket | None:
         while self._idle:
             try:
                 sock = self._idle.pop()
-            except IndexError:  # another thread was faster
+            except IndexError:  # another thread has it
                 break
             if not _is_readable(sock):
                 sock.settimeout(timeout_s)
                 return sock
-            self._drop(sock)  # its end, for nothing is due
+            self._drop(sock)  # it has ended: no bytes are due
         return None
 
     def _connect(self, timeout_s: float) -> socket.socket:
@@ -335,7 +312,7 @@ class StdlibTransport:
         except (OSError, ValueError) as error:
             if sock is not None:
                 sock.close()
-            raise unreachable_error(error, connected=sock is not None) from None
+            raise exchange.unreachable_error(error, connected=sock is not None) from None
         self._open.add(sock)
         return sock
 
@@ -345,7 +322,7 @@ class StdlibTransport:
 
 
 class AnswerStream:
-    """An answer whose body is read as it comes; close ends it, also for a thread that waits."""
+    """An answer whose body is read as it comes; closing it ends the wait of other threads."""
 
     def __init__(self, response: Response, sock: socket.socket, drop: Callable[[], None]) -> None:
         self._response, self._socket, self._drop = response, sock, drop
@@ -364,15 +341,15 @@ class AnswerStream:
             self._socket.settimeout(quiet_s)
             return self._response.read_piece()
         except (HTTPException, OSError) as error:
-            raise unreachable_error(error) from None
+            raise exchange.unreachable_error(error) from None
 
     def close(self) -> None:
-        shut(self._socket)
+        exchange.shut(self._socket)
         self._drop()
 
 
 def _is_readable(sock: socket.socket) -> bool:
-    if hasattr(select, "poll"):  # it needs no file descriptor of its own, and costs little
+    if hasattr(select, "poll"):  # cheaper than a selector
         poll = select.poll()
         poll.register(sock, select.POLLIN)
         return bool(poll.poll(0))
@@ -382,17 +359,17 @@ def _is_readable(sock: socket.socket) -> bool:
 
 
 def _decompress(response: Response, content: bytes, most: int) -> bytes:
-    """Return a body as it was before a server packed it, not more than one byte too many."""
+    """Return a body decompressed, up to one byte more than ``most``."""
     encoding = response.headers.get("Content-Encoding", "").strip().lower()
-    if encoding in _PLAIN_ENCODINGS:
+    if encoding in ("", "identity"):
         return content
     if encoding not in _PACKED:
-        raise unsupported_encoding(encoding)
+        raise exchange.unsupported_encoding(encoding)
     try:
         return zlib.decompressobj(_GZIP_OR_ZLIB).decompress(content, most + 1)
     except zlib.error:
         if encoding == "deflate":
             with contextlib.suppress(zlib.error):
                 if zlib.decompressobj(-zlib.MAX_WBITS).decompress(content, 1):
-                    raise unsupported_encoding("deflate without a zlib header") from None
+                    raise exchange.unsupported_encoding("deflate without a zlib header") from None
         raise

@@ -26,12 +26,12 @@ from valence_sched.drivers.http.exchange import Answer, MalformedBody, PodmReque
 from valence_sched.errors import InputError
 from valence_sched.model.tls import ClientCertificate, plain_text
 
-#: Encodings in which a body may come although only a plain one is asked for.
+#: Encodings of a body; only a plain one is requested.
 SUPPORTED_ENCODINGS = ("", "identity", "gzip", "x-gzip", "deflate")
 
 
 class PooledAdapter(HTTPAdapter):
-    """Keeps connections alive, remembers them all, and raises errors that say what failed."""
+    """Keeps connections alive, remembers them all, and raises errors as Unreachable."""
 
     def __init__(self, parallel: int, context: Callable[[], ssl.SSLContext]) -> None:
         self._context = context
@@ -53,14 +53,13 @@ class PooledAdapter(HTTPAdapter):
         return pool
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Let connections verify by a context that was made before."""
+        """Let connections verify by the given context."""
         super().cert_verify(conn, url, verify, cert)
         if url.startswith("https"):
             conn.conn_kw["ssl_context"] = self._context()
             conn.ca_certs = conn.ca_cert_dir = None
 
     def send(self, request: Any, *args: Any, **kwargs: Any) -> requests.Response:
-        """Send one request, once; raises Unreachable when no answer came."""
         try:
             return super().send(request, *args, **kwargs)
         except (requests.RequestException, HTTPError, OSError) as error:
@@ -73,7 +72,7 @@ class PooledAdapter(HTTPAdapter):
 
 
 def body_of(answer: Any, most: int) -> bytes:
-    """Return the body, of a longer one a byte too many; Unreachable when it does not come whole."""
+    """Return the body, up to one byte more than ``most``; Unreachable if it is incomplete."""
     encoding = str(answer.headers.get("Content-Encoding") or "").strip().lower()
     if encoding not in SUPPORTED_ENCODINGS:
         answer.close()
@@ -116,10 +115,9 @@ def _wrapped_error(error: BaseException) -> Unreachable:
 
 
 class SushyTransport:
-    """The connector to one host, which sends each request once and follows nothing.
+    """The connector to one host, which sends each request once and follows no redirect.
 
-    ``verify`` is whether to verify the host, or a file of authorities to do it by. Only this
-    module touches the private parts of sushy: ``Connector._op`` and ``Connector._session``.
+    Only this module uses private parts of sushy: ``Connector._op`` and ``Connector._session``.
     """
 
     def __init__(
@@ -149,7 +147,7 @@ class SushyTransport:
         method, path, headers, timeout_s, most, body = request
 
         def with_headers(prepared: requests.PreparedRequest) -> requests.PreparedRequest:
-            prepared.headers.update(headers)  # as an argument of sushy they would stand in its log
+            prepared.headers.update(headers)  # sushy would log them as an argument
             return prepared
 
         options: dict[str, Any] = {"allow_reauth": False, "allow_redirects": False}
@@ -170,7 +168,7 @@ class SushyTransport:
 
 
 class _HttpStatus(Exception):
-    """An answer that sushy would try again, or read without bound."""
+    """An answer that sushy would retry, or read without bound."""
 
     def __init__(self, response: requests.Response) -> None:
         super().__init__(response.status_code)

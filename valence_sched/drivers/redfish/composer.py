@@ -15,22 +15,11 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.composer import (
-    PRECONDITION_FAILED,
-    PRECONDITION_REQUIRED,
-    SendResult,
-    Session,
-    Watch,
-    get_document,
-    member_uris,
-    refusal,
-    unread_result,
-    write,
-)
+from valence_sched.drivers import composer
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_path
-from valence_sched.drivers.redfish import schema
+from valence_sched.drivers.redfish import schema, stocks
 from valence_sched.drivers.redfish.methods import (
     ComposeCapabilities,
     ComposeMethod,
@@ -41,15 +30,6 @@ from valence_sched.drivers.redfish.methods import (
 )
 from valence_sched.drivers.redfish.reader import own_status
 from valence_sched.drivers.redfish.schema import ResourceBlock
-from valence_sched.drivers.redfish.stocks import (
-    GIB,
-    PERSISTENT,
-    domain_stock,
-    gib,
-    holder_uri,
-    pool_stock,
-    volume_collection,
-)
 from valence_sched.drivers.redfish.verify import NodeReader, Written, describe_block
 from valence_sched.errors import ClaimLost, PodmError
 from valence_sched.model.claim import (
@@ -83,7 +63,7 @@ class Creation(NamedTuple):
 class AmountComposer:
     """Chunks and volumes of one service; ``patience`` makes the pauses of one wait."""
 
-    def __init__(self, session: Session, patience: Callable[[], Patience]) -> None:
+    def __init__(self, session: composer.Session, patience: Callable[[], Patience]) -> None:
         self._session, self._patience = session, patience
         self._made: dict[str, tuple[Grant, ...]] = {}
 
@@ -107,7 +87,7 @@ class AmountComposer:
                         left = f"{max(0.0, stock.total - stock.used):g} {stock.unit} left"
                 yield f"{grant.uri}: found {left}, {grant.amount:g} were chosen"
 
-    def create(self, request: CompositionRequest, watch: Watch) -> Creation:
+    def create(self, request: CompositionRequest, watch: composer.Watch) -> Creation:
         """Make every amount of a request, one after the other, until one is refused."""
         made: list[Grant] = []
         for grant in request.made_grants:
@@ -147,23 +127,23 @@ class AmountComposer:
         for grant in request.made_grants:
             source = self._source(grant.uri)
             for uri in sorted(self._members(source.collection)) if source else ():
-                json = get_document(self._session, uri) or {}
+                json = composer.get_document(self._session, uri) or {}
                 if size_of(json) == grant.amount and not own_name(json.get("Name"), uri):
                     found.append(uri)
         return list(dict.fromkeys(found))
 
-    def remove(self, made: tuple[Grant, ...], watch: Watch) -> str:
+    def remove(self, made: tuple[Grant, ...], watch: composer.Watch) -> str:
         """Delete and read back; return what is still there and why, empty for nothing."""
         return "; ".join(filter(None, (self._remove(one, watch) for one in made)))
 
-    def _remove(self, one: Grant, watch: Watch) -> str:
+    def _remove(self, one: Grant, watch: composer.Watch) -> str:
         watch("deleting")
         delete = functools.partial(self._session.delete, one.uri)
-        sent = write(self._session, one.uri, delete, self._patience(), watch)
+        sent = composer.write(self._session, one.uri, delete, self._patience(), watch)
         patience, late = self._patience(), LATE_READS if sent.lost or sent.succeeded else 0
         while True:
             try:
-                if get_document(self._session, one.uri) is None:
+                if composer.get_document(self._session, one.uri) is None:
                     return ""
                 why = sent.reason or "it answered that it is gone"
             except PodmError as error:
@@ -172,7 +152,7 @@ class AmountComposer:
             if late <= 0 or not patience.pause():
                 return f"{one.uri} is still there: {why}"
 
-    def _create(self, request: CompositionRequest, grant: Grant, watch: Watch) -> Creation:
+    def _create(self, request: CompositionRequest, grant: Grant, watch: composer.Watch) -> Creation:
         source = self._source(grant.uri)
         if source is None:
             return Creation(problem=self.refusal(request) or "it cannot be made")
@@ -180,7 +160,7 @@ class AmountComposer:
         target, body = source.collection, {"Name": request.name, **source.body(grant)}
         before = set(map(fold_uri, self._members(target)))
         post = functools.partial(self._session.post, target, body)
-        sent = write(self._session, target, post, self._patience(), watch)
+        sent = composer.write(self._session, target, post, self._patience(), watch)
         if sent.unsent:
             return Creation(problem=sent.reason)
         try:
@@ -194,7 +174,7 @@ class AmountComposer:
         request: CompositionRequest,
         grant: Grant,
         source: Source,
-        sent: SendResult,
+        sent: composer.SendResult,
         before: set[str],
     ) -> Creation:
         """Find what a write made: where its answer says, by its name, or as the only new one."""
@@ -203,12 +183,12 @@ class AmountComposer:
         while late > 0 and not new:
             late -= 1
             members = self._members(source.collection)
-            if sent.succeeded and sent.node and get_document(self._session, sent.node):
+            if sent.succeeded and sent.node and composer.get_document(self._session, sent.node):
                 members.add(sent.node)
             new = sorted(uri for uri in members if fold_uri(uri) not in before)
             if not new and not (late and patience.pause()):
                 break
-        names = ((uri, get_document(self._session, uri)) for uri in new)
+        names = ((uri, composer.get_document(self._session, uri)) for uri in new)
         named = [uri for uri, it in names if it is not None and request.names(it.get("Name"), uri)]
         answered = [uri for uri in new if sent.node and fold_uri(uri) == fold_uri(sent.node)]
         ours = named or (answered if sent.succeeded else []) or (new if sent.succeeded else [])
@@ -224,7 +204,7 @@ class AmountComposer:
         """Read what was made until it is enabled; a smaller one than granted is a problem."""
         patience = self._patience()
         while True:
-            json = get_document(self._session, uri) or {}
+            json = composer.get_document(self._session, uri) or {}
             size, status = size_of(json), json.get("Status")
             state = status.get("State") if isinstance(status, dict) else None
             if state not in CHANGING_STATES or not patience.pause():
@@ -236,7 +216,7 @@ class AmountComposer:
         return Creation(made)
 
     def _is_ours(self, one: Grant, request: CompositionRequest) -> bool:
-        json = get_document(self._session, one.uri)
+        json = composer.get_document(self._session, one.uri)
         if json is None:
             return False
         return request.names(json.get("Name"), one.uri) or (
@@ -245,28 +225,28 @@ class AmountComposer:
 
     def _named(self, collection: str, request: CompositionRequest) -> Iterator[Grant]:
         for uri in sorted(self._members(collection)):
-            json = get_document(self._session, uri)
+            json = composer.get_document(self._session, uri)
             if json is not None and request.names(json.get("Name"), uri):
                 yield Grant(uri, size_of(json) or 0.0)
 
     def _members(self, collection: str) -> set[str]:
-        return set(member_uris(self._session, collection))
+        return set(composer.member_uris(self._session, collection))
 
     def _source(self, uri: str) -> Source | None:
-        json = get_document(self._session, uri)
+        json = composer.get_document(self._session, uri)
         if json is None:
             return None
         if "/memorydomains/" in uri.casefold() or "MemoryChunks" in json:
             return self._domain(schema.MemoryDomain(uri, json, NO_NOTES))
-        holder = holder_uri(uri)
-        target = volume_collection(json, get_document(self._session, holder) or {})
+        holder = stocks.holder_uri(uri)
+        target = stocks.volume_collection(json, composer.get_document(self._session, holder) or {})
         if target is None:
             return None
-        stock = pool_stock(self._service, schema.StoragePool(uri, json, NO_NOTES))
+        stock = stocks.pool_stock(self._service, schema.StoragePool(uri, json, NO_NOTES))
 
         def body(grant: Grant) -> Json:
             sources = [{"ProvidingPools": [{"@odata.id": uri}]}]
-            size = {"CapacityBytes": math.ceil(grant.amount * GIB - 0.5)}
+            size = {"CapacityBytes": math.ceil(grant.amount * stocks.GIB - 0.5)}
             own = fold_uri(target).startswith(fold_uri(uri) + "/")  # of a pool, not of its holder
             return size if own else {**size, "CapacitySources": sources}
 
@@ -274,14 +254,14 @@ class AmountComposer:
 
     @property
     def _service(self) -> LinkedDocuments:
-        return LinkedDocuments(lambda uri: get_document(self._session, uri), NO_NOTES)
+        return LinkedDocuments(lambda uri: composer.get_document(self._session, uri), NO_NOTES)
 
     def _domain(self, domain: schema.MemoryDomain) -> Source | None:
         target = next(filter(None, map(link_path, domain.chunks)), None)
         if target is None or not domain.leads:
             return None
-        stock = domain_stock(self._service, domain)
-        persistent = stock.resource == PERSISTENT
+        stock = stocks.domain_stock(self._service, domain)
+        persistent = stock.resource == stocks.PERSISTENT
         first = next(iter(domain.sets), None)
         modules = domain.part(schema.MemorySet, first, "").modules if first else ()
         interleaved = [{"Memory": {"@odata.id": module}} for module in modules]
@@ -299,13 +279,13 @@ def size_of(json: Json) -> float | None:
     chunk = schema.MemoryChunks("", json, NO_NOTES).size_mib
     if chunk is not None:
         return float(chunk)
-    return gib(schema.Volume("", json, NO_NOTES).capacity_bytes)
+    return stocks.gib(schema.Volume("", json, NO_NOTES).capacity_bytes)
 
 
 class BlockReservations:
     """The ``Reserved`` flags of blocks; only what was set here is cleared, as far as known."""
 
-    def __init__(self, session: Session, back: NodeReader) -> None:
+    def __init__(self, session: composer.Session, back: NodeReader) -> None:
         self._session, self._reader = session, back
         self._reserved: list[str] | None = None
 
@@ -379,7 +359,7 @@ class BlockReservations:
         body = {status: dict(block.json[status], Reserved=reserved)}
         try:
             reply = self._session.patch(uri, body)
-            if reply.status in (PRECONDITION_FAILED, PRECONDITION_REQUIRED):
+            if reply.status in (composer.PRECONDITION_FAILED, composer.PRECONDITION_REQUIRED):
                 present = self._reader.block(uri)
                 if present is None or present.json[status] != block.json[status]:
                     return False
@@ -400,7 +380,7 @@ class RedfishComposer:
 
     def __init__(
         self,
-        session: Session,
+        session: composer.Session,
         patience: Callable[[], Patience],
         methods: tuple[ComposeMethod, ...] = (),
     ) -> None:
@@ -423,7 +403,7 @@ class RedfishComposer:
         target = read_capabilities(self._session).compose_target
         if target is None:
             raise PodmError("it offers no Compose action to ask")
-        return refusal(self._session.post(target, manifest_body(request, "Preview")))
+        return composer.refusal(self._session.post(target, manifest_body(request, "Preview")))
 
     def reserve(self, request: CompositionRequest) -> bool:
         """Reserve by the Compose action where that is the way, else by the flag on each block."""
@@ -433,7 +413,7 @@ class RedfishComposer:
         if way.target != self._capabilities().compose_target:
             return self._block_reservations.reserve(request)
         reply = self._session.post(way.target, manifest_body(request, "PreviewReserve"))
-        if problem := refusal(reply):
+        if problem := composer.refusal(reply):
             raise PodmError(problem)
         self._reservation = str((reply.body or {}).get("ReservationId") or "") or None
         return self._reservation is not None
@@ -446,7 +426,7 @@ class RedfishComposer:
         if way.target != self._capabilities().compose_target:
             self._block_reservations.unreserve(request)
 
-    def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
+    def compose(self, request: CompositionRequest, watch: composer.Watch) -> CompositionResult:
         """Make the amounts, then the node; without the node the amounts are deleted again."""
         created = self._amounts.create(request, watch)
         if created.problem:
@@ -459,7 +439,9 @@ class RedfishComposer:
             outcome = replace(outcome, amounts=created.made)
         return replace(outcome, state="unknown") if created.unknown else outcome
 
-    def _compose_node(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
+    def _compose_node(
+        self, request: CompositionRequest, watch: composer.Watch
+    ) -> CompositionResult:
         """Make the node in the first way that the pod manager offers, and read it back."""
         way = choose_write(self._capabilities(request), request)
         if isinstance(way, str):
@@ -482,7 +464,7 @@ class RedfishComposer:
             found = self._amounts.find(request)
             suspects = [] if found.made or result.node else self._amounts.suspects(request)
         except PodmError as error:
-            return replace(result, state="unknown", reason=unread_result(error).reason)
+            return replace(result, state="unknown", reason=composer.unread_result(error).reason)
         if (result.node is None and found.made) or suspects:
             why = f"{', '.join(it.uri for it in found.made)} is there without its node"
             if suspects:
@@ -495,7 +477,9 @@ class RedfishComposer:
             return replace(result, state=state, amounts=found.made, reason=reason)
         return replace(result, amounts=found.made)
 
-    def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
+    def remove(
+        self, request: CompositionRequest, node: str, watch: composer.Watch
+    ) -> CompositionResult:
         """DELETE the node and its amounts, and read back; another node at its URI is left alone."""
         before = self.read_node(request, node or None)
         if before.state == "unknown":
@@ -512,7 +496,7 @@ class RedfishComposer:
             return self._reader.read_node(request, uri).node == uri
 
         delete = functools.partial(self._session.delete, uri)
-        sent = write(self._session, uri, delete, self._patience(), watch, is_undone)
+        sent = composer.write(self._session, uri, delete, self._patience(), watch, is_undone)
         outcome = self._wait_until_stable(request, uri, watch, deleted=True)
         if outcome.state == "absent":
             self._block_reservations.clear(marked)
@@ -525,7 +509,7 @@ class RedfishComposer:
         return outcome
 
     def _without_amounts(
-        self, outcome: CompositionResult, made: tuple[Grant, ...], watch: Watch
+        self, outcome: CompositionResult, made: tuple[Grant, ...], watch: composer.Watch
     ) -> CompositionResult:
         """Delete what was made for a node that is absent; what stays is left, and named."""
         stays = self._amounts.remove(made, watch)
@@ -535,8 +519,8 @@ class RedfishComposer:
         return replace(outcome, state="absent", amounts=())
 
     def _compose_once(
-        self, request: CompositionRequest, way: ComposeWrite, watch: Watch
-    ) -> tuple[CompositionResult, SendResult]:
+        self, request: CompositionRequest, way: ComposeWrite, watch: composer.Watch
+    ) -> tuple[CompositionResult, composer.SendResult]:
         watch(f"composing ({way.name})")
         post = self._session.post
         target, patience = way.target, self._patience()
@@ -548,7 +532,7 @@ class RedfishComposer:
             return found.state == "absent" and not found.reason
 
         send = functools.partial(post, target, way.body)
-        sent = write(self._session, target, send, patience, watch, is_undone)
+        sent = composer.write(self._session, target, send, patience, watch, is_undone)
         if sent.unsent:
             return CompositionResult(state="absent", reason=sent.reason), sent
         written = Written(before, sent.succeeded)
@@ -566,7 +550,7 @@ class RedfishComposer:
         self,
         request: CompositionRequest,
         node: str | None,
-        watch: Watch,
+        watch: composer.Watch,
         lost: bool = False,
         written: Written | None = None,
         *,

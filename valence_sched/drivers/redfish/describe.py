@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes Redfish devices as inventory nouns, each kind once, and where a block has them.
+"""Describes Redfish devices as inventory nouns, each kind once, and the places of a block.
 
-The topology of a block comes from links: ``chassis`` is what the block links, else what its
-devices do. ``fabric`` and ``switch`` are read from the URIs of endpoints and switch ports that
-devices link. A place with several values is unknown. Redfish has no word for a PCIe root, so no
-driver sets ``pcie_root``.
+``chassis`` is that of the block, else of its devices; ``fabric`` and ``switch`` come from the URIs
+of endpoints and switch ports that devices link. A place with several values is unknown. Redfish has
+no PCIe root, so no driver sets ``pcie_root``.
 """
 
 from __future__ import annotations
@@ -36,9 +35,8 @@ _UNKNOWN = object()
 class ContentMemo(Generic[R, T]):
     """Describes resources by their content (``Resource.content_properties``), each content once.
 
-    Names, links and URIs tell resources apart, so the describing function does not see them, but
-    for the URI in a note. A note is repeated for each resource. Threads may share it. Of very many
-    contents, or very long ones, not all are remembered.
+    The describing function gets neither names nor links, and the URI only for notes, which are
+    repeated for each resource. Threads may share it.
     """
 
     def __init__(self, understand: Callable[[R], T]) -> None:
@@ -47,19 +45,17 @@ class ContentMemo(Generic[R, T]):
         self._encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
     def __contains__(self, key: ContentKey | None) -> bool:
-        """Return whether a content was described without a note."""
-        return key in self._memo
+        return key in self._memo  # without a note
 
     def key(self, resource: R) -> ContentKey | None:
-        """Return what all resources of one content have in common, None where it has no form."""
+        """Return the common key of all resources of one content, None if it cannot be encoded."""
         type_ = type(resource)
         try:
             return type_, self._encode([*map(resource.json.get, type_.content_properties)])
-        except (OverflowError, RecursionError):  # JSON that we can read and not write
+        except (OverflowError, RecursionError):
             return None
 
     def of(self, resource: R, key: ContentKey | None = None) -> T:
-        """Return the description of a resource, whose key may be known."""
         key = key or self.key(resource)
         if key is None:
             return self._understand(resource)
@@ -82,7 +78,7 @@ MAX_SETS, MAX_SET_DEVICES = 1024, 100
 
 _ACCELERATORS = ("GPU", "FPGA", "DSP", "Accelerator", "Partition", "OEM")
 _PERSISTENT_TYPES = ("nvdimm_n", "nvdimm_f", "nvdimm_p", "inteloptane")
-#: Protocols of drives that are reached over a network; every other known one is local.
+#: Protocols of drives over a network; every other known one is local.
 _NETWORK_PROTOCOLS = frozenset(("iscsi", "fc", "fcp", "fcoe", "ficon", "ethernet", "tcp", "udp"))
 _NETWORK_PROTOCOLS |= {"nvmeoverfabrics", "nvmeovertcp", "roce", "rocev2", "iwarp"}
 _NETWORK_PROTOCOLS |= {"nfsv3", "nfsv4", "smb"}
@@ -91,7 +87,7 @@ _PERSISTENT_MEDIA = ("nand", "intel3dxpoint")
 _IN_FABRIC = re.compile(r"(?P<fabric>.*/Fabrics/[^/]+)(?P<rest>/.*)?", re.IGNORECASE)
 _SWITCH = re.compile(r"/Switches/[^/]+", re.IGNORECASE)
 
-#: Properties of a device that tell where it is, or whether it is there.
+#: Properties with the place or the presence of a device.
 _PLACING = frozenset(("Links", "Status", "Enabled", "EthernetInterfaceType"))
 
 DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
@@ -115,7 +111,7 @@ class Describer:
         if is_small and all(key in self._memo for key in keys):  # else each has its notes
             if len(self._sets) >= MAX_SETS:
                 self._sets.clear()
-            return self._sets.setdefault(every, found)  # another thread may have been faster
+            return self._sets.setdefault(every, found)  # that of another thread if it came first
         return found
 
     def _noun(self, key: ContentKey | None, device: schema.Device) -> DeviceNoun | None:
@@ -127,16 +123,15 @@ class Describer:
 
 
 def is_present(device: schema.Device) -> bool:
-    """Return whether a device is there: it is neither absent nor virtual."""
+    """Return whether a device is neither absent nor virtual."""
     if "Status" in device.json and (device.state or "").casefold() == "absent":
         return False
-    if isinstance(device, schema.EthernetInterface):
-        return (device.type or "").casefold() != "virtual"
-    return True
+    nic = device if isinstance(device, schema.EthernetInterface) else None
+    return nic is None or (nic.type or "").casefold() != "virtual"
 
 
 def is_persistent(module: schema.MemoryDevice) -> bool:
-    """Return whether a memory module keeps its content without power."""
+    """Return whether a memory module is non-volatile."""
     kind = (module.type or "").casefold()
     media = (medium.casefold() for medium in module.media)
     return kind in _PERSISTENT_TYPES or any(medium in _PERSISTENT_MEDIA for medium in media)
@@ -156,7 +151,7 @@ def _device_noun(device: schema.Device) -> DeviceNoun | None:
 
 
 def in_condition(noun: DeviceNoun, condition: schema.Condition) -> DeviceNoun:
-    """Return a device in a condition; that its health is OK is not written."""
+    """Return a device in a condition; a health of OK is left out."""
     health = None if condition.health == "OK" else condition.health
     return replace(noun, state=condition.state, health=health)
 
@@ -182,14 +177,12 @@ def _processor(device: schema.ProcessorDevice) -> Processor | Accelerator | None
 
 def _own_memory(device: schema.ProcessorDevice) -> int | None:
     """Return the memory of an accelerator without its caches, None unless all of it is known."""
-    if device.memory_mib:
-        return plausible(device, schema.ProcessorDevice.memory_mib)  # type: ignore[no-any-return]
     kind = schema.ProcessorMemory
     parts = [device.part(kind, json, "ProcessorMemory") for json in device.memories]
     parts = [part for part in parts if "cache" not in (part.type or "").casefold()]
+    if device.memory_mib or (device.memory_mib == 0 and not parts):  # 0 is noted
+        return plausible(device, schema.ProcessorDevice.memory_mib)  # type: ignore[no-any-return]
     sizes = [plausible(part, kind.capacity_mib) for part in parts]
-    if not parts and device.memory_mib == 0:
-        plausible(device, schema.ProcessorDevice.memory_mib)  # noted: 0 is no size
     return sum(sizes) if sizes and None not in sizes else None
 
 
@@ -198,7 +191,7 @@ def _processors(summary: schema.ProcessorSummary) -> Processor:
     count, cores, threads = (plausible(summary, it) for it in (of.count, of.cores, of.threads))
     if count is None and (cores or threads):
         what = "found none beside the sum of cores or threads, expected CPUs (both are unknown)"
-        summary.notes.remark(f"{summary.uri}/{schema.ProcessorSummary.count.path}: {what}")
+        summary.notes.remark(f"{summary.uri}/{of.count.path}: {what}")
     return Processor(
         count=count,
         cores=None if cores is None or count is None else cores // count,
@@ -208,7 +201,7 @@ def _processors(summary: schema.ProcessorSummary) -> Processor:
 
 
 def _module(module: schema.MemoryDevice) -> Memory | None:
-    """Return main memory: no cache, and of a persistent module only the part that forgets."""
+    """Return main memory: no cache, and of a persistent module only the volatile part."""
     size, of = module.volatile_mib, schema.MemoryDevice
     is_lasting = is_persistent(module)
     if (module.type or "").casefold() == "cache" or (is_lasting and not size):
@@ -247,7 +240,7 @@ def _port(device: schema.Port) -> Nic:
     return Nic(speed_mbps=None if gbps is None else round(gbps * 1000))
 
 
-#: What makes a noun of a device that is there, by its class.
+#: The functions that make a noun of a present device, by its class.
 _NOUNS: dict[type[schema.Device], Callable[[Any], DeviceNoun | None]] = {
     schema.ProcessorDevice: _processor,
     schema.ProcessorSummary: _processors,
@@ -284,7 +277,7 @@ def topology_of(
     devices: Iterable[schema.Device],
     ends: Iterable[str] = (),
 ) -> dict[str, str] | None:
-    """Return the places of devices that links at ``where`` tell with their URIs, None for none.
+    """Return the places of devices by the URIs of their links, None without a place.
 
     ``ends`` are links to endpoints and switch ports beside those of the devices.
     """
@@ -308,7 +301,7 @@ def topology_of(
 
 
 def processor_json(cpu: Processor) -> Json:
-    """Return what Redfish says of a processor; None where it is unknown."""
+    """Return the Redfish properties of a processor; None for unknown ones."""
     return {
         "ProcessorType": "CPU",
         "TotalCores": cpu.cores,
@@ -321,7 +314,7 @@ def processor_json(cpu: Processor) -> Json:
 
 
 def memory_json(module: Memory) -> Json:
-    """Return what Redfish says of a memory module; None where it is unknown."""
+    """Return the Redfish properties of a memory module; None for unknown ones."""
     return {
         "MemoryType": "DRAM",
         "MemoryDeviceType": module.type,
@@ -331,5 +324,5 @@ def memory_json(module: Memory) -> Json:
 
 
 def nic_json(nic: Nic) -> Json:
-    """Return what Redfish says of a network interface; None where it is unknown."""
+    """Return the Redfish properties of a network interface; None for unknown ones."""
     return {"SpeedMbps": nic.speed_mbps}

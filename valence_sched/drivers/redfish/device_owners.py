@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the devices of each block and assigns each device to one block.
 
-Finding is apart from describing (``describe``) because one device can be reached from two
-blocks: its owner is decided over the whole pod manager before anything is counted.
+Two blocks may link one device: its owner is decided over the whole pod manager before the devices
+are described and counted (``describe``).
 """
 
 from __future__ import annotations
@@ -14,15 +14,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from valence_sched.drivers.fields import Link, Notes
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.redfish import schema
+from valence_sched.drivers.redfish import plausibility, schema
 from valence_sched.drivers.redfish.describe import is_present
-from valence_sched.drivers.redfish.plausibility import (
-    is_unreadable,
-    tells_all,
-    unreadable_devices,
-    with_summaries,
-    without_empty_media,
-)
 from valence_sched.drivers.redfish.schema import (
     Device,
     DeviceHolder,
@@ -40,7 +33,7 @@ _PLACEHOLDERS: tuple[str, ...] = ("n/a", "na", "none", "null", "unknown", "not s
 _PLACEHOLDERS += ("not available", "default string", "to be filled by o.e.m.")
 #: A name that devices of more blocks have is copied from a template.
 MOST_BLOCKS = 2
-#: What identifies a device: what it is of, the sort of name, and the name.
+#: Names that identify a device, each with the kind of device and the sort of name.
 Names = frozenset[tuple[str, str, str]]
 NO_NAMES: Names = frozenset()
 _NAMING = frozenset(("SerialNumber", "UUID", "Identifiers", "PhysicalLocation")).union(
@@ -70,7 +63,7 @@ class DeviceList(NamedTuple):
 
 
 def names_of(device: Device) -> Names:
-    """Return what identifies a device in whatever list it is; of most devices that is nothing."""
+    """Return the names that identify a device in every list; most devices have none."""
     if device.names is not None:
         return device.names
     device.names = NO_NAMES
@@ -100,8 +93,8 @@ def names_of(device: Device) -> Names:
 def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Names:
     """Return the names that identify one device each, of the lists of each block.
 
-    Firmware and simulators copy serial numbers: a name identifies none that devices of many
-    blocks have, or several devices of one list unless they are the only two that have it.
+    Firmware and simulators copy serial numbers: a name of devices of many blocks, or of several
+    devices of one list, is not trusted, unless those two are the only ones with it.
     """
     blocks: dict[tuple[str, str, str], set[str]] = {}
     uris: dict[tuple[str, str, str], set[str]] = {}
@@ -123,10 +116,9 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
     copied.update(name for name, of in blocks.items() if len(of) > MOST_BLOCKS)
     if copied:
         (kind, sort, text), others = min(copied), len(copied) - 1
-        verb = "does" if others == 1 else "do"
-        more = f", nor {verb} {format_count(others, 'other name')}" if others else ""
+        more = f", nor {format_count(others, 'other name')}" if others else ""
         what = f"found {sort} {text} of a {kind} on several, expected it on one"
-        notes.remark(f"{what} (it identifies none of them{more})")
+        notes.remark(f"{what} (not used to identify a device{more})")
     return frozenset(blocks.keys() - copied)
 
 
@@ -136,15 +128,12 @@ def site_names(device: Device, trusted: Names) -> Names:
     return frozenset(name for name in names if name[1] != "slot") if names else NO_NAMES
 
 
-#: By how much two statements of one size differ, since one of them is rounded.
+#: The largest difference of two statements of one size, one of them rounded.
 _ROUNDING = 0.01
 
 
 class Likeness(NamedTuple):
-    """Properties: entries with one of ``key`` in common are one device, those that differ are two.
-
-    What differs may be a speed.
-    """
+    """Properties: entries with one of ``key`` in common are one device, if ``others`` agree."""
 
     key: tuple[str, ...]
     others: tuple[str, ...] = ()
@@ -165,21 +154,14 @@ def merge_lists(
     if len(lists) == 1 and not trusted:
         return {device.uri: device for device in lists[0].devices}
     found: dict[str, Device] = {}
-    kinds: dict[str, list[DeviceList]] = {}
+    mergers: dict[str, _Merger] = {}
     for one in lists:
         if one.devices:
-            kinds.setdefault(one.kind, []).append(one)
-    for of_kind in kinds.values():
-        if len(of_kind) == 1:
-            merged = {device.uri: device for device in of_kind[0].devices}
-        else:
-            merger = _Merger(where, trusted, notes)
-            for one in of_kind:
-                merger.add(one)
-            merged = merger.devices
-        found |= merged
+            mergers.setdefault(one.kind, _Merger(where, trusted, notes)).add(one)
+    for merger in mergers.values():
+        found |= merger.devices
         first: dict[tuple[str, str, str], str] = {}
-        for device in filter(is_present, merged.values()) if trusted else ():
+        for device in filter(is_present, merger.devices.values()) if trusted else ():
             for name in names_of(device) & trusted:
                 uri = first.setdefault(name, device.uri)
                 if uri != device.uri and device.certain:
@@ -198,11 +180,15 @@ class _Merger:
         self._ways: dict[str, set[str]] = {}
 
     def add(self, one: DeviceList) -> None:
-        """Add a list: first what is certain of each of its devices, then what they look like."""
+        """Add a list: first the devices with a known name or URI, then those that look the same."""
         before = list(self.devices)
         rest: list[Device] = []
         for device in one.devices:
-            uri = self._known(device, before)
+            uri: str | None = device.uri
+            if uri not in self.devices:
+                names = names_of(device) & self._trusted if before and self._trusted else NO_NAMES
+                alike = (it for it in before if names and names & names_of(self.devices[it]))
+                uri = next(alike, None)
             if uri is None and before and is_present(device):
                 rest.append(device)
             else:
@@ -210,27 +196,18 @@ class _Merger:
         others: list[Device] = []
         ways: set[str] = set()
         for device in rest:
-            uri = self._partner(one, before, device, _looks_same)
-            if uri is None:
-                others.append(device)
-            else:
+            if uri := self._partner(one, before, device, _looks_same):
                 ways |= self._ways[uri]
                 self._put(uri, device, one.way)
+            else:
+                others.append(device)
         if ways:
             number = len(rest) - len(others)
             self._remark(one, number, ways, "they look the same, so each is counted once")
-        unclear = self._count_unclear(one, before, others)
+        unclear = self._unclear(one, before, others)
         for device in others:
             device.certain = device.uri not in unclear
             self._put(device.uri, device, one.way)
-
-    def _known(self, device: Device, before: Iterable[str]) -> str | None:
-        if device.uri in self.devices:
-            return device.uri
-        names = names_of(device) & self._trusted if before and self._trusted else None
-        if not names:
-            return None
-        return next((uri for uri in before if names & names_of(self.devices[uri])), None)
 
     def _put(self, uri: str, device: Device, way: str) -> None:
         known = self.devices.get(uri)
@@ -243,52 +220,48 @@ class _Merger:
         before: Iterable[str],
         device: Device,
         same: Callable[[Device, Device], bool],
-        taken: Container[str] = (),
+        partners: Container[str] = (),
     ) -> str | None:
-        """Return an entry of another list that may be the device, and is no other's partner."""
+        """Return an entry of another list that may be the device, and has no partner yet."""
         for uri in before:
             known = self.devices[uri]
-            is_free = uri not in taken and one.way not in self._ways[uri] and is_present(known)
+            is_free = uri not in partners and one.way not in self._ways[uri] and is_present(known)
             if is_free and same(known, device) and not _differ(known, device, self._trusted):
                 return uri
         return None
 
-    def _count_unclear(self, one: DeviceList, before: list[str], rest: list[Device]) -> set[str]:
+    def _unclear(self, one: DeviceList, before: list[str], rest: list[Device]) -> set[str]:
         """Return the URIs of devices that may be the same as those of another list."""
-        taken: set[str] = set()
+        partners: set[str] = set()
         unclear: set[str] = set()
         for device in rest:
-            uri = self._partner(one, before, device, _may_be_same, taken)
-            if uri is not None:
-                taken.add(uri)
+            if uri := self._partner(one, before, device, _may_be_same, partners):
+                partners.add(uri)
                 known = self.devices[uri]  # both are counted if they are two
-                if _told(known) >= _told(device):
-                    unclear.add(device.uri)
-                else:
-                    known.certain = False
-                    unclear.add(uri)
+                is_device = _key_count(known) >= _key_count(device)
+                known.certain = known.certain and is_device
+                unclear.add(device.uri if is_device else uri)
         if unclear:
-            ways = {way for uri in taken for way in self._ways[uri]}
+            ways = {way for uri in partners for way in self._ways[uri]}
             self._remark(one, len(unclear), ways, "they may be the same, so how many is unknown")
         return unclear
 
     def _remark(self, one: DeviceList, number: int, ways: set[str], what: str) -> None:
         both = f"{' and '.join(sorted(ways))} and {one.way}"
         found = f"found {format_count(number, one.kind)} in {both} without a common name"
-        text = f"{found}, expected a serial number or the like ({what})"
-        self._notes.remark(f"{self._where}: {text}")
+        self._notes.remark(f"{self._where}: {found}, expected a serial number or the like ({what})")
 
 
 def _combined(known: Device, other: Device) -> Device:
-    """Return one device of two entries: what the first does not tell, the second does."""
+    """Return one device of two entries: the second adds properties that the first lacks."""
     known.inherited = known.inherited or other.inherited
     if known.uri == other.uri:
         return known
     if type(known) is not type(other):
-        found = other if _told(other) > _told(known) else known
+        found = other if _key_count(other) > _key_count(known) else known
     else:
-        told = {name: value for name, value in known.json.items() if value is not None}
-        json = {**other.json, **told}
+        stated = {name: value for name, value in known.json.items() if value is not None}
+        json = {**other.json, **stated}
         if not condition_of(other).counts:
             json |= {name: other.json[name] for name in ("Status", "Enabled") if name in other.json}
         found = type(known)(known.uri, json, known.notes)
@@ -296,12 +269,12 @@ def _combined(known: Device, other: Device) -> Device:
     return found
 
 
-def _told(device: Device) -> int:
+def _key_count(device: Device) -> int:
     return sum(_value(device, name) is not None for name in _LIKENESS[KINDS[type(device)]].key)
 
 
 def _differ(first: Device, second: Device, trusted: Names) -> bool:
-    """Return whether both have a name of one sort, and they are two."""
+    """Return whether two devices have names of one sort, and they differ."""
     one, other = names_of(first) & trusted, names_of(second) & trusted
     sorts = {sort for _, sort, _ in one} & {sort for _, sort, _ in other}
     return bool(sorts & {"serial number", "address"}) and not one & other
@@ -312,7 +285,7 @@ def _looks_same(first: Device, second: Device) -> bool:
         return False
     if any(_same(first, second, name) for name in _LIKENESS[KINDS[type(first)]].key):
         return True
-    # One may be a medium of 0 bytes, and the other a drive that tells no size.
+    # One may be a medium of 0 bytes, and the other a drive without a size.
     drives = (it for it in (first, second) if isinstance(it, schema.DriveDevice))
     return {0, None} == {drive.capacity_bytes for drive in drives}
 
@@ -325,7 +298,7 @@ def _may_be_same(first: Device, second: Device) -> bool:
 
 
 def _same(first: Device, second: Device, name: str) -> bool | None:
-    """Return whether two devices have one value of a property, None where one does not tell it."""
+    """Return whether two devices have one value of a property, None if one does not state it."""
     one, other = _value(first, name), _value(second, name)
     if one is None or other is None:
         return None
@@ -377,8 +350,8 @@ def devices_by_block(
 ) -> dict[str, list[schema.Device]]:
     """Return the devices of each block by its URI, every device in one block only.
 
-    A device that several blocks reach belongs to the one in use, so that it is never free
-    twice; else to one that is not free for another reason; else to the first.
+    A device of several blocks belongs to the one in use, so that it is never free twice; else to
+    one that is not free for another reason; else to the first.
     """
     lists: dict[str, list[DeviceList]] = {}
     systems_of: dict[str, dict[System, list[DeviceList]]] = {}
@@ -403,20 +376,20 @@ def _completed(
     holders: Sequence[DeviceHolder],
     systems: Mapping[System, Iterable[DeviceList]],
 ) -> Devices:
-    """Return devices without media that are none, with those that are told in another way.
+    """Return devices without empty media, with those of summaries and of unreadable lists.
 
-    The parts of one of several systems are not told from those of the others, so there a summary
-    only stands in for parts that are not listed.
+    Of several systems it is unknown which parts are whose, so there a summary only replaces parts
+    that are not listed.
     """
-    devices = without_empty_media(holders[0].uri, devices, service.notes)
+    devices = plausibility.without_empty_media(holders[0].uri, devices, service.notes)
     if len(systems) == 1:
-        devices |= with_summaries(next(iter(systems)), devices.values())
+        devices |= plausibility.with_summaries(next(iter(systems)), devices.values())
     for system, lists in systems.items() if len(systems) > 1 else ():
         listed = [device for one in lists for device in one.devices]
-        found = with_summaries(system, listed)
+        found = plausibility.with_summaries(system, listed)
         devices |= {uri: it for uri, it in found.items() if uri.startswith(f"{system.uri}#")}
     for holder in holders:
-        if tells_all(holder.json) and (
+        if plausibility.tells_all(holder.json) and (
             _STORAGES not in holder.json
             or any(isinstance(it, schema.DriveDevice) for it in devices.values())
         ):
@@ -427,7 +400,7 @@ def _completed(
             uri = service.uri(link, where)
             return uri is None or service.json(uri, where) is None
 
-        untold = unreadable_devices(holder, devices.values(), storages, is_gone)
+        untold = plausibility.unreadable_devices(holder, devices.values(), storages, is_gone)
         devices |= {it.uri: it for it in untold}
     return devices
 
@@ -471,7 +444,7 @@ def assign_devices(
 
 
 def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iterator[DeviceList]:
-    """Yield lists with devices, what tells most first; what a document lacks is not looked for."""
+    """Yield lists with devices, the most detailed first."""
     where, json = holder.uri, holder.json
     storages: list[schema.Storage] = []
     drives: list[schema.DriveDevice] = []
@@ -479,7 +452,7 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
     if _STORAGES in json:
         storages = _storages(service, holder)
     for storage in storages:
-        # The rolled up health is that of its drives, each of which tells its own.
+        # The rolled up health is that of its drives, each of which has its own.
         condition = condition_of(storage)
         if condition.health == storage.rollup:
             condition = condition._replace(health=storage.health)  # type: ignore[arg-type]
@@ -513,20 +486,17 @@ def _storages(service: LinkedDocuments, holder: DeviceHolder) -> list[schema.Sto
 def _follow(
     service: LinkedDocuments, links: tuple[str, ...], type_: type[D], where: str
 ) -> Iterator[D]:
-    """Return the devices that links name: documents, and parts of documents.
-
-    A link into a vendor's part is left to ``unreadable_devices``.
-    """
+    """Return linked devices, which are documents or parts of documents, but not vendors' parts."""
     if "#" not in "".join(links):
         return service.follow(links, type_, where)
-    readable = tuple(it for it in links if "#" not in it or not is_unreadable(it))
+    readable = tuple(it for it in links if "#" not in it or not plausibility.is_unreadable(it))
     parts = {it: _part(service, it, type_, where) for it in readable if "#/" in it}
     whole = service.follow([it for it in readable if parts.get(it) is None], type_, where)
     return itertools.chain(whole, filter(None, parts.values()))
 
 
 def _part(service: LinkedDocuments, link: str, type_: type[D], where: str) -> D | None:
-    """Return the device that a part of a document is; None where the fragment names no part."""
+    """Return a part of a document as a device; None if the fragment names no part."""
     target, _, pointer = link.partition("#")
     uri = service.uri(target, where)
     json: Any = service.json(uri, where) if uri else None
@@ -543,10 +513,9 @@ def _part(service: LinkedDocuments, link: str, type_: type[D], where: str) -> D 
 def _simple_drives(
     service: LinkedDocuments, holder: DeviceHolder, storages: list[schema.Storage], has_drives: bool
 ) -> Iterator[schema.Device]:
-    """Yield the drives that have no URI, unless they were read already.
+    """Yield the drives without a URI, unless they were read as Storage.
 
-    A system shows the same drives twice, as Storage and as the older SimpleStorage; so does a
-    block where SimpleStorage says which Storage it is a view of.
+    A system lists the same drives in both ways; a block may say which Storage is the same.
     """
     links = holder.simple_storage
     if not links or (has_drives and isinstance(holder, System)):
@@ -561,7 +530,7 @@ def _simple_drives(
 def _nics(
     service: LinkedDocuments, holder: DeviceHolder
 ) -> Iterator[tuple[str, list[schema.Device]]]:
-    """A system shows the same hardware in both ways, so there the adapter ports only stand in."""
+    """Yield lists of network interfaces; a system has the same ones in both."""
     seen = list(service.follow(holder.ethernet, schema.EthernetInterface, holder.uri))
     yield "EthernetInterfaces", [*seen]
     if seen and isinstance(holder, System):

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plausibility of amounts: sizes that no part has, summaries, and devices that are not told.
+"""The plausibility of amounts: sizes that no part has, summaries, and devices that are not listed.
 
-An amount that cannot be right is unknown, and noted. 0 of a part that is there is no amount; nor is
-a size in a wrong unit, such as 64 MiB of a memory module or 64 PiB of a drive.
+An amount that cannot be right is unknown, and noted: 0 of a present part, or a size in a wrong
+unit, such as 64 MiB of a memory module or 64 PiB of a drive.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -18,11 +19,10 @@ from valence_sched.drivers.redfish.schema import Device, Storage, System, condit
 from valence_sched.model.quantity import format_count
 
 GIB_IN_MIB, TIB_IN_MIB = 1 << 10, 1 << 20
-#: By how much the sum of the parts and a summary may differ: firmware keeps some memory.
+#: The largest difference of a summary from the sum of the parts: firmware uses some memory.
 TOLERANCE = 0.1
-#: What a part of a server can have, by the field that tells it: the least and the most. A summary
-#: of 8 TiB or more is taken for MiB that were written as GiB: nothing is better than a thousand
-#: times too much.
+#: The least and the most amount of a part of a server, by field. A summary of 8 TiB or more is
+#: taken for MiB that were written as GiB: unknown is better than a thousand times too much.
 BOUNDS: Mapping[Field[Any], tuple[float, float]] = {
     schema.ProcessorDevice.cores: (1, 4096),
     schema.ProcessorDevice.enabled_cores: (1, 4096),
@@ -42,12 +42,11 @@ BOUNDS: Mapping[Field[Any], tuple[float, float]] = {
     schema.Port.current_gbps: (0.001, 10**4),
 }
 
-
 _ZEROS = (0, "0")
 
 
 def plausible(device: Any, field: Field[Any], notes: Notes | None = None) -> Any:
-    """Return an amount that a device tells, None and a note where no such part has it."""
+    """Return an amount of a device; None and a note if no such part has it."""
     value = field.of(device)
     least, most = BOUNDS[field]
     if value is None or least <= value <= most:
@@ -63,7 +62,7 @@ def plausible(device: Any, field: Field[Any], notes: Notes | None = None) -> Any
 def without_empty_media(where: str, devices: dict[str, Device], notes: Notes) -> dict[str, Device]:
     """Return the devices of a block without media of 0 bytes; a disk of 0 bytes is not certain.
 
-    A drive for removable or virtual media tells neither a medium nor the protocol of a disk.
+    A drive for removable or virtual media has neither a medium nor the protocol of a disk.
     """
     media: list[str] = []
     for uri, device in devices.items():
@@ -73,17 +72,14 @@ def without_empty_media(where: str, devices: dict[str, Device], notes: Notes) ->
             is_disk = (device.protocol or "").casefold() in ("nvme", "sata", "sas")
             if device.capacity_bytes == 0 and device.media is None and not is_disk:
                 media.append(uri)
-    if not media:
-        return devices
-    some = ", ".join(media[:2]) + (", …" if media[2:] else "")
-    found = format_count(len(media), "drive")
-    notes.remark(f"{where}: found {found} of 0 bytes, expected a size: {some} (no drives)")
+    if media:
+        found = f"found {format_count(len(media), 'drive')} of 0 bytes, expected a size"
+        some = ", ".join(media[:2]) + (", …" if media[2:] else "")
+        notes.remark(f"{where}: {found}: {some} (no drives)")
     return {uri: device for uri, device in devices.items() if uri not in media}
 
 
 class _Summarised(NamedTuple):
-    """A kind of part, its fields that tell an amount, and the summary of a system with the sum."""
-
     part: type[Device]
     amounts: tuple[Any, ...]
     summary: type[Device]
@@ -101,33 +97,28 @@ _SUMMARISED = (
 
 
 def with_summaries(system: System, devices: Iterable[Device]) -> dict[str, Device]:
-    """Return what the summaries of a system tell that its parts do not: devices by URI.
+    """Return by URI the devices that the summaries of a system add to those that it lists.
 
-    A summary stands in for parts that are not listed, for the sizes that parts do not tell, and,
-    with an unknown amount, for parts that are all said to be absent. Where the two contradict each
-    other the parts hold, and that is noted.
+    A summary replaces parts that are not listed or, with an unknown amount, all absent, and gives
+    sizes to parts that state none. If it contradicts the parts, they hold, and that is noted.
     """
     found: dict[str, Device] = {}
     listed = list(devices)
     for kind in _SUMMARISED:
+        parts = [it for it in listed if isinstance(it, kind.part) and not _is_card(it)]
         for json in system.cpus if kind.part is _CPU else system.ram:
             summary = system.part(kind.summary, json, kind.summary.__name__)
-            parts = [it for it in listed if _is_of(it, kind)]
-            if parts:
-                found |= {it.uri: it for it in _reconciled(kind, summary, parts)}
-            else:
-                found[summary.uri] = summary
+            added = _reconciled(kind, summary, parts) if parts else [summary]
+            found |= {it.uri: it for it in added}
     return found
 
 
-def _is_of(device: Device, kind: _Summarised) -> bool:
-    if isinstance(device, schema.ProcessorDevice):
-        return kind.part is _CPU and (device.type or "CPU").casefold() == "cpu"
-    return isinstance(device, kind.part)
+def _is_card(device: Device) -> bool:
+    return isinstance(device, _CPU) and (device.type or "CPU").casefold() != "cpu"
 
 
 def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iterator[Device]:
-    """Yield parts that get their size of a summary, or the summary without any; note why."""
+    """Yield parts with their share of a summary, or the summary if all are absent; note why."""
     if isinstance(summary, schema.ProcessorSummary) and summary.count not in (None, len(parts)):
         what = f"found {summary.count}, and {format_count(len(parts), kind.noun)} (those hold)"
         summary.notes.remark(f"{summary.uri}: Count: {what}")
@@ -138,32 +129,29 @@ def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iter
     total = round(total * scale)
     there = [it for it in parts if condition_of(it).state != "Absent"]
     counted = [it for it in there if condition_of(it).counts]
-    told_amounts = ((plausible(it, of, NO_NOTES) for of in kind.amounts) for it in counted)
-    amounts = [next((one for one in each if one is not None), None) for each in told_amounts]
+    stated = ((plausible(it, of, NO_NOTES) for of in kind.amounts) for it in counted)
+    amounts = [next((one for one in each if one is not None), None) for each in stated]
     known = sum(amount for amount in amounts if amount)
-    unit = kind.amounts[0].unit
-    told = f"{summary.uri}: found {total:,} {unit}"
-    untold = [it for it, amount in zip(counted, amounts, strict=True) if amount is None]
+    unit, what = kind.amounts[0].unit, ""
+    unsized = [it for it, amount in zip(counted, amounts, strict=True) if amount is None]
     if not there:
         what = f"{format_count(len(parts), kind.noun)}, all absent (how many there are is unknown)"
-        summary.notes.remark(f"{told}, and {what}")
         yield kind.summary(summary.uri, {}, NO_NOTES)
-    elif untold and len(counted) == len(there) and total > known:
-        what = f"{format_count(len(untold), kind.noun)} without a size (each has its share)"
-        summary.notes.remark(f"{told}, and {what}")
-        shares = [(total - known + at) // len(untold) for at in range(len(untold))]
-        for part, share in zip(untold, shares, strict=True):
-            json = {**part.json, kind.amounts[0].path: share}
+    elif unsized and len(counted) == len(there) and total > known:
+        what = f"{format_count(len(unsized), kind.noun)} without a size (each has its share)"
+        for at, part in enumerate(unsized):
+            json = {**part.json, kind.amounts[0].path: (total - known + at) // len(unsized)}
             shared = type(part)(part.uri, json, part.notes)
             shared.certain, shared.inherited = part.certain, part.inherited
             yield shared
     elif not math.isclose(total, known, rel_tol=TOLERANCE) and len(counted) == len(there):
         what = f"{known:,} {unit} of {format_count(len(there), kind.noun)} (the parts are believed)"
-        summary.notes.remark(f"{told}, and {what}")
+    if what:
+        summary.notes.remark(f"{summary.uri}: found {total:,} {unit}, and {what}")
 
 
 class _Kind(NamedTuple):
-    """A kind of device: the lists that hold it, and the words of vendors' names for such lists."""
+    """A kind of device, its lists, and words in vendors' names of such lists."""
 
     type: type[Device]
     json: Json
@@ -181,7 +169,7 @@ _KINDS = {
     "drive": _Kind(schema.DriveDevice, {}, _DRIVES, (*_DISKS, "arraycontroller")),
     "NIC": _Kind(schema.EthernetInterface, {}, _NICS, _PORTS),
 }
-_NAMES = {_CPUS: "CPU", _RAM: "memory", _MODULE: "memory", schema.DriveDevice: "drive"}
+_NAMES = {_CPU: "CPU", _CPUS: "CPU", _RAM: "memory", _MODULE: "memory", schema.DriveDevice: "drive"}
 _NAMES |= dict.fromkeys((schema.EthernetInterface, schema.Port, schema.NetworkInterface), "NIC")
 MAX_VENDOR_LEVELS = 4
 
@@ -192,27 +180,21 @@ def unreadable_devices(
     storages: Iterable[Storage],
     is_gone: Callable[[str], bool],
 ) -> Iterator[Device]:
-    """Yield a device of unknown number for each kind that a block or a system tells unreadably.
+    """Yield a device of unknown number for each kind whose list in a block or system is unreadable.
 
-    That is a link into a vendor's part of a document, or to a document below one that ``is_gone``,
-    one without a target, and, where no device of the kind is listed, a list in a vendor's part
-    (``Oem``), an empty list whose count is more, or a storage that tells no drives.
+    Such a list has a link without a target, into a vendor's part of a document, or to a document
+    below one that ``is_gone``. If no device of the kind is listed, it is a list in a vendor's part
+    (``Oem``), an empty list with a count, or a storage without drives.
     """
     known: dict[str, bool] = {}  # whether a device of a kind is only a summary
     for device in devices:
-        of_kind = _NAMES.get(type(device), "")
-        if isinstance(device, schema.ProcessorDevice):
-            of_kind = "CPU" if (device.type or "CPU").casefold() == "cpu" else "GPU"
+        of_kind = "GPU" if _is_card(device) else _NAMES.get(type(device), "")
         known[of_kind] = isinstance(device, (_CPUS, _RAM))
     vendor = list(vendor_lists(holder.json))
     for name, kind in _KINDS.items():
-        values = (holder.json.get(each) for each in kind.lists)
-        links = [
-            it
-            for value in values
-            if value and isinstance(value, list | dict)
-            for it in read_links(value)
-        ]
+        values = filter(None, (holder.json.get(each) for each in kind.lists))
+        lists = (read_links(value) for value in values if isinstance(value, list | dict))
+        links = itertools.chain.from_iterable(lists)
         unread = (it for it in links if is_unreadable(it) or (_is_vendors(it) and is_gone(it)))
         found = [link or "a link without a target" for link in unread]
         if name not in known:
@@ -234,7 +216,7 @@ _LISTS = tuple(dict.fromkeys(name for kind in _KINDS.values() for name in kind.l
 
 
 def tells_all(json: Json) -> bool:
-    """Return whether a holder has neither vendors' parts nor links without a document, as most."""
+    """Return whether a holder has neither vendors' parts nor links without a document."""
     links = json.get("Links")
     if "Oem" in json or (isinstance(links, dict) and "Oem" in links):
         return False
@@ -250,7 +232,7 @@ def tells_all(json: Json) -> bool:
 
 
 def _is_cut(json: Json, name: str) -> bool:
-    """Return whether a list is empty although its count says that it is not."""
+    """Return whether a list is empty, and its count is not 0."""
     return json.get(name) == [] and json.get(f"{name}@odata.count") not in (None, *_ZEROS)
 
 
@@ -260,7 +242,6 @@ def is_unreadable(link: str) -> bool:
 
 
 def _is_vendors(link: str) -> bool:
-    """Return whether a link is to a document below a vendor's part."""
     return "/Oem/" in link or "/oem/" in link
 
 
@@ -271,20 +252,14 @@ def vendor_lists(json: Json) -> Iterator[str]:
     level: list[Any] = [part for part in parts if isinstance(part, dict)]
     for _ in range(MAX_VENDOR_LEVELS):
         inner: list[Any] = []
-        for part in level:
-            for name, value in part.items():
-                if _lists_documents(value):
-                    yield name
-                if isinstance(value, dict):
-                    inner.append(value)
+        for name, value in (item for part in level for item in part.items()):
+            items = value if isinstance(value, list) else [value]
+            if isinstance(value, dict):
+                inner.append(value)
+                items = [value] if "@odata.id" in value else list(value.values())
+            if items and all(
+                isinstance(item, dict) or (isinstance(item, str) and item.startswith("/redfish/"))
+                for item in items
+            ):
+                yield name
         level = inner
-
-
-def _lists_documents(value: Any) -> bool:
-    items = value if isinstance(value, list) else [value]
-    if isinstance(value, dict) and "@odata.id" not in value:
-        items = list(value.values())
-    return bool(items) and all(
-        isinstance(item, dict) or (isinstance(item, str) and item.startswith("/redfish/"))
-        for item in items
-    )

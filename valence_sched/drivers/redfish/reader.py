@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the Redfish composition resources of a pod manager as inventory nouns.
+"""Reads the Redfish composition resources of a recorded or live pod manager as inventory nouns.
 
-The same code reads a recorded tree and a live service: it needs only ``LinkedDocuments``. State
-is read strictly: of contradicting statements the one that keeps a block from being used wins.
+Of contradicting statements on a state the one that keeps a block from being used wins.
 """
 
 from __future__ import annotations
@@ -45,10 +44,10 @@ _MOST = {kind: Field(f"Max{kind}", number, "most", "blocks") for kind in get_arg
 class LimitsByZone:
     """The limits that the capabilities of a pod manager state, for each of its zones.
 
-    A composed node is booted as one system, so the sum of two servers is not one server: where a
-    pod manager states no maximum for blocks that are a whole compute unit, one is assumed, unless
-    the operator says otherwise or the pod manager has composed a system of several. ``joined`` is
-    the largest number of blocks of a type of a composed system, ``zones`` are the URIs of zones.
+    A composed node boots as one system, so the sum of two servers is not one server: without a
+    stated maximum of blocks that are a whole compute unit, 1 is assumed, unless the operator says
+    otherwise or there is a composed system of several. ``joined`` is the largest number of blocks
+    of a type of a composed system, ``zones`` are the URIs of zones.
     """
 
     def __init__(
@@ -60,8 +59,7 @@ class LimitsByZone:
     ) -> None:
         self._service, self._joined = service, joined
         self._noted: set[BlockType] = set()
-        # The zones that they apply to, none for all, and the limits.
-        self._stated: list[tuple[set[str], Limits]] = []
+        self._stated: list[tuple[set[str], Limits]] = []  # by zones, empty for all
         for holder in collections:
             for capability, limits in _stated_limits(service, holder, holder.capabilities):
                 found = set(service.uris(capability.zones, capability.uri))
@@ -73,7 +71,7 @@ class LimitsByZone:
                 self._stated.append((found, limits))
 
     def of(self, zone: schema.Zone | None, blocks: Mapping[BlockType, int]) -> Limits:
-        """Return the limits of a zone, or of a pod manager without zones; the strictest win.
+        """Return the strictest limits of a zone, or of a pod manager without zones.
 
         ``blocks`` is how many blocks of each type it has.
         """
@@ -87,23 +85,19 @@ class LimitsByZone:
             tops = [top for top in (old.max, limit.max) if top is not None]
             found[kind] = Limit(max(old.min, limit.min), min(tops, default=None))
         for kind in SINGLE_PER_NODE:
-            known = found.get(kind, Limit())
-            if known.max is None:
-                found[kind] = Limit(known.min, max(self._assume(kind, blocks), known.min))
+            known, joined = found.get(kind, Limit()), self._joined.get(kind, 0)
+            if known.max is not None:
+                continue
+            most = self._service.max_blocks.get(kind, 1)
+            if kind not in self._service.max_blocks and min(joined, blocks.get(kind, 0)) >= 2:
+                most = joined
+                if kind not in self._noted:
+                    self._noted.add(kind)
+                    size = format_count(joined, f"{kind} block")
+                    what = f"found a composed system of {size} and no maximum of them"
+                    self._service.notes.remark(f"{what} (assumed: at most {joined} in a node)")
+            found[kind] = Limit(known.min, max(most, known.min))
         return found
-
-    def _assume(self, kind: BlockType, blocks: Mapping[BlockType, int]) -> int:
-        if kind in self._service.max_blocks:
-            return self._service.max_blocks[kind]
-        joined = self._joined.get(kind, 0)
-        if joined < 2 or blocks.get(kind, 0) < 2:
-            return 1
-        if kind not in self._noted:
-            self._noted.add(kind)
-            size = format_count(joined, f"{kind} block")
-            what = f"found a composed system of {size} and no maximum of them"
-            self._service.notes.remark(f"{what} (assumed: at most {joined} in a node)")
-        return joined
 
 
 def _stated_limits(
@@ -139,7 +133,7 @@ class RedfishResources(NamedTuple):
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
-    """Read a pod manager; documents that are missing or wrong are noted and left out."""
+    """Read a pod manager; note and leave out documents that are missing or wrong."""
     found = _find(service)
     nodes = (*_nodes(service, found), *_stale_nodes(service, found))
     hosts = _hosts_of_blocks(service, found)
@@ -210,7 +204,7 @@ def _pools(
     limits = LimitsByZone(service, stated, joined, zones)
     lists = (it for part in found.services for it in service.collections(part.zones, part.uri))
     listed = ((uri, it.uri) for it in lists for uri in service.uris(it.members, it.uri))
-    # Where zones are listed and none can be read, no pool is known.
+    # If zones are listed and cannot be read, no pool is known.
     if not found.zones and not any(service.json(*it) is None for it in listed):
         whole = (Pool(id=WHOLE_POOL, limits=limits.of(None, count(kinds))),) if kinds else ()
         return whole, {block.uri: [WHOLE_POOL] for block in found.blocks}
@@ -226,7 +220,7 @@ def _pools(
 
 
 def _ids(zones: Iterable[schema.Zone]) -> list[str]:
-    """Return the last part of each zone's URI, or all of it where two zones share that part."""
+    """Return the last part of each zone's URI, or all of it if two zones share that part."""
     lasts = [zone.uri.rpartition("/")[2] for zone in zones]
     counts = Counter(lasts)
     return [it.uri if counts[last] > 1 else last for it, last in zip(zones, lasts, strict=True)]
@@ -246,14 +240,14 @@ def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
 
 
 def _stale_nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
-    """Yield the nodes that are listed and cannot be read, as they were at the last reading."""
+    """Yield listed nodes that cannot be read as they were at the last reading."""
     what = "found no document that can be read, expected a system"
     unread = [*service.unread_members(found.root.systems, found.root.uri)]
-    for it in (system for system in found.systems if system.tells_nothing):
+    for it in (system for system in found.systems if system.lacks_fields):
         is_other = type_name(it.json) not in ("", "computersystem")
         unread += [it.uri] if is_other or it.uri in service.known_nodes else []
     for uri in dict.fromkeys(unread):
-        effect = "which blocks it has is unknown: one that says Unused and does not link it is free"
+        effect = "its blocks are unknown: one that is Unused and does not link it is free"
         if known := service.known_nodes.get(uri):
             effect = "the blocks that it had at the last reading stay in use"
             yield replace(known, stale=True)
@@ -288,10 +282,8 @@ def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[
 def is_free_host(block: schema.ResourceBlock, named: int, *, is_system: bool) -> bool:
     """Return whether a block that a system names is that system as a whole, and offered as such.
 
-    The system then names no other block: nothing is attached to it. Either the block says that it
-    is the system (``ComputerSystems``), or the pod manager says by its pool that it is free. Any
-    other block that a system names is in use by it, its own compute block, too: what runs there
-    is not known.
+    The system then names no other block, and either the block links it as ``ComputerSystems``, or
+    is a compute block in the pool Free. Any other block that a system names is in use.
     """
     in_pool = (block.pool or "").casefold() == "free"
     is_offered = in_pool and "compute" in map(str.casefold, block.types)
@@ -313,21 +305,18 @@ def _blocks(
     for uri, of_hosts in hosts.items():
         used.setdefault(uri, []).extend(of_hosts)
     alike = service.shared(_status_memo)
-    states = {
-        it.uri: _correct_by_systems(it, alike.of(it), used.get(it.uri, ())) for it in found.blocks
-    }
+    states = {it.uri: _used_by(it, alike.of(it), used.get(it.uri, ())) for it in found.blocks}
     listed = {it.uri: it for it in found.systems if not it.is_composed}
     owned = device_owners.devices_by_block(service, found.blocks, states)
     describer = service.shared(Describer)
     for block in found.blocks:
         devices = describer.describe(owned[block.uri])
         systems = _systems_behind(service, block, {} if block.uri in hosts else listed)
-        status = states[block.uri]
+        status, stated = states[block.uri], block.composition_state or "none"
         if systems or status.condition is not None:
             status = _in_condition(status, [block, *systems], devices)
-        if status.state == "Unknown" and (block.composition_state or "").casefold() not in _STATES:
-            told = block.composition_state or "none"
-            what = f"found {told}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
+        if status.state == "Unknown" and stated.casefold() not in _STATES:
+            what = f"found {stated}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
             path = schema.ResourceBlock.composition_state.path
             service.notes.remark(f"{block.uri}: {path}: {what} (no node can have it)")
         if not members[block.uri] and status.slots:
@@ -347,7 +336,7 @@ def _blocks(
 def _systems_behind(
     service: LinkedDocuments, block: schema.ResourceBlock, listed: Mapping[str, schema.ListedSystem]
 ) -> list[NamedResource]:
-    """Return the systems that a block is: its own, and of a compute block those that it links."""
+    """Return the systems that are a block: its own, and of a compute block those that it links."""
     found: list[NamedResource] = list(service.follow(block.systems, schema.System, block.uri))
     if listed and block.in_systems and "compute" in map(str.casefold, block.types):
         linked = {*service.uris(block.in_systems, block.uri)} - {it.uri for it in found}
@@ -356,10 +345,10 @@ def _systems_behind(
 
 
 def _in_condition(status: Status, parts: Sequence[NamedResource], devices: Devices) -> Status:
-    """Return the status of a block by its condition and that of the systems that it is.
+    """Return the status of a block by its condition and that of its systems.
 
-    Devices that are Critical do not count themselves: where it is they who make the block or the
-    system Critical, that counts as Warning.
+    A block or system that is Critical because of devices that do not count themselves counts as
+    Warning.
     """
     groups = (getattr(devices, name) for name in devices.__struct_fields__)
     is_explained = any(one.health == "Critical" for group in groups for one in group)
@@ -377,13 +366,13 @@ def _in_condition(status: Status, parts: Sequence[NamedResource], devices: Devic
 
 
 def types(block: schema.ResourceBlock) -> tuple[BlockType, ...]:
-    """Return the types of a block without repetition; none, and unknown words, are noted."""
+    """Return the types of a block without repetition; note a missing or unknown type."""
     found = [_TYPES.get(word.casefold()) for word in block.types]
     if len(found) == 1 and (only := found[0]):
         return (only,)
-    told = schema.ResourceBlock.types.raw(block)
-    if told is None or None in found:
-        what = "none (no limit on the blocks of a node counts it)" if told is None else told
+    raw = schema.ResourceBlock.types.raw(block)
+    if raw is None or None in found:
+        what = "none (no limit on the blocks of a node counts it)" if raw is None else raw
         expected = "expected " + ", ".join(_TYPES.values())
         block.notes.remark(f"{block.uri}: ResourceBlockType: found {what}, {expected}")
     return tuple(dict.fromkeys(kind for kind in found if kind))
@@ -394,7 +383,7 @@ def _status_memo() -> ContentMemo[schema.ResourceBlock, Status]:
 
 
 def own_status(block: schema.ResourceBlock) -> Status:
-    """Return the status of a block alone: which of its devices are Critical is not known."""
+    """Return the status of a block without that of its devices."""
     return _status(block, with_parts=False)
 
 
@@ -422,8 +411,8 @@ def _status(block: schema.ResourceBlock, *, with_parts: bool = True) -> Status:
     )
 
 
-def _correct_by_systems(block: schema.ResourceBlock, status: Status, used: Sequence[str]) -> Status:
-    """Believe systems: a block that one names is in use, whatever the block says itself."""
+def _used_by(block: schema.ResourceBlock, status: Status, used: Sequence[str]) -> Status:
+    """Return the status of a block with the systems that name it, even if it says Unused."""
     if not used:
         return status
     if status.state == "Unused":

@@ -32,22 +32,7 @@ from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import ROOT, fold_uri, path_of
 from valence_sched.drivers.redfish.describe import memory_json, nic_json, processor_json
 from valence_sched.drivers.redfish.stocks import GIB, PERSISTENT, STORAGE, VOLATILE
-from valence_sched.model.inventory import (
-    FREE_STATUS,
-    NO_DEVICES,
-    SINGLE_PER_NODE,
-    Accelerator,
-    Drive,
-    FullBlock,
-    FullPodm,
-    Limit,
-    Memory,
-    Nic,
-    Pool,
-    Processor,
-    Status,
-    Stock,
-)
+from valence_sched.model import inventory
 from valence_sched.model.podm_address import UUID_KIND
 
 OEM = "ValenceSched"
@@ -124,11 +109,15 @@ _FABRIC = re.compile(r"(?P<fabric>/(?:.*/)?Fabrics/[^/?#]+)", re.IGNORECASE)
 _SWITCH = re.compile(_FABRIC.pattern + r"/Switches/[^/?#]+", re.IGNORECASE)
 _PARTS_OF_A_CPU = ("cpu", "core", "thread")
 
-DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
+DeviceNoun = (
+    inventory.Processor | inventory.Accelerator | inventory.Memory | inventory.Drive | inventory.Nic
+)
 
 
-def _write_block(writer: DocumentWriter, uri: str, noun: FullBlock, chassis: str | None) -> None:
-    devices = noun.devices or NO_DEVICES
+def _write_block(
+    writer: DocumentWriter, uri: str, noun: inventory.FullBlock, chassis: str | None
+) -> None:
+    devices = noun.devices or inventory.NO_DEVICES
     places = noun.places or {}
     ends: Json = {}
     if (fabric := _fabric_of(places)) is not None:
@@ -151,12 +140,12 @@ def _write_block(writer: DocumentWriter, uri: str, noun: FullBlock, chassis: str
             groups.setdefault(name, []).append(writer.put(place, type_, None, json))
         uncounted += [type_.partition(".")[0] for line in lines if line.count is None]
     linked = {"chassis"} if chassis else set()
-    if ends and devices != NO_DEVICES:
+    if ends and devices != inventory.NO_DEVICES:
         linked |= {"fabric", "switch"}
     untold = {name: value for name, value in places.items() if name not in linked}
     body: Json = {
         "ResourceBlockType": list(noun.type),
-        **_status(noun.status or FREE_STATUS),
+        **_status(noun.status or inventory.FREE_STATUS),
         **{name: _links(uris) for name, uris in groups.items()},
         "Links": {"Chassis": _links([chassis])} if chassis else None,
         "Oem": _oem(places=untold, of_unknown_count=uncounted),
@@ -164,7 +153,7 @@ def _write_block(writer: DocumentWriter, uri: str, noun: FullBlock, chassis: str
     writer.put(uri, "ResourceBlock.v1_4_0", noun.name, body)
 
 
-def _chassis_of(noun: FullBlock) -> str | None:
+def _chassis_of(noun: inventory.FullBlock) -> str | None:
     """Return the chassis that a block names, if it does so by a URI."""
     uri = (noun.places or {}).get("chassis")
     return uri if uri and path_of(uri) == uri else None
@@ -185,7 +174,7 @@ def _end_of(fabric: str, switch: str | None) -> str:
     return f"{switch}/Ports/1" if switch else f"{fabric}/Endpoints/1"
 
 
-def _status(status: Status) -> Json:
+def _status(status: inventory.Status) -> Json:
     disabled = status.resource_state or "Disabled"
     state = {None: None, True: "Enabled", False: disabled}[status.enabled]
     composition = {
@@ -204,7 +193,7 @@ def _status(status: Status) -> Json:
     }
 
 
-def _accelerator(card: Accelerator) -> Json:
+def _accelerator(card: inventory.Accelerator) -> Json:
     sizes = {"TotalMemorySizeMiB": card.memory_mib}
     hidden = card.kind.casefold() in _PARTS_OF_A_CPU  # would be read as no accelerator at all
     return {
@@ -215,7 +204,7 @@ def _accelerator(card: Accelerator) -> Json:
     }
 
 
-def _drive(drive: Drive) -> Json:
+def _drive(drive: inventory.Drive) -> Json:
     return {
         "CapacityBytes": drive.capacity_bytes,
         "MediaType": drive.media,
@@ -232,7 +221,7 @@ _IN_STORAGE = re.compile(
 )
 
 
-def _has_documents(stock: Stock, podm: FullPodm) -> str | None:
+def _has_documents(stock: inventory.Stock, podm: inventory.FullPodm) -> str | None:
     """Return what can say what a stock is: a memory domain in whole MiB, a pool in whole bytes."""
     if not stock.pools or not set(stock.pools) <= {pool.id for pool in podm.pools}:
         return None
@@ -244,7 +233,7 @@ def _has_documents(stock: Stock, podm: FullPodm) -> str | None:
     return "storage" if stock.resource == STORAGE and stock.unit == "GiB" and whole else None
 
 
-def _own_part(stock: Stock, zones: Mapping[str, str], **sizes: int | None) -> Json | None:
+def _own_part(stock: inventory.Stock, zones: Mapping[str, str], **sizes: int | None) -> Json | None:
     """Return what Redfish has no word for: the zones that reach a stock, and sizes of a grant."""
     some = list(stock.pools) != list(zones)
     return _oem(Zones=_links(zones[id_] for id_ in stock.pools) if some else None, **sizes)
@@ -256,7 +245,9 @@ def _domain_chassis(uri: str) -> str | None:
     return found["chassis"] if found else None
 
 
-def _write_domain(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping[str, str]) -> str:
+def _write_domain(
+    writer: DocumentWriter, uri: str, stock: inventory.Stock, zones: Mapping[str, str]
+) -> str:
     """Write a memory domain and its chunk; return its URI."""
 
     def mib(amount: float | None) -> int | None:
@@ -289,7 +280,7 @@ def _write_domain(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping
 
 
 def _write_storage(
-    writer: DocumentWriter, stocks: Sequence[tuple[str, Stock]], zones: Mapping[str, str]
+    writer: DocumentWriter, stocks: Sequence[tuple[str, inventory.Stock]], zones: Mapping[str, str]
 ) -> str | None:
     """Write storage systems with their pools; return their collection, None without any pool."""
     if not stocks:
@@ -309,7 +300,9 @@ def _write_storage(
     return writer.collection(collection, "Storage", members)
 
 
-def _write_pool(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping[str, str]) -> None:
+def _write_pool(
+    writer: DocumentWriter, uri: str, stock: inventory.Stock, zones: Mapping[str, str]
+) -> None:
     sizes = (stock.total, stock.used, stock.min or None, stock.max, stock.step or None)
     total, used, least, most, step = (None if it is None else round(it * GIB) for it in sizes)
     volumes = writer.new_uri(f"{uri}/AllocatedVolumes")
@@ -326,8 +319,8 @@ def _write_pool(writer: DocumentWriter, uri: str, stock: Stock, zones: Mapping[s
 def _write_capabilities(
     writer: DocumentWriter,
     systems: str,
-    zones: Sequence[tuple[str, Pool]],
-    blocks: Sequence[FullBlock],
+    zones: Sequence[tuple[str, inventory.Pool]],
+    blocks: Sequence[inventory.FullBlock],
 ) -> Json:
     """Return the composition properties of systems; pools of equal limits share a capability."""
     stated: dict[bytes, tuple[Json, list[str]]] = {}
@@ -354,16 +347,16 @@ def _write_capabilities(
     return {"@Redfish.CollectionCapabilities": capabilities} if members else {}
 
 
-def _limits(pool: Pool | None, blocks: Iterable[FullBlock]) -> Json:
+def _limits(pool: inventory.Pool | None, blocks: Iterable[inventory.FullBlock]) -> Json:
     """No maximum would be read as one of a compute unit, so all there are is stated instead."""
     found: Json = {}
     known = dict(pool.limits) if pool else {}
     here = [block for block in blocks if pool is None or pool.id in block.pools]
-    for kind in SINGLE_PER_NODE:
+    for kind in inventory.SINGLE_PER_NODE:
         count = sum(kind in block.type for block in here)
-        limit = known.get(kind, Limit())
+        limit = known.get(kind, inventory.Limit())
         if limit.max is None and count:
-            known[kind] = Limit(limit.min, max(count, limit.min, 1))
+            known[kind] = inventory.Limit(limit.min, max(count, limit.min, 1))
     for kind, limit in known.items():
         if limit.min:
             found[f"Min{kind}"] = limit.min
@@ -375,7 +368,7 @@ def _limits(pool: Pool | None, blocks: Iterable[FullBlock]) -> Json:
 def _write_chassis(
     writer: DocumentWriter,
     chassis_uris: Mapping[str, str],
-    domains: Sequence[tuple[str, Stock]],
+    domains: Sequence[tuple[str, inventory.Stock]],
     zones: Mapping[str, str],
 ) -> str | None:
     """Write chassis and the memory that they hold; return their collection, None without any."""
@@ -398,7 +391,7 @@ def _write_chassis(
     return writer.collection(uri, "Chassis", members)
 
 
-def _write_fabrics(writer: DocumentWriter, blocks: Iterable[FullBlock]) -> str | None:
+def _write_fabrics(writer: DocumentWriter, blocks: Iterable[inventory.FullBlock]) -> str | None:
     """Write the fabrics, switches, ports and endpoints at which devices say they sit."""
 
     def stub(uri: str, type_: str, body: Json) -> str:
@@ -433,8 +426,8 @@ BLOCKS, ZONES = f"{SERVICE}/ResourceBlocks", f"{SERVICE}/ResourceZones"
 
 
 class _RenderUris:
-    def __init__(self, writer: DocumentWriter, podm: FullPodm) -> None:
-        def placed(kind: str) -> list[tuple[str, Stock]]:
+    def __init__(self, writer: DocumentWriter, podm: inventory.FullPodm) -> None:
+        def placed(kind: str) -> list[tuple[str, inventory.Stock]]:
             told = [stock for stock in podm.stocks if _has_documents(stock, podm) == kind]
             return [(writer.inventory_uri(stock.uri), stock) for stock in told]
 
@@ -454,7 +447,7 @@ class _RenderUris:
                 self.chassis[uri] = writer.inventory_uri(uri)
 
 
-def documents_of(podm: FullPodm) -> dict[str, Json]:
+def documents_of(podm: inventory.FullPodm) -> dict[str, Json]:
     """Return the documents of a pod manager by URI, the service root first."""
     sheet = DocumentWriter()
     places = _RenderUris(sheet, podm)
@@ -478,7 +471,7 @@ def documents_of(podm: FullPodm) -> dict[str, Json]:
     return sheet.documents
 
 
-def _write_service(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) -> str:
+def _write_service(writer: DocumentWriter, podm: inventory.FullPodm, places: _RenderUris) -> str:
     uri = writer.new_uri(SERVICE)
     blocks, zones = writer.new_uri(BLOCKS), writer.new_uri(ZONES)
     body: Json = {"ServiceEnabled": True, "Status": _GOOD}
@@ -497,7 +490,7 @@ def _write_service(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) 
     return uri
 
 
-def _write_systems(writer: DocumentWriter, podm: FullPodm, places: _RenderUris) -> str:
+def _write_systems(writer: DocumentWriter, podm: inventory.FullPodm, places: _RenderUris) -> str:
     uri = writer.new_uri(f"{ROOT}/Systems")
     zones = list(zip(places.zones, podm.pools, strict=True))
     extra = _write_capabilities(writer, uri, zones, podm.blocks)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declared fields of the Redfish composition resources and devices (DSP8010), and what counts.
 
-The worse of ``Health`` and ``HealthRollup`` holds. Critical never counts, nor does hardware in a
-state that is not one of those below; Warning counts, and a policy can be stricter. A block or a
-system whose parts are Critical counts without them, where it is known which they are.
+The worse of ``Health`` and ``HealthRollup`` holds. Hardware that is Critical or in a state that
+Redfish does not know never counts; Warning counts, unless a policy is stricter. A block or system
+with Critical parts counts without them, if it is known which they are.
 """
 
 from __future__ import annotations
@@ -31,37 +31,31 @@ from valence_sched.model.inventory import Health
 
 
 class Identifier(Resource):
-    """One element of ``Identifiers``."""
-
     name = Field("DurableName", text, "a name that the device keeps wherever it is listed")
 
 
 class Device(NamedResource):
-    """Any device; of one that is not ``certain`` it is unknown whether it was counted already.
-
-    ``names`` are what identifies it (``device_owners.names_of``), None before they are read.
-    ``inherited`` are the state and the health of the subsystem that it is behind, where that is
-    not fine.
-    """
+    """Any device."""
 
     lasting = True
+    #: False if it may be a device that is counted already.
     certain = True
+    #: State and health of the subsystem that it is behind, unless that is fine.
     inherited: tuple[str | None, Health | None] | None = None
+    #: What identifies it (``device_owners.names_of``), None before it is read.
     names: frozenset[tuple[str, str, str]] | None = None
 
-    serial = Identity("SerialNumber", text, "tells whether two entries are one device")
-    uuid = Identity("UUID", text, "tells the same")
-    identifiers = Identity("Identifiers", only_objects, "durable names; they tell the same")
-    slot = Identity("PhysicalLocation/PartLocation/ServiceLabel", text, "tells the same")
+    serial = Identity("SerialNumber", text, "identifies the device in several lists")
+    uuid = Identity("UUID", text, "identifies it, too")
+    identifiers = Identity("Identifiers", only_objects, "durable names; they identify it, too")
+    slot = Identity("PhysicalLocation/PartLocation/ServiceLabel", text, "identifies it, too")
     enabled = Field("Enabled", flag, "false when it is switched off")
     chassis = Field("Links/Chassis", links, "the enclosure it sits in")
-    endpoints = Field("Links/Endpoints", links, "what it is in fabrics")
+    endpoints = Field("Links/Endpoints", links, "its endpoints in fabrics")
     switch_ports = Field("Links/ConnectedSwitchPorts", links, "where its cable ends")
 
 
 class ProcessorDevice(Device):
-    """Processor."""
-
     type = Field("ProcessorType", text, "CPU, GPU, FPGA, …; absent means CPU")
     cores = Field("TotalCores", number, "all cores", "cores")
     enabled_cores = Field("TotalEnabledCores", number, "read when TotalCores is absent", "cores")
@@ -75,15 +69,11 @@ class ProcessorDevice(Device):
 
 
 class ProcessorMemory(Resource):
-    """One element of ``Processor.ProcessorMemory``."""
-
     type = Field("MemoryType", text, "HBM2, GDDR6, L2Cache, …")
     capacity_mib = Field("CapacityMiB", number, "size", "MiB")
 
 
 class ProcessorSummary(Device):
-    """``ComputerSystem.ProcessorSummary``."""
-
     count = Field("Count", number, "physical CPUs", "CPUs")
     cores = Field("CoreCount", number, "of all CPUs together", "cores")
     threads = Field("LogicalProcessorCount", number, "of all CPUs together", "threads")
@@ -91,19 +81,15 @@ class ProcessorSummary(Device):
 
 
 class MemorySummary(Device):
-    """``ComputerSystem.MemorySummary``."""
-
     size_gib = Field("TotalSystemMemoryGiB", amount, "main memory", "GiB")
 
 
 class MemoryDevice(Device):
-    """Memory."""
-
     type = Field("MemoryType", text, "DRAM, NVDIMM_N, IntelOptane, Cache, …")
     media = Field("MemoryMedia", words, "DRAM, NAND, Intel3DXPoint, Proprietary")
     device_type = Field("MemoryDeviceType", text, "DDR4, DDR5, HBM3, …")
     capacity_mib = Field("CapacityMiB", number, "size", "MiB")
-    volatile_mib = Field("VolatileSizeMiB", number, "the part that forgets", "MiB")
+    volatile_mib = Field("VolatileSizeMiB", number, "the volatile part", "MiB")
     speed_mhz = Field("OperatingSpeedMhz", number, "transfer speed", "MHz")
 
 
@@ -121,8 +107,6 @@ class DriveDevice(Device):
 
 
 class Storage(Device):
-    """Storage."""
-
     drives = Link("Drives", DriveDevice, "its drives")
 
 
@@ -134,22 +118,18 @@ class SimpleStorage(Device):
 
 
 class EthernetInterface(Device):
-    """EthernetInterface."""
-
     type = Field("EthernetInterfaceType", text, "Virtual is a view of another one")
     speed_mbps = Field("SpeedMbps", number, "current speed", "Mbit/s")
-    mac = Identity("MACAddress", words, "tells whether a port is the same")
-    permanent_mac = Identity("PermanentMACAddress", words, "tells the same")
+    mac = Identity("MACAddress", words, "identifies the interface and its port")
+    permanent_mac = Identity("PermanentMACAddress", words, "identifies it, too")
     ports = Field("Links/Ports", links, "the adapter ports it is a view of")
 
 
 class Port(Device):
-    """Port."""
-
     max_gbps = Field("MaxSpeedGbps", amount, "highest speed", "Gbit/s")
     current_gbps = Field("CurrentSpeedGbps", amount, "read when the highest is absent", "Gbit/s")
-    macs = Identity("Ethernet/AssociatedMACAddresses", words, "tell which interface is the same")
-    addresses = Identity("AssociatedNetworkAddresses", words, "tell the same, in older schemas")
+    macs = Identity("Ethernet/AssociatedMACAddresses", words, "identify the port's interface")
+    addresses = Identity("AssociatedNetworkAddresses", words, "the same, in older schemas")
 
     @property
     def speed_mbps(self) -> int | None:
@@ -158,23 +138,17 @@ class Port(Device):
 
 
 class NetworkAdapter(Device):
-    """NetworkAdapter."""
-
     ports = Link("Ports", Port, "its ports", collection=True)
 
 
 class NetworkInterface(Device):
-    """NetworkInterface."""
-
     ports = Link("Ports", Port, "its ports", collection=True)
-    adapter = Link(
-        "Links/NetworkAdapter", NetworkAdapter, "read where no port is listed", late=True
-    )
+    adapter = Link("Links/NetworkAdapter", NetworkAdapter, "read if no port is listed", late=True)
     speed_mbps = None
 
 
-#: What each word of ``Status.State`` (Redfish schema Resource) means: hardware in it counts (None),
-#: counts as of health Warning, or does not count.
+#: The words of ``Status.State`` (Redfish schema Resource): hardware in it counts (None), counts as
+#: of health Warning, or does not count.
 STATES: dict[str, str | None] = {
     "Enabled": None,
     "Qualified": None,  # "quality within the acceptable range of operation"
@@ -194,11 +168,11 @@ _SPELLED = {word.casefold(): word for word in STATES}
 _HEALTH: tuple[Health | None, ...] = (None, "OK", "Warning", "Critical")
 #: Values of ``Drive.HotspareType`` with which a drive waits for another one to fail.
 _SPARE = ("global", "chassis", "dedicated")
-_INDICATORS = {"fail": "Critical", "predictivefailureanalysis": "Warning"}
+_INDICATORS: dict[str, Health] = {"fail": "Critical", "predictivefailureanalysis": "Warning"}
 
 
 class Condition(NamedTuple):
-    """The state of hardware, None where it is usable, and its health, None where it is not told."""
+    """The state of hardware, None if it is usable, and its health, None if that is not stated."""
 
     state: str | None = None
     health: Health | None = None
@@ -213,12 +187,11 @@ class Condition(NamedTuple):
 
     @property
     def word(self) -> str | None:
-        """The word of a state that is more than ``Disabled``, which needs none."""
         return None if self.state == "Disabled" else self.state
 
 
 def condition_of(of: NamedResource, *, with_parts: bool = True) -> Condition:
-    """Return the condition of a resource; without parts theirs counts where it tells no health."""
+    """Return the condition; without parts their health counts only if the resource has none."""
     word = of.state
     state = STATES[_SPELLED[word.casefold()]] if word and word.casefold() in _SPELLED else word
     health = _health(of, NamedResource.health)
@@ -230,7 +203,12 @@ def condition_of(of: NamedResource, *, with_parts: bool = True) -> Condition:
         if state is None and of.enabled is False:
             state = "Disabled"
         if isinstance(of, DriveDevice):
-            state, health = _drive_condition(of, state, health)
+            indicator = (of.indicator or "").casefold()
+            if indicator == "hotspare" or (of.hot_spare or "").casefold() in _SPARE:
+                state = state or "StandbySpare"
+            stated: list[Health | None] = [health, "Warning" if of.failure_predicted else None]
+            stated.append(_INDICATORS.get(indicator))
+            health = max(stated, key=_HEALTH.index)
     return Condition(state, health)
 
 
@@ -240,18 +218,8 @@ def _health(of: NamedResource, field: Field[str | None]) -> Health | None:
     return "Warning" if found is None and field.raw(of) else found
 
 
-def _drive_condition(
-    drive: DriveDevice, state: str | None, health: Health | None
-) -> tuple[str | None, Health | None]:
-    indicator = (drive.indicator or "").casefold()
-    is_spare = (drive.hot_spare or "").casefold() in _SPARE or indicator == "hotspare"
-    told: list[Health | None] = [health, "Warning" if drive.failure_predicted else None]
-    told.append(_INDICATORS.get(indicator))  # type: ignore[arg-type]
-    return state or ("StandbySpare" if is_spare else None), max(told, key=_HEALTH.index)
-
-
 def note_condition(of: NamedResource, condition: Condition, effect: str) -> None:
-    """Note hardware that does not count, or counts although something is wrong with it."""
+    """Note hardware that does not count, or counts although it is not fine."""
     if condition.is_fine:
         return
     found = " and ".join(filter(None, condition))
@@ -269,8 +237,6 @@ def worst(conditions: Iterable[Condition]) -> Condition:
 
 
 class CapabilitiesObject(Resource):
-    """The document behind a capability."""
-
     limits = Field("@Redfish.ResourceBlockLimits", only_objects, "Min and Max with each block type")
 
 
@@ -288,7 +254,6 @@ class CollectionCapability(Resource):
 
     @property
     def leads(self) -> bool:
-        """Whether it is a way to compose a system."""
         return self.use_case is not None and self.use_case.casefold() in USE_CASES
 
 
@@ -302,7 +267,7 @@ class Collection(NamedResource):
 
     @property
     def next_link(self) -> str | None:
-        """The link to the next page, None where there is none; a query alone is of this one."""
+        """The link to the next page; a query alone belongs to the URI of this page."""
         page = self.next_page
         return self.uri.partition("?")[0] + page if page and page[0] == "?" else page
 
@@ -324,21 +289,15 @@ OWN = "Oem/ValenceSched"
 
 
 class MemorySet(Resource):
-    """One element of ``MemoryDomain.InterleavableMemorySets``."""
-
     modules = Link("MemorySet", MemoryDevice, "memory modules")
 
 
 class MemoryChunks(NamedResource):
-    """MemoryChunks: one piece of a domain that is in use."""
-
     size_mib = Field("MemoryChunkSizeMiB", number, "size", "MiB")
     kind = Field("AddressRangeType", text, "Volatile, PMEM or Block")
 
 
 class MemoryDomain(NamedResource):
-    """MemoryDomain."""
-
     creatable = Field("AllowsMemoryChunkCreation", flag, "whether it hands out memory")
     size_mib = Field("MemorySizeMiB", number, "all of it", "MiB")
     min_mib = Field("MinMemoryChunkSizeMiB", number, "least at once", "MiB")
@@ -350,7 +309,6 @@ class MemoryDomain(NamedResource):
 
     @property
     def leads(self) -> bool:
-        """Whether it hands out memory now."""
         return bool(self.creatable) and condition_of(self, with_parts=False).counts
 
 
@@ -359,9 +317,7 @@ class ListedSystem(NamedResource):
 
     type = Field("SystemType", text, "Physical, PhysicallyPartitioned, Composed, …")
     blocks = Field("Links/ResourceBlocks", links, "the blocks it is composed of")
-    domains = Link(
-        "MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True, levels=3
-    )
+    domains = Link("MemoryDomains", MemoryDomain, "pooled memory", collection=True, levels=3)
 
     @property
     def is_composed(self) -> bool:
@@ -378,8 +334,6 @@ class System(DeviceHolder):
 
 
 class ResourceBlock(DeviceHolder):
-    """ResourceBlock."""
-
     types = Field("ResourceBlockType", words, "Compute, Processor, Memory, Storage, …")
     composition_state = Field("CompositionStatus/CompositionState", text, "Unused, Composed, …")
     reserved = Field("CompositionStatus/Reserved", flag, "a client has claimed it")
@@ -398,55 +352,42 @@ class Zone(NamedResource):
     """Zone; the older place of capabilities is the zone itself."""
 
     type = Field("ZoneType", text, "ZoneOfResourceBlocks, or absent")
-    blocks = Link(
-        "Links/ResourceBlocks", ResourceBlock, "the blocks that can be in one node", late=True
-    )
+    blocks = Link("Links/ResourceBlocks", ResourceBlock, "the blocks it may combine", late=True)
     capabilities = Parts(_CAPABILITIES, CollectionCapability, "its limits")
 
     @property
     def leads(self) -> bool:
-        """Whether it is a zone of resource blocks."""
         return self.type is None or self.type.casefold() == "zoneofresourceblocks"
 
 
 class CompositionService(NamedResource):
-    """CompositionService."""
-
     blocks = Link(
-        "ResourceBlocks", ResourceBlock, "all blocks", collection=True, levels=5, levels_kept=1
+        "ResourceBlocks", ResourceBlock, "blocks", collection=True, levels=5, levels_kept=1
     )
-    zones = Link(
-        "ResourceZones", Zone, "the regions in which one node can be composed", collection=True
-    )
+    zones = Link("ResourceZones", Zone, "sets of blocks that a node may combine", collection=True)
 
 
 class ProvidingDrive(NamedResource):
-    """Drive that a storage pool is made of, where the pool does not tell its size."""
+    """Drive that a storage pool is made of, if the pool states no size."""
 
     size_bytes = Field("CapacityBytes", amount, "size", "bytes")
 
 
 class Volume(NamedResource):
-    """Volume, as far as it is made of a storage pool."""
-
     capacity_bytes = Field("CapacityBytes", amount, "size", "bytes")
 
 
 class CapacitySource(Resource):
-    """One element of ``StoragePool.CapacitySources``."""
-
     size_bytes = Field("ProvidedCapacity/Data/AllocatedBytes", amount, "what it provides", "bytes")
     drives = Link("ProvidingDrives", ProvidingDrive, "the drives it is made of", late=True)
     pools = Field("ProvidingPools", links, "the pools it is made of, such as physical volumes")
 
 
 class StoragePool(NamedResource):
-    """StoragePool."""
-
     total_bytes = Field("Capacity/Data/AllocatedBytes", amount, "size", "bytes")
     used_bytes = Field("Capacity/Data/ConsumedBytes", amount, "what volumes hold", "bytes")
-    sources = Parts("CapacitySources", CapacitySource, "what it is made of")
-    volumes = Link("AllocatedVolumes", Volume, "read where what is used is not told", late=True)
+    sources = Parts("CapacitySources", CapacitySource, "the sources of its capacity")
+    volumes = Link("AllocatedVolumes", Volume, "read if it states no consumed bytes", late=True)
     min_bytes = Field(f"{OWN}/MinVolumeSizeBytes", amount, "least at once", "bytes")
     max_bytes = Field(f"{OWN}/MaxVolumeSizeBytes", amount, "most at once", "bytes")
     step_bytes = Field(f"{OWN}/VolumeIncrementBytes", amount, "grows by", "bytes")
@@ -460,34 +401,19 @@ class StorageHolder(NamedResource):
 
 
 class Chassis(NamedResource):
-    """Chassis."""
-
-    domains = Link(
-        "MemoryDomains", MemoryDomain, "memory handed out by amount", collection=True, levels=3
-    )
+    domains = Link("MemoryDomains", MemoryDomain, "pooled memory", collection=True, levels=3)
 
 
 class ServiceRoot(NamedResource):
-    """ServiceRoot."""
-
     composition = Link(
         "CompositionService", CompositionService, "the composition service", levels=6, levels_kept=2
     )
     blocks = Link(
-        "ResourceBlocks",
-        ResourceBlock,
-        "blocks without a composition service",
-        collection=True,
-        levels=5,
-        levels_kept=1,
+        "ResourceBlocks", ResourceBlock, "blocks", collection=True, levels=5, levels_kept=1
     )
     systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)
     storage = Link("Storage", StorageHolder, "storage systems", collection=True, levels=3)
     storage_services = Link(
-        "StorageServices",
-        StorageHolder,
-        "storage systems of older services",
-        collection=True,
-        levels=3,
+        "StorageServices", StorageHolder, "the older form of Storage", collection=True, levels=3
     )

@@ -13,15 +13,6 @@ from valence_sched.drivers.links import LinkedDocuments, link_path
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.describe import is_persistent
 from valence_sched.drivers.redfish.plausibility import plausible
-from valence_sched.drivers.redfish.schema import (
-    CapacitySource,
-    MemoryDevice,
-    ProvidingDrive,
-    StoragePool,
-    Volume,
-    condition_of,
-    note_condition,
-)
 from valence_sched.model.inventory import Stock
 
 STORAGE = "storage_gib"
@@ -36,11 +27,11 @@ def stocks(
 ) -> tuple[Stock, ...]:
     """Return the memory domains of all chassis and systems, and all storage pools, each once.
 
-    Redfish does not say which zones reach one, so each stands in all ``pools`` unless it says
-    itself. One that no chunk or volume can be made of is noted and left out.
+    Redfish does not say which zones reach one, so each is in all ``pools`` unless it says itself.
+    One without a collection to create chunks or volumes in is noted and left out.
     """
 
-    def pools_of(stock: schema.MemoryDomain | StoragePool) -> tuple[str, ...]:
+    def pools_of(stock: schema.MemoryDomain | schema.StoragePool) -> tuple[str, ...]:
         return zone_ids(stock.zones) or pools
 
     return (*_memory(service, root, pools_of), *_storage(service, root, pools_of))
@@ -52,26 +43,26 @@ def _storage(
     found: dict[str, Stock] = {}
     links = (*root.storage, *root.storage_services)
     for holder in service.follow(links, schema.StorageHolder, root.uri):
-        every = list(service.follow(holder.pools, StoragePool, holder.uri))
+        every = list(service.follow(holder.pools, schema.StoragePool, holder.uri))
         for pool, total, used in pool_sizes(service, every, {}):
             if pool.uri in found or not is_usable(pool):
                 continue
             if volume_collection(pool.json, holder.json) is None:
-                what = "found no AllocatedVolumes, expected it: no volume can be made of it"
+                what = "found no AllocatedVolumes, expected it to create volumes"
                 pool.notes.remark(f"{pool.uri}: {what} (left out)")
                 continue
             found[pool.uri] = _stock(pool, total, used, pools_of(pool))
     return found.values()
 
 
-def pool_stock(service: LinkedDocuments, pool: StoragePool) -> Stock:
-    """Return one storage pool as a stock in GiB; without a size where that is unknown."""
+def pool_stock(service: LinkedDocuments, pool: schema.StoragePool) -> Stock:
+    """Return one storage pool as a stock in GiB, without a size if that is unknown."""
     sizes = next(((total, used) for _, total, used in pool_sizes(service, [pool], {})), (None, 0.0))
     return _stock(pool, *sizes)
 
 
 def _stock(
-    pool: StoragePool, total: float | None, used: float, pools: tuple[str, ...] = ()
+    pool: schema.StoragePool, total: float | None, used: float, pools: tuple[str, ...] = ()
 ) -> Stock:
     least, step, most = (gib(size) for size in (pool.min_bytes, pool.step_bytes, pool.max_bytes))
     return Stock(
@@ -89,16 +80,16 @@ def _stock(
 
 
 def pool_sizes(
-    service: LinkedDocuments, pools: Iterable[StoragePool], drives: dict[str, set[str]]
-) -> Iterator[tuple[StoragePool, float | None, float]]:
-    """Yield pools with their size and what is used of it, in bytes; a size is None if unknown.
+    service: LinkedDocuments, pools: Iterable[schema.StoragePool], drives: dict[str, set[str]]
+) -> Iterator[tuple[schema.StoragePool, float | None, float]]:
+    """Yield pools with their size and their used size in bytes; an unknown size is None.
 
-    A physical volume is left out beside the group that it is part of. ``drives`` gets the URIs of
-    the drives that each pool is made of.
+    A physical volume is left out beside its group. ``drives`` gets the URIs of the drives of each
+    pool.
     """
     every = {pool.uri: pool for pool in pools}
     totals = {uri: _pool_bytes(service, pool) for uri, pool in every.items()}
-    parts: dict[str, set[str]] = {}  # the pools that are made of a pool
+    parts: dict[str, set[str]] = {}  # the pools in a pool
     for uri, pool in every.items():
         for source in sources_of(pool):
             for of in service.uris(source.pools, uri):
@@ -107,14 +98,14 @@ def pool_sizes(
         total, used = totals[uri], pool.used_bytes
         cut = [totals[it] for it in parts.get(uri, ())]
         if cut and total is not None and total <= sum(size for size in cut if size):
-            continue  # a physical volume: the group that it is part of has all of it
+            continue  # a physical volume: its group has all of it
         if used is None and total is not None:
-            volumes = service.follow(pool.volumes, Volume, uri)
+            volumes = service.follow(pool.volumes, schema.Volume, uri)
             sizes = [volume.capacity_bytes for volume in volumes] if pool.volumes else [None]
             used = None if None in sizes else sum(size for size in sizes if size)
         if (used is None and total is not None) or None in cut:
-            path = StoragePool.used_bytes.path
-            what = "found none, expected bytes (what is free is unknown)"
+            path = schema.StoragePool.used_bytes.path
+            what = "found none, expected bytes (its free size is unknown)"
             pool.notes.remark(f"{uri}: {path}: {what}")
             total = None
         if not cut:
@@ -123,48 +114,48 @@ def pool_sizes(
         yield pool, total, max(used or 0, sum(size for size in cut if size))
 
 
-def _pool_bytes(service: LinkedDocuments, pool: StoragePool) -> float | None:
-    """Return the size of a pool: its own, else that of what it is made of, else None."""
+def _pool_bytes(service: LinkedDocuments, pool: schema.StoragePool) -> float | None:
+    """Return the size of a pool: its own, else that of its sources, else None."""
     if pool.total_bytes:
         return pool.total_bytes
     sizes: list[float | None] = []
     for source in sources_of(pool):
-        told = [source.size_bytes]
-        if told == [None]:
-            drives = service.follow(source.drives, ProvidingDrive, pool.uri)
-            told = [it.size_bytes for it in drives] or told
-        sizes += told
-    return sum_or_unknown(pool, StoragePool.total_bytes.path, pool.total_bytes, sizes)
+        if source.size_bytes is not None:
+            sizes.append(source.size_bytes)
+            continue
+        drives = service.follow(source.drives, schema.ProvidingDrive, pool.uri)
+        sizes += [it.size_bytes for it in drives] or [None]
+    return sum_or_unknown(pool, schema.StoragePool.total_bytes.path, pool.total_bytes, sizes)
 
 
-def sources_of(pool: StoragePool) -> Iterator[CapacitySource]:
-    """Return what a pool is made of."""
-    return (pool.part(CapacitySource, json, "CapacitySources") for json in pool.sources)
+def sources_of(pool: schema.StoragePool) -> Iterator[schema.CapacitySource]:
+    """Return the sources of the capacity of a pool."""
+    return (pool.part(schema.CapacitySource, json, "CapacitySources") for json in pool.sources)
 
 
 def sum_or_unknown(
     of: NamedResource, path: str, found: float | None, sizes: Sequence[float | None]
 ) -> float | None:
-    """Return the sum of all parts, None and a note if one of them is unknown or there is none."""
+    """Return the sum of all parts; None and a note if one is unknown or all are missing."""
     total = sum(size for size in sizes if size)
     if total and None not in sizes:
         return total
     if found == 0 and not sizes:
         return 0.0
     what = "none" if found is None else "0"
-    of.notes.remark(f"{of.uri}: {path}: found {what}, expected a size (what is free is unknown)")
+    of.notes.remark(f"{of.uri}: {path}: found {what}, expected a size (its free size is unknown)")
     return None
 
 
 def is_usable(resource: NamedResource) -> bool:
-    """Return whether a resource can be used; one that cannot, or not without doubt, is noted."""
-    condition = condition_of(resource, with_parts=False)
-    note_condition(resource, condition, "left out")
+    """Return whether a resource can be used; note one that is not fine."""
+    condition = schema.condition_of(resource, with_parts=False)
+    schema.note_condition(resource, condition, "left out")
     return condition.counts
 
 
 def volume_collection(pool: Json, holder: Json) -> str | None:
-    """Return where a volume of a pool is posted to: its own collection, or its holder's."""
+    """Return the collection to create a volume of a pool in: its own, or its holder's."""
     for link in (pool.get("AllocatedVolumes"), holder.get("Volumes")):
         if isinstance(link, dict) and isinstance(uri := link.get("@odata.id"), str) and uri:
             return link_path(uri)
@@ -200,7 +191,7 @@ def _memory(
             service.notes.remark(f"{domain.uri}: {schema.MemoryDomain.creatable.path}: {what}")
         if domain.uri not in found and domain.creatable:
             if not domain.chunks:
-                what = "found no MemoryChunks, expected it: no chunk can be made of it"
+                what = "found no MemoryChunks, expected it to create chunks"
                 service.notes.remark(f"{domain.uri}: {what} (left out)")
             elif domain.leads:
                 stock = domain_stock(service, domain, pools_of(domain))
@@ -213,15 +204,19 @@ def _memory(
                 owners.update(dict.fromkeys((it.uri for it in modules), domain.uri))
                 found[domain.uri] = stock
             else:
-                note_condition(domain, condition_of(domain, with_parts=False), "left out")
+                schema.note_condition(
+                    domain, schema.condition_of(domain, with_parts=False), "left out"
+                )
     return found.values()
 
 
-def _present_modules(service: LinkedDocuments, domain: schema.MemoryDomain) -> list[MemoryDevice]:
+def _present_modules(
+    service: LinkedDocuments, domain: schema.MemoryDomain
+) -> list[schema.MemoryDevice]:
     sets = [domain.part(schema.MemorySet, json, "InterleavableMemorySets") for json in domain.sets]
     links = (link for part in sets for link in part.modules)
-    modules = service.follow(links, MemoryDevice, domain.uri)
-    return [module for module in modules if condition_of(module).counts]
+    modules = service.follow(links, schema.MemoryDevice, domain.uri)
+    return [module for module in modules if schema.condition_of(module).counts]
 
 
 def domain_stock(
@@ -232,18 +227,18 @@ def domain_stock(
     chunks = list(service.follow(domain.chunks, schema.MemoryChunks, domain.uri))
     kinds = {chunk.kind.casefold() for chunk in chunks if chunk.kind}
     is_pmem = not kinds.isdisjoint(("pmem", "block"))
-    if not kinds and modules:  # its chunks do not tell
+    if not kinds and modules:  # its chunks do not say
         is_pmem = all(is_persistent(module) for module in modules)
     sizes = [chunk.size_mib for chunk in chunks]
     used = sum(size for size in sizes if size)
     total = domain.size_mib or _size_of_modules(domain, modules, is_pmem)
     most = [_size(module) for module in modules]
-    held = sum(size for size in most if size)
-    if most and None not in most and domain.size_mib and held < domain.size_mib:
-        what = f"found {domain.size_mib}, expected at most {held}, all its modules together"
+    together = sum(size for size in most if size)
+    if most and None not in most and domain.size_mib and together < domain.size_mib:
+        what = f"found {domain.size_mib}, expected at most {together}, all its modules together"
         domain.notes.remark(f"{domain.uri}: MemorySizeMiB: {what}")
     if None in sizes:
-        what = "found a chunk of unknown size (what is free is unknown)"
+        what = "found a chunk of unknown size (its free size is unknown)"
         domain.notes.remark(f"{domain.uri}: {what}")
         total = None
     elif total and used > total and not domain.size_mib:
@@ -265,7 +260,7 @@ def domain_stock(
 
 
 def _size_of_modules(
-    domain: schema.MemoryDomain, modules: list[MemoryDevice], is_pmem: bool
+    domain: schema.MemoryDomain, modules: list[schema.MemoryDevice], is_pmem: bool
 ) -> int | None:
     """Return the sum of the modules; the volatile part of a persistent one is not persistent."""
     plain = [is_pmem or not is_persistent(module) for module in modules]
@@ -284,7 +279,7 @@ def _size_of_modules(
     return total or None
 
 
-def _size(module: MemoryDevice) -> int | None:
+def _size(module: schema.MemoryDevice) -> int | None:
     if is_persistent(module):  # of any size: some domains list all of theirs as one module
         return module.capacity_mib
-    return plausible(module, MemoryDevice.capacity_mib)  # type: ignore[no-any-return]
+    return plausible(module, schema.MemoryDevice.capacity_mib)  # type: ignore[no-any-return]

@@ -37,18 +37,7 @@ from valence_sched.drivers.redfish.stocks import (
 )
 from valence_sched.drivers.rsd import schema
 from valence_sched.drivers.rsd.schema import LogicalDrive, PhysicalDrive, StorageService
-from valence_sched.model.inventory import (
-    WHOLE_POOL,
-    BlockType,
-    CompositionState,
-    FullBlock,
-    FullPodm,
-    Limit,
-    Node,
-    Pool,
-    Status,
-    Stock,
-)
+from valence_sched.model import inventory
 from valence_sched.model.quantity import format_count
 
 _GROUPS = ("lvg", "pool")
@@ -58,9 +47,9 @@ Drives = dict[str, set[str]]
 
 def stocks(
     service: LinkedDocuments, storages: Iterable[StorageService], pools: tuple[str, ...]
-) -> tuple[Stock, ...]:
+) -> tuple[inventory.Stock, ...]:
     """Return what volumes are cut from, each once, in GiB; it stands in all ``pools``."""
-    found: dict[str, Stock] = {}
+    found: dict[str, inventory.Stock] = {}
     drives: Drives = {}
     for storage in filter(is_usable, storages):
         every = list(service.follow(storage.pools, StoragePool, storage.uri))
@@ -70,7 +59,7 @@ def stocks(
         if newer and older:  # the two generations of one service may list the same drives
             groups = format_count(len(older), "group")
             what = f"found storage pools and {groups} of logical drives, expected one"
-            service.notes.remark(f"{storage.uri}: {what} (what is free of the groups is unknown)")
+            service.notes.remark(f"{storage.uri}: {what} (the free size of the groups is unknown)")
             older = [replace(stock, total=None) for stock in older]
         for stock in newer + older:
             found.setdefault(stock.uri, replace(stock, pools=pools))
@@ -81,7 +70,7 @@ def stocks(
             owners.setdefault(drive, uri)
         if shared and stock.total is not None:
             what = f"found drives that {shared[0]} has, too, expected its own"
-            service.notes.remark(f"{uri}: {what} (what is free is unknown)")
+            service.notes.remark(f"{uri}: {what} (its free size is unknown)")
             found[uri] = replace(stock, total=None)
     return tuple(found.values())
 
@@ -97,7 +86,9 @@ def drives_of_storage(service: LinkedDocuments, storages: Iterable[StorageServic
     }
 
 
-def _groups(service: LinkedDocuments, storage: StorageService, drives: Drives) -> Iterator[Stock]:
+def _groups(
+    service: LinkedDocuments, storage: StorageService, drives: Drives
+) -> Iterator[inventory.Stock]:
     every = {it.uri: it for it in service.follow(storage.drives, LogicalDrive, storage.uri)}
     cut: dict[str, dict[str, LogicalDrive]] = {uri: {} for uri in every}
     for uri, drive in every.items():
@@ -126,7 +117,7 @@ def _groups(service: LinkedDocuments, storage: StorageService, drives: Drives) -
             told = [every[it].size_gib for it in members[uri]] or [it.size_gib for it in of_drives]
             total = sum_or_unknown(drive, LogicalDrive.size_gib.path, total, told)
         if None in sizes:
-            what = "found a volume of unknown size (what is free is unknown)"
+            what = "found a volume of unknown size (its free size is unknown)"
             drive.notes.remark(f"{uri}: {what}")
             total = None
         drives[uri] = physical[uri].union(*(physical[it] for it in members[uri]))
@@ -137,8 +128,8 @@ def _is_named_group(drive: LogicalDrive) -> bool:
     return (drive.mode or "").casefold() in _GROUPS
 
 
-def _stock(of: NamedResource, total_gib: float | None, used_gib: float | None) -> Stock:
-    return Stock(
+def _stock(of: NamedResource, total_gib: float | None, used_gib: float | None) -> inventory.Stock:
+    return inventory.Stock(
         uri=of.uri,
         resource=STORAGE,
         unit="GiB",
@@ -288,11 +279,11 @@ class RackUsage:
         pooled = [uri for uri in self._service.uris(rest, node.uri) if uri in self._pooled]
         return tuple(dict.fromkeys(systems + pooled))
 
-    def system_status(self, system: schema.RackSystem) -> Status:
+    def system_status(self, system: schema.RackSystem) -> inventory.Status:
         """Return the status of a system; one that runs a storage service makes no node."""
         return self._status(system, "Unavailable" if system.uri in self._hosts else "Unused")
 
-    def offer_status(self, offer: FabricOffer, attached: set[str]) -> Status:
+    def offer_status(self, offer: FabricOffer, attached: set[str]) -> inventory.Status:
         """Return the status of a pooled device; ``attached`` are those that systems list."""
         device = offer.device
         if offer.is_zoned or device.uri in attached or device.storage:
@@ -306,8 +297,8 @@ class RackUsage:
         return self._status(device, "Unused" if is_erased else "Unavailable")
 
     def _status(
-        self, of: schema.RackSystem | schema.PooledDevice, state: CompositionState
-    ) -> Status:
+        self, of: schema.RackSystem | schema.PooledDevice, state: inventory.CompositionState
+    ) -> inventory.Status:
         nodes = self._nodes.get(of.uri, [])
         condition = condition_of(of)
         if state == "Unused" or nodes:
@@ -317,7 +308,7 @@ class RackUsage:
             state = "Composing" if states <= set(_TRANSIENT_STATES) else "Composed"
         elif state == "Unused" and (condition.health == "Warning" or of.enabled is False):
             state = "Unavailable"  # its pod manager composes only devices that are OK
-        return Status(
+        return inventory.Status(
             state=state,
             enabled=None if of.state is None else condition.state is None,
             health=condition.health,
@@ -332,7 +323,7 @@ R = TypeVar("R", bound=Resource)
 UNSWITCHED = "unswitched"
 
 #: One node is one system.
-LIMITS: dict[BlockType, Limit] = {"ComputerSystem": Limit(1, 1)}
+LIMITS: dict[inventory.BlockType, inventory.Limit] = {"ComputerSystem": inventory.Limit(1, 1)}
 
 
 class RsdResources(NamedTuple):
@@ -346,22 +337,24 @@ class RsdResources(NamedTuple):
     reach: dict[str, FabricReach]
 
 
-def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
+def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.FullPodm:
     """Read a pod manager; documents that are missing or wrong are noted and left out."""
     found = find_resources(service)
     names = _pool_ids(found)
-    ids = tuple(dict.fromkeys(names.values())) or (WHOLE_POOL,)
+    ids = tuple(dict.fromkeys(names.values())) or (inventory.WHOLE_POOL,)
     pooled = {offer.device.uri for offer in found.offers}
     uses = RackUsage(service, found.nodes, found.storages, found.systems, pooled)
     amounts = stocks(service, found.storages, ids)
     if not found.systems:
         service.notes.remark(f"{found.root.uri}: found no system to make a node of")
-    nodes = (Node(uri=it.uri, name=it.name, blocks=uses.blocks_of(it)) for it in found.nodes)
-    return FullPodm(
+    nodes = (
+        inventory.Node(uri=it.uri, name=it.name, blocks=uses.blocks_of(it)) for it in found.nodes
+    )
+    return inventory.FullPodm(
         id=id_,
         name=found.root.name,
         driver=driver,
-        pools=tuple(Pool(id=id_, limits=LIMITS) for id_ in ids),
+        pools=tuple(inventory.Pool(id=id_, limits=LIMITS) for id_ in ids),
         blocks=tuple(_blocks(service, found, uses, names, ids)),
         stocks=amounts,
         nodes=tuple(nodes),
@@ -391,7 +384,7 @@ def _pool_ids(found: RsdResources) -> dict[frozenset[str], str]:
     """Systems that reach the same are a pool: only what all of them reach makes a node with any."""
     every = [reach.fabrics for reach in found.reach.values()]
     if not any(every):
-        return {frozenset(): WHOLE_POOL} if found.systems else {}
+        return {frozenset(): inventory.WHOLE_POOL} if found.systems else {}
     lasts = {uri: uri.rpartition("/")[2] for reached in every for uri in reached}
     counts = Counter(lasts.values())
     ids = {uri: last if counts[last] == 1 else uri for uri, last in lasts.items()}
@@ -407,7 +400,7 @@ def _blocks(
     uses: RackUsage,
     names: dict[frozenset[str], str],
     ids: tuple[str, ...],
-) -> Iterator[FullBlock]:
+) -> Iterator[inventory.FullBlock]:
     reached, trusted = device_owners.devices_of_systems(service, found.systems)
     attached = {uri for held in reached.values() for uri in held}
     attached |= drives_of_storage(service, found.storages)
@@ -423,7 +416,7 @@ def _blocks(
     for system in found.systems:
         mine, reach = held[system.uri], found.reach[system.uri]
         ends = system.endpoints + tuple(reach.stated)
-        yield FullBlock(
+        yield inventory.FullBlock(
             uri=system.uri,
             name=system.name,
             type=("ComputerSystem",),
@@ -440,7 +433,7 @@ def _blocks(
         if not offer.fabrics:
             remote = tuple(replace(it, remote=True) for it in described.drives)
             pools, described = ids, replace(described, drives=remote)
-        yield FullBlock(
+        yield inventory.FullBlock(
             uri=of.uri,
             name=of.name,
             type=("Storage",) if offer.is_drive else ("Processor",),

@@ -45,8 +45,6 @@ class PooledDevice(Device):
 
 
 class ConnectedEntity(Resource):
-    """One element of ``Endpoint.ConnectedEntities``."""
-
     role = Field("EntityRole", text, "Initiator asks, every other one offers")
     entity = OptionalLink("EntityLink", PooledDevice, "what it is")
 
@@ -83,8 +81,6 @@ class Switch(NamedResource):
 
 
 class Fabric(NamedResource):
-    """Fabric."""
-
     type = Field("FabricType", text, "PCIe, NVMeOverFabrics, Ethernet, …")
     endpoints = Link("Endpoints", Endpoint, "all ends", collection=True)
     zones = Link("Zones", FabricZone, "what is connected now", collection=True)
@@ -128,8 +124,6 @@ class RackSystem(System):
 
 
 class RackNode(NamedResource):
-    """ComposedNode."""
-
     tells_use = True
 
     node_state = Field("ComposedNodeState", text, "Allocating, …, Failed; all are in use")

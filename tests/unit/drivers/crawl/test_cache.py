@@ -290,7 +290,7 @@ class TestCache(unittest.TestCase):
     def test_a_file_that_unpacks_to_more_is_neither_read_nor_written(self):
         with mock.patch.object(cache, "MAX_CACHE_BYTES", 20):
             self.refused("it holds too much")
-            self.assertRegex(self.saved({"a": 2}), r": \d+ bytes are too many to keep$")
+            self.assertRegex(self.saved({"a": 2}), r": \d+ bytes are too many to cache$")
         self.assertEqual(({"a": 1}, None), self.loaded())
 
     def test_below_what_is_cached_fewer_levels_are_asked_for(self):

@@ -491,11 +491,11 @@ class TestElsewhere(unittest.TestCase):
 
     def test_the_next_place_is_tried_where_nothing_stands_at_the_first(self):
         task = FetchTask("/redfish/v1/B", "/redfish/v1/b", Leaf, 3, "/redfish/v1/Hub/a")
-        first = task.elsewhere()
+        first = task.next_place()
         self.assertEqual(("/redfish/v1/Hub/a/B", "/redfish/v1/hub/a/b", Leaf, 3, task.parent),
                          first[:5])  # fmt: skip
-        second = first.elsewhere()
+        second = first.next_place()
         self.assertEqual("/redfish/v1/Hub/B", second.uri)
         self.assertEqual(first.instead[1:], second.instead)
-        self.assertIsNone(second._replace(instead=()).elsewhere())
-        self.assertIsNone(FetchTask("/x", "/x", Leaf, 0, "/redfish/v1/x").elsewhere())
+        self.assertIsNone(second._replace(instead=()).next_place())
+        self.assertIsNone(FetchTask("/x", "/x", Leaf, 0, "/redfish/v1/x").next_place())

@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers import bounds
 from valence_sched.drivers.files import tree as mockup
-from valence_sched.drivers.files.tree import (
-    build_folder,
-    join_pages,
-    podm_of,
-    tree_of_map,
-    write_tree,
-)
+from valence_sched.drivers.files.tree import build_folder, join_pages, podm_of, tree_of, write_tree
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.recorded import files_below, records
 from valence_sched.errors import InputError
@@ -39,7 +33,7 @@ def read(name):
 
 
 def read_map(documents, diagnostics=None):
-    tree = tree_of_map({uri: msgspec.json.encode(d) for uri, d in documents.items()})
+    tree = tree_of({uri: msgspec.json.encode(d) for uri, d in documents.items()})
     podm = podm_of(
         tree, "t", "t.json", Diagnostics() if diagnostics is None else diagnostics, DIALECTS
     )
@@ -227,7 +221,7 @@ class TreesTest(unittest.TestCase):
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             place = Path(name)
             count = write_tree(documents, place, notes.append)
-            tree = mockup.tree_of_files(files_below(place, "t", notes)) if count else None
+            tree = mockup.tree_of(files_below(place, "t", notes)) if count else None
             found = {uri: tree.get(uri) for uri in tree.documents} if tree else {}
             self.assertEqual(count, len(found))
             self.assertEqual([place.name], os.listdir(self.folder))

@@ -81,7 +81,7 @@ class ConnectionTest(unittest.TestCase):
     def test_a_write_to_one_that_is_down_had_no_effect(self):
         connection = self.connect()
         self.server.close()
-        connection._make_sushy().close()
+        connection._sushy_transport().close()
         with self.assertRaises(Unreachable) as caught:
             connection.post(SYSTEMS, {})
         self.assertFalse(caught.exception.sent)

@@ -151,7 +151,7 @@ class StdlibTransportTest(ServedBytes):
         transport = self.serve([answer(b"one")], [answer(b"two")])
         self.ask(transport)
         with mock.patch(
-            "valence_sched.drivers.http.stdlib_transport.shut", lambda _: self.found.append(ask())
+            "valence_sched.drivers.http.exchange.shut", lambda _: self.found.append(ask())
         ):
             ask, self.found = (lambda: self.ask(transport)), list[bytes]()
             transport.cut()

@@ -268,18 +268,18 @@ class TestNames(Case):
             self.assertEqual([3], self.counts())
             (note,) = self.notes.lines()
             what = f"found {name} k1 of a drive on several, expected it on one"
-            self.assertTrue(note.endswith(f"{what} (it identifies none of them)"), note)
+            self.assertTrue(note.endswith(f"{what} (not used to identify a device)"), note)
 
     def test_of_several_copied_names_one_is_noted_and_how_many_others_there_are(self) -> None:
         names = {"UUID": "9f-1", "SerialNumber": "K1", "Identifiers": [{"DurableName": "Z9"}]}
-        for number, others in ((2, "nor does 1 other name"), (3, "nor do 2 other names")):
+        for number, others in ((2, "nor 1 other name"), (3, "nor 2 other names")):
             self.setUp()
             copied = dict(list(names.items())[:number])
             self.block("b", Drives=links(*(self.drive(f"/d/{i}", **copied) for i in range(3))))
             self.assertEqual([3], self.counts())
             (note,) = self.notes.lines()
             self.assertIn("of a drive on several, expected it on one", note)
-            self.assertTrue(note.endswith(f"(it identifies none of them, {others})"), note)
+            self.assertTrue(note.endswith(f"(not used to identify a device, {others})"), note)
 
     def test_of_two_members_of_one_list_with_one_name_one_is_uncertain(self) -> None:
         drives = [self.drive(f"/d/{i}", SerialNumber="K1") for i in range(2)]
@@ -331,7 +331,7 @@ class TestNames(Case):
         for name in "abc":
             self.block(name, Drives=links(self.drive(f"/{name}", SerialNumber="Z9")))
         self.assertEqual([[1], [1], [1]], [self.counts(block=it) for it in range(3)])
-        self.assertTrue(self.noted("serial number z9", "identifies none"))
+        self.assertTrue(self.noted("serial number z9", "not used to identify"))
 
 
 FREE = Status(state="Unused")

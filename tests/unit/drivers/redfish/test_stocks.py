@@ -104,7 +104,7 @@ class TestMemoryStocks(TestCase):
         self.assertEqual([f"/K/9: {missing}", f"/M/9: {missing}"], sorted(self.notes.lines()))
 
     def test_a_domain_that_hands_out_nothing_is_left_out_and_why_is_noted(self) -> None:
-        what = "found no MemoryChunks, expected it: no chunk can be made of it (left out)"
+        what = "found no MemoryChunks, expected it to create chunks (left out)"
         for json, line in (
             ({"MemoryChunks": None}, what),
             ({"Status": {"State": "Disabled"}},
@@ -178,7 +178,7 @@ class TestMemoryStocks(TestCase):
                   "K_2": {"Name": "k"}}  # fmt: skip
         (found,) = self.stocks(self.domain(), **chunks)
         self.assertEqual((None, 8.0), (found.total, found.used))
-        line = "/D/1: found a chunk of unknown size (what is free is unknown)"
+        line = "/D/1: found a chunk of unknown size (its free size is unknown)"
         self.assertEqual(line, self.notes.lines()[-1])
 
     def test_chunks_beyond_a_stated_size_are_believed_and_beyond_the_modules_are_not(self) -> None:
@@ -209,7 +209,7 @@ class TestMemoryStocks(TestCase):
 
 POOLS = "/St/1/StoragePools"
 ONE = f"{POOLS}/1"
-UNKNOWN = "expected a size (what is free is unknown)"
+UNKNOWN = "expected a size (its free size is unknown)"
 TOTAL, USED = "Capacity/Data/AllocatedBytes", "Capacity/Data/ConsumedBytes"
 
 
@@ -302,7 +302,7 @@ class TestStorageStocks(Service):
     def test_one_that_no_volume_can_be_made_of_is_noted_and_the_others_stay(self):
         stocks = self.stocks(pool(GIB, 0, AllocatedVolumes=None), pool(GIB, 0))
         self.assertEqual([f"{POOLS}/2"], [it.uri for it in stocks])
-        what = "found no AllocatedVolumes, expected it: no volume can be made of it (left out)"
+        what = "found no AllocatedVolumes, expected it to create volumes (left out)"
         self.assertEqual([f"{ONE}: {what}"], self.notes.lines())
         holder = {"StoragePools": link(POOLS), "Volumes": link("/St/1/Volumes")}
         self.assertEqual(2, len(self.stocks(
@@ -370,7 +370,7 @@ class TestStorageSizes(Service):
         self.assertEqual([f"{ONE}: {TOTAL}: found none, {UNKNOWN}"], self.notes.lines())
 
     def test_volumes_that_are_not_linked_or_of_unknown_size_make_it_unknown(self):
-        line = f"{ONE}: {USED}: found none, expected bytes (what is free is unknown)"
+        line = f"{ONE}: {USED}: found none, expected bytes (its free size is unknown)"
         self.assertEqual([(None, 0)], self.sizes(pool(100, AllocatedVolumes=None)))
         self.assertEqual([line], self.notes.lines())
         volumes = {"Members": links("/V/1", "/V/2")}
@@ -392,7 +392,7 @@ class TestStorageSizes(Service):
     def test_one_that_a_group_of_unknown_size_is_made_of_is_unknown_itself(self):
         group = pool(None, 0, {"ProvidingPools": links(ONE)})
         self.assertEqual([(None, 5), (None, 0)], self.sizes(pool(100, 5), group))
-        line = f"{ONE}: {USED}: found none, expected bytes (what is free is unknown)"
+        line = f"{ONE}: {USED}: found none, expected bytes (its free size is unknown)"
         self.assertIn(line, self.notes.lines())
 
     def test_the_drives_of_a_pool_are_told_but_not_those_that_others_divide(self):

@@ -94,7 +94,7 @@ class TestPoolSizes(Service):
                            P=pool(8 * GIB, 0, "/D/1"), Q=pool(8 * GIB, 0, "/D/1", "/D/2"),
                            R=pool(8 * GIB, 0, "/D/3"))  # fmt: skip
         self.assertEqual({"/P": (8.0, 0.0), "/Q": (None, 0.0), "/R": (8.0, 0.0)}, found)
-        line = "found drives that /P has, too, expected its own (what is free is unknown)"
+        line = "found drives that /P has, too, expected its own (its free size is unknown)"
         self.assertEqual([f"/Q: {line}"], self.notes.lines())
 
     def test_an_unknown_size_is_not_noted_once_more_for_a_shared_drive(self):
@@ -156,7 +156,7 @@ class TestGroupSizes(Service):
 
     def test_one_of_unknown_size_is_noted(self):
         self.assertEqual({"/L/1": (None, 0.0)}, self.groups(L_1=logical(None, "LVG")))
-        what = "CapacityGiB: found none, expected a size (what is free is unknown)"
+        what = "CapacityGiB: found none, expected a size (its free size is unknown)"
         self.assertEqual([f"/L/1: {what}"], self.notes.lines())
 
     def test_drives_that_are_linked_make_a_group_of_what_does_not_say_so(self):
@@ -185,7 +185,7 @@ class TestGroupSizes(Service):
         found = self.groups(L_1=logical(100, "LVG"), L_2=logical(30, "LV", LogicalDrives=["/L/1"]),
                             L_3=logical(None, "LV", LogicalDrives=["/L/1"]))  # fmt: skip
         self.assertEqual({"/L/1": (None, 30.0)}, found)
-        line = "/L/1: found a volume of unknown size (what is free is unknown)"
+        line = "/L/1: found a volume of unknown size (its free size is unknown)"
         self.assertEqual([line], self.notes.lines())
 
     def test_one_that_cannot_be_used_is_left_out_and_noted_and_no_other_is_noted(self):
@@ -211,5 +211,5 @@ class TestGroupSizes(Service):
         found = self.sizes(both, P=pool(), L=logical(5, "LVG"), M=logical(5, "LVG"))
         self.assertEqual({"/P": (8.0, 0.0), "/L": (None, 0.0), "/M": (None, 0.0)}, found)
         what = "found storage pools and 2 groups of logical drives, expected one"
-        self.assertEqual([f"/1: {what} (what is free of the groups is unknown)"],
+        self.assertEqual([f"/1: {what} (the free size of the groups is unknown)"],
                          self.notes.lines())  # fmt: skip
