@@ -14,7 +14,7 @@ from tests.benchmarks.trace import built_in
 #: Where constants stand that decide, and those there that only say how rows are worked out.
 MODULES = ("view.fragmentation", "model.request")
 WEIGHERS = ("fragmentation", "tight", "room", "pack", "balance")
-NO_DECISION = {"FEW_ROWS", "ID_BYTES", "LEAST", "MANY_ROWS", "MOST_GROWTHS"}
+NO_DECISION = {"ID_BYTES", "LEAST", "MANY_ROWS", "MOST_GROWTHS", "MOST_MEASURED"}
 #: Numbers that bound what a request may ask for.
 LIMITS = ("MAX_", "MIN_")
 

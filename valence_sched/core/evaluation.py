@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -65,13 +65,6 @@ class TrackedView(View):
     def memoise_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
         self.was_read = True
         return self.memoise_latest(("free", name), key, make)
-
-    def row_tables(
-        self, keys: Sequence[Hashable], make: Callable[[View], Sequence[Floats]]
-    ) -> Sequence[Floats]:
-        """Return what :meth:`View.row_tables` does; remembered values are recorded, too."""
-        self.was_read = True
-        return View.row_tables(self, keys, make)
 
 
 def track_view(view: View) -> TrackedView:

@@ -194,7 +194,6 @@ class Ledger:
 
     def __init__(self, view: View, most: int = MOST_LEDGER_EVALUATIONS) -> None:
         self._overlay = Overlay(view)
-        self._overlay.remember_tables()
         self.view = self._overlay.view  # with what is free now
         self.version = 0
         self._cache = EvaluationCache(self, most)

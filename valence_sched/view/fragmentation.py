@@ -402,11 +402,7 @@ class FlavorMix:
         ``LIGHTER_NODES_FACTOR`` times that of the nodes for which the other resources suffice.
         Where ``weights`` count scarcity it may be below 0; then only its growth has a meaning.
         """
-        return self.useless(self._usable(supply), supply.free, weights)
-
-    def useless(self, usable: Floats, free: Floats, weights: Floats) -> Floats:
-        """Return the fragmentation where so much, ``(needs, rows)``, of what is free is usable."""
-        used = usable * weights
+        used = self._usable(supply) * weights
         # Added one after another, so that one row gets the same sum as many.
         if used.shape[1] < MANY_ROWS:
             total: Floats = np.add.accumulate(used, axis=0)[-1]
@@ -414,14 +410,8 @@ class FlavorMix:
             total = used[0]
             for line in used[1:]:
                 total += line
-        expected: Floats = free - total
+        expected: Floats = supply.free - total
         return expected
-
-    def use_table(self, supply: MixSupply) -> Floats:
-        """Return what of a supply is usable for each of the needs of the mix, then what is free."""
-        table = np.empty((len(self._scarce) + 1, len(supply.free)))
-        table[:-1], table[-1] = self._usable(supply), supply.free
-        return table
 
     def _usable(self, supply: MixSupply) -> Floats:
         usable, fits = supply.useful, np.True_

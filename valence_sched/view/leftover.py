@@ -38,17 +38,6 @@ class Leftover(Struct, frozen=True, dict=True):
         """Return the number of rows."""
         return int(self.blocks.shape[1])
 
-    def with_node(self, needs: Sequence[Need]) -> Leftover:
-        """Return what is free twice: as it is, then after every row has given one node."""
-        stocks, after = {}, self.stocks_after(needs)
-        for name, grants in self.stocks.items():
-            stocks[name] = grants.followed_by(after.get(name, grants))
-        blocks = np.concatenate((self.blocks, self.blocks), axis=1)
-        for part in self.blocks_for(needs).parts:
-            rows = np.arange(len(self)) if part.rows is None else part.rows
-            blocks[part.kinds, rows + len(self)] -= part.numbers
-        return Leftover(self.kinds, blocks, stocks)
-
     def stocks_after(self, needs: Iterable[Need]) -> dict[str, StockGrants]:
         """Return the stocks that change when every row grants a node, as in ``core.fit.stocks``."""
         grants: dict[str, StockGrants] = {}

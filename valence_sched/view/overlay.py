@@ -13,7 +13,7 @@ from valence_sched.view import stocks
 from valence_sched.view.block_kinds import BlockCounts, BoundedMemo, Counts
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.stocks import StockColumn
-from valence_sched.view.view import FIXED, Ints, RowTables, View, empty_memo, read_only
+from valence_sched.view.view import FIXED, Ints, View, empty_memo, read_only
 
 MOST_ENTRIES = 50_000  # places of counts that are remembered
 
@@ -50,7 +50,6 @@ class Overlay:
             block_tables=self._block_tables,
             resources={name: overlay.column for name, overlay in self._stocks.items()},
             _memo=empty_memo(),
-            tables=None,
         )
         self.remember_fixed(view)
 
@@ -105,12 +104,10 @@ class Overlay:
         self.view.invalidate_free()
         pools: list[CountChange] = []
         podms: list[CountChange] = []
-        tables, block_tables = self.view.tables, self._block_tables
+        block_tables = self._block_tables
         for podm, after, blocks, grants in changes:
             slots, first = block_tables[podm].slots, self._first_row[podm]
             block_tables[podm] = after
-            if tables is not None:
-                tables.note_change(podm)
             for block in blocks:
                 difference = bool(after.slots[block]) - bool(slots[block])
                 if difference:
@@ -133,8 +130,6 @@ class Overlay:
         An entry may be given several times. It is for those who read counts alone.
         """
         self.view.invalidate_free()
-        if self.view.tables is not None:
-            self.view.tables.note_all()
         np.subtract.at(self._free, entries, np.float32(1.0))
         np.subtract.at(self._podm_free, podm_entries, np.float32(1.0))
 
@@ -143,10 +138,6 @@ class Overlay:
         view = self.view.window(0, len(self.view))
         view.block_tables = self._block_tables
         return view
-
-    def remember_tables(self) -> None:
-        """Let the View remember values of all its rows, and make only those anew that changed."""
-        self.view.tables = RowTables(self.view.podm_of)
 
     def remember_fixed(self, view: View) -> None:
         """Remember what a View of all rows knows and no node changes: rows of this one have it."""

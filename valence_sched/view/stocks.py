@@ -105,13 +105,6 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         amounts = np.multiply(granted, size, out=np.zeros_like(granted), where=granted > 0.0)
         return replace(self, free=np.round(self.free - amounts, 9))
 
-    def followed_by(self, other: StockGrants) -> StockGrants:
-        """Return these grants and then those of other rows."""
-        pairs = zip(self.stock_arrays(), other.stock_arrays(), strict=True)
-        start = np.concatenate((self.start, other.start[1:] + self.start[-1]))
-        unlimited = self.unlimited and other.unlimited
-        return StockGrants(start, *map(np.concatenate, pairs), unlimited=unlimited)
-
     def window(self, first: int, last: int) -> StockGrants:
         low, high = int(self.start[first]), int(self.start[last])
         parts = (array[low:high] for array in self.stock_arrays())

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections import OrderedDict
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import getitem
 from typing import Any, Literal, NamedTuple
@@ -86,8 +85,9 @@ By = Literal["pool", "podm"]
 
 MOST_MEMOISED = 256  # values that a View remembers for the plug-ins that ask for them again
 #: What the keys of remembered values begin with that no node changes.
-FIXED = frozenset({"total", "inverse", "inverses", "constant", "all rows", "has fact", "number"})
-FIXED |= {"mix weights", "tight"}
+FIXED = frozenset(
+    {"total", "inverse", "inverses", "constant", "all rows", "has fact", "number", "tight"}
+)
 
 
 def empty_memo() -> BoundedMemo[Any, Any]:
@@ -147,8 +147,6 @@ class View:
     _memo: BoundedMemo[Any, Any] = field(default_factory=empty_memo, repr=False)
     #: Of rows that were taken from another View: which, and from which.
     origin: Origin | None = field(default=None, repr=False)
-    #: Of a View that changes: what is remembered of all its rows.
-    tables: RowTables | None = field(default=None, repr=False)
 
     def __getattr__(self, name: str) -> Any:
         """Return a field of taken rows that nobody has read before."""
@@ -306,34 +304,13 @@ class View:
         """Return the latest value of ``make``, remembered until what is free changes."""
         return self.memoise_latest(("free", name), key, make)
 
-    def row_tables(
-        self, keys: Sequence[Hashable], make: Callable[[View], Sequence[Floats]]
-    ) -> Sequence[Floats]:
-        """Return ``make`` of this View, tables of shape ``(lines, rows)``, to be read at once.
-
-        ``make`` returns a table for each key of any rows, given as a View. Where this View is the
-        whole of one that changes, that one remembers them: only rows that changed are made again.
-        """
-        if not self.has_tables or self.origin is None:
-            return make(self)
-        return self.origin.whole.tables.read(keys, self.origin.whole, make)  # type: ignore[no-any-return]
-
-    @property
-    def has_tables(self) -> bool:
-        """Return whether this View is the whole of one that changes and remembers its rows."""
-        origin = self.origin
-        if origin is None or not isinstance(origin.rows, slice):
-            return False
-        return origin.whole.tables is not None and len(origin.whole) == len(self)
-
     def without_memo(self) -> View:
         """Return this View with an empty memo of its own."""
-        return replace(self, _memo=empty_memo(), tables=None)
+        return replace(self, _memo=empty_memo())
 
     def with_own_memo(self) -> View:
         """Return this View with a memo of its own, a copy: this one does not grow with it."""
-        memo = BoundedMemo(MOST_MEMOISED, self._memo.items())
-        return replace(self, _memo=memo, tables=None)
+        return replace(self, _memo=BoundedMemo(MOST_MEMOISED, self._memo.items()))
 
     def freeze(self) -> View:
         """Make the arrays read-only, those of counts and stocks are already; return the View."""
@@ -373,7 +350,7 @@ class View:
 
     def _part(self, origin: Origin) -> View:
         view = View.__new__(View)  # fields that are not set are derived from the origin
-        view.kinds, view.origin, view._memo, view.tables = self.kinds, origin, empty_memo(), None
+        view.kinds, view.origin, view._memo = self.kinds, origin, empty_memo()
         return view
 
     def rows_of(self, podm_id: str) -> tuple[int, int]:
@@ -427,72 +404,3 @@ def read_only(array: Array) -> Array:
     """Make an array read-only and return it."""
     array.flags.writeable = False
     return array
-
-
-MOST_BYTES = 64 << 20  # of all tables of one View; those that were read last stay
-
-
-class _Table(Struct):
-    """Values of shape ``(lines, rows)``, and the version of the View that they are of."""
-
-    values: Floats
-    version: int
-
-
-class RowTables:
-    """The tables of one View by key; ``podm_of`` has the podm of each row of it.
-
-    The values of a row must depend on this row alone.
-    """
-
-    def __init__(self, podm_of: npt.NDArray[np.int64], most_bytes: int = MOST_BYTES) -> None:
-        self._podm_of = podm_of
-        self._most_bytes = most_bytes
-        self._version = 0
-        self._last_change = np.zeros(podm_of.max(initial=0) + 1, dtype=np.int64)  # by podm
-        self._tables: OrderedDict[Hashable, _Table] = OrderedDict()
-        self._bytes = 0
-
-    def note_change(self, podm: int) -> None:
-        """Note that the rows of a podm, by number, have changed."""
-        self._version += 1
-        self._last_change[podm] = self._version
-
-    def note_all(self) -> None:
-        """Note that any row may have changed."""
-        self._version += 1
-        self._last_change[:] = self._version
-
-    def read(
-        self, keys: Sequence[Hashable], whole: Any, make: Callable[[Any], Sequence[Floats]]
-    ) -> list[Floats]:
-        """Return the values of ``make`` for the View ``whole``, until it changes the next time.
-
-        ``make`` returns a table for each of the keys, of some rows of it that are given as a View;
-        each has the shape ``(lines, rows)``.
-        """
-        tables = [self._tables.get(key) for key in keys]
-        known = [table for table in tables if table is not None]
-        oldest = min([table.version for table in known], default=-1)
-        if len(known) < len(keys):
-            made = [np.ascontiguousarray(values) for values in make(whole)]
-            for key, values in zip(keys, made, strict=True):
-                self._store(key, _Table(values, self._version))
-            return made
-        if oldest < self._version:
-            rows = (self._last_change > oldest)[self._podm_of].nonzero()[0]
-            for table, values in zip(known, make(whole.take_counts(rows)), strict=True):
-                table.values[:, rows] = values
-                table.version = self._version
-        for key in keys:
-            self._tables.move_to_end(key)
-        return [table.values for table in known]
-
-    def _store(self, key: Hashable, table: _Table) -> None:
-        if key in self._tables:
-            self._bytes -= self._tables.pop(key).values.nbytes
-        self._tables[key] = table
-        self._bytes += table.values.nbytes
-        while self._bytes > self._most_bytes:
-            _, oldest = self._tables.popitem(last=False)
-            self._bytes -= oldest.values.nbytes

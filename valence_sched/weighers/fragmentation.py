@@ -19,7 +19,6 @@ from valence_sched.view.reads import completes_mix, reads, reads_podm
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View, read_only
 
 MOST_GROWTHS = 16  # nodes of which the growth is remembered
-FEW_ROWS = 512  # whose stocks before and after a node are worked out together
 #: Returns what the use of rows with these traits counts.
 Weighted = Callable[[Labels], Floats]
 
@@ -136,12 +135,7 @@ def fragmentation(
     candidates = feasible_rows(view, request.needs)
     weighted = functools.partial(workload.weights, scarcity=mix.scarcity, protect=protect)
     site = _Site(view, workload, (mix.digest, of, mix.scarcity, protect), weighted)
-    if len(view) <= FEW_ROWS and not workload.uses_blocks:
-        rows, growth = _growth_of_few(site, request, candidates)
-    elif mix.scarcity and view.has_tables:
-        rows, growth = _growth_by_tables(site, request, candidates)
-    else:
-        rows, growth = _growth(site, request, candidates)
+    rows, growth = _growth(site, request, candidates)
     if not len(rows):
         return view.constant(0.5)
     growth = growth / workload.largest_request
@@ -150,39 +144,6 @@ def fragmentation(
     score = np.full(len(view), 0.5)
     score[rows] = 0.5 - growth / (2.0 * (np.abs(growth) + 1.0))
     return score
-
-
-def _growth_of_few(site: _Site, request: Request, candidates: Mask) -> tuple[Ints, Floats]:
-    """Return what :func:`_growth` does: a few rows before and after are as soon done as before."""
-    workload, size, traits = site.workload, len(site.view), site.view.traits
-    supply = workload.supply(site.free(site.view).with_node(request.needs))
-    codes = np.concatenate((traits.codes, traits.codes))
-    weights = site.weighted(Labels(traits.values, codes))
-    lost = workload.fragmentation(supply, weights)
-    growth = lost[size:] - lost[:size]
-    rows = (candidates & (supply.free[:size] > 0.0)).nonzero()[0]
-    return rows, growth[rows]
-
-
-def _growth_by_tables(site: _Site, request: Request, candidates: Mask) -> tuple[Ints, Floats]:
-    """Return what :func:`_growth` does: the same nodes come again with another scarcity."""
-    view, workload = site.view, site.workload
-
-    def make(part: View) -> tuple[Floats, Floats]:
-        supply, size = workload.supply(site.free(part).with_node(request.needs)), len(part)
-        now, after = supply.columns(slice(0, size)), supply.columns(slice(size, None))
-        lost = np.array((workload.fragmentation(now, site.weighted(part.traits)), now.free))
-        return lost, workload.use_table(after)
-
-    mix = request.mix.digest, workload.scarce_resource
-    keys = ("lost", site.key), ("use after", mix, request.needs)
-    (lost, free), table = view.row_tables(keys, make)
-    weights = view.memoise_latest(
-        ("mix weights", mix), site.key, lambda: site.weighted(view.traits)
-    )
-    growth = workload.useless(table[:-1], table[-1], weights) - lost
-    rows = (candidates & (free > 0.0)).nonzero()[0]
-    return rows, growth[rows]
 
 
 def _growth(site: _Site, request: Request, candidates: Mask) -> tuple[Ints, Floats]:

@@ -18,12 +18,7 @@ from valence_sched.model.policy import FilterUse, Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix, sealed
 from valence_sched.testing import check_weigher, request, view
 from valence_sched.view.fragmentation import protection
-from valence_sched.weighers.fragmentation import (
-    FEW_ROWS,
-    fragmentation,
-    mix_supplies,
-    with_scarcity,
-)
+from valence_sched.weighers.fragmentation import fragmentation, mix_supplies, with_scarcity
 
 CARD = 1000
 
@@ -415,15 +410,15 @@ class TestPolicy(unittest.TestCase):
         self.assertEqual("placed", made.select_destinations(asked).outcome)
 
 
-class TestTables(unittest.TestCase):
-    """A ledger of many pools remembers what nodes leave of each, whatever its use counts."""
+class TestLedger(unittest.TestCase):
+    """A ledger remembers what nodes leave of each pool."""
 
     def test_with_another_scarcity_scores_are_those_of_a_new_evaluation(self):
         models = [["A"], ["B"], ["A", "B"]]
         podms = [
             {"id": str(number), "traits": models[number % 3],
              "stocks": stocks(2 + number % 7, [CARD, 250 * (number % 5), CARD][: 1 + number % 3])}
-            for number in range(FEW_ROWS + 30)
+            for number in range(300)
         ]  # fmt: skip
         use = WeigherUse("fragmentation", 1.0, {"of": "milli", "protect": True})
         bound = bind(Policy(name="one", filters=(FilterUse("capacity"),), weighers=(use,)))
