@@ -124,7 +124,7 @@ class TestCompose(Case):
             self.assertEqual(2, len(here.names()))
             other = here.compose("--key", "job-7", "--count", "2", "--flavor", "gpu-large")
             self.assertEqual(1, other.code)
-            self.assertRegex(other.err, "key 'job-7' stands for claim .*choose another key")
+            self.assertRegex(other.err, "key 'job-7' belongs to claim .*choose another key")
 
     def test_a_key_of_nothing_is_refused(self):
         with self.there() as here:

@@ -342,7 +342,7 @@ class TestDeaths(TreeCase):
         done.wait(30)
         self.assertEqual({"west"}, self.held().keys())
         (action,) = self.top.nodes_here.recovery.reap()
-        self.assertEqual("freed what it held: not all of it could be had", action.done)
+        self.assertEqual("freed what it held: not all of it could be claimed", action.done)
         self.assertEqual({}, self.held())
 
 

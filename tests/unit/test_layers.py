@@ -92,7 +92,7 @@ MAY_IMPORT["valence_sched_cli"] = {"errors", "model", "words", "app", "streams",
 
 #: The most floors of imports inside a room, 6 where it is not named; six is wanted of all. Modules
 #: that import none of the room are the first floor. A room inside a room counts by itself.
-FLOORS = {"drivers/redfish": 9, "simulator/server": 7, "store": 11}
+FLOORS = {"drivers/redfish": 9, "simulator/server": 7}
 MOST_FLOORS = 6
 
 # Libraries that anybody may use; of every other one the rooms that may.

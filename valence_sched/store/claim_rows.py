@@ -12,7 +12,8 @@ limits of the owner), the statement writes nothing or fails, and those of
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -20,19 +21,22 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.errors import ClaimLost, ClaimState, NameTaken, UnknownName, one_line
-from valence_sched.model.claim import Claim, ClaimPart, State
-from valence_sched.model.inventory import to_json
+from valence_sched.model.claim import Claim, ClaimPart, ComposedNode, State
+from valence_sched.model.inventory import FREE_STATUS, FullPodm, to_json
 from valence_sched.model.lifecycle import Event
 from valence_sched.model.quota import claim_charges
 from valence_sched.model.zone import ZoneClaim
-from valence_sched.store import change_log, tables
-from valence_sched.store.document import document_of, one_readable, readable
-from valence_sched.store.holds import ExpiredConflict, advance_group, hold, lock, lock_group
-from valence_sched.store.tables import key_of, now, owner_key
+from valence_sched.store import tables
+from valence_sched.store.document import one_readable, readable
+from valence_sched.store.holds import ExpiredConflict, advance_group, drop, hold, lock, lock_group
+from valence_sched.store.tables import Document, chunks, key_of, now, owner_key
 
 _table = tables.claims
 C = TypeVar("C", Claim, ZoneClaim)
+_PARTS = Document(tuple[ClaimPart, ...])
 decode_parts = msgspec.json.Decoder(tuple[ClaimPart, ...]).decode
+decode_node = msgspec.json.Decoder(ComposedNode).decode
+NodesByClaim = dict[tuple[str, str], list[ComposedNode]]
 _UNCHANGED = ("id", "state", "owner", "content", "created_at", "expires_at", "note")
 #: The column of each field; the id comes first: it names a row.
 _FIELDS = {name: name for name in _UNCHANGED} | {"group": "group_name", "key": "idempotency_key"}
@@ -45,7 +49,7 @@ def select_claims(table: sa.Table) -> sa.Select[Any]:
 
 
 def claim_of(kind: type[C], decode: Callable[[bytes], Any], *values: Any) -> C:
-    """Return the claim of a row, whose parts are to be decoded."""
+    """Return the claim of a row; ``decode`` decodes its parts."""
     *scalars, document = values
     fields = dict(zip(_FIELDS, scalars, strict=True))
     return msgspec.convert({**fields, "parts": decode(document)}, kind)
@@ -58,8 +62,8 @@ _claim = functools.partial(claim_of, Claim, decode_parts)
 def check_same(claim: Claim | ZoneClaim, key: str, content: str) -> None:
     """Raise NameTaken for the claim of a key with other content, ClaimLost while it is prepared."""
     if claim.content != content:
-        other = f"claim {claim.id}, which asked for something else"
-        raise NameTaken(one_line(f"key {key!r} stands for {other}: choose another key"))
+        other = f"claim {claim.id} of another request"
+        raise NameTaken(one_line(f"key {key!r} belongs to {other}: choose another key"))
     if claim.state == "PREPARED":
         raise ClaimLost(f"claim {claim.id} of the same key is being prepared", "", claim.id)
 
@@ -70,7 +74,7 @@ def consumer_key(owner: str | None, key: str | None) -> str | None:
 
 
 def insert(connection: sa.Connection, claim: Claim) -> None:
-    """Insert a claim that may be expired from its end on; its row stands for its first event."""
+    """Insert a claim that may be expired from its end on; its row is its first event as well."""
     times = {"created_at": claim.created_at, "expires_at": claim.expires_at}
     connection.execute(_INSERT, {**columns(claim), **times, "sweep_at": claim.expires_at})
 
@@ -84,16 +88,15 @@ def columns(claim: Claim | ZoneClaim) -> dict[str, Any]:
 
 
 def find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Claim]:
-    """Return claims in the order in which they were created, but for what cannot be decoded."""
+    """Return the decodable claims in the order in which they were created."""
     return _claims(connection, _SELECT.where(*where).order_by(_table.c.created_at, _table.c.id))
 
 
 def find_one(connection: sa.Connection, where: sa.ColumnElement[bool]) -> Claim | None:
-    """Return the claim of a unique key, None for none; Undecodable where it cannot be decoded."""
-    row = connection.execute(_SELECT.where(where)).first()
-    return (
-        None if row is None else one_readable(connection, _table, "claim", row, _claim, row.owner)
-    )
+    """Return the claim of a unique key, if any; Undecodable where it cannot be decoded."""
+    if (row := connection.execute(_SELECT.where(where)).first()) is None:
+        return None
+    return one_readable(connection, _table, "claim", row, _claim, row.owner)
 
 
 def newest(
@@ -107,14 +110,11 @@ def newest(
 
 
 def holds_of(connection: sa.Connection, podm: str) -> sa.ColumnElement[bool]:
-    """Return whether a claim has a part on a pod manager, also one that has ended.
-
-    The parts of those stand in their documents alone: a part begins with its pod manager.
-    """
-    words = sa.literal(b'{"podm":%s,"generation":' % to_json(podm), sa.LargeBinary)
+    """Return whether the document of a claim has a part on a pod manager: it begins with that."""
+    text = sa.literal(b'{"podm":%s,"generation":' % to_json(podm), sa.LargeBinary)
     if connection.dialect.name == "postgresql":
-        return sa.func.position(words.op("IN")(_table.c.document)) > 0
-    return sa.func.instr(_table.c.document, words) > 0
+        return sa.func.position(text.op("IN")(_table.c.document)) > 0
+    return sa.func.instr(_table.c.document, text) > 0
 
 
 def _claims(connection: sa.Connection, query: sa.Select[Any]) -> list[Claim]:
@@ -122,7 +122,7 @@ def _claims(connection: sa.Connection, query: sa.Select[Any]) -> list[Claim]:
 
 
 def get(connection: sa.Connection, claim_id: str) -> Claim:
-    """Return a claim; UnknownName when there is none, Undecodable as to find one."""
+    """Return a claim; UnknownName without one, Undecodable as to find one."""
     claim = find_one(connection, _table.c.id == claim_id)
     if claim is None:
         others = connection.scalars(sa.select(_table.c.id).order_by(_table.c.id).limit(50))
@@ -143,12 +143,11 @@ def change_state(
 
 
 def state_error(connection: sa.Connection, claim_id: str, reason: str) -> ClaimState:
-    """Return the error of a claim whose state does not allow a change.
-
-    One that is held past its time counts as expired, whether or not that has been stored.
-    """
-    claim, of = get(connection, claim_id), tables.claims.c
-    is_over = connection.scalar(sa.select(of.sweep_at <= now()).where(of.id == claim_id))
+    """Return the error of a claim whose state, which may be EXPIRED by time, forbids a change."""
+    claim = get(connection, claim_id)
+    is_over = connection.scalar(
+        sa.select(_table.c.sweep_at <= now()).where(_table.c.id == claim_id)
+    )
     state = "EXPIRED" if claim.state == "HELD" and is_over else claim.state
     return ClaimState(one_line(f"claim {claim_id} is {state}: {reason}"))
 
@@ -156,14 +155,10 @@ def state_error(connection: sa.Connection, claim_id: str, reason: str) -> ClaimS
 def add_event(
     connection: sa.Connection, kind: str, claim_id: str, podm: str = "", words: str | None = None
 ) -> None:
-    """Record what happened to a claim."""
-    row = {
-        "kind": kind,
-        "claim_id": claim_id,
-        "podm": podm or None,
-        "words": words and words[:1024],
-    }
-    connection.execute(sa.insert(tables.events).values(at=now(), **row))
+    """Record an event of a claim."""
+    row = {"kind": kind, "claim_id": claim_id, "podm": podm or None}
+    insert = sa.insert(tables.events).values(at=now(), words=words and words[:1024], **row)
+    connection.execute(insert)
 
 
 def end(
@@ -180,13 +175,13 @@ def end(
 
 def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim:
     """Add a part to a prepared claim, unless it holds one of this pod manager already."""
-    parts, of = tables.claim_parts.c, tables.claims.c
-    query = sa.select(parts.claim_id).where(parts.podm_key == key_of(part.podm))
-    if connection.scalar(query.where(parts.claim_id == claim_id)) is None:
+    parts = tables.claim_parts.c
+    own = parts.podm_key == key_of(part.podm), parts.claim_id == claim_id
+    if connection.scalar(sa.select(parts.claim_id).where(*own)) is None:
         hold(connection, claim_id, part, lock(connection, part))
     # after the row of the pod manager: every transaction locks them in this order
-    state = connection.scalar(sa.select(of.state).where(of.id == claim_id).with_for_update())
-    if state != "PREPARED":
+    query = sa.select(_table.c.state).where(_table.c.id == claim_id)
+    if (state := connection.scalar(query.with_for_update())) != "PREPARED":
         raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {state}", part.podm)
     return get(connection, claim_id)
 
@@ -208,20 +203,20 @@ def commit(connection: sa.Connection, claim_id: str, ttl_s: float, generation: i
     held = get(connection, claim_id)
     if not changed:
         raise ClaimLost(f"claim {claim_id} took too long to prepare: it is {held.state}")
-    change_log.recount_claim(connection, map(key_of, claim.podms), claim_id)
+    tables.recount_claim(connection, map(key_of, claim.podms), claim_id)
     return held
 
 
 def find_by_key(
     connection: sa.Connection, owner: str | None, key: str, content: str
 ) -> Claim | None:
-    """Return the claim of an owner's key, None for none.
+    """Return the claim of an owner's key, if any.
 
     Raises:
         ExpiredConflict, NameTaken: that claim has expired; it is of another content.
         ClaimLost: it is being prepared.
     """
-    of = tables.claims.c
+    of = _table.c
     claim = find_one(connection, of.consumer_key == consumer_key(owner, key))
     if claim is None:
         return None
@@ -329,12 +324,11 @@ def insert_whole(
 ) -> Claim | None:
     """Hold a plain part with a new claim; return it with its times, None where nothing is written.
 
-    Where it raises IntegrityError, what it wrote is to be rolled back. InvalidDocument is raised as
-    for each document.
+    After an IntegrityError the caller rolls back. InvalidDocument is raised as for each document.
     """
     podm, own_key, row = key_of(part.podm), owner_key(claim.owner), columns(claim)
-    document_of(_table.c.document).check(row["document"])  # the driver does not
-    row |= {"podm": podm, "generation": part.generation, "shard": change_log.shard_of(podm)}
+    _PARTS.check(row["document"])  # the driver does not
+    row |= {"podm": podm, "generation": part.generation, "shard": tables.shard_of(podm)}
     row |= {"owner_key": own_key, "ttl_s": float(ttl_s)}
     owners = [] if claim.owner is None else [own_key, owner_key(None)]
     charges = {} if claim.owner is None else claim_charges(claim.parts)
@@ -373,3 +367,79 @@ def _mariadb_text(dialect: sa.Dialect, owners: int, charges: int, blocks: int) -
 @functools.lru_cache(maxsize=8)
 def _now(dialect: sa.Dialect) -> str:
     return str(tables.now().compile(dialect=dialect))
+
+
+_nodes = tables.nodes
+
+
+def delete_charges(connection: sa.Connection, claim_ids: Sequence[str]) -> None:
+    """Stop counting claims against the quotas of their owners."""
+    charges = tables.quota_charges
+    connection.execute(sa.delete(charges).where(charges.c.claim_id.in_(claim_ids)))
+
+
+def write_nodes(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> None:
+    """Write the nodes that a claim became."""
+    at = float(connection.scalar(sa.select(now())) or 0.0)
+    for one in nodes:
+        document = to_json(replace(one, created_at=one.created_at or at))
+        row = {"id": one.id, "podm_key": key_of(one.podm), "claim_id": one.claim}
+        connection.execute(sa.insert(_nodes), {**row, "document": document})
+
+
+def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> bool:
+    """Return whether these very nodes were written before."""
+    query = sa.select(_nodes.c.id, _nodes.c.document)
+    rows = connection.execute(query.where(_nodes.c.id.in_([one.id for one in nodes])))
+    uris = dict(readable(connection, _nodes, rows, lambda id_, text: (id_, decode_node(text).uri)))
+    return all(uris.get(one.id) == one.uri for one in nodes)
+
+
+def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> set[str]:
+    """Settle the claims whose composed nodes the pod managers, by key, show.
+
+    Runs within the transaction that has locked their rows. Returns the keys of the pod managers
+    of which less is held from now on.
+    """
+    settled, parts = set(), tables.claim_parts.c
+    for (key, claim), nodes in sorted(_composed_claims(connection, podms).items()):
+        podm = podms[key]
+        in_use = {b.uri for b in podm.blocks if (b.status or FREE_STATUS) != FREE_STATUS}
+        used = {node.uri: in_use.union(node.blocks) for node in podm.nodes}
+        if all(used.get(node.uri, set()).issuperset(node.blocks) for node in nodes):
+            drop(connection, claim, key)
+            add_event(connection, "accounted", claim, podm.id)
+            if connection.scalar(sa.select(parts.claim_id).where(parts.claim_id == claim)) is None:
+                change_state(connection, claim, ["COMPOSED"], "SETTLED")
+            settled.add(key)
+    return settled
+
+
+def keys_of_composed_claims(connection: sa.Connection, keys: Iterable[str]) -> set[str]:
+    """Return those of the pod managers of which a composed claim still holds something."""
+    return {key for key, _ in _composed_claims(connection, keys)}
+
+
+def _composed_claims(connection: sa.Connection, keys: Iterable[str]) -> NodesByClaim:
+    """Return the nodes of composed claims that hold something, by pod manager and claim.
+
+    A claim of which a node cannot be decoded is left out: a reading cannot be compared with it.
+    """
+    parts, claims = tables.claim_parts, tables.claims
+    of_claim, of_podm = _nodes.c.claim_id == parts.c.claim_id, _nodes.c.podm_key == parts.c.podm_key
+    query = (
+        sa.select(_nodes.c.id, parts.c.podm_key, parts.c.claim_id, _nodes.c.document)
+        .join(claims, claims.c.id == parts.c.claim_id)
+        .join(_nodes, sa.and_(of_claim, of_podm))
+        .where(claims.c.state == "COMPOSED")
+    )
+    found: NodesByClaim = {}
+    counts: Counter[tuple[str, str]] = Counter()
+
+    for some in chunks(sorted(keys)):
+        rows = connection.execute(query.where(parts.c.podm_key.in_(some))).all()
+        counts.update((key, claim) for _, key, claim, _ in rows)
+        made = readable(connection, _nodes, rows, lambda _id, *key: (key[:2], decode_node(key[2])))
+        for claim_key, node in made:
+            found.setdefault(claim_key, []).append(node)
+    return {key: nodes for key, nodes in found.items() if len(nodes) == counts[key]}

@@ -17,16 +17,8 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from valence_sched.errors import (
-    ClaimLost,
-    ClaimState,
-    InUse,
-    StoreError,
-    Undecodable,
-    UnknownName,
-    UsageError,
-    one_line,
-)
+from valence_sched import errors
+from valence_sched.errors import ClaimLost, one_line
 from valence_sched.model.claim import (
     ACTIVE_STATES,
     FINAL_STATES,
@@ -39,23 +31,13 @@ from valence_sched.model.decision import Report
 from valence_sched.model.effect import EffectLog, held_state, unsure_state
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
-from valence_sched.store import (
-    change_log,
-    claim_rows,
-    expiry,
-    holds,
-    podms,
-    quotas,
-    registry,
-    tables,
-)
-from valence_sched.store.claim_rows import change_state, state_error
+from valence_sched.store import claim_rows, expiry, holds, podms, quotas, tables
+from valence_sched.store.claim_rows import change_state, decode_node, state_error
 from valence_sched.store.database import Database, Work
 from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.document import readable
 from valence_sched.store.holds import ExpiredConflict, hold, lock
 from valence_sched.store.tables import key_of, now
-from valence_sched.store.usage import are_written, decode_node, write_nodes
 
 _claims, _parts = tables.claims, tables.claim_parts
 _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
@@ -77,23 +59,23 @@ def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
     if all(found):  # the answer to an earlier commit was lost
         return [existing for (existing,) in found]
     unexpired = _claims.c.sweep_at > now()
-    values = {"consumer_key": None, "note": "one claim a node by now"}
+    values = {"consumer_key": None, "note": "split into one claim a node"}
     if not change_state(connection, claim_id, ["HELD"], "RELEASED", unexpired, **values):
         raise state_error(connection, claim_id, "only one that is held can be split")
-    quotas.drop(connection, [claim_id])
+    claim_rows.delete_charges(connection, [claim_id])
     for one in singles:
         claim_rows.insert(connection, one)
         quotas.charge(connection, one, len(singles))  # together they are still one claim
         _reassign_rows(connection, claim_id, one.id, one.parts[0])
     for table in (_amounts, _parts):
         connection.execute(sa.delete(table).where(table.c.claim_id == claim_id))
-    change_log.log_changes(connection, usage={key_of(part.podm) for part in claim.parts})
+    tables.log_changes(connection, usage={key_of(part.podm) for part in claim.parts})
     return [claim_rows.get(connection, one.id) for one in singles]
 
 
 def _reassign_rows(connection: sa.Connection, claim_id: str, to: str, part: ClaimPart) -> None:
     key, (share,) = key_of(part.podm), part.shares
-    change_log.add_claim_part(connection, key, to)
+    tables.add_claim_part(connection, key, to)
     for uri in share.blocks:
         own = _is_held_block(claim_id, key, uri)
         slot = connection.scalar(sa.select(sa.func.min(_blocks.c.slot)).where(own))
@@ -110,7 +92,7 @@ def _is_held_block(claim_id: str, key: str, uri: str) -> sa.ColumnElement[bool]:
 
 
 def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[ComposedNode]) -> None:
-    """Hold the blocks of the nodes where they are not the planned ones; errors as for ``hold``."""
+    """Hold the blocks of the nodes where they differ from the planned ones; errors as ``hold``."""
     parts = []
     for part in claim.parts:
         local = [node for node in nodes if node.podm == part.podm]
@@ -127,8 +109,8 @@ def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[Com
         update = sa.update(_claims).where(_claims.c.id == claim.id)
         connection.execute(update.values(document=to_json(tuple(parts))))
         blocks = format_count(sum(len(part.blocks) for part in parts), "block")
-        words = f"made of {blocks}, not those planned"
-        claim_rows.add_event(connection, "swapped", claim.id, words=words)
+        text = f"made of {blocks}, not those planned"
+        claim_rows.add_event(connection, "swapped", claim.id, words=text)
 
 
 def _swap_blocks(connection: sa.Connection, id_: str, planned: ClaimPart, used: ClaimPart) -> None:
@@ -139,7 +121,7 @@ def _swap_blocks(connection: sa.Connection, id_: str, planned: ClaimPart, used: 
     for uri in planned.blocks - used.blocks:
         connection.execute(sa.delete(_blocks).where(_is_held_block(id_, key, uri)))
     holds.hold_blocks(connection, id_, added, locked)
-    change_log.log_changes(connection, usage=[key])
+    tables.log_changes(connection, usage=[key])
 
 
 TTL_S = 600.0
@@ -157,7 +139,7 @@ class ReapResult(NamedTuple):
 class Claims:
     """The claims of a store; ``ids`` makes the id of each new one, ``effects`` has their states.
 
-    What must be noted after an effect on a pod manager waits for a database that is away.
+    A record of an effect on a pod manager waits while the database is away.
     """
 
     def __init__(
@@ -186,17 +168,17 @@ class Claims:
 
         The same ``key`` of the same owner gives the same claim until that has ended. ``content``
         identifies the request. ``generation`` is that of the group at the decision, under hard
-        rules of the group. The report of a decision that is ``dispatched`` is queued for the
-        controller once it is held.
+        rules of the group. The report of a ``dispatched`` decision is queued for the controller
+        once the claim is held.
 
         Raises:
             ClaimLost: a pod manager or the group changed since the decision, or another claim holds
                 some of it.
-            NameTaken: the key stands for a claim of another content.
-            QuotaExceeded: with this claim its owner would have more than it may.
+            NameTaken: the key belongs to a claim of another content.
+            QuotaExceeded: the claim exceeds the quota of its owner.
         """
         if not parts or ttl_s <= 0:
-            raise UsageError("a claim is of at least one node, and for more than 0 seconds")
+            raise errors.UsageError("a claim needs at least one node and more than 0 seconds")
         first, *others = sorted(parts, key=lambda part: key_of(part.podm))
         claim = Claim(
             id=self._ids(),
@@ -213,7 +195,7 @@ class Claims:
             created = self._begin(claim, first, begun_ttl_s, generation, report)
             if others and created.id == claim.id:
                 created = self._add_parts(claim.id, others, ttl_s, generation, dispatched)
-        if created.id != claim.id:  # which was there before
+        if created.id != claim.id:  # an earlier one
             self._effects.forget("claim", claim.id)
         return created
 
@@ -234,7 +216,7 @@ class Claims:
             raise
 
     def _abort(self, id_: str) -> None:
-        doing, note = "giving up a claim", "not all of it could be had"
+        doing, note = "giving up a claim", "not all of it could be claimed"
         self._write(lambda c: claim_rows.end(c, id_, ["PREPARED"], "FAILED", note), doing)
         expiry.free_claim(self._database, id_)
 
@@ -243,7 +225,7 @@ class Claims:
         return self._read(lambda c: holds.group_generation(c, group), "reading a group")
 
     def find_by_key(self, owner: str | None, key: str, content: str) -> Claim | None:
-        """Return the claim of a key, None for none; NameTaken for other content."""
+        """Return the claim of a key, if any; NameTaken for other content."""
         digest = key_of(content)
         try:
             return self._read(lambda c: claim_rows.find_by_key(c, owner, key, digest), "reading")
@@ -256,13 +238,12 @@ class Claims:
 
     def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
         """Let a claim expire ``ttl_s`` from now; ClaimState if it ended or never expires."""
+        of, expires_at = _claims.c, now() + ttl_s
+        unexpired = sa.or_(of.sweep_at.is_(None), of.sweep_at > now())
+        sweep_at = sa.case((of.sweep_at.is_(None), None), else_=expires_at)
+        times = {"expires_at": expires_at, "sweep_at": sweep_at}
 
         def work(connection: sa.Connection) -> Claim:
-            of = tables.claims.c
-            expires_at = now() + ttl_s
-            unexpired = sa.or_(of.sweep_at.is_(None), of.sweep_at > now())
-            sweep_at = sa.case((of.sweep_at.is_(None), None), else_=expires_at)
-            times = {"expires_at": expires_at, "sweep_at": sweep_at}
             for state in ("HELD", "COMPOSING"):
                 if change_state(connection, claim_id, [state], state, unexpired, **times):
                     return claim_rows.get(connection, claim_id)
@@ -271,9 +252,7 @@ class Claims:
         return self._write(work, "renewing a claim")
 
     def release(self, claim_id: str, note: str | None = None) -> None:
-        """End a claim and free all that it holds; of one that has ended it changes nothing.
-
-        Its parts need not be decodable.
+        """End a claim, decodable or not, and free all that it holds; an ended one stays as it is.
 
         Raises:
             ClaimState, InUse: it is being composed; a node was composed of it.
@@ -283,35 +262,32 @@ class Claims:
             nodes = tables.nodes.c
             node = connection.scalar(sa.select(nodes.id).where(nodes.claim_id == claim_id))
             if node is not None:
-                raise InUse(f"claim {claim_id} is what node {node} is made of: delete the node")
+                raise errors.InUse(f"node {node} is made of claim {claim_id}: delete the node")
             states: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSED", "SETTLED")
             return claim_rows.end(connection, claim_id, states, "RELEASED", note)
 
         self._end(self._database, claim_id, work, FINAL_STATES, "releasing a claim")
 
     def fail(self, claim_id: str, note: str, refused_by: str | None = None) -> None:
-        """End a claim that could not be composed and of which its pod manager has nothing.
-
-        One that was ``refused_by`` a pod manager counts as a failure of that.
-        """
+        """End a claim that left nothing on its pod manager; a refusal is counted there."""
 
         def work(connection: sa.Connection) -> bool:
             if refused_by is not None:  # before the claim: all lock in this order
                 podms.lock_row(connection, key_of(refused_by))
             ended = claim_rows.end(connection, claim_id, ("HELD", "COMPOSING"), "FAILED", note)
             if ended and refused_by is not None:
-                registry.count_failure(connection, refused_by)
+                podms.count_failure(connection, refused_by)
             return ended
 
         self._end(self._patient, claim_id, work, ("FAILED",), "giving up a claim")
         self._effects.forget("claim", claim_id)
 
     def start_composing(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        """Let a held claim expire no more, as it is to be composed; ClaimState if it is not."""
+        """Let a held claim never expire while it is composed; ClaimState if it is not held."""
         attempts = itertools.count()
 
         def work(connection: sa.Connection) -> Claim:
-            unexpired = tables.claims.c.sweep_at > now()
+            unexpired = _claims.c.sweep_at > now()
             times = {"sweep_at": None, "expires_at": now() + ttl_s}
             retried = next(attempts) > 0
             changed = change_state(connection, claim_id, ["HELD"], "COMPOSING", unexpired, **times)
@@ -321,18 +297,17 @@ class Claims:
                 return claim
             raise state_error(connection, claim_id, "only one that is held is composed")
 
-        return self._write(work, "noting what is to be composed")
+        return self._write(work, "noting an intent to compose")
 
     def note_reserving(self, claim_id: str) -> None:
         """Record that from now on the pod manager may have blocks reserved for a claim."""
-        doing = "noting what is to be reserved"
+        doing = "noting an intent to reserve"
         self._patient.write(lambda c: claim_rows.add_event(c, "reserving", claim_id), doing)
 
     def finish_composing(self, claim_id: str, nodes: Sequence[ComposedNode]) -> Claim:
-        """Record the nodes of a claim; it settles at once if a reading shows them already.
+        """Record the nodes of a claim, which holds their blocks from then on; repeatable.
 
-        From then on the claim holds the blocks of the nodes, whatever was planned. Recording the
-        same nodes again changes nothing.
+        It settles at once if a reading shows the nodes already.
 
         Raises:
             ClaimState, ClaimLost: it was not being composed; another claim holds a block of a node.
@@ -340,28 +315,23 @@ class Claims:
 
         def work(connection: sa.Connection) -> Claim:
             claim = claim_rows.get(connection, claim_id)
-            if claim.state in ("COMPOSED", "SETTLED") and are_written(connection, nodes):
+            if claim.state in ("COMPOSED", "SETTLED") and claim_rows.are_written(connection, nodes):
                 return claim
             if claim.state == "COMPOSING":
                 reassign_blocks(connection, claim, nodes)
             never = {"expires_at": None, "sweep_at": None}
             if not change_state(connection, claim_id, ["COMPOSING"], "COMPOSED", **never):
                 raise state_error(connection, claim_id, "it was not being composed")
-            write_nodes(connection, nodes)
+            claim_rows.write_nodes(connection, nodes)
             return claim
 
-        self._write_expiring(work, None, "noting what was composed", self._patient)
+        self._write_expiring(work, None, "noting composed nodes", self._patient)
         for node in nodes:
             state = f"is composed on {node.podm}: {node.uri}, claim {claim_id}"
             self._effects.note("node", node.id, state)
         self._effects.forget("claim", claim_id)
-
-        def settle(connection: sa.Connection, podm: str) -> None:
-            podms.settle_stored(connection, podm)
-            registry.clear_failures(connection, podm)  # it composed
-
         for podm in sorted({node.podm for node in nodes}, key=key_of):
-            self._patient.write(functools.partial(settle, podm=podm), "settling")
+            self._patient.write(functools.partial(podms.note_composed, name=podm), "settling")
         return self._patient.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
 
     def split(self, claim_id: str) -> Sequence[Claim]:
@@ -376,13 +346,13 @@ class Claims:
         return self._read(expiry.stuck_claims, "reading claims")
 
     def expire(self) -> None:
-        with contextlib.suppress(StoreError):
+        with contextlib.suppress(errors.StoreError):
             expiry.expire_claims(self._database)
 
     def reap(self, *, dry_run: bool = False) -> Sequence[ReapResult]:
         """End expired claims; return each with what was done, or would be.
 
-        A claim that was being composed is only listed: its pod manager knows what became of it.
+        A claim that was being composed is only listed: its pod manager decides about it.
         """
         expired = self._read(expiry.expired_claims, "reading claims")
         if not dry_run:
@@ -398,7 +368,7 @@ class Claims:
         owner: str | None = None,
     ) -> Sequence[Claim]:
         """Return claims in these states, the oldest first; of one pod manager or owner if given."""
-        of = tables.claims.c
+        of = _claims.c
         where = (of.state.in_(states), sa.true() if owner is None else of.owner == owner)
         claims = self._read(lambda c: claim_rows.find(c, *where), "reading claims")
         return [claim for claim in claims if podm is None or podm in claim.podms]
@@ -416,12 +386,11 @@ class Claims:
 
         Arguments as to list claims. No document of another claim leaves the database.
         """
-        of = tables.claims.c
 
         def work(connection: sa.Connection) -> tuple[Sequence[Claim], int]:
-            where: list[sa.ColumnElement[bool]] = [of.state.in_(states)]
+            where: list[sa.ColumnElement[bool]] = [_claims.c.state.in_(states)]
             if owner is not None:
-                where.append(of.owner == owner)
+                where.append(_claims.c.owner == owner)
             if podm is not None:
                 where.append(claim_rows.holds_of(connection, podm))
             return claim_rows.newest(connection, most, skip, *where)
@@ -436,8 +405,7 @@ class Claims:
 
         def work(connection: sa.Connection) -> Claim:
             nonlocal may_be_written
-            own_id = tables.claims.c.id == claim.id
-            if may_be_written and (own := claim_rows.find(connection, own_id)):
+            if may_be_written and (own := claim_rows.find(connection, _claims.c.id == claim.id)):
                 return own[0]  # the answer to the commit was lost, the commit was not
             may_be_written = True
             if claim.key is not None:
@@ -479,7 +447,7 @@ class Claims:
                 return database.write(work, doing, single)
             except ExpiredConflict:
                 expiry.expire_claims(database)
-        raise ClaimLost("claims whose time is over could not be swept away: run claim reap")
+        raise ClaimLost("expired claims are in the way and could not be ended: run podm claim reap")
 
     def _end(
         self, database: Database, claim_id: str, work: Work[bool], states: Sequence[State], do: str
@@ -487,12 +455,12 @@ class Claims:
         if not database.write(work, do):
             claim = database.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
             if claim.state not in states:
-                hint = "that is not for this state"
+                hint = "the state does not allow this"
                 if claim.state == "COMPOSING":
-                    hint = "something may be there by now: reap it once its time is over"
+                    hint = "a node of it may exist by now: reap it once its time is over"
                 elif claim.state not in ACTIVE_STATES:
                     hint = "it has ended already"
-                raise ClaimState(one_line(f"claim {claim_id} is {claim.state}: {hint}"))
+                raise errors.ClaimState(one_line(f"claim {claim_id} is {claim.state}: {hint}"))
         expiry.free_claim(database, claim_id)
 
 
@@ -522,9 +490,9 @@ class Nodes:
     def newest(
         self, most: int, *, skip: int = 0, podm: str | None = None, owner: str | None = None
     ) -> tuple[Sequence[ComposedNode], int]:
-        """Return ``most`` nodes after ``skip`` newer ones, and how many there are in all.
+        """Return ``most`` nodes after ``skip`` of newer claims; and how many in all.
 
-        The node of the newest claim is the first. Of one pod manager or owner if given.
+        Of one pod manager or owner if given.
         """
         claims = tables.claims
         both = tables.nodes.outerjoin(claims, claims.c.id == _node.claim_id)
@@ -542,7 +510,7 @@ class Nodes:
         return self._database.read(work, "reading nodes")
 
     def show(self, node_id: str) -> ComposedNode:
-        """Return a node by its id or its only URI; UnknownName for none, else Undecodable."""
+        """Return a node by its id or its only URI; UnknownName without one, else Undecodable."""
         nodes = self.list()
         for name in ("id", "uri"):
             matching = [node for node in nodes if getattr(node, name) == node_id]
@@ -552,8 +520,8 @@ class Nodes:
         both = tables.nodes.outerjoin(tables.claims, claims.id == _node.claim_id)
         query = sa.select(_node.id, claims.owner).select_from(both).where(_node.id == node_id)
         if row := self._database.read(lambda c: c.execute(query).first(), "reading nodes"):
-            raise Undecodable("node", *row)
-        raise UnknownName("node", node_id, [node.id for node in nodes])
+            raise errors.Undecodable("node", *row)
+        raise errors.UnknownName("node", node_id, [node.id for node in nodes])
 
     def forget(self, node_id: str) -> None:
         """Delete the record of a node that is gone; the last one of a claim releases that."""
@@ -564,7 +532,7 @@ class Nodes:
 
 
 def _forget(connection: sa.Connection, node_id: str) -> str | None:
-    """Delete the row of a node; return its claim if no other node of that is left."""
+    """Delete the row of a node; return its claim if that was its last node."""
     query = sa.select(_node.claim_id, _node.podm_key).where(_node.id == node_id)
     if (row := connection.execute(query).first()) is None:
         return None
@@ -572,12 +540,11 @@ def _forget(connection: sa.Connection, node_id: str) -> str | None:
     podms.lock_row(connection, key)
     connection.execute(sa.delete(tables.nodes).where(_node.id == node_id))
     claim_rows.add_event(connection, "gone", claim_id, words=node_id)
-    others = sa.select(sa.func.count()).select_from(tables.nodes).where(_node.claim_id == claim_id)
-    is_last = not connection.scalar(others)
-    if is_last:
+    others = sa.select(_node.id).where(_node.claim_id == claim_id).limit(1)
+    if is_last := connection.scalar(others) is None:
         composed: tuple[State, ...] = ("COMPOSED", "SETTLED")
         claim_rows.end(connection, claim_id, composed, "RELEASED", "its node is gone")
-    change_log.log_changes(connection, [key])  # the node counts no more for its owner and group
+    tables.log_changes(connection, [key])  # the node counts no more for its owner and group
     return claim_id if is_last else None
 
 

@@ -16,18 +16,12 @@ from msgspec.structs import replace
 
 from valence_sched.errors import UnknownName
 from valence_sched.model.decision import DecisionSummary, Report, Reports
-from valence_sched.model.dispatch import Dispatch, Receipt, WaitingDispatches
+from valence_sched.model.dispatch import Dispatch, Receipt, Receipts, WaitingDispatches
 from valence_sched.model.inventory import to_json
 from valence_sched.store import claim_rows, tables
 from valence_sched.store.database import Database
-from valence_sched.store.document import (
-    decode_decision,
-    decoded,
-    document_of,
-    one_readable,
-    readable,
-)
-from valence_sched.store.tables import key_of, now
+from valence_sched.store.document import decoded, one_readable, readable
+from valence_sched.store.tables import decode_decision, key_of, now
 
 _dispatches = tables.dispatches
 _queue = _dispatches.c
@@ -127,7 +121,7 @@ def _dispatch(*columns: Any) -> Dispatch:
     report, receipts = decode_decision(row.pop("document")), row.pop("receipts")
     if not isinstance(report, Report):
         raise ValueError("several decisions, expected one")
-    found = document_of(_queue.receipts).decode(receipts) if receipts else ()
+    found = msgspec.json.decode(receipts, type=Receipts) if receipts else ()
     return Dispatch(claim=row.pop("claim_id"), report=report, receipts=found, **row)
 
 
@@ -168,7 +162,7 @@ class StoredDecisions:
                 if dispatched is not None:
                     queue_dispatch(connection, id_, dispatched)
 
-        self._database.write(work, "keeping a decision")
+        self._database.write(work, "storing a decision")
 
     def get(self, id_: str) -> Report | Reports:
         """Return a stored decision; UnknownName for none, Undecodable for a damaged one."""

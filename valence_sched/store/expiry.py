@@ -23,7 +23,7 @@ import sqlalchemy as sa
 from valence_sched.errors import StoreError
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
 from valence_sched.model.quantity import format_count
-from valence_sched.store import change_log, claim_rows, holds, podms, quotas, tables
+from valence_sched.store import claim_rows, holds, tables
 from valence_sched.store.claim_rows import change_state
 from valence_sched.store.database import Database
 from valence_sched.store.holds import purge_groups
@@ -36,12 +36,12 @@ _events, _decisions = tables.events, tables.decisions
 
 
 def expired_claims(connection: sa.Connection) -> list[Claim]:
-    """Return claims that hold something after their time is over."""
+    """Return expired claims that still hold something."""
     return claim_rows.find(connection, _claims.c.sweep_at <= statement_time())
 
 
 def stuck_claims(connection: sa.Connection) -> list[Claim]:
-    """Return claims that are being composed for longer than they were meant to be."""
+    """Return claims that are being composed after their time is over."""
     overdue = _claims.c.expires_at <= statement_time()
     return claim_rows.find(connection, _claims.c.state == "COMPOSING", overdue)
 
@@ -72,10 +72,11 @@ def _expire(connection: sa.Connection, claim_id: str) -> bool:
 
 
 def _drop(connection: sa.Connection, claim_id: str, key: str) -> None:
-    podms.lock_row(connection, key)
+    podm = tables.podms.c.podm_key
+    connection.execute(sa.select(podm).where(podm == key).with_for_update())
     query = sa.select(_claims.c.sweep_at <= now()).where(_claims.c.id == claim_id)
     if connection.scalar(query) and holds.drop(connection, claim_id, key):
-        change_log.log_changes(connection, [key])
+        tables.log_changes(connection, [key])
 
 
 def _mark_freed(connection: sa.Connection, claim_id: str) -> None:
@@ -84,7 +85,7 @@ def _mark_freed(connection: sa.Connection, claim_id: str) -> None:
     connection.execute(sa.update(_claims).where(ended).values(sweep_at=None))
     state = connection.scalar(sa.select(_claims.c.state).where(_claims.c.id == claim_id))
     if state in FINAL_STATES:
-        quotas.drop(connection, [claim_id])
+        claim_rows.delete_charges(connection, [claim_id])
 
 
 class PurgeCounts(NamedTuple):
@@ -96,28 +97,26 @@ class PurgeCounts(NamedTuple):
 
 
 def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
-    """Delete claims that ended, events, decisions and records older than so many seconds.
-
-    Of dispatches those are deleted that the controller took.
+    """Delete ended claims, events, decisions, taken dispatches and records that are older.
 
     Claims over several zones count as claims. Records of operations and answers stay for
-    ``RECORD_S`` at least. A claim of which a node or a hold is left stays. Each transaction deletes
-    at most ``CHUNK`` claims, so that other processes do not wait long.
+    ``RECORD_S`` at least. A claim with a node or a hold stays. Each transaction deletes at most
+    ``CHUNK`` claims, so that other processes do not wait long.
     """
     if dry_run:
-        return database.read(lambda c: _count(c, older_than_s), "reading what is over")
+        return database.read(lambda c: _count(c, older_than_s), "counting old records")
     claims = events = 0
     while True:
-        deleted = database.write(lambda c: _delete_claims(c, older_than_s), "forgetting claims")
+        deleted = database.write(lambda c: _delete_claims(c, older_than_s), "deleting claims")
         claims, events = claims + deleted.claims, events + deleted.events
         if deleted.claims < CHUNK:
             break
-    rest = database.write(lambda c: _delete_rest(c, older_than_s), "forgetting what happened")
+    rest = database.write(lambda c: _delete_rest(c, older_than_s), "deleting old records")
     return PurgeCounts(claims + rest.claims, events + rest.events, rest.decisions)
 
 
 def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
-    """Return which claims to delete; a claim ended at its last event."""
+    """Return the condition of claims to delete; a claim ended at its last event."""
     before = statement_time() - older_than_s
     of = _claims.c.id
     return sa.and_(
@@ -149,7 +148,7 @@ def _delete_claims(connection: sa.Connection, older_than_s: float) -> PurgeCount
     if not ids:
         return PurgeCounts(0, 0, 0)
     events = connection.execute(sa.delete(_events).where(_events.c.claim_id.in_(ids)))
-    quotas.drop(connection, ids)
+    claim_rows.delete_charges(connection, ids)
     connection.execute(sa.delete(_claims).where(_claims.c.id.in_(ids)))
     return PurgeCounts(len(ids), events.rowcount, 0)
 
@@ -158,7 +157,7 @@ def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     events = connection.execute(sa.delete(_events).where(_old_events(older_than_s)))
     decisions = connection.execute(sa.delete(_decisions).where(_old_decisions(older_than_s)))
     zones = connection.execute(sa.delete(tables.zone_claims).where(_old_zone_claims(older_than_s)))
-    # of what goes on now, or was answered just now, the caller may ask again
+    # a caller may repeat a request whose operation goes on, or that was answered just now
     old = tables.records.c.at < statement_time() - max(older_than_s, RECORD_S)
     connection.execute(sa.delete(tables.records).where(old))
     sent = tables.dispatches.c.sent_at < statement_time() - older_than_s
@@ -192,7 +191,7 @@ class Boot(NamedTuple):
 
 
 def read_boot() -> Boot | None:
-    """Return the present boot, None where the kernel is not Linux and does not tell it."""
+    """Return the present boot, None where the kernel is not Linux."""
     try:
         id_ = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return Boot(id_, float(Path("/proc/uptime").read_text().split()[0]))
@@ -203,7 +202,7 @@ def read_boot() -> Boot | None:
 class ClockWatch:
     """Compares the clock of the machine with its uptime before transactions of an embedded store.
 
-    ``ahead`` is cheap, and tells when to compare. ``remark`` takes a line about what was moved.
+    ``ahead`` is cheap, and decides when to compare. ``remark`` takes a line about moved ends.
     """
 
     def __init__(
@@ -227,7 +226,7 @@ class ClockWatch:
         self._compared = ahead
 
     def jump_s(self, connection: sa.Connection) -> float | None:
-        """Return by how much the clock jumped, None where it is not known to this store yet."""
+        """Return by how much the clock jumped, None for a boot that is new to this store."""
         boot = self._boot()
         if boot is None:
             return 0.0
@@ -238,7 +237,7 @@ class ClockWatch:
         return jump if abs(jump) > TOLERANCE_S else 0.0
 
     def follow(self, connection: sa.Connection) -> str:
-        """Move the ends of claims by the jump of the clock; return what was done, if anything."""
+        """Move the ends of claims by the jump of the clock; return a line about moved ends."""
         boot, jump = self._boot(), self.jump_s(connection)
         if boot is None or jump == 0.0:
             return ""
@@ -266,8 +265,8 @@ def _move_ends(connection: sa.Connection, jump_s: float) -> str:
     moved = connection.execute(update.values(expires_at=of.expires_at + jump_s, sweep_at=swept))
     lease_end = tables.leases.c.expires_at
     connection.execute(sa.update(tables.leases).values(expires_at=lease_end + jump_s))
-    way = "ahead" if jump_s > 0 else "back"
     if not moved.rowcount:
         return ""
-    what = f"the ends of {format_count(moved.rowcount, 'claim')} moved with it"
-    return f"the clock of this machine went {way} by {abs(jump_s):,.0f} s: {what}"
+    way, count = "ahead" if jump_s > 0 else "back", format_count(moved.rowcount, "claim")
+    text = f"the clock of this machine went {way} by {abs(jump_s):,.0f} s"
+    return f"{text}: the ends of {count} moved with it"

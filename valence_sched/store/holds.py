@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds: what claims hold of pod managers and groups, behind locks, and the conflicts of claims.
+"""Holds: the blocks, amounts and groups that claims hold behind locks, and their conflicts.
 
 The members of a group may be on any pod manager, so the generation of a pod manager says nothing
 of them. A decision under hard rules reads the generation of the group before the members. The
@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from valence_sched.errors import ClaimLost, one_line
 from valence_sched.model.claim import ClaimPart
 from valence_sched.model.inventory import OTHERS
-from valence_sched.store import change_log, tables
+from valence_sched.store import tables
 from valence_sched.store.tables import key_of, now, statement_time
 
 _generations, _zone_claims = tables.group_generations, tables.zone_claims
@@ -26,7 +26,7 @@ _of_group = _generations.c
 
 
 def group_generation(connection: sa.Connection, name: str) -> int:
-    """Return the generation of a group, 0 for one of which no node was ever claimed."""
+    """Return the generation of a group, 0 before its first claimed node."""
     query = sa.select(_of_group.generation).where(_of_group.group_key == key_of(name))
     return connection.scalar(query) or 0
 
@@ -78,11 +78,11 @@ _INSERT_BLOCKS, _INSERT_AMOUNTS = sa.insert(_blocks), sa.insert(_amounts)
 
 
 class ExpiredConflict(Exception):
-    """An expired claim holds what is wanted: end it, then try again."""
+    """An expired claim is in the way: end it, then try again."""
 
 
 class ConflictingClaim(NamedTuple):
-    """A claim that holds what another one wants."""
+    """A claim that is in the way of another one."""
 
     id: str
     owner: str | None
@@ -99,7 +99,7 @@ def _conflicting_claims(
 ) -> list[ConflictingClaim]:
     """Return the claims of these ids, the latest first; ExpiredConflict if one has expired.
 
-    An owner, which is the one of a claim, is not told which claims others have.
+    The claims of other owners than that of the claim are anonymous.
     """
     of = tables.claims.c
     expired = sa.func.coalesce(of.sweep_at <= now(), sa.false())
@@ -187,7 +187,7 @@ def hold(connection: sa.Connection, claim_id: str, part: ClaimPart, locked: Lock
     """Hold a part for an inserted claim; ClaimLost, or ExpiredConflict, if another one holds it."""
     hold_blocks(connection, claim_id, part, locked)
     _hold_amounts(connection, claim_id, part)
-    change_log.add_claim_part(connection, key_of(part.podm), claim_id)
+    tables.add_claim_part(connection, key_of(part.podm), claim_id)
 
 
 def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:
@@ -221,21 +221,22 @@ def _hold_amounts(connection: sa.Connection, claim_id: str, part: ClaimPart) -> 
     wanted = {key_of(uri): (uri, amount) for uri, amount in part.amounts.items() if amount}
     if not wanted:
         return
-    supply = {key_of(grant.uri): grant.amount for grant in part.supplies}
+    total = {key_of(declared.uri): declared.amount for declared in part.supplies}
     held: dict[str, float] = {}
-    stocks = connection.execute(_STOCKS, {"key": key, "wanted": sorted(wanted)})
-    for stock, amount, is_supply in stocks:
-        (supply if is_supply else held)[stock] = amount
+    for stock, amount, is_total in connection.execute(
+        _STOCKS, {"key": key, "wanted": sorted(wanted)}
+    ):
+        (total if is_total else held)[stock] = amount
     rows: list[dict[str, Any]] = []
     for stock, (uri, amount) in sorted(wanted.items()):
-        left = supply.get(stock, 0.0) - held.get(stock, 0.0)
+        left = total.get(stock, 0.0) - held.get(stock, 0.0)
         if amount > left + SLACK:
             of_stock = _amounts.c.podm_key == key, _amounts.c.stock_key == stock
             holders = sa.select(_amounts.c.claim_id).where(*of_stock)
             conflicts = _conflicting_claims(connection, claim_id, holders)
             text = f"stock {uri} of pod manager {part.podm!r} has {max(left, 0.0):g} left"
-            latest = f": the latest that holds of it is {conflicts[0]}" if conflicts else ""
-            text = f"{text}, {amount:g} were chosen{latest}"
+            latest = f" (latest claim of it: {conflicts[0]})" if conflicts else ""
+            text = f"{text}, chosen {amount:g}{latest}"
             raise ClaimLost(text, part.podm, conflicts[0].id if conflicts else "")
         row = {"podm_key": key, "stock_key": stock, "claim_id": claim_id, "uri": uri}
         rows.append({**row, "amount": amount})

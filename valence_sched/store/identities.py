@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identities of the store: one name for each service, and one service for each name."""
+"""Identities of the store: one name for each service, one service for each name, and their use."""
 
 from __future__ import annotations
 
@@ -11,26 +11,22 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.errors import IdentityConflict, one_line
+from valence_sched.model import podm_address
 from valence_sched.model.inventory import to_json
-from valence_sched.model.podm_address import (
-    change_text,
-    conflict_text,
-    contradicts,
-    has_other_blocks,
-    is_address,
-)
+from valence_sched.model.podm_address import is_address
+from valence_sched.model.quantity import format_count
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables
 from valence_sched.store.document import readable
 from valence_sched.store.tables import chunks, key_of
-from valence_sched.store.usage import uses
 
 _podms, _registry = tables.podms, tables.registry
+MAX_LISTED_USES = 3  # names of claims, and of nodes, in a message
 Conflicts = dict[str, IdentityConflict]
 
 
 class IdentityMove(NamedTuple):
-    """A reading whose identity, or whose blocks by which it is known, are not those of before."""
+    """A reading with another identity, or with other blocks where these identify the service."""
 
     key: str
     name: str
@@ -51,7 +47,7 @@ _decode_blocks = msgspec.json.Decoder(_StoredBlocks).decode
 
 
 def columns(identity: str | None) -> dict[str, str | None]:
-    """Return the columns of an identity; of an unknown one there can be several."""
+    """Return the columns of an identity; several rows may have an unknown one."""
     return {"identity": identity, "identity_key": None if identity is None else key_of(identity)}
 
 
@@ -70,8 +66,8 @@ def known_identities(connection: sa.Connection) -> dict[str, str]:
 def conflicts(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Conflicts:
     """Return by key the readings that must not be stored: of another service, or of another name.
 
-    The other name of a service is dropped where it is neither registered nor in use: a file that
-    named it calls it otherwise now.
+    The other name of a service is dropped where it is neither registered nor in use: its file names
+    it differently now.
     """
     found = _changed_services(connection, moves)
     names: dict[str, str] = {}
@@ -87,7 +83,9 @@ def conflicts(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Confl
 
 
 def _conflict(move: IdentityMove | Registration, other: str) -> IdentityConflict:
-    return IdentityConflict(one_line(conflict_text(move.name, move.identity or "", other)))
+    return IdentityConflict(
+        one_line(podm_address.conflict_text(move.name, move.identity or "", other))
+    )
 
 
 def _changed_services(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Conflicts:
@@ -97,15 +95,15 @@ def _changed_services(connection: sa.Connection, moves: Sequence[IdentityMove]) 
         known = registered.get(move.key) or move.known
         if known is None:
             continue
-        changed = contradicts(known, move.identity)
+        changed = podm_address.contradicts(known, move.identity)
         if not changed and is_address(known):
             query = sa.select(_podms.c.name, _podms.c.document)
             row = connection.execute(query.where(_podms.c.podm_key == move.key, ~_podms.c.gone))
             stored = readable(connection, _podms, row, lambda _, text: _decode_blocks(text))
             known_blocks = {block.uri for one in stored for block in one.blocks}
-            changed = has_other_blocks(known_blocks, move.blocks)
+            changed = podm_address.has_other_blocks(known_blocks, move.blocks)
         if changed:
-            text = change_text(move.name, known, move.identity)
+            text = podm_address.change_text(move.name, known, move.identity)
             found[move.key] = IdentityConflict(one_line(text))
     return found
 
@@ -118,17 +116,18 @@ def _registered_identities(connection: sa.Connection, keys: Sequence[str]) -> di
 
 
 def _other_names(connection: sa.Connection, keys: Mapping[str, str]) -> dict[str, str]:
-    """Return by key of an identity the other name that stays; one that need not loses it.
+    """Return by key of an identity another name that keeps it; other names lose it.
 
-    ``keys`` are those of the pod managers that have the identities from now on.
+    ``keys`` are the pod managers, by identity, that have the identities from now on.
     """
     found: dict[str, str] = {}
     for table in (_registry, _podms):
         of = table.c
         query = sa.select(of.identity_key, of.podm_key, of.name)
         for some in chunks(sorted(keys)):
-            rows = connection.execute(query.where(of.identity_key.in_(some))).all()
-            for digest, key, name in rows:
+            for digest, key, name in connection.execute(
+                query.where(of.identity_key.in_(some))
+            ).all():
                 if key == keys[digest] or digest in found:
                     continue
                 if _registered_identities(connection, [key]) or uses(connection, key):
@@ -147,7 +146,7 @@ def check_free(connection: sa.Connection, registration: Registration) -> None:
 
 
 def forget_read(connection: sa.Connection, name: str) -> None:
-    """Forget the identity that was read under a name: the next one that is read counts."""
+    """Forget the identity that was read under a name: the next reading sets it."""
     update = sa.update(_podms).where(_podms.c.podm_key == key_of(name))
     connection.execute(update.values(**columns(None)))
 
@@ -166,3 +165,19 @@ def learn(connection: sa.Connection, identities: Mapping[str, str]) -> None:
                 rows.append({"key": key, **changed})
     if rows:
         connection.execute(sa.update(_registry).where(of.podm_key == sa.bindparam("key")), rows)
+
+
+def uses(connection: sa.Connection, key: str) -> list[str]:
+    """Return the numbers of claims and of nodes of a pod manager, as text, but for 0."""
+    claims, nodes, found = tables.claim_parts.c, tables.nodes.c, []
+    for noun, id_, of in (("claim", claims.claim_id, claims), ("node", nodes.id, nodes)):
+        ids = connection.scalars(sa.select(id_).where(of.podm_key == key).order_by(id_)).all()
+        if ids:
+            found.append(f"{format_count(len(ids), noun)} ({listed(ids)})")
+    return found
+
+
+def listed(ids: Sequence[str]) -> str:
+    """Return the first of some IDs, and how many more there are."""
+    more = f" and {len(ids) - MAX_LISTED_USES:,} more" if ids[MAX_LISTED_USES:] else ""
+    return ", ".join(ids[:MAX_LISTED_USES]) + more

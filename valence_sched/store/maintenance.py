@@ -19,12 +19,12 @@ import sqlalchemy as sa
 
 from valence_sched.errors import StoreError, describe_error, one_line
 from valence_sched.model.claim import ACTIVE_STATES
-from valence_sched.store import change_log, claim_rows, expiry, podms, schema, tables
+from valence_sched.store import claim_rows, expiry, podms, schema, tables
 from valence_sched.store.claim_rows import change_state
 from valence_sched.store.database import Database, StoreUrl
 from valence_sched.store.decisions import Dispatches
-from valence_sched.store.document import UNDECODABLE, Document, NonNegative, resolved
-from valence_sched.store.records import record_kind
+from valence_sched.store.service_state import record_kind
+from valence_sched.store.tables import UNDECODABLE, Document, NonNegative, resolved
 
 PAGE_ROWS, PAGE_DOCUMENTS = 500, 20  # of one query: of small rows, of large documents
 LARGE = (tables.podms, tables.decisions, tables.dispatches, tables.records)
@@ -229,11 +229,11 @@ def _repair(connection: sa.Connection, row: UndecodableRow, change: Change) -> b
 
 def _log_repair(connection: sa.Connection, row: UndecodableRow) -> None:
     if row.table in (tables.podms, *HELD):
-        change_log.log_changes(connection, [row.values["podm_key"]])
+        tables.log_changes(connection, [row.values["podm_key"]])
     if row.table is tables.registry:
-        change_log.log_registry_change(connection)
+        tables.log_registry_change(connection)
     if row.table is tables.zones:
-        change_log.log_zone_change(connection)
+        tables.log_zone_change(connection)
 
 
 def _clear(connection: sa.Connection, row: UndecodableRow) -> None:
@@ -272,7 +272,7 @@ def _delete_claim(connection: sa.Connection, row: UndecodableRow) -> None:
     for table in (*HELD, tables.quota_charges):
         connection.execute(sa.delete(table).where(table.c.claim_id == row.values["id"]))
     _delete(connection, row)
-    change_log.log_changes(connection, keys)
+    tables.log_changes(connection, keys)
 
 
 _CHANGES: Mapping[str, tuple[str, Change]] = {

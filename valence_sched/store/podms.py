@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers of the store, as last read, with their generation."""
+"""Pod managers of the store: as last read, with their generation, reports and failures."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from valence_sched.errors import IdentityConflict
+from valence_sched.errors import IdentityConflict, InUse, UnknownName, one_line
 from valence_sched.model.inventory import FullPodm, LeanPodm, Node, free_amount, to_json
 from valence_sched.model.podm_address import is_address
-from valence_sched.model.reading import PreviousReading
-from valence_sched.model.stats import ReportedStats, apply_stats
-from valence_sched.store import change_log, identities, tables
+from valence_sched.model.reading import PreviousReading, ReadFailure
+from valence_sched.model.stats import ReportedStats, Stats, apply_stats, merge_stats
+from valence_sched.store import identities, tables
+from valence_sched.store.claim_rows import keys_of_composed_claims, settle_claims
 from valence_sched.store.document import decoded, quarantine_of, readable
-from valence_sched.store.identities import IdentityMove
+from valence_sched.store.identities import IdentityMove, uses
 from valence_sched.store.tables import chunks, digest_of, key_of, now
-from valence_sched.store.usage import keys_of_composed_claims, settle_claims
 
 _table = tables.podms
 _full_decoder = msgspec.json.Decoder(FullPodm)
@@ -29,6 +29,8 @@ _lean_decoder = msgspec.json.Decoder(LeanPodm)
 T = TypeVar("T")
 P = TypeVar("P", FullPodm, LeanPodm)
 NOTHING_REPORTED = ReportedStats({})
+FAILURES = "failures"  # the fact that the weigher and the filter of failures read
+FailedReadings = Mapping[str, tuple[FullPodm, ReadFailure]]
 Row = dict[str, Any]
 Keys = Sequence[str]
 _UPDATE = sa.update(_table).where(_table.c.podm_key == sa.bindparam("key"))
@@ -52,10 +54,7 @@ _outline_decoder = msgspec.json.Decoder(_Outline)
 
 
 class PodmRow(NamedTuple):
-    """What the store keeps beside the document of a pod manager.
-
-    ``reported`` is what it reported by itself: nothing where its ``stats`` cannot be decoded.
-    """
+    """The row of a pod manager without its document; ``reported`` are the decoded ``stats``."""
 
     generation: int
     digest: str
@@ -68,9 +67,9 @@ class PodmRow(NamedTuple):
     reported: ReportedStats = NOTHING_REPORTED
 
     def sound(self) -> PodmRow:
-        """Return the row without what only a hand can have written; the next reading rewrites it.
+        """Return the row without values of other types, which the next reading rewrites.
 
-        A generation in its place is one that the pod manager never had.
+        A generation that replaces one is one that the pod manager never had.
         """
         is_number = isinstance(self.generation, int)
         read_at = self.read_at if isinstance(self.read_at, str) else None
@@ -153,7 +152,7 @@ class PodmUpdate(NamedTuple):
 
     @property
     def identity_move(self) -> IdentityMove | None:
-        """Return what is to be compared with the identities that are known, None for nothing."""
+        """Return the reading that is to be compared with the known identities, if it is new."""
         podm, identity = self.reading.podm, self.identity
         by_address = self.content_changed and is_address(identity)
         if identity is None or not (by_address or identity != self.known_identity):
@@ -218,12 +217,12 @@ def remember(
 ) -> dict[str, StoredPodm | IdentityConflict]:
     """Store pod managers as they were read, by key; return them as they are known from now on.
 
-    A generation moves only with the content. A reading that began before the stored one is left
-    aside, and so is one of another service. What claims composed and a reading shows is from now on
-    counted by the reading alone.
+    A generation moves only with the content. A reading that began before the stored one is ignored,
+    and so is one of another service. Composed nodes that a reading shows are from now on counted by
+    the reading alone.
     """
     every, stored = _compare(connection, rows_of(connection, readings, lock=True), readings)
-    moves = [update.identity_move for update in every]
+    moves = (update.identity_move for update in every)
     conflicts = identities.conflicts(connection, [move for move in moves if move])
     updates = [update for update in every if update.key not in conflicts]
     write(connection, updates)
@@ -242,13 +241,18 @@ def unchanged(connection: sa.Connection, readings: Readings) -> dict[str, Stored
 def _compare(
     connection: sa.Connection, rows: Mapping[str, PodmRow], readings: Readings
 ) -> tuple[list[PodmUpdate], dict[str, StoredPodm]]:
-    """Return what is to be stored, by key in order, and what is stored of a later reading.
+    """Return the updates in the order of their keys, and pod managers of a later stored reading.
 
-    What a pod manager reported stands in the place of what was read.
+    The reported stats of a pod manager override its reading.
     """
-    counted = {key: row for key, row in rows.items() if not (row.gone or row.reported.alone)}
-    later = [key for key, row in counted.items() if _is_older(readings[key].podm.read_at, row)]
-    stored = documents(connection, later)
+    stored = documents(
+        connection,
+        [
+            key
+            for key, row in rows.items()
+            if not (row.gone or row.reported.alone) and _is_older(readings[key].podm.read_at, row)
+        ],
+    )
     stored = {key: stored[key] for key in decodable(connection, stored, StoredPodm.lean)}
     updates = []
     for key in sorted(readings.keys() - stored.keys()):
@@ -266,11 +270,11 @@ def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
     """Write pod managers whose rows are locked, and settle the claims that they show."""
     changed = {update.key: update for update in updates if update.content_changed}
     new, rewritten, reread, learnt = [], [], [], {}
-    reporting = set()  # of those that report by themselves from now on, or no longer
+    reporting = set()  # begin to report by themselves, or stop
     for update in updates:
         key, podm, is_new = update.key, update.reading.podm, update.row is None
         if key in changed and is_new:
-            row = {"podm_key": key, "name": podm.id, "shard": change_log.shard_of(key)}
+            row = {"podm_key": key, "name": podm.id, "shard": tables.shard_of(key)}
             new.append({**row, "moved": 0, "read_moved": 0, **update.columns})
         elif key in changed:
             rewritten.append({"key": key, **update.columns})
@@ -289,9 +293,9 @@ def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
     _execute(connection, _UPDATE, reread)
     _execute(connection, _UPDATE, [{"key": key, "failure": None} for key in sorted(recovered)])
     identities.learn(connection, learnt)
-    _write_supplies(connection, {key: update.reading.podm for key, update in changed.items()})
+    _write_stocks_and_shares(connection, {key: one.reading.podm for key, one in changed.items()})
     settled = settle_claims(connection, {one.key: one.reading.podm for one in updates})
-    change_log.log_changes(connection, (settled | recovered | reporting) - changed.keys(), changed)
+    tables.log_changes(connection, (settled | recovered | reporting) - changed.keys(), changed)
 
 
 def _execute(connection: sa.Connection, statement: sa.Executable, rows: list[Row]) -> None:
@@ -299,20 +303,20 @@ def _execute(connection: sa.Connection, statement: sa.Executable, rows: list[Row
         connection.execute(statement, rows)
 
 
-def settle_stored(connection: sa.Connection, name: str) -> None:
-    """Settle the claims whose composed nodes the pod manager as last read shows already."""
-    key = key_of(name)
-    row = lock_row(connection, key)
-    podm = load(connection, [name]).get(name)
-    if row and podm and settle_claims(connection, {key: podm}):
-        change_log.log_changes(connection, [key])
+def note_composed(connection: sa.Connection, name: str) -> None:
+    """Settle the claims whose nodes the last reading shows, and reset the count of failures."""
+    row, podm = lock_and_load(connection, name)
+    if row is None or row.gone:
+        return
+    if podm and settle_claims(connection, {key_of(name): podm}):
+        tables.log_changes(connection, [key_of(name)])
+    stats = row.reported.stats
+    if stats.get(FAILURES) or (stats.get("facts") or {}).get(FAILURES):
+        _store_failures(connection, name, row, 0)
 
 
 def note_removal(connection: sa.Connection, key: str, uri: str, freed: Collection[str]) -> None:
-    """Take a node that is gone out of the reading that still lists it, and free these blocks.
-
-    A block that another node of that reading has, too, is freed by one node only.
-    """
+    """Remove a node from the stored reading, and free these blocks, one place of a shared one."""
     row = lock_row(connection, key)
     found = documents(connection, [key]).get(key)
     if row is None or found is None:
@@ -343,7 +347,7 @@ def load(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[
 def decodable(
     connection: sa.Connection, found: Mapping[str, StoredPodm], decode: Callable[[StoredPodm], T]
 ) -> dict[str, T]:
-    """Return pod managers as ``decode`` has them, without those that cannot be decoded."""
+    """Return decoded pod managers, without those that cannot be decoded."""
     rows = ((stored.name, key, stored) for key, stored in found.items())
     return dict(readable(connection, _table, rows, lambda _, key, stored: (key, decode(stored))))
 
@@ -358,7 +362,7 @@ def documents(connection: sa.Connection, keys: Keys | None = None) -> dict[str, 
 
 
 def previous_readings(connection: sa.Connection, keys: Keys) -> dict[str, PreviousReading]:
-    """Return what pod managers had when they were read last, by name."""
+    """Return outlines of the last readings of pod managers, by name."""
     found = {}
     for stored in documents(connection, keys).values():
         one = _outline_decoder.decode(stored.document)
@@ -383,11 +387,11 @@ def forget(connection: sa.Connection, key: str) -> None:
     nothing |= dict.fromkeys(("stats", "read_at", "failure"))
     update = sa.update(_table).where(_table.c.podm_key == key)
     connection.execute(update.values(generation=_table.c.generation + 1, **nothing))
-    change_log.log_changes(connection, content=[key])
+    tables.log_changes(connection, content=[key])
 
 
-def _write_supplies(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> None:
-    """Write what claims are checked against inside their transactions."""
+def _write_stocks_and_shares(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> None:
+    """Write the amounts and slots that transactions of claims check against."""
     if not podms:
         return
     for table in (tables.stocks, tables.shares):
@@ -409,7 +413,7 @@ def _write_supplies(connection: sa.Connection, podms: Mapping[str, FullPodm]) ->
 def _is_older(read_at: str | None, row: PodmRow) -> bool:
     """Return whether a reading began before the stored one; False where a time cannot be parsed.
 
-    A stored time in the future, of a clock that was wrong, would keep out all later readings.
+    A stored time in the future, of a wrong clock, counts for nothing: it would block all readings.
     """
     if read_at is None or row.read_at is None:
         return False
@@ -418,3 +422,143 @@ def _is_older(read_at: str | None, row: PodmRow) -> bool:
         return datetime.fromisoformat(read_at) < stored and stored.timestamp() <= row.queried_at
     except (ValueError, TypeError, OverflowError):
         return False
+
+
+def lock_and_load(connection: sa.Connection, name: str) -> tuple[PodmRow | None, FullPodm | None]:
+    """Return the locked row of a pod manager and its last reading."""
+    row = lock_row(connection, key_of(name))
+    return row, load(connection, [name]).get(name)
+
+
+def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
+    """Store the report of a pod manager about itself; return its generation.
+
+    It overrides later readings. A pod manager that is never read is as old as its latest report.
+    """
+    row = lock_row(connection, key_of(name))
+    at = connection.scalar(sa.select(now())) or 0.0
+    return _store_report(connection, name, row, stats, at)
+
+
+def count_failure(connection: sa.Connection, name: str) -> None:
+    """Count a compose that a pod manager refused in its fact ``failures``.
+
+    The fact stands beside what the pod manager reports, which becomes no newer by it.
+    """
+    row, stored = lock_and_load(connection, name)
+    if row is not None and stored is not None:
+        before = stored.facts.get(FAILURES)
+        count = before + 1 if isinstance(before, int | float) else 1
+        _store_failures(connection, name, row, count)
+
+
+def _store_failures(connection: sa.Connection, name: str, row: PodmRow, count: float) -> None:
+    """Store the count where it is reported already: in ``facts``, or as a key of its own."""
+    in_facts = FAILURES in (row.reported.stats.get("facts") or {})
+    stats: Stats = {"facts": {FAILURES: count}} if in_facts else {FAILURES: count}
+    _store_report(connection, name, row, stats, row.reported.at)
+
+
+def _store_report(
+    connection: sa.Connection, name: str, row: PodmRow | None, stats: Stats, at: float | None
+) -> int:
+    before = row.reported if row else ReportedStats({})
+    stored = load(connection, [name]).get(name)
+    alone = stored is None or before.alone
+    reported = ReportedStats(merge_stats(before.stats, stats), alone=alone, at=at)
+    podm = apply_stats(stored or FullPodm(id=name), reported.stats)
+    if alone and at is not None:
+        podm = replace(podm, read_at=datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds"))
+    update = PodmUpdate(key_of(name), EncodedPodm(podm), row, to_json(reported), is_read=False)
+    write(connection, [update])
+    return update.generation
+
+
+def reported_stats(connection: sa.Connection) -> dict[str, Stats]:
+    """Return the reports of pod managers about themselves, by name."""
+    return {name: reported.stats for name, reported, _ in _reports(connection)}
+
+
+def report_ages_s(connection: sa.Connection) -> dict[str, float]:
+    """Return how many seconds ago pod managers reported last, by name and the database's clock."""
+    reports = _reports(connection)
+    return {name: max(0.0, at - one.at) for name, one, at in reports if one.at is not None}
+
+
+def report_times(connection: sa.Connection) -> dict[str, float]:
+    """Return when pod managers reported last, by name and the database's clock."""
+    return {name: one.at for name, one, _ in _reports(connection) if one.at is not None}
+
+
+def _reports(connection: sa.Connection) -> list[tuple[str, ReportedStats, float]]:
+    of = _table.c
+    query = sa.select(of.name, of.stats, now()).where(~of.gone, of.stats.is_not(None))
+    rows = connection.execute(query.order_by(of.name))
+    decode = msgspec.json.Decoder(ReportedStats).decode
+    return [*readable(connection, _table, rows, lambda name, text, at: (name, decode(text), at))]
+
+
+def forget_report(connection: sa.Connection, name: str) -> None:
+    """Remove a report, or all of one never read; UnknownName, or InUse as to unregister."""
+    key = key_of(name)
+    row = lock_row(connection, key)
+    if row is None or row.gone or row.stats is None:
+        raise UnknownName("pod manager that reported", name, reported_stats(connection))
+    if not row.reported.alone:
+        update = sa.update(_table).where(_table.c.podm_key == key)
+        connection.execute(update.values(stats=None))
+        tables.log_changes(connection, [key])
+        return
+    check_unused(connection, name)
+    forget(connection, key)
+
+
+def check_unused(connection: sa.Connection, name: str) -> None:
+    """Raise InUse if the store has claims or nodes of a pod manager, whose row is locked."""
+    if parts := uses(connection, key_of(name)):
+        hint = "run podm claim release and podm node delete first"
+        raise InUse(one_line(f"pod manager {name!r} still has {' and '.join(parts)}: {hint}"))
+
+
+def record_failures(connection: sa.Connection, readings: FailedReadings) -> list[str]:
+    """Store by name why pod managers could not be read; return the names of those that changed.
+
+    A failure that goes on keeps the time at which it began. One that was never read is known from
+    now on as the pod manager of its failed reading, which has no blocks.
+    """
+    by_key = {key_of(name): (name, *reading) for name, reading in readings.items()}
+    known_rows = rows_of(connection, by_key, lock=True)
+    at = float(connection.scalar(sa.select(now())) or 0.0)
+    of, changed, unknown = _table.c, dict[str, bytes](), list[PodmUpdate]()
+    for key, (name, podm, failure) in by_key.items():
+        row = known_rows.get(key)
+        was = row.failure if row and not row.gone else None
+        known: ReadFailure | None = decoded(connection, of.failure, name, was)
+        present = replace(failure, since=known.since if known else at)
+        if present == known:
+            continue
+        if row is None or row.gone:
+            # the properties of its registration may be unset: they are not stored here as well
+            empty: dict[str, Any] = {
+                "aggregates": (),
+                "capabilities": {},
+                "traits": (),
+                "facts": {},
+            }
+            bare = replace(podm, read_at=None, identity=None, zone=None, **empty)
+            unknown.append(PodmUpdate(key, EncodedPodm(bare), row, None, is_read=False))
+        changed[key] = to_json(present)
+    write(connection, unknown)
+    rows = [{"key": key, "failure": failure} for key, failure in sorted(changed.items())]
+    _execute(connection, _UPDATE, rows)
+    tables.log_changes(connection, changed.keys() - {update.key for update in unknown})
+    return sorted(by_key[key][0] for key in changed)
+
+
+def failures(connection: sa.Connection) -> dict[str, ReadFailure]:
+    """Return the failures of pod managers that cannot be read at present, by name."""
+    of = _table.c
+    query = sa.select(of.name, of.failure).where(~of.gone, of.failure.is_not(None))
+    rows = connection.execute(query.order_by(of.name))
+    decode = msgspec.json.Decoder(ReadFailure).decode
+    return dict(readable(connection, _table, rows, lambda name, text: (name, decode(text))))

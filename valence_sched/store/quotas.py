@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas of the store: limits of owners, and what their claims count against them."""
+"""Quotas of the store: limits of owners, and the charges of their claims."""
 
 from __future__ import annotations
 
@@ -14,39 +14,39 @@ from valence_sched.model.claim import ACTIVE_STATES, Claim
 from valence_sched.model.quota import Quota, claim_charges
 from valence_sched.store import tables
 from valence_sched.store.database import Database
-from valence_sched.store.document import NonNegative, readable
+from valence_sched.store.document import readable
 from valence_sched.store.holds import SLACK, ExpiredConflict
-from valence_sched.store.tables import now, owner_key
+from valence_sched.store.tables import NonNegative, now, owner_key
 
 _quotas, _locks, _charges = tables.quotas, tables.quota_locks, tables.quota_charges
 _claims = tables.claims
-_Limit = tuple[str, str | None, str, float]  # the key and the owner, the resource and how much
+_Limit = tuple[str, str | None, str, float]  # key and owner, resource and amount
 
 
 class Quotas:
-    """The quotas of a store; an owner None stands for all that have no limits of their own."""
+    """The quotas of a store; owner None means all owners without limits of their own."""
 
     def __init__(self, database: Database) -> None:
         self._read, self._write = database.read, database.write
 
     def set(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
-        """Set the limits of an owner, by resource, in place of all that it had."""
+        """Replace all limits of an owner, by resource."""
         return self.change(owner, limits, keep=False)
 
     def change(
         self, owner: str | None, limits: Mapping[str, float | None], *, keep: bool = True
     ) -> Quota:
-        """Change limits of an owner, by resource, None: it has none of its own; return the quota.
+        """Change limits of an owner, by resource, None removes its own; return the quota.
 
-        Its other limits stay where they are to ``keep``. On PostgreSQL and SQLite each claim is
-        either made before, and counts, or is checked against the new limits. On MariaDB one that
-        is being made at this moment may do neither, but counts from then on.
+        With ``keep`` its other limits stay. On PostgreSQL and SQLite each claim is either made
+        before, and counts, or is checked against the new limits. On MariaDB a claim that is being
+        made at this moment may escape the check, but counts from then on.
         """
 
         def work(connection: sa.Connection) -> Quota:
             key = owner_key(owner)
             if connection.dialect.name == "postgresql":
-                # whoever has read the limits ends first, and all others read them after this
+                # transactions that have read the limits end first, all others read the new ones
                 connection.exec_driver_sql(f"LOCK TABLE {_quotas.name} IN ACCESS EXCLUSIVE MODE")
             old = sa.delete(_quotas).where(_quotas.c.owner_key == key)
             connection.execute(old.where(_quotas.c.resource.in_(limits)) if keep else old)
@@ -76,11 +76,11 @@ class Quotas:
 
 
 def check(connection: sa.Connection, claim: Claim) -> None:
-    """Lock the quota of the owner of a claim, if it has any, for as long as a transaction lasts.
+    """Lock the quota of the owner of a claim, if it has any, until the transaction ends.
 
     Raises:
-        QuotaExceeded: with this claim its owner would have too much.
-        ExpiredConflict: so it is for now, and claims whose time is over count in it.
+        QuotaExceeded: the claim exceeds the quota.
+        ExpiredConflict: the same, but expired claims still count.
     """
     if claim.owner is None:
         return
@@ -90,7 +90,7 @@ def check(connection: sa.Connection, claim: Claim) -> None:
     key = owner_key(claim.owner)
     lock = sa.select(_locks.c.owner_key).where(_locks.c.owner_key == key).with_for_update()
     if connection.scalar(lock) is None:
-        # where another process inserts it first, this runs again and finds that
+        # if another process inserts it first, this runs again
         connection.execute(sa.insert(_locks).values(owner_key=key))
     used = _used(connection, claim.owner)
     problems = [
@@ -120,13 +120,8 @@ def charge(connection: sa.Connection, claim: Claim, parts_of: int = 1) -> None:
     connection.execute(sa.insert(_charges), rows)
 
 
-def drop(connection: sa.Connection, claim_ids: Sequence[str]) -> None:
-    """Count claims no longer."""
-    connection.execute(sa.delete(_charges).where(_charges.c.claim_id.in_(claim_ids)))
-
-
 def _quota(connection: sa.Connection, owner: str | None) -> Quota:
-    """Return a quota; of the many words of accelerators those are shown in use that are limited."""
+    """Return a quota, without the use of the many accelerators that are not limited."""
     limits, used = _limits(connection, owner), {} if owner is None else _used(connection, owner)
     hidden = {name for name in used if name.startswith("accelerators:")} - limits.keys()
     shown = {name: amount for name, amount in used.items() if name not in hidden}
@@ -134,12 +129,11 @@ def _quota(connection: sa.Connection, owner: str | None) -> Quota:
 
 
 def _limits(connection: sa.Connection, owner: str | None) -> dict[str, float]:
-    """Return the limits that hold for an owner: of each resource its own before the one of all."""
-    of, key, default = _quotas.c, owner_key(owner), owner_key(None)
+    """Return the limits of an owner: of each resource its own, else the default."""
+    of, key = _quotas.c, owner_key(owner)
     query = sa.select(of.owner_key, of.owner, of.resource, of.most)
-    found = _limit_rows(connection, query.where(of.owner_key.in_((key, default))))
-    rows = sorted(found, key=lambda row: bool(row[0] == key))
-    return {name: most for _, _, name, most in rows}
+    found = _limit_rows(connection, query.where(of.owner_key.in_((key, owner_key(None)))))
+    return {name: most for _, _, name, most in sorted(found, key=lambda row: row[0] == key)}
 
 
 def _limit_rows(connection: sa.Connection, query: sa.Select[Any]) -> Iterator[_Limit]:

@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Snapshot: the pod managers and their usage that changed since a log position."""
+"""Snapshot: the pod managers that changed since a log position, and their usage by claims.
+
+Usage is what live claims hold until the inventory shows their composed nodes.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,15 +17,13 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched.model.claim import NO_USAGE, Usage
-from valence_sched.model.inventory import LeanPodm
+from valence_sched.model.inventory import LeanPodm, Node
 from valence_sched.model.reading import ReadFailure
-from valence_sched.store import tables
+from valence_sched.store import claim_rows, tables
 from valence_sched.store.database import Database, WorkCounts
-from valence_sched.store.document import readable
+from valence_sched.store.document import decoded, readable
 from valence_sched.store.podms import StoredPodm, decodable, documents
-from valence_sched.store.registry import known_failure
-from valence_sched.store.tables import statement_time
-from valence_sched.store.usage import usages
+from valence_sched.store.tables import CHUNK, chunks, key_of, statement_time
 
 _podms, _parts, _shards = tables.podms.c, tables.claim_parts.c, tables.shards.c
 _expired = sa.select(sa.func.count()).where(tables.claims.c.sweep_at <= statement_time())
@@ -38,7 +40,7 @@ _TOTALS = sa.select(
 def log_counts(connection: sa.Connection) -> dict[int, int]:
     """Return the count of each shard of the change log, and of claims to be freed as -1.
 
-    With equal ones nothing that is decided on changed.
+    Equal counts mean equal decisions.
     """
     return {shard: count for shard, count in connection.execute(_COUNTS)}  # noqa: C416
 
@@ -46,8 +48,8 @@ def log_counts(connection: sa.Connection) -> dict[int, int]:
 class LogTotals(NamedTuple):
     """The counts of the change log in one row: their sum, a weighted one, and claims to be freed.
 
-    No count ever falls, so with equal sums none has risen; the weights tell a state apart that was
-    restored and has changed as often since.
+    Counts only grow, so equal sums mean equal counts; the weights detect a state that was restored
+    and has changed as often since.
     """
 
     sum: int
@@ -56,7 +58,7 @@ class LogTotals(NamedTuple):
 
 
 def log_totals(database: Database) -> LogTotals:
-    """Return the totals of the change log, which cost a fraction of its counts."""
+    """Return the totals of the change log, in a fraction of the time of its counts."""
     return LogTotals(*map(int, database.read_row(_TOTALS, "looking")))
 
 
@@ -90,7 +92,7 @@ class LogPosition:
 
 
 class ReportedSwitch(msgspec.Struct, frozen=True):
-    """Whether a pod manager reported that it is enabled, None where it did not say."""
+    """Whether a pod manager reported that it is enabled, None where it did not report that."""
 
     enabled: bool | None = None
 
@@ -99,10 +101,9 @@ class ReportedSwitch(msgspec.Struct, frozen=True):
 class PodmChange:
     """A pod manager that changed; ``podm`` is None if its content did not, or if it is gone.
 
-    ``usage`` is all that claims hold of it or, if ``incremental``, only what new claims hold: then
-    nothing else changed. ``failure`` is why it is not read at present. ``report`` has what counts
-    of its own report, None where it never reported. One that cannot be decoded counts as gone.
-    ``read_at`` is when it was read last, also where that changed nothing.
+    ``usage`` is that of all claims or, if ``incremental``, only that of new claims: then nothing
+    else changed. ``failure`` is why it is not read at present. ``report`` is None where it never
+    reported. An undecodable pod manager counts as gone. ``read_at`` also moves without a change.
     """
 
     id: str
@@ -131,9 +132,9 @@ class StoreSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class _ChangedRow:
-    """The row of a changed pod manager; ``claims`` are the new ones, None: anything may be new.
+    """The row of a changed pod manager; where only ``claims`` are new, other columns are not read.
 
-    Where only claims are new, none of its other columns is read.
+    Without them anything may be new.
     """
 
     key: str
@@ -171,8 +172,8 @@ def take_snapshot(
         rows += _newly_claimed(connection, before, behind, {row.key for row in rows})
     counts.rows_read += len(shards) + sum(len(row.claims or "1") for row in rows)
     changed = [row for row in rows if row.content_changed and not row.gone]
-    podms, decoded = _changed_podms(connection, changed, known)
-    counts.podms_decoded += decoded
+    podms, decoded_count = _changed_podms(connection, changed, known)
+    counts.podms_decoded += decoded_count
     lost = {row.key for row in changed} - podms.keys()
     total_keys = [row.key for row in rows if row.claims is None and not row.gone]
     total = usages(connection, total_keys, everything=not since.shards)
@@ -183,7 +184,7 @@ def take_snapshot(
     for row in sorted(rows, key=lambda row: row.name):
         usage = (total if row.claims is None else added).get(row.key, NO_USAGE)
         podm, is_gone = podms.get(row.key), row.gone or row.key in lost
-        failure = known_failure(connection, row.name, row.failure)
+        failure = decoded(connection, _podms.failure, row.name, row.failure)
         rest = row.claims is not None, failure, _report(connection, row), row.read_at
         changes.append(PodmChange(row.name, is_gone, podm, usage, *rest))
     return StoreSnapshot(tuple(changes), LogPosition(shards), expired, registry_changed)
@@ -215,10 +216,10 @@ def _rows(
 def _newly_claimed(
     connection: sa.Connection, before: Mapping[int, int], behind: list[int], other_keys: set[str]
 ) -> list[_ChangedRow]:
-    """Return pod managers of which nothing changed but for new claims.
+    """Return pod managers with new claims and no other change.
 
-    Where one of these is on several pod managers, anything of its own may be new: its blocks may be
-    known since it was prepared, while its nodes count only since it is held.
+    A claim on several pod managers counts as any change: its blocks may be known since it was
+    prepared, while its nodes count only since it is held.
     """
     newer = [sa.and_(_parts.shard == shard, _parts.moved > before[shard]) for shard in behind]
     others = tables.claim_parts.alias().c
@@ -241,9 +242,9 @@ def _newly_claimed(
 def _changed_podms(
     connection: sa.Connection, rows: Sequence[_ChangedRow], known: Mapping[str, LeanPodm]
 ) -> tuple[dict[str, LeanPodm], int]:
-    """Return decodable pod managers: the caller's own if of this generation, else those read.
+    """Return decodable pod managers, known ones of the same generation as they are.
 
-    With them comes how many documents were read.
+    Also returns how many documents were read.
     """
     found = {}
     for row in rows:
@@ -254,3 +255,103 @@ def _changed_podms(
     unknown = [row.key for row in rows if row.key not in found]
     read = decodable(connection, documents(connection, unknown), StoredPodm.lean)
     return found | read, len(unknown)
+
+
+_nodes = tables.nodes
+_Condition = Callable[[sa.Table], sa.ColumnElement[bool]]
+
+
+def usages(
+    connection: sa.Connection,
+    keys: Sequence[str],
+    *,
+    claims: Sequence[str] | None = None,
+    everything: bool = False,
+) -> dict[str, Usage]:
+    """Return the usage of pod managers, by key, of all live claims or only of these.
+
+    With ``everything`` the usage of many pod managers is read in one query without their keys.
+    """
+    if everything and len(keys) > CHUNK:
+        return _read_usages(connection, lambda _table: sa.true())
+    found: dict[str, Usage] = {}
+    wanted, column = frozenset(keys), "podm_key" if claims is None else "claim_id"
+    for some in chunks(keys if claims is None else claims):
+        for key, usage in _read_usages(connection, _is_in(column, some)).items():
+            if key in wanted:
+                found[key] = found[key].plus(usage) if key in found else usage
+    return found
+
+
+def usages_by_name(connection: sa.Connection, names: Iterable[str]) -> dict[str, Usage]:
+    """Return the usage of pod managers by live claims, by name, where there is any."""
+    keys = {key_of(name): name for name in names}
+    found = usages(connection, list(keys), everything=True)
+    return {keys[key]: one for key, one in found.items() if key in keys}
+
+
+def _is_in(column: str, values: Sequence[str]) -> _Condition:
+    return lambda table: table.c[column].in_(values)
+
+
+def _read_usages(connection: sa.Connection, among: _Condition) -> dict[str, Usage]:
+    blocks: dict[str, dict[str, int]] = defaultdict(dict)
+    amounts: dict[str, dict[str, float]] = defaultdict(dict)
+    nodes: dict[str, list[Node]] = defaultdict(list)
+    slot, stock = tables.claimed_blocks, tables.claimed_amounts
+    of_blocks = sa.select(slot.c.podm_key, slot.c.uri).where(among(slot))
+    for key, uri in connection.execute(of_blocks):
+        blocks[key][uri] = blocks[key].get(uri, 0) + 1
+    # a negative amount would add to what is free
+    of_amounts = sa.select(stock.c.podm_key, stock.c.uri, stock.c.amount)
+    for key, uri, amount in connection.execute(of_amounts.where(among(stock), stock.c.amount > 0)):
+        amounts[key][uri] = amounts[key].get(uri, 0.0) + amount
+    for key, node in (*_planned_nodes(connection, among), *_composed_nodes(connection, among)):
+        nodes[key].append(node)
+    return {
+        key: Usage(blocks=blocks[key], amounts=amounts[key], nodes=tuple(nodes[key]))
+        for key in {*blocks, *amounts, *nodes}
+    }
+
+
+#: Whether the rules of groups, or preferences about an owner, count the nodes of a claim.
+_IS_COUNTED = sa.or_(tables.claims.c.owner.is_not(None), tables.claims.c.group_name.is_not(None))
+
+
+def _planned_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tuple[str, Node]]:
+    """Yield the counted nodes of held claims that are not composed yet."""
+    parts, claims = tables.claim_parts, tables.claims.c
+    query = (
+        sa.select(claims.id, parts.c.podm_key, claims.owner, claims.group_name, claims.document)
+        .join(tables.claims, claims.id == parts.c.claim_id)
+        .where(among(parts), _IS_COUNTED, claims.state.in_(("HELD", "COMPOSING")))
+        .order_by(claims.created_at, claims.id)
+    )
+
+    def nodes_of(
+        claim: str, key: str, owner: str | None, group: str | None, document: bytes
+    ) -> list[tuple[str, Node]]:
+        found = []
+        for part in claim_rows.decode_parts(document):
+            for share in part.shares if key_of(part.podm) == key else ():
+                uri, blocks, flavor = f"claim:{claim}#{share.node}", share.blocks, share.flavor
+                node = Node(uri=uri, owner=owner, group=group, blocks=blocks, flavor=flavor)
+                found.append((key, replace(node, request=part.request)))
+        return found
+
+    for nodes in readable(connection, tables.claims, connection.execute(query), nodes_of):
+        yield from nodes
+
+
+def _composed_nodes(connection: sa.Connection, among: _Condition) -> Iterator[tuple[str, Node]]:
+    claims = tables.claims.c
+    query = sa.select(_nodes.c.id, _nodes.c.podm_key, _nodes.c.document)
+    query = query.join(tables.claims, claims.id == _nodes.c.claim_id)
+    query = query.where(among(_nodes), _IS_COUNTED).order_by(claims.created_at, _nodes.c.id)
+    names = ("uri", "name", "owner", "group", "blocks", "flavor", "request")
+
+    def node_of(_id: str, key: str, document: bytes) -> tuple[str, Node]:
+        one = claim_rows.decode_node(document)
+        return key, Node(**{name: getattr(one, name) for name in names})
+
+    yield from readable(connection, _nodes, connection.execute(query), node_of)

@@ -1,25 +1,118 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables: columns, keys and clock functions, alike on every database engine."""
+"""Tables: columns, documents, keys, clock functions and the change log, alike on every engine.
+
+A document is checked before it is written. The change log counts the changes of each shard in the
+last statements of a transaction. Another one that changes a pod manager of the same shard waits, so
+that the counts of a shard become visible in their order.
+"""
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Iterator, Sequence
+import importlib
+import types
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any
 
+import msgspec
 import sqlalchemy as sa
 from msgspec import Meta
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.schema import SchemaItem
 from sqlalchemy.sql.functions import FunctionElement
 
+from valence_sched.errors import InputError, describe_error
 from valence_sched.model.claim import ClaimPart, ComposedNode, State
-from valence_sched.model.decision import DecisionSummary
+from valence_sched.model.codec import decode
+from valence_sched.model.decision import DecisionSummary, Report, Reports, parse_report
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.reading import ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import ReportedStats
-from valence_sched.store.document import BINARY_BYTES, Document, NonNegative, decode_decision
+
+#: What decoding a value of another kind raises; msgspec's errors are ValueErrors.
+UNDECODABLE = (ValueError, TypeError, RecursionError, InputError)
+BINARY_BYTES = 2**32 - 1  # MySQL chooses its column type by the size
+NAME = "stored document"
+
+
+class InvalidDocument(InputError, sa.exc.DontWrapMixin):
+    """A document that could not be read back: nothing of its transaction is written."""
+
+
+class Document(sa.TypeDecorator[bytes]):
+    """A column of JSON documents of one ``kind``: a type, its name, or what decodes one.
+
+    A kind by its name, as in ``model.claim.Claim``, is imported when a document is decoded first.
+    An empty document is no document.
+    """
+
+    impl = sa.LargeBinary
+    cache_ok = True
+
+    def __init__(self, kind: Any) -> None:
+        self.kind = kind
+        super().__init__(BINARY_BYTES)
+
+    def decode(self, data: bytes) -> Any:
+        """Return a decoded document; one of :data:`UNDECODABLE` for another kind."""
+        return _decoder(self.kind)(data)
+
+    def check(self, data: bytes) -> None:
+        """Raise InvalidDocument, which names the place, for what could not be read back."""
+        try:
+            try:
+                self.decode(data)
+            except InputError:
+                raise
+            except UNDECODABLE:
+                decode(data, resolved(self.kind), NAME)  # names the value, unlike msgspec
+                raise
+        except InputError as error:
+            found = error.document_path, error.found, error.expected, error.hint
+            raise InvalidDocument(NAME, *found) from None
+        except UNDECODABLE as error:
+            raise InvalidDocument(NAME, "$", found=describe_error(error)) from None
+
+    def process_bind_param(self, value: bytes | None, _dialect: sa.Dialect) -> bytes | None:
+        if value:
+            self.check(value)
+        return value
+
+
+class NonNegative(sa.TypeDecorator[float]):
+    """A column of amounts of 0 or more."""
+
+    impl = sa.Double
+    cache_ok = True
+    kind = Annotated[float, Meta(ge=0)]
+
+    def process_bind_param(self, value: float | None, _dialect: sa.Dialect) -> float | None:
+        try:
+            return None if value is None else msgspec.convert(value, self.kind)
+        except msgspec.ValidationError:
+            raise InvalidDocument("stored amount", "", repr(value), "0 or more") from None
+
+
+@functools.cache
+def _decoder(kind: Any) -> Callable[[bytes], Any]:
+    kind = resolved(kind)
+    return kind if isinstance(kind, types.FunctionType) else msgspec.json.Decoder(kind).decode
+
+
+def resolved(kind: Any) -> Any:
+    """Return a kind that may be named by a text."""
+    if not isinstance(kind, str):
+        return kind
+    module, _, name = kind.rpartition(".")
+    return getattr(importlib.import_module(f"valence_sched.{module}"), name)
+
+
+def decode_decision(data: bytes) -> Report | Reports:
+    """Return a stored decision, without fields that only a newer program knows."""
+    return parse_report(data, NAME)[0]
+
 
 CHUNK = 500  # of values in one statement
 METADATA = sa.MetaData()
@@ -27,17 +120,17 @@ _INNODB = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
 KEY = sa.String(32)
 TEXT = sa.String(1024)
 DOCUMENT = sa.LargeBinary(BINARY_BYTES)  # of any kind, where a migration makes a column
-KIND = "kind"  # of a column's ``info``: the type of what it may have, where its SQL type has more
+KIND = "kind"  # of a column's ``info``: the type of its values where its SQL type has more
 SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
 def table(name: str, *columns: SchemaItem) -> sa.Table:
-    """Return a table, alike on every engine."""
+    """Return a table of a store."""
     return sa.Table(name, METADATA, *columns)
 
 
 @sa.event.listens_for(METADATA, "before_create")
-def _choose_innodb(metadata: sa.MetaData, connection: sa.Connection, **_words: Any) -> None:
+def _choose_innodb(metadata: sa.MetaData, connection: sa.Connection, **_options: Any) -> None:
     """Set the options of MySQL only there: a table that names them loads its dialect everywhere."""
     for each in metadata.tables.values():
         each.dialect_kwargs.update(table_options(connection.dialect.name))
@@ -55,7 +148,7 @@ def key_of(*words: str) -> str:
 
 
 def digest_of(content: bytes) -> str:
-    """Return the digest of some bytes: 32 hexadecimal digits."""
+    """Return 32 hexadecimal digits."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
@@ -80,7 +173,7 @@ class now(FunctionElement[float]):  # noqa: N801
 
 def _compile(element: type[FunctionElement[float]], text: str, *engines: str) -> None:
     for engine in engines:
-        compiles(element, engine)(lambda _element, _compiler, **_words: text)
+        compiles(element, engine)(lambda _element, _compiler, **_options: text)
 
 
 for _clock in (now, statement_time):
@@ -373,7 +466,7 @@ zones = table(
     sa.Column("polled_at", sa.Double),
 )
 
-#: The id of this zone, in one row: it tells the zone from every other one, whatever their names.
+#: The id of this zone, in one row: unlike a name, no other zone has it.
 zone_identity = table(
     "zone_identity",
     sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
@@ -382,5 +475,63 @@ zone_identity = table(
 
 
 def owner_key(owner: str | None) -> str:
-    """Return the key of an owner, and with None that of all without limits of their own."""
+    """Return the key of an owner, for None that of all owners without limits of their own."""
     return key_of(owner or "")
+
+
+_NUMBER = sa.bindparam("number", type_=sa.Integer)
+_KEY = sa.bindparam("key", type_=sa.String)
+_CLAIM = sa.bindparam("claim", type_=sa.String)
+_COUNT = sa.select(shards.c.moved).where(shards.c.shard == _NUMBER).scalar_subquery()
+_ADVANCE = sa.update(shards).where(shards.c.shard == _NUMBER).values(moved=shards.c.moved + 1)
+_MARK_USAGE = sa.update(podms).where(podms.c.podm_key == _KEY).values(shard=_NUMBER, moved=_COUNT)
+_MARK_CONTENT = _MARK_USAGE.values(read_moved=_COUNT)
+_PART = {"podm_key": _KEY, "claim_id": _CLAIM, "shard": _NUMBER, "moved": _COUNT}
+_INSERT_PART = sa.insert(claim_parts).values(_PART)
+_IS_PART = claim_parts.c.podm_key == _KEY, claim_parts.c.claim_id == _CLAIM
+_RECOUNT_PART = sa.update(claim_parts).where(*_IS_PART).values(moved=_COUNT)
+
+
+def shard_of(key: str) -> int:
+    """Return the shard that counts the changes of a pod manager."""
+    return int(key[:8], 16) % SHARDS
+
+
+def log_changes(
+    connection: sa.Connection, usage: Iterable[str] = (), content: Iterable[str] = ()
+) -> None:
+    """Record the keys of pod managers whose usage changed, and of those whose content did."""
+    marks: list[tuple[sa.Update, list[dict[str, Any]]]] = [
+        (statement, [{"number": shard_of(key), "key": key} for key in sorted(keys)])
+        for statement, keys in ((_MARK_USAGE, usage), (_MARK_CONTENT, content))
+    ]
+    numbers = {row["number"] for _, rows in marks for row in rows}
+    if numbers:
+        connection.execute(_ADVANCE, [{"number": number} for number in sorted(numbers)])
+    for statement, rows in marks:
+        if rows:
+            connection.execute(statement, rows)
+
+
+def log_registry_change(connection: sa.Connection) -> None:
+    """Record that the registrations of pod managers changed."""
+    connection.execute(_ADVANCE, {"number": REGISTRY_SHARD})
+
+
+def log_zone_change(connection: sa.Connection) -> None:
+    """Record that the child zones, or their reports, changed."""
+    connection.execute(_ADVANCE, {"number": ZONES_SHARD})
+
+
+def add_claim_part(connection: sa.Connection, key: str, claim_id: str) -> None:
+    """Record that a claim holds a part of a pod manager from now on."""
+    connection.execute(_ADVANCE, {"number": shard_of(key)})
+    connection.execute(_INSERT_PART, {"number": shard_of(key), "key": key, "claim": claim_id})
+
+
+def recount_claim(connection: sa.Connection, keys: Iterable[str], claim_id: str) -> None:
+    """Record that the nodes of a claim count from now on: no row of a pod manager changes."""
+    rows = [{"number": shard_of(key), "key": key, "claim": claim_id} for key in sorted(keys)]
+    numbers = sorted({shard_of(str(row["key"])) for row in rows})
+    connection.execute(_ADVANCE, [{"number": number} for number in numbers])
+    connection.execute(_RECOUNT_PART, rows)

@@ -31,7 +31,7 @@ from valence_sched.model.zone import (
     ZoneClaimState,
 )
 from valence_sched.model.zone_registry import ZoneOverview, ZoneRegistration, ZoneReport
-from valence_sched.store import change_log, tables
+from valence_sched.store import tables
 from valence_sched.store.claim_rows import (
     check_same,
     claim_of,
@@ -43,8 +43,8 @@ from valence_sched.store.database import Database
 from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.document import decoded, one_readable, readable
 from valence_sched.store.holds import advance_group, group_generation, lock_group
+from valence_sched.store.identities import listed
 from valence_sched.store.tables import digest_of, key_of, now
-from valence_sched.store.usage import listed
 
 _table = tables.zone_claims
 _of = _table.c
@@ -275,7 +275,7 @@ class Zones:
             report = to_json(ZoneReport())
             row = {"zone_key": key_of(name), "name": name, "report": report, **_row(registration)}
             inserted = connection.execute(sa.insert(_children).values(row))
-            change_log.log_zone_change(connection)
+            tables.log_zone_change(connection)
             return int(inserted.inserted_primary_key[0])  # type: ignore[index]
 
         return ZoneOverview(id=self._write(work, "adding a zone"), registration=registration)
@@ -299,7 +299,7 @@ class Zones:
             if connection.scalar(sa.select(of.id).where(of.id == zone.id)) is None:
                 names = connection.scalars(sa.select(of.name))
                 raise UnknownName("child zone", zone.registration.name, names)
-            change_log.log_zone_change(connection)
+            tables.log_zone_change(connection)
 
         self._write(work, "changing a zone")
 
@@ -315,7 +315,7 @@ class Zones:
                 text = f"zone {name!r} still has {count} ({listed(found)})"
                 raise InUse(one_line(f"{text}: run podm claim release and podm node delete first"))
             connection.execute(sa.delete(_children).where(_children.c.id == zone.id))
-            change_log.log_zone_change(connection)
+            tables.log_zone_change(connection)
 
         self._write(work, "deleting a zone")
 
@@ -337,9 +337,9 @@ class Zones:
                 update = sa.update(_children).where(*same).values(values)
                 changed |= bool(connection.execute(update).rowcount) and report != zone.report
             if changed:
-                change_log.log_zone_change(connection)
+                tables.log_zone_change(connection)
 
-        self._write(work, "storing what zones tell")
+        self._write(work, "storing polled zones")
 
     def own_id(self) -> str:
         of = _identity.c

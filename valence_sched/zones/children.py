@@ -31,7 +31,7 @@ from valence_sched.model.zone_registry import (
     check_zone,
 )
 from valence_sched.remote.scheduler import RemoteScheduler
-from valence_sched.store.records import Leases
+from valence_sched.store.service_state import Leases
 from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone, Zones
 from valence_sched.zones.calls import DEADLINE_SHARE, call_all

@@ -325,7 +325,7 @@ class ZoneClaims:
 
     def _give_up(self, row: ZoneClaim, parts: Sequence[ZoneClaimPart]) -> None:
         """Release the parts of a claim that is not held; those of silent zones end later."""
-        note = "not all of it could be had"
+        note = "not all of it could be claimed"
         changed = self.rows.change(
             row.id, ["PREPARED"], "RELEASING", parts=parts, ttl_s=0.0, note=note
         )

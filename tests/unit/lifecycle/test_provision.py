@@ -246,7 +246,7 @@ class TestKeys(ProvisionCase):
             with self.assertRaises(NameTaken) as caught:
                 self.provisioner.provision(self.request(count=count, seed=9), key="k")
             self.assertIn(str(caught.exception), {
-                f"key 'k' stands for claim {claim}, which asked for something else: choose "
+                f"key 'k' belongs to claim {claim} of another request: choose "
                 "another key" for claim in claims})  # fmt: skip
 
     def test_one_that_is_being_composed_is_waited_for(self):
@@ -258,7 +258,7 @@ class TestKeys(ProvisionCase):
                 self.provisioner.provision(self.request(count=count), key="k")
             hint = "wait for it, or run podm claim reap once its time is over"
             self.assertIn(str(caught.exception), {
-                f"key 'k' stands for claim {claim}, which is COMPOSING: {hint}"
+                f"key 'k' belongs to claim {claim}, which is COMPOSING: {hint}"
                 for claim in claims})  # fmt: skip
 
     def test_one_that_is_only_held_is_composed_now(self):

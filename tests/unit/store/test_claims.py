@@ -113,8 +113,8 @@ class TestCreate:
         second = create(4.4)
         with self.assertRaisesRegex(
             ClaimLost,
-            "stock m of pod manager 'p' has 0.1 left, 1 were chosen: "
-            f"the latest that holds of it is claim {second.id} of o",
+            "stock m of pod manager 'p' has 0.1 left, chosen 1 "
+            rf"\(latest claim of it: claim {second.id} of o\)",
         ):
             create(1)
         create(0.1)
@@ -162,7 +162,7 @@ class TestCreate:
             self.assertEqual({"c0": 1}, usage(self.one, name).blocks)
         self.assertEqual([claim], self.one.claims.list())
         failed = self.one.claims.list(["FAILED"])
-        self.assertTrue(all(one.note == "not all of it could be had" for one in failed))
+        self.assertTrue(all(one.note == "not all of it could be claimed" for one in failed))
 
     def test_a_claim_that_was_only_prepared_runs_out(self):
         """S29: killed between prepare and commit."""
@@ -215,7 +215,7 @@ class TestKeys:
 
     def test_the_same_key_for_something_else_is_refused(self):
         first = self.create("c0", key="k", content="one")
-        with self.assertRaisesRegex(NameTaken, f"key 'k' stands for claim {first.id}"):
+        with self.assertRaisesRegex(NameTaken, f"key 'k' belongs to claim {first.id}"):
             self.create("c0", key="k", content="two")
 
     def test_a_claim_that_ended_gives_its_key_back(self):
@@ -356,7 +356,7 @@ class TestStates:
 
     def test_a_claim_with_a_node_goes_after_its_node(self):
         self.compose()
-        with self.assertRaisesRegex(InUse, "is what node n1 is made of"):
+        with self.assertRaisesRegex(InUse, "node n1 is made of claim"):
             self.one.claims.release(self.claim.id)
         self.assertEqual(["n1"], [node.id for node in self.one.nodes.list()])
         self.one.nodes.forget("n1")
@@ -412,7 +412,7 @@ class TestTimes:
         for parts, ttl_s in (([], 600.0), ([part("p", 1, "c0")], 0.0), ([part("p", 1)], -1.0)):
             with self.assertRaises(UsageError) as caught:
                 self.claims.create(parts, ttl_s=ttl_s)
-            self.assertEqual("a claim is of at least one node, and for more than 0 seconds",
+            self.assertEqual("a claim needs at least one node and more than 0 seconds",
                              str(caught.exception))  # fmt: skip
         self.assertEqual([], self.claims.list())
 
@@ -532,7 +532,7 @@ class TestEnds:
     def test_only_what_was_not_composed_is_given_up(self):
         self.claims.start_composing(self.claim.id)
         self.claims.finish_composing(self.claim.id, [self.node()])
-        with self.assertRaisesRegex(ClaimState, "is COMPOSED: that is not for this state"):
+        with self.assertRaisesRegex(ClaimState, "is COMPOSED: the state does not allow this"):
             self.claims.fail(self.claim.id, "why")
         self.one.nodes.forget("n1")
         with self.assertRaisesRegex(ClaimState, "is RELEASED: it has ended already"):
@@ -542,7 +542,7 @@ class TestEnds:
         self.claims.start_composing(self.claim.id)
         with self.assertRaises(ClaimState) as caught:
             self.claims.release(self.claim.id)
-        hint = "something may be there by now: reap it once its time is over"
+        hint = "a node of it may exist by now: reap it once its time is over"
         self.assertEqual(f"claim {self.claim.id} is COMPOSING: {hint}", str(caught.exception))
 
     def test_giving_up_twice_changes_nothing(self):
@@ -602,7 +602,7 @@ class TestKeysOfClaims:
         self.assertEqual(claim, self.find())
         for words in ({"owner": None}, {"owner": "x"}, {"key": "x"}):
             self.assertIsNone(self.find(**words))
-        line = f"key 'k' stands for claim {claim.id}, which asked for something else"
+        line = f"key 'k' belongs to claim {claim.id} of another request"
         with self.assertRaisesRegex(NameTaken, f"^{line}: choose another key$"):
             self.find(content="else")
 
@@ -699,6 +699,6 @@ class TestStuckSweep(StoreCase):
             for step in ("UPDATE", "DELETE"):
                 self.execute(sa.text(f"CREATE TRIGGER no_{step}_{table} BEFORE {step} ON {table} "
                                      "BEGIN SELECT RAISE(IGNORE); END"))  # fmt: skip
-        line = "^claims whose time is over could not be swept away: run claim reap$"
+        line = "^expired claims are in the way and could not be ended: run podm claim reap$"
         with self.assertRaisesRegex(ClaimLost, line):
             one.claims.create([part("p", 1, "c0")])

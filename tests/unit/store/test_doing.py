@@ -85,8 +85,8 @@ class TestDoing(StoreCase):
             ("show", ["reading claims"]),
             ("renew", ["renewing a claim"]),
             ("release", ["releasing a claim", *FREED]),
-            ("start_composing", ["noting what is to be composed"]),
-            ("note_reserving", ["noting what is to be reserved"]),
+            ("start_composing", ["noting an intent to compose"]),
+            ("note_reserving", ["noting an intent to reserve"]),
             ("split", ["splitting a claim"]),
         ):
             with self.subTest(name):
@@ -113,7 +113,7 @@ class TestDoing(StoreCase):
             finish(store)()
             return lambda: store.nodes.forget("n")
 
-        self.check(finish, "noting what was composed", "settling", "reading claims")
+        self.check(finish, "noting composed nodes", "settling", "reading claims")
         self.check(forget, "forgetting a node", *FREED)
         self.check(lambda s: s.nodes.list, "reading nodes")
         self.check(lambda s: lambda: s.nodes.newest(1), "reading nodes")
@@ -127,8 +127,8 @@ class TestDoing(StoreCase):
         self.check(lambda s: partial(over(s).claims.reap, dry_run=True),
                    "reading claims", "reading claims")  # fmt: skip
         self.check(lambda s: over(s).snapshot, "looking", *SWEPT, "looking")
-        self.check(lambda s: lambda: s.purge(1.0), "forgetting claims", "forgetting what happened")
-        self.check(lambda s: lambda: s.purge(1.0, dry_run=True), "reading what is over")
+        self.check(lambda s: lambda: s.purge(1.0), "deleting claims", "deleting old records")
+        self.check(lambda s: lambda: s.purge(1.0, dry_run=True), "counting old records")
 
     def test_of_giving_up_a_claim_that_could_not_be_prepared(self):
         store = self.opened()
@@ -155,20 +155,20 @@ class TestDoing(StoreCase):
             ("registering", lambda s: lambda: s.register(entry)),
             ("changing the registry", lambda s: s.register(entry) or (lambda: s.change(entry))),
             ("unregistering", lambda s: s.register(entry) or (lambda: s.unregister("r"))),
-            ("storing what was read", lambda s: lambda: s.remember(podm("n"))),
+            ("storing readings", lambda s: lambda: s.remember(podm("n"))),
             ("storing a report", lambda s: lambda: s.update_stats("r", {"zone": "z"})),
             ("reading reports", lambda s: s.reported_stats),
             ("reading reports", lambda s: s.report_ages_s),
             ("forgetting a report",
              lambda s: s.update_stats("r", {"zone": "z"}) and (lambda: s.forget_report("r"))),
             ("reading pod managers", lambda s: s.load_podms),
-            ("reading what is held", lambda s: lambda: s.usages(["p"])),
+            ("reading usage", lambda s: lambda: s.usages(["p"])),
             ("reading events", lambda s: s.events),
-            ("storing what was not read", lambda s: lambda: s.record_failures({"n": away("n")})),
+            ("storing failures", lambda s: lambda: s.record_failures({"n": away("n")})),
             ("reading failures", lambda s: s.failures),
             ("reading pod managers", lambda s: lambda: s.read_times(["p"])),
             ("looking", lambda s: s.log_counts),
-            ("keeping a decision", lambda s: lambda: s.decisions.save("d", DECISION)),
+            ("storing a decision", lambda s: lambda: s.decisions.save("d", DECISION)),
             ("reading a decision",
              lambda s: s.decisions.save("d", DECISION) or (lambda: s.decisions.get("d"))),
             ("reading decisions", lambda s: lambda: s.decisions.newest(1)),
@@ -178,7 +178,7 @@ class TestDoing(StoreCase):
         ):  # fmt: skip
             with self.subTest(doing):
                 self.assertEqual(doing, self.failures(prepare)[-1])
-        twice = ["storing what was read"] * 2
+        twice = ["storing readings"] * 2
         self.check(lambda s: lambda: s.remember_all([podm("n")]), *twice)
         self.check(lambda s: lambda: s.upsert_all([podm("n")]), *twice)
 
@@ -197,7 +197,7 @@ class TestDoing(StoreCase):
              lambda s: (zone := s.zones.add(entry)) and (lambda: s.zones.change(zone, entry))),
             ("deleting a zone",
              lambda s: (zone := s.zones.add(entry)) and (lambda: s.zones.delete(zone))),
-            ("storing what zones tell", lambda s: lambda: s.zones.record([])),
+            ("storing polled zones", lambda s: lambda: s.zones.record([])),
         ):  # fmt: skip
             with self.subTest(doing):
                 self.assertEqual(doing, self.failures(prepare)[-1])
@@ -223,14 +223,14 @@ class TestDoing(StoreCase):
             ("renewing a lease", lambda s: lambda: s.leases.renew("reader", "a", 60.0)),
             ("giving up a lease", lambda s: lambda: s.leases.give_up("reader", "a")),
             ("reading leases", lambda s: lambda: s.leases.holder("reader")),
-            ("keeping a record", lambda s: lambda: s.records.put_new("x", b"a")),
-            ("keeping a record", lambda s: lambda: s.records.replace("x", b"a")),
+            ("storing a record", lambda s: lambda: s.records.put_new("x", b"a")),
+            ("storing a record", lambda s: lambda: s.records.replace("x", b"a")),
             ("reading a record", lambda s: lambda: s.records.get("x")),
         ):
             with self.subTest(doing):
                 self.check(prepare, doing)
         self.check(lambda s: lambda: s.records.add_word("x", b"a"),
-                   "reading a record", "keeping a record")  # fmt: skip
+                   "reading a record", "storing a record")  # fmt: skip
         self.check(lambda s: s.records.add_word("x", b"a") or (lambda: s.records.take_words("x")),
                    "reading a record", "taking a record")  # fmt: skip
 

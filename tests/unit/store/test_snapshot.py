@@ -385,7 +385,7 @@ class TestRefused(StoreCase):
         large = podm("large", 1, zone="x" * 5000)
         first, refused, last = store.upsert_all([podm("a", 1), large, podm("z", 1)])
         self.assertEqual(["a", "z"], [first.id, last.id])
-        line = f"large: {store.address}: storing what was read: string or blob too big"
+        line = f"large: {store.address}: storing readings: string or blob too big"
         self.assertEqual((StoreError, line), (type(refused), str(refused)))
         self.assertEqual(["a", "z"], [*store.load_podms()])
         self.assertEqual(2, store.counts.podms_written)

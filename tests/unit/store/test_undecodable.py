@@ -22,7 +22,7 @@ from valence_sched.model.registration import Registration
 from valence_sched.model.zone import ZoneClaimPart
 from valence_sched.model.zone_registry import ZoneRegistration
 from valence_sched.store import tables
-from valence_sched.store.document import Document, InvalidDocument
+from valence_sched.store.tables import Document, InvalidDocument
 from valence_sched.store.maintenance import PAGE_DOCUMENTS, STEP_PAUSE_S, Maintenance, Scrub
 from valence_sched.store.tables import key_of
 

@@ -264,7 +264,7 @@ class TestZoneClaims:
         held = self.rows.change(claim.id, ["PREPARED"], "HELD", parts=HOLDING, ttl_s=600)
         self.assertEqual((held, False), self.begin("k"))
         self.assertEqual(held, self.rows.find_by_key("alice", "k", "c"))
-        with self.assertRaisesRegex(NameTaken, "asked for something else: choose another key"):
+        with self.assertRaisesRegex(NameTaken, "of another request: choose another key"):
             self.begin("k", content="other")
         self.assertTrue(self.begin("k", owner="bob")[1])
         self.rows.change(claim.id, ["HELD"], "RELEASED")

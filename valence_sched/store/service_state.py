@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all processes of a service share: records by id, leases, and the audit of changes.
+"""Service state: the leases, audit and records that all processes of a service share.
 
 A lease is a job that one process at a time does, for as long as that process renews it. Time is the
-database's. A holder that dies does not renew: its lease ends, and another takes it. The audit says
-who changed what, and with which outcome, of the latest changes.
+database's. A holder that dies does not renew: its lease ends, and another process takes it. The
+audit has the user, the object and the outcome of the latest changes.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from msgspec.structs import asdict
 from valence_sched.model.effect import AUDIT_LINES, AuditLine, AuditQuery
 from valence_sched.store import tables
 from valence_sched.store.database import Database
-from valence_sched.store.document import Document, one_readable
-from valence_sched.store.tables import now
+from valence_sched.store.document import one_readable
+from valence_sched.store.tables import Document, now
 
 _leases = tables.leases
 
@@ -29,7 +29,7 @@ class Leases:
         self._database = database
 
     def acquire(self, name: str, holder: str, ttl_s: float) -> bool:
-        """Take a lease that is free or the holder's own, for ``ttl_s``; return whether it is."""
+        """Take a lease that is free or the holder's own, for ``ttl_s``; False if it is not."""
 
         def work(connection: sa.Connection) -> bool:
             of, end = _leases.c, now() + ttl_s
@@ -40,7 +40,7 @@ class Leases:
                 return True
             known = sa.select(of.holder).where(of.name == name)
             if connection.scalar(known) is None:
-                # where another process inserts it first, this runs again and finds that
+                # if another process inserts it first, this runs again
                 row = {"name": name, "holder": holder, "expires_at": end}
                 connection.execute(sa.insert(_leases).values(row))
             return connection.scalar(known) == holder
@@ -115,15 +115,15 @@ class Audit:
 
 _records = tables.records.c
 _END = b"\0"  # of a word
-
-
-#: What the records of a service are, by how their ids begin; those of other ids are no documents.
-_KINDS = {"operation": Document("model.verbs.Operation")}
-_KINDS["answer"] = Document("model.verbs.RecordedReply")
+#: The types of the records of a service by the beginning of their ids; other records are raw bytes.
+_KINDS = {
+    "operation": Document("model.verbs.Operation"),
+    "answer": Document("model.verbs.RecordedReply"),
+}
 
 
 def record_kind(id_: str) -> Document | None:
-    """Return what a record of an id is, None for what is no document."""
+    """Return the type of a record by its id, None for raw bytes."""
     return _KINDS.get(id_.partition("-")[0])
 
 
@@ -139,7 +139,7 @@ class Records:
         self._database = database
 
     def put_new(self, id_: str, document: bytes) -> bytes:
-        """Store a record unless there is one of this id; return the one that is stored."""
+        """Store a record unless there is one of this id; return the stored one."""
         _check(id_, document)
 
         def work(connection: sa.Connection) -> bytes:
@@ -149,10 +149,10 @@ class Records:
             connection.execute(sa.insert(tables.records).values(row))
             return document
 
-        return self._database.write(work, "keeping a record")
+        return self._database.write(work, "storing a record")
 
     def add_word(self, id_: str, word: bytes) -> None:
-        """Add a word without NUL to the set of words that a record is; it is made where missing."""
+        """Add a word without NUL to a record that is a set of words, made if missing."""
 
         def work(connection: sa.Connection) -> None:
             known = _locked(connection, id_)
@@ -166,7 +166,7 @@ class Records:
 
         found = self.get(id_)
         if found is None or word not in found[0].split(_END):  # a read is cheaper than a lock
-            self._database.write(work, "keeping a record")
+            self._database.write(work, "storing a record")
 
     def take_words(self, id_: str) -> list[bytes]:
         def work(connection: sa.Connection) -> list[bytes]:
@@ -179,15 +179,15 @@ class Records:
         return self._database.write(work, "taking a record")
 
     def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
-        """Replace a record that is there; a database that is away is waited for."""
+        """Replace an existing record; waits so long for a database that is away."""
         _check(id_, document)
         values = {"at": now(), "document": document}
         statement = sa.update(tables.records).where(_records.id == id_).values(values)
         database = self._database.patient(patience_s)
-        database.write(lambda c: c.execute(statement), "keeping a record")
+        database.write(lambda c: c.execute(statement), "storing a record")
 
     def get(self, id_: str) -> tuple[bytes, float] | None:
-        """Return a record and its age in seconds, None for none; Undecodable for a damaged one."""
+        """Return a record and its age in seconds, if any; Undecodable for a damaged one."""
         return self._database.read(lambda c: _record(c, id_), "reading a record")
 
 

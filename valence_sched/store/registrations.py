@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Registrations of pod managers in the store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from valence_sched.errors import NameTaken, UnknownName, one_line
+from valence_sched.model.registration import Registration, alters_reading, reregistered
+from valence_sched.model.stats import apply_stats
+from valence_sched.store import identities, podms, tables
+from valence_sched.store.document import decoded, readable
+from valence_sched.store.podms import EncodedPodm, PodmUpdate
+from valence_sched.store.tables import key_of
+
+_table = tables.registry
+_decode = msgspec.json.Decoder(Registration).decode
+
+
+def registrations(connection: sa.Connection) -> list[Registration]:
+    """Return all decodable registrations in the order of their names."""
+    rows = connection.execute(sa.select(_table.c.name, _table.c.document))
+    registered = readable(connection, _table, rows, lambda _name, text: _decode(text))
+    return sorted(registered, key=lambda registration: registration.name)
+
+
+def register(connection: sa.Connection, registration: Registration) -> None:
+    """Register a pod manager; NameTaken or IdentityConflict where name or service are known."""
+    name = registration.name
+    if connection.scalar(_document(name)) is not None:
+        hint = "change that one, or choose another name"
+        raise NameTaken(one_line(f"a pod manager named {name!r} is registered already: {hint}"))
+    identities.check_free(connection, registration)
+    tables.log_registry_change(connection)
+    row = {"podm_key": key_of(name), "name": name, **identities.registration_columns(registration)}
+    try:
+        connection.execute(sa.insert(_table), row)
+    except sa.exc.IntegrityError:  # another process was faster by an instant
+        text = f"lost the race to register pod manager {name!r}, or its service: change that one"
+        raise NameTaken(one_line(text)) from None
+
+
+def change(connection: sa.Connection, registration: Registration) -> None:
+    """Replace the registration of the same name; UnknownName, or errors as to register.
+
+    Without identity the next reading sets it. Properties that are unset also leave the stored
+    reading, and maxima of blocks change, until the pod manager is read next.
+    """
+    name, key = registration.name, key_of(registration.name)
+    tables.log_registry_change(connection)
+    known: Any = connection.scalar(_document(name).with_for_update())
+    if known is None:
+        raise _unknown(connection, name)
+    identities.check_free(connection, registration)
+    update = sa.update(_table).where(_table.c.podm_key == key)
+    connection.execute(update.values(**identities.registration_columns(registration)))
+    old = decoded(connection, _table.c.document, name, known)
+    if old and alters_reading(old, registration):
+        row, stored = podms.lock_and_load(connection, name)
+        if row is not None and not row.gone and stored is not None:
+            podm = apply_stats(reregistered(stored, old, registration), row.reported.stats)
+            new = PodmUpdate(key, EncodedPodm(podm), row, row.stats, is_read=False)
+            if new.content_changed:
+                podms.write(connection, [new])
+    if registration.identity is None:
+        identities.forget_read(connection, name)
+
+
+def unregister(connection: sa.Connection, name: str) -> None:
+    """Remove a registration and the reading; UnknownName, or InUse with claims or nodes.
+
+    A pod manager of a file or a catalogue has a reading without a registration.
+    """
+    key = key_of(name)
+    is_registered = connection.scalar(_document(name).with_for_update()) is not None
+    row = podms.lock_row(connection, key)  # a claim locks this row, too
+    if not is_registered and (row is None or row.gone or row.reported.alone):
+        raise _unknown(connection, name)
+    podms.check_unused(connection, name)
+    connection.execute(sa.delete(_table).where(_table.c.podm_key == key))
+    if row and not row.gone:
+        podms.forget(connection, key)
+    tables.log_registry_change(connection)
+
+
+def _document(name: str) -> sa.Select[tuple[bytes]]:
+    return sa.select(_table.c.document).where(_table.c.podm_key == key_of(name))
+
+
+def _unknown(connection: sa.Connection, name: str) -> UnknownName:
+    return UnknownName("pod manager", name, connection.scalars(sa.select(_table.c.name)))
