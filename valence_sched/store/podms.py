@@ -539,13 +539,8 @@ def record_failures(connection: sa.Connection, readings: FailedReadings) -> list
             continue
         if row is None or row.gone:
             # the properties of its registration may be unset: they are not stored here as well
-            empty: dict[str, Any] = {
-                "aggregates": (),
-                "capabilities": {},
-                "traits": (),
-                "facts": {},
-            }
-            bare = replace(podm, read_at=None, identity=None, zone=None, **empty)
+            bare = replace(podm, read_at=None, identity=None, zone=None, aggregates=(), traits=())
+            bare = replace(bare, capabilities={}, facts={})
             unknown.append(PodmUpdate(key, EncodedPodm(bare), row, None, is_read=False))
         changed[key] = to_json(present)
     write(connection, unknown)

@@ -22,9 +22,8 @@ from valence_sched.model.registration import Registration
 from valence_sched.model.zone import ZoneClaimPart
 from valence_sched.model.zone_registry import ZoneRegistration
 from valence_sched.store import tables
-from valence_sched.store.tables import Document, InvalidDocument
 from valence_sched.store.maintenance import PAGE_DOCUMENTS, STEP_PAUSE_S, Maintenance, Scrub
-from valence_sched.store.tables import key_of
+from valence_sched.store.tables import Document, InvalidDocument, key_of
 
 COLUMNS = [one for table in tables.METADATA.sorted_tables for one in table.c
            if isinstance(one.type, Document)]  # fmt: skip
