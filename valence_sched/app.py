@@ -195,6 +195,7 @@ class App:
             InUse: another process reads, and they are to be read once.
             InventoryIncomplete: no pod manager could be read once.
         """
+        from valence_sched.inventory.background_reader import background_reader  # HTTP
         from valence_sched.inventory.reporter import Reporter  # SQL
 
         registry = self.registry(live.state)
@@ -210,7 +211,7 @@ class App:
                 )
             store = stack.enter_context(registry.store())
             send: Callable[[Sequence[str]], object] = fanout.send if fanout else lambda _names: None
-            reader = self.sources.background_reader(live, store, pace, tell, threads, changed=send)
+            reader = background_reader(self.sources, live, store, pace, tell, threads, changed=send)
             if fanout is not None:
                 fanout.start()
                 stack.callback(fanout.close)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Anonymisation: replaces names in pod managers and Redfish documents by keyed aliases.
 
-Whatever matters for a decision stays. Each text field of a pod manager has its own treatment. Of
-a Redfish document only texts that are known to be harmless stay; any other text gets an alias,
-also in the parts that a vendor added.
+Properties that decide stay. Each text field of a pod manager has its own treatment. Of a Redfish
+document only known harmless texts stay; any other text gets an alias, also in vendor parts.
 """
 
 from __future__ import annotations
@@ -77,14 +76,14 @@ class Aliases:
     def segment(self, text: str) -> str:
         """Return the alias of one part of a URI, or an Id; standard words and short numbers stay.
 
-        Parts that are spelled differently in URIs and documents (``%20``) have one alias.
+        Different spellings of a part in URIs and documents (``%20``) have one alias.
         """
         if text.casefold() in STANDARD_SEGMENTS or _SHORT.fullmatch(text) or text == WHOLE_POOL:
             return text
         return text if _DEVICE_NUMBER.fullmatch(text) else self.of(unquote(text))
 
     def uuid(self, text: str) -> str | None:
-        """Return the alias of a UUID, which is one, too, and one for all its spellings."""
+        """Return the alias of a UUID in any spelling, again a UUID; None for another text."""
         identity = uuid_identity(text)
         if identity is None:
             return None

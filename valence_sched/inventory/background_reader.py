@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Background reader: keeps the readings of all registered pod managers in a state fresh.
 
-Of all processes that run one, that with the lease reads; when it dies, another one takes over.
+Of the processes that run one, that with the lease reads; when it dies, another one takes over.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import math
 import queue
@@ -19,7 +20,13 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.crawl.reading import Reading, ReadTarget
+from valence_sched.config.settings import Homes
+from valence_sched.core import plugins
+from valence_sched.drivers.crawl import pool
+from valence_sched.drivers.crawl.cache import ReadingMemory
+from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
+from valence_sched.drivers.events import EventStream, EventSubscription, PushedEvents
+from valence_sched.drivers.http.exchange import TlsContexts
 from valence_sched.drivers.identity import with_identity
 from valence_sched.errors import (
     CredentialError,
@@ -31,13 +38,22 @@ from valence_sched.errors import (
     UnknownName,
     one_line,
 )
-from valence_sched.inventory.events import Hints, NoStreams
-from valence_sched.inventory.members import podm_of_registration
+from valence_sched.inventory.events import (
+    EventListener,
+    Hints,
+    HintStream,
+    NoStreams,
+    ReceivedEvents,
+)
+from valence_sched.inventory.live import podm_of_registration
 from valence_sched.inventory.registry import Registry
+from valence_sched.inventory.sources import SourceReader
 from valence_sched.model.inventory import FullPodm
+from valence_sched.model.podm_address import EventAddress
 from valence_sched.model.quantity import format_count
 from valence_sched.model.reading import PreviousReading, ReadFailure, ReadOptions, ReadPace
 from valence_sched.model.registration import Registration
+from valence_sched.store.service_state import process_name
 from valence_sched.store.store import Store
 
 
@@ -58,7 +74,7 @@ class ReadSchedule:
         self._entries: dict[str, _Entry] = {}
 
     def set_names(self, names: Collection[str], now: float) -> None:
-        """Read these pod managers from now on: new ones at once, others as before."""
+        """Replace the pod managers: new ones are read at once, others as before."""
         for gone in self._entries.keys() - set(names):
             del self._entries[gone]
         for name in names:
@@ -79,7 +95,7 @@ class ReadSchedule:
             entry.due = min(entry.due, max(now, earliest))
 
     def start_due(self, now: float, most: int) -> Iterator[str]:
-        """Yield at most so many pod managers that are due, the longest first; they run then."""
+        """Start at most so many due pod managers, the longest due first, and yield them."""
         due = [name for name, one in self._entries.items() if one.due <= now and not one.running]
         probing = any(one.running and self._is_open(one) for one in self._entries.values())
         for name in sorted(due, key=lambda name: self._entries[name].due):
@@ -95,7 +111,7 @@ class ReadSchedule:
             yield name
 
     def end(self, name: str, now: float, *, failed: bool) -> None:
-        """Note that a reading ended, and when the next one is due."""
+        """Note the end of a reading, and plan the next one."""
         entry = self._entries.get(name)
         if entry is None:  # it was taken out meanwhile
             return
@@ -110,7 +126,7 @@ class ReadSchedule:
         return name in self._entries and self._is_open(self._entries[name])
 
     def wait_s(self, now: float) -> float | None:
-        """Return the seconds until the next reading is due, None while none is."""
+        """Return the seconds until the next reading is due, if one is planned."""
         due = [one.due for one in self._entries.values() if not one.running]
         return max(0.0, min(due) - now) if due else None
 
@@ -137,16 +153,16 @@ class ReaderClock(NamedTuple):
 
 
 class Events(Protocol):
-    """What the pod managers tell by themselves: hints that they may have changed."""
+    """Hints of pod managers that they may have changed."""
 
     def follow(self, members: Mapping[str, Registration]) -> None:
-        """Listen to these from now on, and to no others."""
+        """Replace the pod managers that are listened to."""
 
     def take(self) -> dict[str, str]:
-        """Return the names of those that may have changed since the last call, each with why."""
+        """Return the names of new hints since the last call, each with its reason."""
 
     def close(self) -> None:
-        """Listen to nothing more."""
+        """Stop listening."""
 
 
 class ReadOutcome(NamedTuple):
@@ -164,11 +180,10 @@ class BackgroundReader:
     """Reads pod managers again and again, as one of the processes that share a store.
 
     ``read`` returns the reading of one pod manager, and never raises; at most ``threads`` of them
-    run at once, so that one that is slow delays no other. ``holder`` names this process.
-    ``tell`` takes a line for each change: of who reads, and of whether a pod manager is read.
-    ``start`` runs a reading in a thread. ``events`` are followed while this process reads.
-    ``changed`` takes the names of pod managers that a reading found to be otherwise.
-    The lease of one that dies ends after ``lease_s``.
+    run at once, each in a thread that ``start`` starts. ``holder`` names this process, and its
+    lease ends ``lease_s`` after its death. ``tell`` takes a line for each change: of the reading
+    process, and of whether a pod manager can be read. ``changed`` takes the names of changed pod
+    managers.
     """
 
     def __init__(
@@ -211,7 +226,7 @@ class BackgroundReader:
         self._problem = ""
 
     def run(self, ended: Callable[[], bool] = lambda: False) -> None:
-        """Read until ``ended``; a state that cannot be used for a while is waited for."""
+        """Read until ``ended``; waits for a state that cannot be used."""
         try:
             while not ended():
                 self._clock.sleep(self.step())
@@ -219,12 +234,7 @@ class BackgroundReader:
             self.close()
 
     def run_once(self) -> None:
-        """Read every pod manager once.
-
-        Raises:
-            InUse: another process reads.
-            StoreError: the state cannot be used.
-        """
+        """Read every pod manager once; InUse if another process reads, else StoreError."""
         try:
             if not self._lead():
                 by = f"another process, {self._store.leases.holder(LEASE)}"
@@ -240,7 +250,7 @@ class BackgroundReader:
             self.close()
 
     def step(self) -> float:
-        """Do what is due, and return the seconds to wait."""
+        """Start and store what is due, and return the seconds to wait."""
         try:
             self._renew_in_time()
             if self._leads:
@@ -267,7 +277,7 @@ class BackgroundReader:
         return min(LONGEST_WAIT_S, LONGEST_WAIT_S if due is None else max(0.01, due))
 
     def close(self) -> None:
-        """Give up the lease; what is still read is not stored."""
+        """Give up the lease; readings that still run are not stored."""
         self._events.close()
         if self._leads:
             self._leads = False
@@ -277,7 +287,7 @@ class BackgroundReader:
                 self._note_problem(str(error))
 
     def hint(self, names: Iterable[str], reason: str) -> None:
-        """Let those of these that are registered be read soon; any thread may call this."""
+        """Read the registered ones of these soon; any thread may call this."""
         self._hints.add(*(name for name in names if name in self._members), reason=reason)
 
     @property
@@ -404,7 +414,7 @@ class BackgroundReader:
             self._note_end(name, failures[name][1] if name in failures else None)
 
     def _note_contents(self, podms: Sequence[FullPodm]) -> None:
-        """Tell which pod managers are not as they were when this process read them last."""
+        """Report the pod managers that changed since this process read them last."""
         changed = [one for one in podms if self._generations.get(one.id) != one.generation]
         for one in changed:
             if one.id in self._generations:
@@ -431,3 +441,58 @@ class BackgroundReader:
         if text and text != self._problem:
             self._tell(f"waiting: {text}")
         self._problem = text
+
+
+def background_reader(
+    sources: SourceReader,
+    live: ReadOptions,
+    store: Store,
+    pace: ReadPace,
+    tell: Callable[[str], object],
+    threads: int,
+    *,
+    lease_s: float = LEASE_S,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], object] = time.sleep,
+    changed: Callable[[Sequence[str]], object] = lambda _names: None,
+    address: EventAddress | None = None,
+) -> BackgroundReader:
+    """Return the background reader of the pod managers that are registered in a store.
+
+    ``changed`` takes the names of changed pod managers. Pod managers without a stream of events
+    send theirs to an ``address``, if there is one.
+    """
+    dialects, registry = plugins.installed(plugins.DIALECTS), sources.registry(live.state)
+    cache, tls = Homes(sources.config.environ).cache, TlsContexts()
+    settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=False)
+    settings = dataclasses.replace(settings, memory=ReadingMemory())
+
+    def read(target: ReadTarget) -> Reading:
+        (reading,) = pool.read([target], dialects, settings, clock=sources.now)
+        return reading
+
+    def open_stream(one: Registration) -> HintStream:
+        target = ReadTarget(one, registry.password(one))
+        stream = EventStream(target, live.timeout_s, tls)
+        if address is None:
+            return stream
+        return PushedEvents(stream, EventSubscription(target, address, live.timeout_s, tls))
+
+    events: Events | None = None
+    if pace.events:
+        listener = EventListener(open_stream, tell)
+        events = listener if address is None else ReceivedEvents(listener, store, clock)
+    return BackgroundReader(
+        registry,
+        live,
+        store,
+        read,
+        holder=process_name(),
+        tell=tell,
+        pace=pace,
+        threads=threads,
+        events=events,
+        changed=changed,
+        lease_s=lease_s,
+        clock=ReaderClock(clock, sleep=sleep),
+    )

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capture: writes pod managers as one inventory file or as Redfish trees, without credentials.
 
-Every reading is written, one after the other. A pod manager that could not be read is in the
-inventory with its status and without blocks, and has no tree.
+A pod manager that could not be read is in the inventory with its status and without blocks, and
+has no tree.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 class CaptureResult(NamedTuple):
     """The numbers of pod managers, blocks and, as trees, documents of a capture; its gaps.
 
-    ``failures`` has the reason why a pod manager could not be read, by its name. ``left_out``
-    has a line for each document or pod manager that could not be written as a file.
+    ``failures`` has the reasons of failed readings by name, ``left_out`` a line for each document
+    or pod manager that could not be written as a file.
     """
 
     podms: int
@@ -63,10 +63,9 @@ class CaptureResult(NamedTuple):
 
 
 class Redactor:
-    """Removes credentials, and names where there are aliases, from readings.
+    """Removes known ``secrets``, and names where there are aliases, from readings.
 
-    ``secrets`` are known credentials, which are replaced wherever they occur. ``failures`` has
-    the redacted reasons of the readings that failed so far, by name.
+    ``failures`` has the redacted reasons of the readings that failed so far, by name.
     """
 
     def __init__(self, aliases: Aliases | None = None, secrets: Collection[str] = ()) -> None:
@@ -74,7 +73,7 @@ class Redactor:
         self.failures: dict[str, str] = {}
 
     def redact(self, readings: Iterable[Reading]) -> Iterator[Reading]:
-        """Yield readings without credentials, and without names where there are aliases."""
+        """Yield redacted readings."""
         for reading in readings:
             if reading.failure is not None:
                 reason = reading.failure.removeprefix(f"{reading.podm.id}: ")
@@ -93,8 +92,8 @@ def recorded_readings(
 ) -> Iterator[Reading]:
     """Yield the pod managers of an inventory as if they had been read now.
 
-    With ``documents`` each has its Redfish documents: those of its tree as they were recorded,
-    else those that its driver would read. ``diagnostics`` notes each document that is left out.
+    With ``documents`` each has its Redfish documents: those of its tree as they were recorded, else
+    those that its driver would read. ``diagnostics`` notes each document that is left out.
     """
     for podm, record in podms:
         if not documents:
@@ -109,7 +108,7 @@ def recorded_readings(
 
 
 def write_file(readings: Iterable[Reading], file: str, redactor: Redactor) -> CaptureResult:
-    """Write readings as one inventory, whole or not at all; InputError if that is impossible."""
+    """Write readings as one inventory, whole or not at all; else InputError."""
     podms = (_empty_podm(reading) for reading in redactor.redact(readings))
     count, blocks = files.write_inventory(podms, file)
     return CaptureResult(count, blocks, 0, redactor.failures, [])
@@ -157,7 +156,6 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
 
 
 def _empty_podm(reading: Reading) -> FullPodm:
-    """Return the podm of a reading; of a failed one without pools, blocks, stocks and nodes."""
     if reading.failure is None:
         return reading.podm
     status = "Unknown" if reading.podm.status == "Online" else reading.podm.status
@@ -183,8 +181,8 @@ class Captures:
     ) -> CaptureResult:
         """Record pod managers: those of inventories, or else live ones, only ``live.only`` of both.
 
-        They become one inventory file, or with ``tree`` a folder of Redfish documents each;
-        without credentials, and with ``aliases`` without names.
+        They become one inventory file, or with ``tree`` a folder of Redfish documents each; without
+        credentials, and with ``aliases`` without names.
 
         Raises:
             UsageError, UnknownName: no pod manager is known; a named one does not exist.
@@ -213,8 +211,7 @@ class Captures:
     def aliases(self, variable: str | None = None) -> Aliases:
         """Return aliases for names: under the key in an environment variable, or one of this run.
 
-        Raises:
-            CredentialError: the variable is not set, or its key could be guessed.
+        CredentialError if the variable is not set, or its key could be guessed.
         """
         if variable is None:
             return Aliases(secrets_module.token_bytes(32))

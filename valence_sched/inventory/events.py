@@ -99,8 +99,8 @@ class _Follower:
 class EventListener:
     """Follows the streams of the pod managers that it is given; ``tell`` takes a line a change.
 
-    ``open_stream`` makes the stream of a pod manager, which opens when it is followed. It may raise
-    a SchedulerError, as for a password that cannot be had.
+    ``open_stream`` makes the stream of a pod manager, which opens when it is followed, or raises a
+    SchedulerError, as for a password that cannot be read.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class EventListener:
         self._followers: dict[str, _Follower] = {}
 
     def follow(self, members: Mapping[str, Registration]) -> None:
-        """Follow these from now on, and no others; one that is registered otherwise starts anew."""
+        """Replace the pod managers that are followed; a changed registration starts anew."""
         for name, follower in list(self._followers.items()):
             if _of_stream(members.get(name)) != _of_stream(follower.registration):
                 self._followers.pop(name).end()
@@ -129,11 +129,11 @@ class EventListener:
                 self._followers[name] = _Follower(registration, self._run)
 
     def take(self) -> dict[str, str]:
-        """Return those that sent an event since the last call, each with its first event."""
+        """Return the names of events since the last call, each with its first event."""
         return self._hints.take()
 
     def close(self) -> None:
-        """Follow nothing more; returns when the sessions are deleted, in seconds at most."""
+        """Stop following; returns when the sessions are deleted, in seconds at most."""
         threads = [one.thread for one in self._followers.values()]
         self.follow({})
         until = time.monotonic() + LOGOUT_S + GRACE_S
@@ -201,19 +201,19 @@ LOOK_S = 0.5
 class EventReceiver:
     """Takes events at an address; ``store`` returns the open store.
 
-    Of many events of one pod manager the first is kept until the process that reads has taken it:
-    the reading for it begins later than all of them.
+    The first of many events of a pod manager is stored until the reading process has taken it: the
+    reading for it begins later than all of them.
     """
 
     def __init__(self, address: EventAddress, store: Callable[[], Store]) -> None:
         self._address, self._store = address, store
 
     def podm_of(self, token: str) -> str | None:
-        """Return the pod manager that a token was given to, None for what is no token."""
+        """Return the pod manager that a token was given to, if any."""
         return self._address.podm_of(token)
 
     def take(self, podm: str, records: Iterable[Any]) -> None:
-        """Keep a hint that a pod manager may have changed, if its event says so."""
+        """Store a hint that a pod manager may have changed, if its event says so."""
         if hint_of_records(records) is None:
             return
         self._store().records.add_word(RECORD, podm.encode())
@@ -232,7 +232,7 @@ class ReceivedEvents:
         self._listener.follow(members)
 
     def take(self) -> dict[str, str]:
-        """Return those that sent an event since the last call; StoreError as of a store."""
+        """Return the names of events since the last call; StoreError as of a store."""
         found = self._listener.take()
         if self._clock() - self._looked_at >= LOOK_S:
             self._looked_at = self._clock()

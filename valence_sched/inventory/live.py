@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live reader: reads the live pod managers that a command applies to.
+"""Readers of the live pod managers that a command applies to: from the network, or from the state.
 
 A pod manager that does not answer is represented by its last known state.
 """
@@ -12,10 +12,11 @@ import datetime
 import itertools
 from collections.abc import Callable, Collection, Generator, Hashable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
 
 from valence_sched.core import plugins
-from valence_sched.drivers.crawl import pool
 from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
 from valence_sched.drivers.identity import with_identity
 from valence_sched.errors import (
@@ -25,29 +26,19 @@ from valence_sched.errors import (
     StoreError,
     UnknownName,
 )
-from valence_sched.inventory.members import (
-    last_known_podm,
-    podm_of_registration,
-    select_members,
-    with_age,
-)
-from valence_sched.inventory.registry import Registry
+from valence_sched.inventory.registry import Member, Registry, select_members
+from valence_sched.model import podm_address
 from valence_sched.model.diagnostic import Progress
-from valence_sched.model.inventory import FullPodm
-from valence_sched.model.podm_address import (
-    EndpointKey,
-    address_of,
-    conflict_text,
-    endpoint_key,
-    is_address,
-    is_unencrypted,
-)
-from valence_sched.model.reading import PreviousReading, ReadOptions
+from valence_sched.model.inventory import FullPodm, Podm
+from valence_sched.model.quantity import age_s, format_age
+from valence_sched.model.reading import PreviousReading, ReadFailure, ReadOptions
 from valence_sched.model.registration import AUTO, Registration
+from valence_sched.model.stats import ReportedSwitch, Stats
 
 if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
+P = TypeVar("P", bound=Podm[Any, Any])
 Now = Callable[[], datetime.datetime]
 BATCH_SIZE = 50  # readings that the state stores at once
 
@@ -55,10 +46,10 @@ BATCH_SIZE = 50  # readings that the state stores at once
 class LiveReader:
     """Reads each live pod manager that a command applies to once, in the order of the registry.
 
-    ``progress`` is told how many were read, and who has not answered. ``reporting_names`` are the
-    names of unregistered pod managers that report by themselves: they come last, as they reported.
-    ``remarks`` gets a line when the state could not store a reading, and for each password of a
-    file that is sent unencrypted. With ``raw`` readings carry their documents.
+    ``progress`` gets the count of readings and the names that have not answered. Unregistered pod
+    managers that report by themselves, ``reporting_names``, come last. ``remarks`` gets a line when
+    the state could not store a reading, and for each password of a file that is sent unencrypted.
+    With ``raw`` readings carry their documents.
     """
 
     def __init__(
@@ -86,7 +77,9 @@ class LiveReader:
         self.remarks = [
             f"{one.name}: its password goes to {one.url} in the clear"
             for one, file, _ in self.members
-            if one.password is not None and is_unencrypted(one.url) and file != registry.where
+            if one.password is not None
+            and podm_address.is_unencrypted(one.url)
+            and file != registry.where
         ]
 
     def __bool__(self) -> bool:
@@ -151,17 +144,17 @@ class LiveReader:
     def _targets(self, store: Store | None) -> list[ReadTarget | Reading]:
         """Return the target of each member, or a failed reading where it cannot be read.
 
-        Of several names for one endpoint only the first is read: its blocks could otherwise be
-        composed once for each name.
+        Of several names for one endpoint only the first is read: each name could compose its
+        blocks.
         """
-        endpoints: dict[EndpointKey, str] = {}
+        endpoints: dict[podm_address.EndpointKey, str] = {}
         targets: list[ReadTarget | Reading] = []
         names = [member.registration.name for member in self.members if member.uses_state]
         previous = store.previous_readings(names) if store else {}
         for one, *_ in self.members:
             target = self._target(one, previous.get(one.name, PreviousReading()))
             if isinstance(target, ReadTarget):
-                name = endpoints.setdefault(endpoint_key(one.url), one.name)
+                name = endpoints.setdefault(podm_address.endpoint_key(one.url), one.name)
                 if name != one.name:
                     failure = f"{one.url}: is read as {name!r} already (take one of them out)"
                     target = self._other_name(one, failure)
@@ -178,17 +171,18 @@ class LiveReader:
         if reading.failure is not None or identity is None:
             return reading
         keys: list[Hashable] = [identity]
-        if is_address(identity) and podm.blocks:
-            keys.append((address_of(identity), frozenset(block.uri for block in podm.blocks)))
+        if podm_address.is_address(identity) and podm.blocks:
+            keys.append(
+                (podm_address.address_of(identity), frozenset(block.uri for block in podm.blocks))
+            )
         for key in keys:
             other = self._services.setdefault(key, podm.id)
             if other != podm.id:
                 (one,) = [m.registration for m in self.members if m.registration.name == podm.id]
-                return self._other_name(one, conflict_text(podm.id, identity, other))
+                return self._other_name(one, podm_address.conflict_text(podm.id, identity, other))
         return dataclasses.replace(reading, podm=podm)
 
     def _other_name(self, one: Registration, failure: str) -> Reading:
-        """Return the failed reading of another name of a service; no state is known under it."""
         self._other_names.add(one.name)
         return _refused(one, failure)
 
@@ -204,15 +198,14 @@ class LiveReader:
         live, cache = self._live, self._cache
         settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=self._raw)
         if targets:
+            from valence_sched.drivers.crawl import pool  # HTTP: not to decide on a state
+
             yield from pool.read(targets, self._dialects.by_name, settings, self._progress)
 
     def _remember(
         self, podms: Sequence[FullPodm], store: Store | None
     ) -> dict[str, FullPodm | IdentityConflict]:
-        """Store podms; return by name those that are stored, as the state has them now.
-
-        A service that changed, or has another name, is returned as its error.
-        """
+        """Store podms; return each as stored, or its IdentityConflict, by name."""
         if store is None or self._store_failed:
             return {}
         try:
@@ -232,3 +225,149 @@ class LiveReader:
 
 def _refused(one: Registration, failure: str) -> Reading:
     return Reading(podm_of_registration(one, FullPodm), failure)
+
+
+def podm_of_registration(one: Registration, kind: type[P]) -> P:
+    """Return a podm with the fields of its registration alone."""
+    names = ("url", "enabled", "zone", "aggregates", "capabilities", "traits", "facts")
+    fields: dict[str, Any] = {name: getattr(one, name) for name in names}
+    driver = None if one.driver == AUTO else one.driver
+    return kind(id=one.name, driver=driver, status="Unknown", **fields)
+
+
+def last_known_podm(
+    one: Registration, podm: P, known: P | None, limit_s: float | None, now: datetime.datetime
+) -> P:
+    """Return the ``known`` podm with the status of ``podm``, its failed reading.
+
+    One that was never read, or longer than ``limit_s`` ago, has no blocks.
+    """
+    if known is None:
+        return replace(podm, identity=one.identity, read_at=None)
+    age = age_s(known.read_at, now)
+    if limit_s is not None and (age is None or age > limit_s):
+        return replace(podm, read_at=known.read_at)
+    return replace(
+        known,
+        url=one.url,
+        status=podm.status,
+        enabled=one.enabled,
+        zone=podm.zone or known.zone,
+        aggregates=podm.aggregates or known.aggregates,
+        capabilities=known.capabilities | podm.capabilities,
+        traits=podm.traits or known.traits,
+        facts=known.facts | podm.facts,
+    )
+
+
+def with_age(failure: str, read_at: str | None, now: datetime.datetime) -> str:
+    """Return the failure of a reading with the age of the last known state."""
+    age = age_s(read_at, now)
+    return failure if age is None else f"{failure}; last read {format_age(age)} ago"
+
+
+class StoredMembers(NamedTuple):
+    """The pod managers that a command applies to: registered ones, and names that only report."""
+
+    members: list[Member]
+    reporting: list[str]
+
+
+def stored_members(
+    registry: Registry, live: ReadOptions, reported: Collection[str]
+) -> StoredMembers:
+    """Return the members of a command; ``reported`` are the names of all reports in the state.
+
+    Errors as for members, UnknownName for a name of ``live.only`` that is neither.
+    """
+    every = registry.all_members(live)
+    registered = {member.registration.name for member in every}
+    alone = [] if live.catalogue is not None or not registry.uses_state(live) else reported
+    reporting = [name for name in sorted(alone) if name not in registered]
+    chosen = [name for name in reporting if not live.only or name in live.only]
+    return StoredMembers(select_members(every, live.only, reporting), chosen)
+
+
+def stored_podm(
+    one: Registration,
+    known: P | None,
+    failure: ReadFailure | None,
+    report: ReportedSwitch | None,
+    kind: type[P],
+    limit_s: float | None,
+    now: datetime.datetime,
+) -> tuple[P, str | None]:
+    """Return a registered podm as the state knows it, and a line why it is not read at present.
+
+    It has no blocks where it was never read, where the failure refuses the reading, and where that
+    is older than ``limit_s``. Its own report wins.
+    """
+    if known is not None and failure is None:
+        return _registered_podm(one, known, report), None
+    podm = podm_of_registration(one, kind)
+    if failure is None:
+        return replace(podm, identity=one.identity), f"{one.url}: not read yet (podm watch)"
+    if failure.refused:
+        return podm, failure.reason
+    podm = last_known_podm(one, replace(podm, status=failure.status), known, limit_s, now)
+    # the line may be told long after it was worded: a time stays true, an age does not
+    last = f"; last read {podm.read_at}" if podm.read_at else ""
+    return podm, failure.reason + last
+
+
+def _registered_podm(one: Registration, known: P, report: ReportedSwitch | None) -> P:
+    """Return a podm with the properties of its registration, which may be newer than its reading.
+
+    Of a report only ``enabled`` counts: the rest counts with the next reading.
+    """
+    if report is not None:
+        return replace(known, enabled=one.enabled if report.enabled is None else report.enabled)
+    return replace(
+        known,
+        enabled=one.enabled,
+        zone=one.zone or known.zone,
+        aggregates=tuple(dict.fromkeys(one.aggregates + known.aggregates)),
+        capabilities=known.capabilities | one.capabilities,
+        traits=tuple(dict.fromkeys(one.traits + known.traits)),
+        facts=known.facts | one.facts,
+    )
+
+
+class StoredReader:
+    """Yields the pod managers of a state as the live reader does, without reading any of them."""
+
+    def __init__(
+        self, registry: Registry, live: ReadOptions, *, now: Callable[[], datetime.datetime]
+    ) -> None:
+        self._registry, self._live, self._now = registry, live, now
+        reported: Collection[str] = ()
+        if not registry.empty:
+            with registry.store() as store:
+                reported = store.reported_stats()
+        self.members, self.reporting_names = stored_members(registry, live, reported)
+        self.remarks: list[str] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.members or self.reporting_names)
+
+    @property
+    def stored_names(self) -> frozenset[str]:
+        names = {member.registration.name for member in self.members}
+        return frozenset(names.union(self.reporting_names))
+
+    def __iter__(self) -> Iterator[Reading]:
+        """Yield a reading of each; one that is not read at present has its last known state."""
+        known: dict[str, FullPodm] = {}
+        reports: dict[str, Stats] = {}
+        failures: dict[str, ReadFailure] = {}
+        if not self._registry.empty:
+            with self._registry.store() as store:
+                known, failures = store.load_podms(self.stored_names), store.failures()
+                reports = store.reported_stats()
+        now, limit_s = self._now(), self._live.max_age_s
+        for one, *_ in self.members:
+            name, stats = one.name, reports.get(one.name)
+            report = None if stats is None else ReportedSwitch(stats.get("enabled"))
+            stored = known.get(name), failures.get(name), report
+            yield Reading(*stored_podm(one, *stored, FullPodm, limit_s, now))
+        yield from (Reading(known[name]) for name in self.reporting_names if name in known)

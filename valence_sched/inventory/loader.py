@@ -5,32 +5,41 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import itertools
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from valence_sched import files
 from valence_sched.config.settings import Homes, split_plugin_name
+from valence_sched.core import plugins
 from valence_sched.drivers import recorded
-from valence_sched.errors import DuplicateId, InputError, InventoryIncomplete
+from valence_sched.errors import (
+    DuplicateId,
+    InputError,
+    InventoryIncomplete,
+    PluginError,
+    errors_at,
+    one_line,
+)
+from valence_sched.inventory import validation
 from valence_sched.inventory.old_readings import OldReadings, stale_error
 from valence_sched.inventory.sources import INVENTORY, SourceReader
-from valence_sched.inventory.written_podm import check_podm, contradicted_limits, with_use_of_nodes
-from valence_sched.model.codec import decode
+from valence_sched.model.claim import NO_USAGE, Usage, subtract_usage
 from valence_sched.model.custom_resource import DeclaredResources, with_declared
-from valence_sched.model.inventory import FullPodm, LeanPodm, Podm, PodmStatus, to_json
-from valence_sched.model.podm_address import conflict_text
+from valence_sched.model.inventory import FullPodm, LeanPodm, Node, Podm, PodmStatus, to_json
 from valence_sched.model.quantity import age_s
-from valence_sched.model.reading import ReadOptions, Selection
-from valence_sched.view.builder import ViewBuilder, repeated_id
+from valence_sched.model.reading import ReadOptions, Selection, Sign
+from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
 
 if TYPE_CHECKING:
-    from valence_sched.inventory.status import PodmReadTime
+    from valence_sched.inventory.registry import Registry
     from valence_sched.inventory.view_cache import ViewCache
+    from valence_sched.model.claim import ComposedNode
     from valence_sched.model.diff import Difference, PodmDocument
 
 LIVENESS = "VALENCE_SCHED_LIVENESS"
@@ -38,14 +47,12 @@ NO_CACHE = "VALENCE_SCHED_NO_CACHE"
 MIN_CACHED_BYTES = 8 << 20  # a smaller file is read about as fast as its cached view
 
 P = TypeVar("P", bound=Podm[Any, Any])
+PodmReadTime = tuple[str, str | None]  # the id of a pod manager, and the time of its reading
 PlacedPodm = tuple[LeanPodm, str, str]  # with its file and its place in that
 
 
 class InventoryLoader:
-    """Loads the pod managers of all sources; with ``strict`` an unreadable one is an error.
-
-    The view of an inventory file of ``min_cached_bytes`` or more is cached.
-    """
+    """Loads the pod managers of all sources; the view of a large inventory file is cached."""
 
     def __init__(self, sources: SourceReader, min_cached_bytes: int = MIN_CACHED_BYTES) -> None:
         self._sources, self._config = sources, sources.config
@@ -55,12 +62,11 @@ class InventoryLoader:
         """Read inventories and live pod managers into one View.
 
         Blocks and amounts that claims hold are in use on pod managers that the state knows.
-        ``texts`` gets the JSON of each pod manager as it was read, by its id. The view of one large
-        file, to which nothing else is added, comes from the cache if the file has not changed.
+        ``texts`` gets the JSON of each pod manager as it was read, by its id.
 
         Raises:
             UsageError: no inventory is named, and no pod manager is known.
-            InputError: a source cannot be read at all, holds no pod manager, or repeats an id.
+            InputError: a source cannot be read at all, has no pod manager, or repeats an id.
             InventoryIncomplete: with ``strict``, something could not be read.
             InventoryStale: something is older than ``selection.live`` allows.
         """
@@ -122,7 +128,7 @@ class InventoryLoader:
         )
 
     def _cacheable_source(self, selection: Selection) -> str | None:
-        """Return the only source of a selection if it is a large file and decides alone."""
+        """Return the only source of a selection if it is a large file and stands alone."""
         sources, live = self._sources.named_sources(selection), selection.live
         if selection.no_cache or self._config.environ.get(NO_CACHE) or len(sources) != 1:
             return None
@@ -141,12 +147,11 @@ class InventoryLoader:
         return source if large and self._declared_resources(selection) is None else None
 
     def _changes_recordings(self, live: ReadOptions) -> bool:
-        """Return whether a state or a liveness changes what was recorded, or live ones join it."""
         changes = live.selects_live or live.subtract_claims or live.state is not None
         return bool(changes or live.liveness or self._config.environ.get(LIVENESS))
 
     def _checked_again(self, view: View, selection: Selection) -> View:
-        """Return a cached view after what depends on the time; errors as for a view."""
+        """Return a cached view after the checks that depend on the time; errors as for a view."""
         self._sources.forget()
         old = OldReadings(selection.live.warn_age_s)
         for podm in view.podms:
@@ -155,13 +160,13 @@ class InventoryLoader:
         return view
 
     def podms(self, selection: Selection) -> Iterator[FullPodm]:
-        """Yield pod managers whole, as their documents describe them; errors as for a view."""
+        """Yield whole pod managers, as their documents describe them; errors as for a view."""
         for podm, _ in self.podm_records(selection):
             yield podm
 
     def podm_records(self, selection: Selection) -> Iterator[tuple[FullPodm, recorded.Record]]:
         """Yield pod managers as :meth:`podms`, each with its record, which may have a tree."""
-        validator, services = RecordValidator(), _Services()
+        validator, services = validation.RecordValidator(), validation.Services()
         old = OldReadings(selection.live.warn_age_s)
         declared = self._declared_resources(selection)
         for record in self._sources.records(selection):
@@ -184,15 +189,13 @@ class InventoryLoader:
     def statuses(self, reports: Iterable[PodmReadTime], live: ReadOptions) -> dict[str, PodmStatus]:
         """Return the liveness of the pod managers that were not read in this run, by id.
 
-        ``reports`` are ids, each with the time it was read. Errors as for liveness.
+        ``reports`` are ids with the times of their readings. Errors as for liveness.
         """
-        from valence_sched.inventory.status import statuses  # only of pod managers not read now
-
         liveness = live.liveness or self._config.environ.get(LIVENESS)
         place = "--liveness" if live.liveness else LIVENESS
         unread = ((id_, read_at) for id_, read_at in reports if id_ not in self._sources.read_ids)
         registry = self._sources.registry(live.state)
-        return statuses(liveness, unread, registry, self._sources.now(), place)
+        return _statuses(liveness, unread, registry, self._sources.now(), place)
 
     def differences(self, old: str, new: str) -> Iterator[Difference]:
         """Yield each difference from one inventory to another; errors as for a view."""
@@ -228,15 +231,12 @@ class InventoryLoader:
         old: OldReadings,
         trees: set[str] | None,
     ) -> Iterator[PlacedPodm]:
-        """Yield pod managers without the inside of their blocks.
-
-        ``texts`` as of a view, ``trees`` gets the files that are Redfish trees.
-        """
-        decoder, services = msgspec.json.Decoder(LeanPodm), _Services()
+        """Yield lean pod managers; ``texts`` as of a view, ``trees`` gets the files of trees."""
+        decoder, services = msgspec.json.Decoder(LeanPodm), validation.Services()
         for record in self._sources.records(selection):
             json = record.json
             try:
-                podm = _decode_lean(decoder, json, record)
+                podm = validation.decode_lean(decoder, json, record)
                 services.check(podm, record)
                 checked = self._checked(podm, record, lean=True)
                 json = json if checked is podm else to_json(checked)
@@ -253,17 +253,14 @@ class InventoryLoader:
     def _with_status(
         self, placed: Iterator[PlacedPodm], selection: Selection, *, requests: bool
     ) -> Iterator[PlacedPodm]:
-        """Yield pod managers with their claims subtracted and their status.
+        """Yield pod managers with claims subtracted and status, as of :func:`_with_claims`.
 
-        With ``requests`` their nodes say what they were asked for. Recorded ones stay as they are,
-        unless the selection also names a state or a liveness.
+        Recorded ones stay as they are, unless the selection also names a state or a liveness.
         """
         live = selection.live
         if self._sources.named_sources(selection) and not self._changes_recordings(live):
             yield from placed
             return
-        from valence_sched.inventory.status import with_status  # claims: only of a state
-
         every = live.subtract_claims or live.state is not None
         podms, places = [], []
         for podm, file, place in placed:
@@ -272,7 +269,9 @@ class InventoryLoader:
         stored = {podm.id for podm in podms} if every else self._sources.stored_names
         by_id = self.statuses(((podm.id, podm.read_at) for podm in podms), live)
         registry = self._sources.registry(live.state)
-        with_claims = with_status(podms, registry, stored=stored, statuses=by_id, requests=requests)
+        with_claims = _with_claims(
+            podms, registry, stored=stored, statuses=by_id, requests=requests
+        )
         for podm, (file, place) in zip(with_claims, places, strict=True):
             yield podm, file, place
 
@@ -296,17 +295,17 @@ class InventoryLoader:
                 self._diagnostics.remark(remark)
 
     def _checked(self, podm: P, record: recorded.Record, *, lean: bool) -> P:
-        """Return a pod manager that agrees with itself, with what its zones state."""
+        """Return a consistent pod manager, with the capabilities that its zones state."""
         if record.stated:
             capabilities = {**record.stated, **podm.capabilities}
-            podm = msgspec.structs.replace(podm, capabilities=capabilities)
+            podm = replace(podm, capabilities=capabilities)
         if isinstance(record.content, Podm):
             return podm
-        check_podm(podm, record.file, record.place)
-        podm, remark = with_use_of_nodes(podm, record.file, record.place, lean=lean)
+        validation.check_podm(podm, record.file, record.place)
+        podm, remark = validation.with_use_of_nodes(podm, record.file, record.place, lean=lean)
         if remark:
             self._diagnostics.remark(remark)
-        for remark in contradicted_limits(podm, record.file, record.place):
+        for remark in validation.contradicted_limits(podm, record.file, record.place):
             self._diagnostics.remark(remark)
         return podm
 
@@ -314,7 +313,7 @@ class InventoryLoader:
         self, podm: P, record: recorded.Record, live: ReadOptions, old: OldReadings
     ) -> P:
         if podm.read_at is None and record.captured_at is not None:
-            podm = msgspec.structs.replace(podm, read_at=record.captured_at)
+            podm = replace(podm, read_at=record.captured_at)
         self._check_age(podm, live, old)
         return podm
 
@@ -330,74 +329,15 @@ class InventoryLoader:
             raise stale_error(podm.id, podm.read_at, limit, now)
 
     def _skip(self, error: InputError) -> None:
-        """Note a document that is skipped; a repeated id is refused, its blocks are ambiguous."""
+        """Note a skipped document; a repeated id is an error, its blocks are ambiguous."""
         if isinstance(error, DuplicateId):
             raise error
         self._diagnostics.skip(error)
 
 
-class RecordValidator:
-    """Validates records one after another, without building anything of those that are sound."""
-
-    def __init__(self) -> None:
-        self._files: dict[str, str] = {}
-
-    def __len__(self) -> int:
-        return len(self._files)
-
-    def podm(self, record: recorded.Record) -> FullPodm:
-        """Return the pod manager of a record; a noun that a driver made is returned as it is.
-
-        Raises:
-            InputError, DuplicateId: a builder of views refuses it; an earlier record has its id.
-        """
-        podm = _decode_sound(record)
-        if podm is None:  # a builder says what is wrong
-            lean = decode(record.json, LeanPodm, record.file, record.place)
-            self._check_id(lean.id, record)
-            ViewBuilder().add(lean, record.file, record.place)
-            podm = decode(record.json, FullPodm, record.file, record.place)
-        self._check_id(podm.id, record)
-        self._files[podm.id] = record.file
-        return record.content if isinstance(record.content, Podm) else podm
-
-    def _check_id(self, podm_id: str, record: recorded.Record) -> None:
-        if podm_id in self._files:
-            raise repeated_id(podm_id, self._files[podm_id], record.file, record.place)
-
-
-class _Services:
-    """The services of an inventory: the second name of one is left out, it has the same blocks."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, str] = {}
-
-    def check(self, podm: Podm[Any, Any], record: recorded.Record) -> None:
-        """Raise InputError for a pod manager whose service has another name before."""
-        if podm.identity is None:
-            return
-        other = self._names.setdefault(podm.identity, podm.id)
-        if other != podm.id:
-            text = conflict_text(podm.id, podm.identity, other)
-            raise InputError(record.file, f"{record.place}.identity", text)
-
-
-def _decode_sound(record: recorded.Record) -> FullPodm | None:
-    try:
-        podm = decode(record.json, FullPodm, record.file, record.place)
-    except InputError:
-        return None
-    pools = {pool.id for pool in podm.pools}
-    uris = {block.uri for block in podm.blocks}
-    unique = len(pools) == len(podm.pools) and len(uris) == len(podm.blocks)
-    named = [block.pools for block in podm.blocks] + [stock.pools for stock in podm.stocks]
-    listed = pools.issuperset(itertools.chain.from_iterable(named))
-    return podm if unique and listed else None
-
-
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Keep the garbage collector from walking a million new objects again and again.
+    """Pause the garbage collector, which would walk a million new objects again and again.
 
     The objects made meanwhile live as long as the inventory: later walks leave them out.
     """
@@ -411,11 +351,70 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _decode_lean(
-    decoder: msgspec.json.Decoder[LeanPodm], json: bytes | msgspec.Raw, record: recorded.Record
-) -> LeanPodm:
-    """Decode a podm fast; a document that fails is decoded again for the text of its error."""
+def _with_claims(
+    podms: Sequence[LeanPodm],
+    registry: Registry,
+    *,
+    stored: Collection[str],
+    statuses: dict[str, PodmStatus],
+    requests: bool = False,
+) -> Iterator[LeanPodm]:
+    """Yield pod managers with their status, those in ``stored`` without the usage of claims.
+
+    With ``requests`` their nodes have the flavor and the request that the store knows.
+    """
+    names = [podm.id for podm in podms if podm.id in stored]
+    usages: dict[str, Usage] = {}
+    composed: dict[str, dict[str, ComposedNode]] = {}
+    if names and not registry.empty:
+        with registry.store() as store:
+            usages = store.usages(names)
+            for node in store.nodes.list() if requests else ():
+                if node.podm in stored:
+                    composed.setdefault(node.podm, {})[node.uri] = node
+    for podm in podms:
+        status = statuses.get(podm.id, podm.status)
+        same = status == podm.status
+        with_its_status = podm if same else replace(podm, status=status)
+        if known := composed.get(podm.id):
+            nodes = tuple(_with_request(node, known.get(node.uri)) for node in podm.nodes)
+            with_its_status = replace(with_its_status, nodes=nodes)
+        yield subtract_usage(with_its_status, usages.get(podm.id, NO_USAGE))
+
+
+def _statuses(
+    liveness: str | None,
+    reports: Iterable[PodmReadTime],
+    registry: Registry,
+    now: datetime,
+    place: str = "--liveness",
+) -> dict[str, PodmStatus]:
+    """Return by id which of the reported pod managers is Online and which Offline.
+
+    ``liveness`` names the plug-in, with its argument after a colon; ``place`` is the option or
+    variable that errors name: UnknownName, PluginError, UsageError.
+    """
+    if not liveness:
+        return {}
+    name, _, argument = liveness.partition(":")
+    decide = plugins.load(plugins.LIVENESS).get(name, place)
+    report_ages_s: dict[str, float] = {}
+    if not registry.empty:
+        with registry.store() as store:
+            report_ages_s = store.report_ages_s()
+    signs = [Sign(id_, age_s(read_at, now), report_ages_s.get(id_)) for id_, read_at in reports]
+    with plugins.plugin_errors(f"liveness {name!r}"), errors_at(place):
+        alive_by_id = decide(signs, argument, now)
+    known = {sign.id for sign in signs}
     try:
-        return decoder.decode(json)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return decode(json, LeanPodm, record.file, record.place)
+        found = ((id_, alive) for id_, alive in alive_by_id.items() if id_ in known)
+        return {id_: "Online" if alive else "Offline" for id_, alive in found}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise PluginError(one_line(f"liveness {name!r} returned no map: {error}")) from None
+
+
+def _with_request(node: Node, composed: ComposedNode | None) -> Node:
+    if composed is None:
+        return node
+    flavor, request = composed.flavor or node.flavor, composed.request or node.request
+    return replace(node, flavor=flavor, request=request)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Old readings: finds pod managers that were read so long ago that they may differ by now."""
+"""Old readings: finds pod managers whose readings are so old that they may differ by now."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from valence_sched.model.quantity import age_s, format_age
 
 
 class ReadingAges:
-    """Tells which readings are older than a limit, without a look at those that are not yet.
+    """Finds the readings that are older than a limit, without a look at those that are not yet.
 
-    A reading whose time is not known, or in the future, is in ``unknown``.
+    A reading with an unknown or future time is in ``unknown``.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -47,7 +47,7 @@ class ReadingAges:
         return set(self._old)
 
     def read_at(self, podm: str) -> str | None:
-        """Return when a pod manager was read last, None where that is not known."""
+        """Return when a pod manager was read last, if known."""
         return self._read_at.get(podm)
 
 
@@ -74,7 +74,7 @@ class OldReadings:
         self._ages_s: dict[str, float] = {}
 
     def note(self, podm: str, read_at: str | None, now: datetime.datetime) -> None:
-        """Note when a pod manager was read; nothing is known to be old where that is unknown."""
+        """Note when a pod manager was read; an unknown time is not old."""
         if self._limit_s is None:
             return
         age = age_s(read_at, now)

@@ -6,45 +6,29 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote
 
 from msgspec.structs import replace
 
+from valence_sched import errors
 from valence_sched.config import credentials
 from valence_sched.config.credentials import SecureFile
+from valence_sched.config.podms_file import check_registration, parse_podms
 from valence_sched.config.settings import NO_HOME, Configuration, Homes
 from valence_sched.core import plugins
 from valence_sched.drivers.identity import addresses, with_identity
-from valence_sched.errors import (
-    CredentialError,
-    IdentityConflict,
-    InputError,
-    NameTaken,
-    PodmError,
-    SchedulerError,
-    StoreError,
-    UnknownName,
-    UsageError,
-    errors_at,
-    one_line,
-)
-from valence_sched.inventory import members
-from valence_sched.inventory.members import Member
+from valence_sched.errors import InputError, UnknownName, one_line
+from valence_sched.model import podm_address
+from valence_sched.model.codec import decode, load_yaml
 from valence_sched.model.effect import EffectLog
-from valence_sched.model.podm_address import (
-    ADDRESS_KIND,
-    change_text,
-    conflict_text,
-    endpoint_key,
-    is_address,
-    same_endpoint,
-)
+from valence_sched.model.inventory import to_json
+from valence_sched.model.podm_address import endpoint_key, is_address, same_endpoint
 from valence_sched.model.reading import ReadOptions
-from valence_sched.model.registration import PasswordReference, Registration
+from valence_sched.model.registration import AUTO, PasswordReference, Registration
 from valence_sched.model.zone import ZoneSettings
 
 if TYPE_CHECKING:
@@ -62,13 +46,123 @@ _IN_MEMORY = ("", ":memory:")
 _PASSWORD = re.compile(r"(//[^/@:]*):[^/]*@")
 
 
+class Member(NamedTuple):
+    """A registered pod manager, the place of its registration, and whether the state stores it."""
+
+    registration: Registration
+    source: str
+    uses_state: bool
+
+
+def read_podms(data: bytes, file: str) -> list[Registration]:
+    """Return the pod managers of a file, with absolute paths; InputError, UnknownName."""
+    folder = Path(file).absolute().parent if file != "-" else Path.cwd()
+    found = []
+    for one in parse_podms(load_yaml(data, file), file):
+        _check_driver(one, f"{file}: $.podms.{one.name}.driver")
+        changes: dict[str, object] = {}
+        for field in ("cacert", "cert", "key"):
+            if (path := getattr(one, field)) is not None:
+                changes[field] = str(folder / os.path.expanduser(path))
+        if one.password is not None and one.password.file is not None:
+            path = folder / os.path.expanduser(one.password.file)
+            changes["password"] = PasswordReference(file=str(path))
+        found.append(replace(one, **changes))
+    return found
+
+
+def validate_registration(registration: Registration) -> None:
+    """Raise InputError for an invalid URL or name, UnknownName for an unknown driver."""
+    check_registration(registration)
+    try:
+        decode(to_json(registration), Registration, registration.name[:40])  # as the state does
+    except UnicodeEncodeError:
+        raise InputError(registration.name[:40], "", "text that is not Unicode") from None
+    _check_driver(registration, "--driver")
+
+
+def _check_driver(registration: Registration, where: str) -> None:
+    if registration.driver != AUTO:
+        dialects = plugins.load(plugins.DIALECTS)
+        try:
+            dialects.get(registration.driver)
+        except UnknownName:
+            known = [AUTO, *dialects.by_name]
+            raise UnknownName("driver", registration.driver, known, where) from None
+
+
+def check_names(members: list[Member]) -> None:
+    """Raise DuplicateId, which names both places, for two members of one name."""
+    first_source: dict[str, str] = {}
+    for member in members:
+        name = member.registration.name
+        if name in first_source:
+            found = f"{name!r} again, first in {first_source[name]}"
+            hint = "give every pod manager a name of its own"
+            raise errors.DuplicateId(member.source, "", found, "a name of its own", hint)
+        first_source[name] = member.source
+
+
+def select_members(
+    members: list[Member], names: tuple[str, ...], others: Collection[str] = ()
+) -> list[Member]:
+    """Return the members of these names, or all; UnknownName for one not in ``others`` either."""
+    if not names:
+        return members
+    known = {*others, *(one.registration.name for one in members)}
+    for name in names:
+        if name not in known:
+            raise UnknownName("pod manager", name, known)
+    return [one for one in members if one.registration.name in names]
+
+
+def named_by_service(
+    found: Iterable[tuple[Registration, str | None]], names: Mapping[str, str]
+) -> Iterator[Registration]:
+    """Yield the pod managers of a catalogue named after the services that answer.
+
+    Each comes with the identity of its service, if known; ``names`` are those of the state by
+    identity. Without an answer, or for another endpoint of the same service, the name stays that of
+    the endpoint.
+    """
+    taken: set[str] = set()
+    for one, identity in found:
+        name, prefix = one.name, one.zone or "podm"
+        if identity is not None:
+            if name != prefix:  # which is that of the one endpoint that a login names
+                digest = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
+                name = f"{prefix}-{digest}"
+            name = names.get(identity, name)
+        if name in taken:
+            yield one
+        else:
+            yield replace(one, name=name, identity=identity)
+        taken.add(name)
+
+
+def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) -> Iterator[Member]:
+    """Yield the members of a catalogue: the ``known`` one of the same endpoint, if there is one.
+
+    Else that of the same name, which is the same service at another URL, and has a login. A known
+    one without a zone gets that of the catalogue, which is its region.
+    """
+    for one in catalogue:
+        same = [m for m in known if same_endpoint(m.registration.url, one.url)]
+        same += [m for m in known if m.registration.name == one.name]
+        if not same:
+            yield Member(one, "the service catalogue", False)
+        elif same[0].registration.zone is None:
+            registration = replace(same[0].registration, zone=one.zone)
+            yield same[0]._replace(registration=registration)
+        else:
+            yield same[0]
+
+
 class Registry:
     """Registered pod managers by name: of the state, of the user's files, and of a cloud.
 
-    ``variable`` is the variable of the environment that names the state, None where none does.
-
-    The registry writes nothing, and creates no state, until a pod manager is registered or
-    stored.
+    ``variable`` is the environment variable that names the state, if one does. No state is created
+    until a pod manager is registered or stored.
     """
 
     def __init__(
@@ -76,20 +170,20 @@ class Registry:
     ) -> None:
         if state is not None and _PASSWORD.search(state):
             text = "every user of this machine sees a password that stands on a command line"
-            raise UsageError(f"--state: {text}: put the URL into {STATE}")
+            raise errors.UsageError(f"--state: {text}: put the URL into {STATE}")
         self._config, self._quarantine = config, quarantine
         self._home = Homes(config.environ).state
         url = state or config.environ.get(STATE)
         self.variable = STATE if url and not state else None
-        with errors_at(self.variable):
+        with errors.errors_at(self.variable):
             if url and "://" not in url and (not url.strip() or "\0" in url):
-                raise StoreError(f"no state is called {url!r}: name a file, or a URL")
+                raise errors.StoreError(f"no state is called {url!r}: name a file, or a URL")
             file = Path(os.path.expanduser(url)).absolute() if url else self._home / "state.sqlite"
             self.url = url if url and "://" in url else _file_url(file)
             in_file = _SQLITE.match(self.url)
             if in_file and unquote(in_file[1] or "") in _IN_MEMORY:
                 hint = "name a file, or the URL of a database"
-                raise UsageError(f"the state {self.url!r} ends with this command: {hint}")
+                raise errors.UsageError(f"the state {self.url!r} ends with this command: {hint}")
         alone = in_file is not None and in_file.end() == len(self.url)
         self.file = Path(os.path.expanduser(unquote(in_file[1]))) if in_file and alone else None
 
@@ -111,13 +205,10 @@ class Registry:
         return SecureFile(self._home / f"{name}.passwords")
 
     def zone_keys(self, settings: ZoneSettings, *, make: bool = True) -> list[str]:
-        """Return the secrets that sign what the zone of this state offers and plans, newest last.
+        """Return the secrets that sign offers and plans of the zone of this state, newest last.
 
-        Where no settings name one it is made, if that is wanted, and kept in a file beside the
-        state that its owner alone can read.
-
-        Raises:
-            CredentialError: one cannot be had; a state on a database server has no file beside it.
+        Without a secret in the settings ``make`` creates one in a file beside the state.
+        CredentialError if a secret cannot be read, or the state is on a database server.
         """
         references, what = settings.secrets, "zones: secrets"
         if not references and self.file is not None:
@@ -127,34 +218,33 @@ class Registry:
             references = (PasswordReference(file=str(path)),) if path.exists() else ()
         elif not references and make:
             why = "every process of a zone must have the same secret"
-            raise CredentialError(f"zones: secrets is empty, and {why}: name an env or a file")
-        with errors_at(what):
+            raise errors.CredentialError(
+                f"zones: secrets is empty, and {why}: name an env or a file"
+            )
+        with errors.errors_at(what):
             read, environ = credentials.read_password, self._config.environ
             return [read(one, what, environ, None) or "" for one in references]
 
     def store(self, effects: EffectLog | None = None) -> Store:
-        """Return the open store, created if missing; StoreError if it cannot be opened.
-
-        What its claims and nodes become is noted in ``effects``.
-        """
+        """Return the open store, created if missing; ``effects`` gets its claims and nodes."""
         from valence_sched.store.store import Store  # SQLAlchemy: only to use a state
 
-        with errors_at(self.variable):
+        with errors.errors_at(self.variable):
             if self.empty and self.file and self.file.is_relative_to(NO_HOME):
                 hint = "set HOME or XDG_STATE_HOME, or name a state with --state"
-                raise StoreError(f"no home folder for the state: {hint}")
+                raise errors.StoreError(f"no home folder for the state: {hint}")
             remark = self._config.remarks.append
             return Store(self.url, effects=effects, remark=remark, quarantine=self._quarantine)
 
     def registrations(self) -> list[Registration]:
-        """Return the pod managers of the state, none when there is no state yet."""
+        """Return the pod managers of the state, if there is a state."""
         if self.empty:
             return []
         with self.store() as store:
             return store.registrations()
 
     def get(self, name: str) -> Registration:
-        """Return a pod manager of the state; UnknownName if none has this name."""
+        """Return a pod manager of the state by its name; else UnknownName."""
         by_name = {one.name: one for one in self.registrations()}
         if name not in by_name:
             raise UnknownName("registered pod manager", name, by_name, self.where)
@@ -163,13 +253,13 @@ class Registry:
     def create(
         self, registration: Registration, password: str | None = None, podm: FullPodm | None = None
     ) -> Registration:
-        """Register a pod manager with the identity that it tells, if it answers; return it.
+        """Register a pod manager with the identity that it reports, if it answers; return it.
 
-        Its typed password is stored, and so is ``podm``, what was just read of it: who decides on
-        the state need not wait for its next reading. Errors as for :meth:`check_new`, and
-        IdentityConflict if the service is registered under another name.
+        Stores its typed password and its reading ``podm``, so that the next decision need not wait
+        for a reading. Errors as for :meth:`check_new`, and IdentityConflict if the service has
+        another name.
         """
-        members.validate_registration(registration)
+        validate_registration(registration)
         found = (podm and podm.identity) or self._find_identity(registration, password)
         registration = replace(registration, identity=found)
         self._check_service(registration)
@@ -179,37 +269,33 @@ class Registry:
                 self._store_password(registration, password)
                 if podm is not None:
                     store.remember(with_identity(podm))
-            except SchedulerError:
+            except errors.SchedulerError:
                 store.unregister(registration.name)
                 raise
         return registration
 
     def check_new(self, registration: Registration) -> None:
-        """Refuse an invalid registration before the user types a password for it.
+        """Check a registration before the user types a password for it.
 
         Raises:
             NameTaken: another pod manager has the name.
-            InputError, UnknownName: its URL or name is invalid, or its certificates cannot be read;
-                its driver is unknown.
+            InputError, UnknownName: its URL, name or certificates are invalid; unknown driver.
         """
-        members.validate_registration(registration)
+        validate_registration(registration)
         _check_certificates(registration)
         if registration.name in [one.name for one in self.registrations()]:
             hint = "change it with podm set, or choose another name"
-            raise NameTaken(
+            raise errors.NameTaken(
                 f"a pod manager named {registration.name!r} is registered already: {hint}"
             )
 
     def check(
         self, registration: Registration, password: str | None, timeout_s: float
     ) -> tuple[FullPodm, tuple[Diagnostic, ...]]:
-        """Log in to a pod manager that is not registered yet, and return it as it is read once.
+        """Log in to a pod manager that is not registered yet, and return its reading.
 
-        Its devices are kept for the next reading, which need not read them again.
-
-        Raises:
-            PodmError: it could not be read; the message says why.
-            CredentialError: its password cannot be had.
+        Its devices are cached for the next reading. PodmError if it cannot be read, CredentialError
+        without its password.
         """
         from valence_sched.drivers.crawl import pool  # HTTP: only to read
         from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
@@ -221,17 +307,17 @@ class Registry:
         if reading.failure is not None:
             reason = reading.failure.removeprefix(f"{registration.name}: ")
             text = f"{registration.name} is not registered: {reason}"
-            raise PodmError(one_line(f"{text} (--no-check registers it unread)"))
+            raise errors.PodmError(one_line(f"{text} (--no-check registers it unread)"))
         return reading.podm, reading.diagnostics
 
     def change(self, registration: Registration, password: str | None = None) -> None:
         """Replace the registration of the same name; without identity the next one counts.
 
         Raises:
-            InputError, UnknownName: it is invalid; there is none of this name.
+            InputError, UnknownName: it is invalid; the name is not registered.
             IdentityConflict: another service answers at a new URL, or one of another name.
         """
-        members.validate_registration(registration)
+        validate_registration(registration)
         known = self.get(registration.name)
         if _tls_files(registration) != _tls_files(known):
             _check_certificates(registration)
@@ -239,7 +325,9 @@ class Registry:
             found = self._find_identity(registration, password)
             if found and known.identity and not is_address(known.identity):
                 if found != known.identity:
-                    raise IdentityConflict(change_text(known.name, known.identity, found))
+                    raise errors.IdentityConflict(
+                        podm_address.change_text(known.name, known.identity, found)
+                    )
             elif found or is_address(known.identity):
                 registration = replace(registration, identity=found)
             self._check_service(registration)
@@ -248,12 +336,10 @@ class Registry:
             store.change(registration)
 
     def delete(self, name: str) -> None:
-        """Delete a pod manager, its readings and its password.
-
-        One of a file or a catalogue has readings in the state once it was composed on.
+        """Delete a pod manager, registered or only read, with its readings and its password.
 
         Raises:
-            UnknownName, InUse: none has this name; the state holds claims or nodes of it.
+            UnknownName, InUse: the name is unknown; the state has claims or nodes of it.
             CredentialError: its password cannot be deleted, so nothing is.
         """
         if self.empty:
@@ -273,14 +359,14 @@ class Registry:
         with ThreadPoolExecutor(MOST_PROBES) as threads:
             identities = list(threads.map(lambda one: self._find_identity(one, None), catalogue))
         if self.empty:
-            return tuple(members.named_by_service(zip(catalogue, identities, strict=True), {}))
+            return tuple(named_by_service(zip(catalogue, identities, strict=True), {}))
         with self.store() as store:
             names = {identity: name for name, identity in store.identities().items()}
             stored = store.load_podms().values() if None in identities else ()
         known = {endpoint_key(one.url): one.identity for one in stored if one.url}
         pairs = zip(catalogue, identities, strict=True)
         found = [(one, identity or known.get(endpoint_key(one.url))) for one, identity in pairs]
-        return tuple(members.named_by_service(found, names))
+        return tuple(named_by_service(found, names))
 
     def password(self, registration: Registration) -> str | None:
         """Return the password of a pod manager; CredentialError as for a reference."""
@@ -292,29 +378,27 @@ class Registry:
 
         try:
             password = password or self.password(registration)
-        except CredentialError:
+        except errors.CredentialError:
             password = None  # the root of most services needs none
         try:
             return probe_identity(registration, password, PROBE_TIMEOUT_S)
-        except (PodmError, InputError):
+        except (errors.PodmError, InputError):
             return None
 
     def _check_service(self, registration: Registration) -> None:
         for other in self.registrations():
             if other.name != registration.name and (one := _common(registration, other)):
-                text = conflict_text(registration.name, one, other.name)
-                raise IdentityConflict(one_line(text))
+                text = podm_address.conflict_text(registration.name, one, other.name)
+                raise errors.IdentityConflict(one_line(text))
 
     def members(self, live: ReadOptions) -> list[Member]:
         """Return the pod managers that a command applies to, in the order they are named.
 
-        Named files replace the user's own file and the state, unless the state is named, too.
-        With a catalogue they only say how to log in to the pod managers that it lists.
-
-        Raises:
-            DuplicateId, InputError: two have one name; a file breaks its format.
+        Named files replace the user's own file and the state, unless the state is named, too. With
+        a catalogue they only provide logins. DuplicateId for a repeated name, InputError for a bad
+        file.
         """
-        return members.select_members(self.all_members(live), live.only)
+        return select_members(self.all_members(live), live.only)
 
     def uses_state(self, live: ReadOptions) -> bool:
         """Return whether a command applies to the pod managers of the state."""
@@ -327,11 +411,11 @@ class Registry:
         found = [Member(one, self.where, True) for one in registrations]
         own = self._config.user_file("podms.yaml")
         for file in live.podm_files or ((str(own),) if own.is_file() else ()):
-            podms = members.read_podms(self._config.read(file), file)
+            podms = read_podms(self._config.read(file), file)
             found += [Member(one, file, uses_state) for one in podms]
         if live.catalogue is not None:
-            found = list(members.catalogue_members(live.catalogue, found))
-        members.check_names(found)
+            found = list(catalogue_members(live.catalogue, found))
+        check_names(found)
         return found
 
     def _store_password(self, registration: Registration, password: str | None) -> None:
@@ -355,17 +439,14 @@ def _check_certificates(registration: Registration) -> None:
 
 
 def _common(registration: Registration, other: Registration) -> str | None:
-    """Return the identity that two registrations have in common, None where they have none.
-
-    Two UUIDs tell them apart, whatever their addresses. Else one address is one service.
-    """
+    """Return the common identity of two registrations, if any: of two UUIDs, else addresses."""
     known, others = registration.identity, other.identity
     if known and others and not (is_address(known) or is_address(others)):
         return known if known == others else None
     if endpoint_key(registration.url)[2] != endpoint_key(other.url)[2]:  # another port
         return None
     common = addresses(registration.url) & addresses(other.url)
-    return f"{ADDRESS_KIND}{min(common)}" if common else None
+    return f"{podm_address.ADDRESS_KIND}{min(common)}" if common else None
 
 
 def _file_url(file: Path) -> str:

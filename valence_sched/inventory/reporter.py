@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reporter: tells schedulers elsewhere what registered pod managers have, again and again."""
+"""Reporter: reports registered pod managers to other schedulers, again and again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOCAL = ("name", "url", "driver", "enabled")
 
 
 def stats_of(podm: FullPodm) -> Stats:
-    """Return what a pod manager has, as it would report it by itself."""
+    """Return the stats of a pod manager, as its own report would have them."""
     names = {*FIELDS.values(), "facts"}.difference(_LOCAL)
     return {name: msgspec.to_builtins(getattr(podm, name)) for name in sorted(names)}
 
@@ -28,7 +28,7 @@ def stats_of(podm: FullPodm) -> Stats:
 def needed(
     scheduler: Scheduler, policies: Sequence[str]
 ) -> Callable[[str, Mapping[str, Any]], None]:
-    """Return what reports to a scheduler only what decisions of some of its policies read."""
+    """Return a report function that sends only the fields that some policies read."""
 
     def report(name: str, stats: Mapping[str, Any]) -> None:
         fields = {field for one in policies for field in scheduler.podm_reads(one).fields}
@@ -38,11 +38,11 @@ def needed(
 
 
 class Reporter:
-    """Reports what a store knows of pod managers every ``interval_s``, whether or not it changed.
+    """Reports the pod managers of a store every ``interval_s``, changed or not.
 
-    ``names`` are those of the registered pod managers. Each of ``targets``, by its name, is told a
-    pod manager and its stats; one that fails is told again after the interval. One that cannot be
-    read is reported as Offline. ``tell`` takes a line for each change, ``sleep`` waits.
+    ``names`` returns the names of the registered pod managers. Each of ``targets``, by its name,
+    takes a pod manager and its stats; a failed one is tried again after the interval. A pod manager
+    that cannot be read is Offline. ``tell`` takes a line for each change, ``sleep`` waits.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Reporter:
             self._sleep(max(0.0, self._interval_s - (self._clock() - began)))
 
     def report(self) -> None:
-        """Report every pod manager to every target once; an error is told, and ends nothing."""
+        """Report every pod manager to every target once; ``tell`` gets the errors."""
         try:
             names = self._names()
             podms, failures = self._store.load_podms(names), self._store.failures()

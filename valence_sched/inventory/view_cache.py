@@ -2,7 +2,7 @@
 """The view cache: views of large inventory files, as columns in files between two commands.
 
 An inventory file is known by its path, its size, its times, its inode and a sample of its bytes.
-A cached view of any other file is not used, nor one that others can write or that is damaged: the
+A cached view of another file, or one that others can write or that is damaged, is not used: the
 inventory is then read, and cached again.
 """
 
@@ -38,10 +38,9 @@ KEY_SIZE_BYTES = 4  # in front of the key
 
 
 class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which content a file has, and what made a view of it.
+    """The content of a file, and the release that made a view of it.
 
-    ``sample`` is a digest of bytes from all over the file. Another ``release`` may understand the
-    same content otherwise.
+    ``sample`` is a digest of bytes from all over the file.
     """
 
     release: str
@@ -161,10 +160,7 @@ class ViewCache:
 
 
 def _read(path: Path) -> bytes:
-    """Return a cached file; ValueError where somebody else may have written it, or it is no file.
-
-    A symbolic link is refused with OSError.
-    """
+    """Return a cached file; ValueError if another user may have written it, OSError for a link."""
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     with open(os.open(path, flags), "rb", buffering=0) as file:
         status = os.fstat(file.fileno())

@@ -17,7 +17,8 @@ from valence_sched.errors import InputError
 from valence_sched.model.claim import NO_USAGE, PodmRemainder, Usage, all_nodes
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.reading import ReadFailure
-from valence_sched.store.snapshot import LogPosition, PodmChange, ReportedSwitch, StoreSnapshot
+from valence_sched.model.stats import ReportedSwitch
+from valence_sched.store.snapshot import LogPosition, PodmChange, StoreSnapshot
 from valence_sched.store.store import Store
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View

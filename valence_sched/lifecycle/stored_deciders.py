@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from valence_sched.core.decider import Decider
 from valence_sched.errors import InputError, NoPodm, one_line
+from valence_sched.inventory.live import StoredMembers, stored_members, stored_podm
 from valence_sched.inventory.loader import InventoryLoader, collector_paused
 from valence_sched.inventory.old_readings import OldReadings, ReadingAges, stale_error
 from valence_sched.inventory.sources import SourceReader
-from valence_sched.inventory.stored import StoredMembers, stored_members, stored_podm
 from valence_sched.lifecycle.claim import Claimer
 from valence_sched.lifecycle.follower import Followed, FollowedPodm, Follower
 from valence_sched.lifecycle.intake import Intake

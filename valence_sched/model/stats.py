@@ -24,6 +24,12 @@ STRUCTURE = ("pools", "blocks", "stocks", "amounts")  # what nodes are made of
 MERGED_BY_KEY = ("facts", "amounts")  # each of their keys is reported separately
 
 
+class ReportedSwitch(msgspec.Struct, frozen=True):
+    """Whether a pod manager reported that it is enabled, None where it did not report that."""
+
+    enabled: bool | None = None
+
+
 class ReportedStats(Noun, frozen=True):
     """What a pod manager reported by itself; ``alone`` when it was never read.
 

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from valence_sched.app import App, import_late_modules
 from valence_sched.errors import InputError, SchedulerError, StoreError
+from valence_sched.inventory.background_reader import BackgroundReader, background_reader
 from valence_sched.inventory.events import EventReceiver
 from valence_sched.model.baremetal import CloudLogin
 from valence_sched.model.base import prepare_nouns
@@ -48,7 +49,6 @@ from valence_sched.store.document import Quarantine
 from valence_sched.words.phrases import request_phrase
 
 if TYPE_CHECKING:
-    from valence_sched.inventory.background_reader import BackgroundReader
     from valence_sched.server.zone import ProcessZone
     from valence_sched.store.store import Store
 
@@ -272,7 +272,8 @@ class ServiceProcess:
         live = replace(selection_of(settings).live, timeout_s=chosen.request_timeout_s)
         hints = self.hints
         words = {} if hints is None else {"changed": lambda names: hints.start().send(names)}
-        reader = self._make_app().sources.background_reader(
+        reader = background_reader(
+            self._make_app().sources,
             live,
             self._state.store(),
             ReadPace(

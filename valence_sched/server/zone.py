@@ -13,7 +13,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from valence_sched.app import App
 from valence_sched.errors import CredentialError, SchedulerError, UsageError, one_line
-from valence_sched.inventory.sources import process_name
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import SilentZone
 from valence_sched.model.http_headers import ROUTE
@@ -24,6 +23,7 @@ from valence_sched.model.zone import ZoneClaimBody
 from valence_sched.model.zone_registry import ZoneInfo, ZoneOverview, ZoneRegistration
 from valence_sched.server.engine_pool import EnginePool
 from valence_sched.service.settings import ServiceSettings
+from valence_sched.store.service_state import process_name
 from valence_sched.store.store import Store
 from valence_sched.zones.below import ZoneChild, ZonesBelow
 from valence_sched.zones.calls import time_left

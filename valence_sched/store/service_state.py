@@ -8,6 +8,9 @@ audit has the user, the object and the outcome of the latest changes.
 
 from __future__ import annotations
 
+import os
+import secrets
+import socket
 from collections.abc import Iterable, Sequence
 
 import sqlalchemy as sa
@@ -20,6 +23,11 @@ from valence_sched.store.document import one_readable
 from valence_sched.store.tables import Document, now
 
 _leases = tables.leases
+
+
+def process_name() -> str:
+    """Return a unique name of this process, as the holder of a lease."""
+    return f"{socket.gethostname()[:60]} process {os.getpid()} {secrets.token_hex(4)}"
 
 
 class Leases:

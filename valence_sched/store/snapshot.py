@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from valence_sched.model.claim import NO_USAGE, Usage
 from valence_sched.model.inventory import LeanPodm, Node
 from valence_sched.model.reading import ReadFailure
+from valence_sched.model.stats import ReportedSwitch
 from valence_sched.store import claim_rows, tables
 from valence_sched.store.database import Database, WorkCounts
 from valence_sched.store.document import decoded, readable
@@ -89,12 +90,6 @@ class LogPosition:
     def is_before(self, other: LogPosition) -> bool:
         """Return whether no shard of another position has a lower count."""
         return all(other.shards.get(shard, -1) >= count for shard, count in self.shards.items())
-
-
-class ReportedSwitch(msgspec.Struct, frozen=True):
-    """Whether a pod manager reported that it is enabled, None where it did not report that."""
-
-    enabled: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from valence_sched.errors import (
     UnknownName,
     UsageError,
 )
-from valence_sched.inventory.members import read_podms
-from valence_sched.inventory.registry import Registry
+from valence_sched.inventory.registry import Registry, read_podms
 from valence_sched.model.reading import ReadOptions
 from valence_sched.model.registration import PasswordReference, Registration
 from valence_sched.testing.served import served

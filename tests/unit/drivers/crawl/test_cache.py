@@ -26,6 +26,7 @@ from valence_sched.drivers.crawl.cache import (
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.fields import MAX_TEXT, Link, Resource
 from valence_sched.drivers.http.exchange import Answer, Unreachable
+from valence_sched.inventory.background_reader import background_reader
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.reading import ReadOptions, ReadPace
 from valence_sched.model.registration import Registration
@@ -150,8 +151,13 @@ class ReadingMemoryTest(LiveTest):
         target = ReadTarget(Registration(name="p", url=server.url))
         with Store(url) as store:
             app = App(environ={"HOME": folder, "XDG_CACHE_HOME": folder})
-            reader = app.sources.background_reader(
-                ReadOptions(state=url), store, ReadPace(events=False), lambda _line: None, 1
+            reader = background_reader(
+                app.sources,
+                ReadOptions(state=url),
+                store,
+                ReadPace(events=False),
+                lambda _line: None,
+                1,
             )
             parsed = []
             for _ in range(4):
