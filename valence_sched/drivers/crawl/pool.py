@@ -105,22 +105,12 @@ class ReaderPool:
             self._start_thread()
 
     def next(self) -> tuple[int, Reading]:
-        """Return the next result, of any pod manager, with its index; raise the error of a thread.
-
-        Readers whose deadline has passed are cut off, and reported if they do not end even so.
-        """
+        """Return the next result, of any pod manager, with its index; raise a thread's error."""
         while True:
-            left = [reader.left_s for reader in list(self._running.values())]
-            pause_s = min([*left, STALL_S] if self._todo else left, default=0.05)
             try:
-                result = self._results.get(timeout=max(0.01, pause_s))
+                result = self._results.get(timeout=self._pause_s())
             except queue.Empty:
-                for index, reader in list(self._running.items()):
-                    if reader.left_s <= -GRACE_S and index not in self._reported:
-                        self._results.put((index, reader.timeout_result()))
-                        self._start_thread()  # its thread may hang for long
-                    elif reader.left_s <= 0:
-                        reader.cut()
+                self._cut_overdue()
                 if time.monotonic() - self._last > STALL_S:
                     self.start_more()
                 continue
@@ -179,3 +169,17 @@ class ReaderPool:
 
         threading.Thread(target=run, daemon=True, name="podm-help").start()
         return True
+
+    def _pause_s(self) -> float:
+        left = [reader.left_s for reader in list(self._running.values())]
+        left += [STALL_S] if self._todo else []
+        return max(0.01, min(left, default=0.05))
+
+    def _cut_overdue(self) -> None:
+        """Cut off readers whose deadline has passed; report those that do not end even so."""
+        for index, reader in list(self._running.items()):
+            if reader.left_s <= -GRACE_S and index not in self._reported:
+                self._results.put((index, reader.timeout_result()))
+                self._start_thread()  # its thread may hang for long
+            elif reader.left_s <= 0:
+                reader.cut()
