@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads: requests in the order of their arrival: of a file, drawn by a seed, or compiled."""
+"""Workloads: requests in the order of their arrival, from a file or drawn by a seed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from valence_sched.model.workload import (
     parse_duration,
     parse_moment,
 )
-from valence_sched.planning.workload_lines import Line, read_lines
+from valence_sched.planning.workload_lines import Line, line_place, read_lines
 from valence_sched.view.block_kinds import BoundedMemo
 
 CHUNK = 4096  # requests that are drawn at once
@@ -50,7 +50,7 @@ class PolicyChoice(NamedTuple):
     default: str = "default"
 
     def applied(self, request: Request, spec: RequestSpec, flavor: Flavor | None) -> Request:
-        """Return a request, compiled of a spec, with the policy that decides on it."""
+        """Return the request of a spec, with the policy that decides it."""
         own = spec.policy or (flavor.policy if flavor is not None else None)
         return structs.replace(request, policy=self.every or own or self.default)
 
@@ -59,12 +59,12 @@ NO_CHOICE = PolicyChoice()
 
 
 class Workload(Protocol):
-    """Requests with their times; they can be read again for another run."""
+    """Requests with their times, for any number of runs."""
 
     name: str
 
     def place(self, number: int) -> str:
-        """Return where a request is, by the ``line`` of its entry, as an error names it."""
+        """Return the place of a request in errors, by the ``line`` of its entry."""
 
     def entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
@@ -75,9 +75,9 @@ class Workload(Protocol):
 class FileWorkload:
     """The workload of a file, of which CSV and JSON Lines are streams.
 
-    ``opened`` opens it anew, unpacked. ``columns`` are those of a recorded trace, by field. With
-    ``sort`` lines may stand in any order; at most ``MOST_SORTED`` are then held in memory. The
-    locations that ``near_maps`` name are found by ``resolve``.
+    ``opened`` opens it again, decompressed. ``columns`` are those of a recorded trace, by field.
+    With ``sort`` at most ``MOST_SORTED`` lines are sorted in memory. ``resolve`` finds the location
+    of volumes and networks.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class FileWorkload:
         self._word = "line"
 
     def place(self, number: int) -> str:
-        return f"{self.name}: {self._word} {number}"
+        return line_place(self.name, number, self._word)
 
     def entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
@@ -102,17 +102,15 @@ class FileWorkload:
         """Yield the requests in the order of their arrival, compiled with these flavors.
 
         Raises:
-            InputError: a line is invalid, departs before it arrives, or arrives before the one
-                before it; there is no line at all.
-            UnknownName, RequestError: a line names an unknown flavor, or contradicts itself.
+            InputError: a line is invalid, out of order, or departs before it arrives; no line.
+            UnknownName, RequestError: a line has an unknown flavor, or contradicts itself.
         """
         entries = self._entries(flavors, policies)
         if self._sort:
             sorted_entries = list(itertools.islice(entries, MOST_SORTED + 1))
             if len(sorted_entries) > MOST_SORTED:
-                hint = "sort the file by arrival and leave --sort out"
-                lines = f"over {MOST_SORTED:,} lines"
-                raise InputError(self.name, "", lines, "fewer for --sort", hint)
+                found, hint = f"over {MOST_SORTED:,} lines", "sort the file and omit --sort"
+                raise InputError(self.name, "", found, "fewer for --sort", hint)
             entries = iter(sorted(sorted_entries, key=operator.attrgetter("arrival")))
         return self._in_order(entries)
 
@@ -120,12 +118,9 @@ class FileWorkload:
         before, entry = float("-inf"), None
         for entry in entries:
             if entry.arrival < before:
-                found, hint = (
-                    f"arrival {entry.arrival:g} after {before:g}",
-                    "sort the file by arrival",
-                )
-                place, expected = self.place(entry.line), "lines in order of arrival"
-                raise InputError(place, "", found, expected, f"{hint}, or add --sort")
+                place, found = self.place(entry.line), f"arrival {entry.arrival:g} after {before:g}"
+                hint = "sort the file by arrival, or add --sort"
+                raise InputError(place, "", found, "lines in order of arrival", hint)
             before = entry.arrival
             yield entry
         if entry is None:
@@ -135,16 +130,14 @@ class FileWorkload:
     def _entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice
     ) -> Iterator[WorkloadEntry]:
-        """Yield requests as they are read; lines that say the same but for times share one."""
+        """Yield requests in the order of lines; lines that differ only in times share one."""
         before, requests = 0.0, BoundedMemo[Any, Request](MOST_REQUESTS)
         with self._opened() as stream:
             for line in read_lines(stream, self.name, self._columns):
                 self._word = line.word
                 arrival, departure = _times(line, before, self.name)
-                request = requests.get(line.key)
-                if request is None:
-                    compiled = self._compiled(line, flavors, policies)
-                    request = requests.store(line.key, compiled)
+                if (request := requests.get(line.key)) is None:
+                    request = requests.store(line.key, self._compiled(line, flavors, policies))
                 yield WorkloadEntry(arrival, departure, request, line.number)
                 before = arrival
 
@@ -171,11 +164,7 @@ def open_workload(
     sort: bool = False,
     near_maps: Sequence[str] = (),
 ) -> FileWorkload:
-    """Return the workload of a file, or of standard input as ``-``, for any number of readings.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Return the workload of a file, ``-`` for standard input; InputError if it cannot be read."""
     source = files.spooled(file, config.input)
     opened = functools.partial(files.decompressed, file, source)
     resolve = functools.partial(config.resolve_near, sources=near_maps)
@@ -183,7 +172,7 @@ def open_workload(
 
 
 def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:
-    """Return arrival and departure of a line; one without arrival comes with the one ``before``."""
+    """Return arrival and departure of a line, by default the arrival of the one ``before``."""
     try:
         arrival = before if line.arrival is None else parse_moment(line.arrival)
         if line.departure is None:
@@ -202,17 +191,17 @@ def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:
 
 
 def _place(file: str, line: Line) -> str:
-    return f"{file}: {line.word} {line.number}"
+    return line_place(file, line.number, line.word)
 
 
-OWN_POLICY = PolicyChoice(None, "")  # a request without a policy of its own gets none
+OWN_POLICY = PolicyChoice(None, "")  # which leaves requests without a policy as they are
 
 
 class CompiledWorkload:
     """The requests of a workload, compiled with the flavors of one site.
 
     ``times`` has a row each of arrival, departure (NaN for nodes that stay), number of the request
-    and line. ``places`` says how errors name a line.
+    and line. ``places`` is the place of a line in errors, without its number.
     """
 
     def __init__(
@@ -237,12 +226,12 @@ class CompiledWorkload:
             yield WorkloadEntry(arrival, leaves, requests[int(number)], int(line))
 
     def with_seed(self, seed: int) -> CompiledWorkload:
-        """Return the same requests at the same times; each is decided with this seed."""
+        """Return the same requests at the same times, each with this seed."""
         requests = tuple(structs.replace(one, seed=seed) for one in self._requests)
         return CompiledWorkload(self.name, self._places, self._times, requests)
 
     def digest(self) -> bytes:
-        """Return what two workloads have in common only if they are the same but for the seed."""
+        """Return a digest that is equal for workloads that differ only in the seed."""
         found = hashlib.sha256(to_json([structs.replace(one, seed=0) for one in self._requests]))
         found.update(self._times.tobytes())
         return found.digest()
@@ -256,7 +245,7 @@ def compile_workload(workload: Workload, flavors: Mapping[str, Flavor]) -> Compi
     for entry in workload.entries(flavors, OWN_POLICY):
         number = numbers.setdefault(id(entry.request), len(requests))
         if number == len(requests):
-            requests.append(entry.request)  # which keeps its id from being another one's
+            requests.append(entry.request)  # so that no other request gets its id
         leaves = math.nan if entry.departure is None else entry.departure
         rows.append((entry.arrival, leaves, number, entry.line))
     times = np.array(rows, dtype=np.float64).T.copy()
@@ -278,11 +267,9 @@ class SyntheticWorkload:
     def entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
     ) -> Iterator[WorkloadEntry]:
-        """Yield the requests; the draw is the same for the same seed.
+        """Yield the requests that the seed draws.
 
-        Raises:
-            UnknownName: the mix names an unknown flavor.
-            UsageError: none arrives before the horizon.
+        UnknownName: the mix has an unknown flavor. UsageError: no request before the horizon.
         """
         requests = []
         for name in self._spec.mix:
@@ -297,7 +284,7 @@ class SyntheticWorkload:
         return SyntheticWorkload(structs.replace(self._spec, seed=seed))
 
     def digest(self) -> bytes:
-        """Return what two workloads have in common only if they are the same but for the seed."""
+        """Return a digest that is equal for workloads that differ only in the seed."""
         spec = structs.replace(self._spec, seed=0)
         return hashlib.sha256(msgspec.json.encode(spec)).digest()  # the order of its mix counts
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workload lines: the lines of a workload file as plain words: CSV, JSON Lines, JSON or YAML.
+"""Workload lines: the lines of a workload file in CSV, JSON Lines, JSON or YAML, not decoded yet.
 
-CSV and JSON Lines are streams, of which one line at a time is in memory. A column of CSV is called
-after its field, within others with dots: ``properties.processor.total_cores``,
-``properties.accelerators.0.count``. A list of words has semicolons between them, and any other
-list or object is written as JSON.
+CSV and JSON Lines are streams, of which one line at a time is in memory. A column of CSV has the
+path of its field as its name: ``properties.processor.total_cores``,
+``properties.accelerators.0.count``. A list of texts is ``;``-separated, and any other list or
+object is JSON.
 """
 
 from __future__ import annotations
@@ -38,11 +38,7 @@ Step = str | int
 
 
 class Cells:
-    """Reads the cells of rows: ``positions`` has by field its column and the factor of a trace.
-
-    Raises:
-        InputError: a field does not exist; one line, with the nearest.
-    """
+    """Reads the cells of rows; InputError, with the nearest name, if a field does not exist."""
 
     def __init__(self, positions: Positions, file: str) -> None:
         self._positions = positions
@@ -54,7 +50,7 @@ class Cells:
                 self._fields.append((steps, position, _reader(path, factor)))
 
     def time(self, name: str) -> Callable[[Row], str | float | None]:
-        """Return what reads a time of a row, None where its cell is empty or has no column."""
+        """Return the reader of a time in a row, None for an empty cell or a missing column."""
         if name not in self._positions:
             return lambda row: None
         position, factor = self._positions[name]
@@ -64,13 +60,16 @@ class Cells:
         return lambda row: scale(row[position]) if row[position] else None
 
     def key(self, names: Sequence[str]) -> Callable[[Row], Hashable]:
-        """Return what reads all cells of a row but those of some fields."""
-        left_out = [name for name in names if name != "id" or not self._has_group]
-        others = [at for name, (at, _) in self._positions.items() if name not in left_out]
+        """Return the reader of all cells of a row but those of some fields."""
+        others = [
+            position
+            for name, (position, _) in self._positions.items()
+            if name not in names or (name == "id" and self._has_group)
+        ]
         return lambda row: tuple([row[position] for position in others])
 
     def document(self, row: Row) -> dict[str, Any]:
-        """Return the fields of a row in plain words; an empty cell says nothing."""
+        """Return the fields of a row as nested objects; empty cells are left out."""
         document: dict[Step, Any] = {}
         for steps, position, read in self._fields:
             value = read(row[position].strip())
@@ -102,10 +101,10 @@ def _steps(name: str, file: str) -> tuple[list[Step], str]:
 
 
 def _reader(path: str, factor: float | None) -> Callable[[str], Any]:
-    """Return what reads a cell of a field, None for nothing; in a trace a 0 is nothing as well."""
+    """Return the reader of the cells of a field: None for an empty cell, and for 0 in a trace."""
     kinds = types_at(WorkloadLine, path)
     lists = [kind for kind in kinds if isinstance(kind, inspect.VarTupleType)]
-    of_words = any(isinstance(kind.item_type, inspect.StrType) for kind in lists)
+    of_texts = any(isinstance(kind.item_type, inspect.StrType) for kind in lists)
     whole = not any(isinstance(kind, inspect.FloatType) for kind in kinds)
     numeric = any(isinstance(kind, inspect.IntType | inspect.FloatType) for kind in kinds)
     scale = _scaled(factor or 1.0, whole=whole) if factor is not None and numeric else None
@@ -120,7 +119,7 @@ def _reader(path: str, factor: float | None) -> Callable[[str], Any]:
                 return msgspec.json.decode(cell)
             except msgspec.DecodeError:
                 return cell
-        if of_words:
+        if of_texts:
             return [word.strip() for word in cell.split(";") if word.strip()]
         return cell
 
@@ -128,14 +127,13 @@ def _reader(path: str, factor: float | None) -> Callable[[str], Any]:
 
 
 def _scaled(factor: float, *, whole: bool) -> Callable[[str], Any]:
-    """Return what turns a number of a trace into our unit; where only whole ones may be, more."""
+    """Return the conversion of a number of a trace to our unit, rounded up if ``whole``."""
 
     def scale(cell: str) -> Any:
         try:
-            number = float(cell)
+            number = round(float(cell) * factor, 9)
         except ValueError:
-            return cell  # the reader of the field says what is wrong with it
-        number = round(number * factor, 9)
+            return cell  # the decoder of the field says what is wrong with it
         return math.ceil(number) if whole and math.isfinite(number) else number
 
     return scale
@@ -163,10 +161,10 @@ NOT_IN_KEY = (*TIMES, "id")  # lines that differ only in these are one request
 
 
 class Line(NamedTuple):
-    """One line: its number from 1, its times as written, and the rest, which is one request.
+    """One line: its number from 1, its times as written, and its request.
 
-    ``word`` is what it is called in its file: a ``line``, or in a document a ``request``.
-    Lines with equal ``key`` are the same request, and ``document`` returns it in plain words.
+    ``word`` is its name in errors: ``line``, or ``request`` in a document. Lines with equal ``key``
+    have the same request, of which ``document`` returns the fields.
     """
 
     number: int
@@ -181,13 +179,10 @@ class Line(NamedTuple):
 def read_lines(
     stream: BinaryIO, file: str, columns: Mapping[str, TraceColumn] | None = None
 ) -> Iterator[Line]:
-    """Yield the lines of a workload, in the form that its name or else its beginning tells.
+    """Yield the lines of a workload in the format of its suffix, else of its beginning.
 
-    ``columns`` are those of a recorded trace by field: then it is CSV, of which the other columns
-    are passed over.
-
-    Raises:
-        InputError: it is none of these forms, or has an unknown column.
+    ``columns`` are those of a recorded trace, by field, which is CSV; its other columns are passed
+    over. InputError: the content is invalid, or a column is unknown.
     """
     stream = io.BufferedReader(stream) if not hasattr(stream, "peek") else stream  # type: ignore[type-var]
     form = "csv" if columns else _form(stream, file)
@@ -196,9 +191,9 @@ def read_lines(
     return _json_lines(stream, file) if form == "jsonl" else _document_lines(stream, file, form)
 
 
-def line_place(file: str, number: int) -> str:
-    """Return where a line is, as an error names it."""
-    return f"{file}: line {number}"
+def line_place(file: str, number: int, word: str = "line") -> str:
+    """Return the place of a line in errors."""
+    return f"{file}: {word} {number}"
 
 
 def _form(stream: Any, file: str) -> Form:
@@ -212,17 +207,17 @@ def _form(stream: Any, file: str) -> Form:
     if head.startswith(b"{"):
         try:
             msgspec.json.decode(first)
+            return "jsonl"
         except (msgspec.DecodeError, UnicodeDecodeError):
             return "json"
-        return "jsonl"
     return "yaml" if first.startswith((b"-", b"#")) or b":" in first else "csv"
 
 
 def _document_lines(stream: BinaryIO, file: str, form: Form) -> Iterator[Line]:
-    """Yield the items of a list, or of a list under ``requests``; each item is one."""
+    """Yield the items of a list, or of a list under ``requests``, as lines."""
     data = stream.read(MAX_JSON_BYTES + 1)
     if len(data) > MAX_JSON_BYTES:
-        hint = "write a line for each request, as JSON Lines or CSV: they are read as a stream"
+        hint = "write JSON Lines or CSV, which are read as a stream"
         raise InputError(file, "", f"over {MAX_JSON_BYTES:,} bytes", "a smaller document", hint)
     if form == "json":
         document = decode(data, Any, file)
@@ -256,9 +251,9 @@ def _json_lines(stream: BinaryIO, file: str) -> Iterator[Line]:
 
 def _object_line(number: int, item: Any, file: str, word: str = "line") -> Line:
     if not isinstance(item, dict):
-        raise InputError(f"{file}: {word} {number}", "", one_line(repr(item), 60), "an object")
-    arrival, departure = item.pop("arrival", None), item.pop("departure", None)
-    duration = item.pop("duration", None)
+        place, found = line_place(file, number, word), one_line(repr(item), 60)
+        raise InputError(place, "", found, "an object")
+    arrival, departure, duration = (item.pop(name, None) for name in TIMES)
     if "group" not in item:  # a group without a name has the id of its request
         item.pop("id", None)
     key = msgspec.json.encode(item)
@@ -271,8 +266,8 @@ def _numbered(stream: BinaryIO, file: str) -> Iterator[tuple[int, bytes]]:
         if not text:
             return
         if len(text) > MAX_LINE_BYTES:
-            place, found = line_place(file, number), format_count(len(text), "byte")
-            raise InputError(place, "", found, f"at most {MAX_LINE_BYTES:,}")
+            found, expected = format_count(len(text), "byte"), f"at most {MAX_LINE_BYTES:,}"
+            raise InputError(line_place(file, number), "", found, expected)
         yield number, text
 
 
@@ -287,8 +282,10 @@ def _csv_lines(stream: BinaryIO, file: str, columns: Mapping[str, TraceColumn]) 
     if columns:
         for field, source in columns.items():
             if source.column not in names:
-                found = f"no column {source.column!r} for {field}"
-                hint = suggest(source.column, names)
+                found, hint = (
+                    f"no column {source.column!r} for {field}",
+                    suggest(source.column, names),
+                )
                 raise InputError(line_place(file, 1), "", found, hint=hint)
         positions = {field: (names.index(one.column), one.factor) for field, one in columns.items()}
     cells = Cells(positions, file)
@@ -296,8 +293,8 @@ def _csv_lines(stream: BinaryIO, file: str, columns: Mapping[str, TraceColumn]) 
     key = cells.key(NOT_IN_KEY)
     for number, row in rows:
         if len(row) != len(names):
-            place, found = line_place(file, number), format_count(len(row), "cell")
-            raise InputError(place, "", found, f"{len(names)}, as the first line has")
+            found, expected = format_count(len(row), "cell"), f"{len(names)}, as the first line has"
+            raise InputError(line_place(file, number), "", found, expected)
         document = functools.partial(cells.document, row)
         yield Line(number, arrival(row), departure(row), duration(row), key(row), document)
 
@@ -309,8 +306,8 @@ def _rows(stream: BinaryIO, file: str) -> Iterator[tuple[int, list[str]]]:
         try:
             return text.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:
-            found = "bytes that are not UTF-8"
-            raise InputError(line_place(file, number), "", found, "CSV") from None
+            place = line_place(file, number)
+            raise InputError(place, "", "bytes that are not UTF-8", "CSV") from None
 
     texts = itertools.starmap(text_of, _numbered(stream, file))
     reader = csv.reader(texts, strict=True)

@@ -169,7 +169,9 @@ class TestWrong(unittest.TestCase):
             self.refuses(["=", path, 1], line)
 
     def test_what_looks_at_nothing_is_refused_and_a_forgotten_dollar_found(self):
-        self.refuses(["=", 1, 1], "$: found no path, expected a text that begins with $ (without a path")
+        self.refuses(
+            ["=", 1, 1], "$: found no path, expected a text that begins with $ (without a path"
+        )
         self.refuses(["and", ["=", "facts.year", 1]], "$[1]: found no path")
         self.refuses(["<", "facts.year", 2022], "(did you mean '$facts.year'?)")
         self.refuses(["=", "$$zone", 2022], "found no path")
