@@ -9,21 +9,8 @@ from collections.abc import Callable, Sequence
 
 from valence_sched.drivers.links import ROOT
 from valence_sched.simulator.redfish.composition import Composition, set_status
-from valence_sched.simulator.server.documents import (
-    WRONG_TYPE,
-    DocumentTree,
-    Json,
-    RequestRefused,
-    SimulatedReply,
-    collection_document,
-    error_body,
-    links_to,
-    not_found,
-    resource_document,
-    uri_of,
-    uris,
-    value_at,
-)
+from valence_sched.simulator.server import documents as docs
+from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json, RequestRefused
 from valence_sched.simulator.server.reads import ExpandQuery, expand_document
 
 UNABLE = "UnableToProcessStanzaRequest"
@@ -39,13 +26,13 @@ class ComposeAction:
         self._documents, self._composition = documents, composition
         self._reservations = reservations
 
-    def compose(self, body: Json, client: str = "") -> SimulatedReply:
-        """Try or do a manifest: 200 with a response to each stanza, errors of stanzas too."""
+    def compose(self, body: Json, client: str = "") -> HttpReply:
+        """Preview or apply a manifest: 200 with a response or error for each stanza."""
         kind, reservation = body.get("RequestType"), body.get("ReservationId")
         if kind not in REQUEST_TYPES:
             text = f"RequestType is {kind}, expected one of {', '.join(REQUEST_TYPES)}."
-            args = ("RequestType", str(kind))
-            raise RequestRefused(400, "ActionParameterNotSupported", text, *args)
+            id_ = "ActionParameterNotSupported"
+            raise RequestRefused(400, id_, text, "RequestType", str(kind))
         if body.get("RequestFormat", "Manifest") != "Manifest":
             text = "RequestFormat is not Manifest."
             raise RequestRefused(400, "ActionParameterNotSupported", text, "RequestFormat")
@@ -53,11 +40,11 @@ class ComposeAction:
         if reservation is not None:
             reserved = self._reservations.get(str(reservation))
             manifest = manifest or reserved.get("Manifest")
-        stanzas = value_at(manifest, "Stanzas")
+        stanzas = docs.value_at(manifest, "Stanzas")
         if not isinstance(stanzas, list) or not stanzas:
             raise RequestRefused(400, "EmptyManifest", "The manifest has no stanzas.")
         if not all(isinstance(stanza, dict) for stanza in stanzas):
-            raise RequestRefused(400, WRONG_TYPE, "A stanza is no object.", "Stanzas")
+            raise RequestRefused(400, docs.WRONG_TYPE, "A stanza is no object.", "Stanzas")
         assert isinstance(manifest, dict)  # or there were no stanzas
         before, claims = self._documents.copy(), dict(self._composition.owners)
         blocks: list[str] = []
@@ -70,7 +57,7 @@ class ComposeAction:
             reply["ReservationId"] = self._reservations.create(blocks, manifest, client)
         if kind == "Apply" and good and reservation is not None:
             self._reservations.delete(f"{self._reservations.collection}/{reservation}")
-        return SimulatedReply(200, reply)
+        return HttpReply(200, reply)
 
     def _responses(
         self, stanzas: list[Json], manifest: Json, client: str, reservation: str, blocks: list[str]
@@ -82,7 +69,7 @@ class ComposeAction:
             except RequestRefused as refused:
                 text = "Not done, because another stanza cannot be done."
                 ids = (str(one.get("StanzaId")) for one in stanzas)
-                responses = [error_body(UNABLE, text, id_) for id_ in ids]
+                responses = [docs.error_body(UNABLE, text, id_) for id_ in ids]
                 responses[number] = refused.answer.body or {}
                 pairs = zip(stanzas, responses, strict=True)
                 return [{**one, "Response": answer} for one, answer in pairs], False
@@ -105,15 +92,17 @@ class ComposeAction:
             return json
         text = f"Stanzas of type {kind} are not processed here."
         if kind == "DecomposeSystem":
-            if self._composition.decompose(uri_of(request)).status < 400:
-                return error_body("Success", "The system was decomposed.", severity="OK")
-            text = f"There is no system {uri_of(request) or request}."
+            if self._composition.decompose(docs.uri_of(request)).status < 400:
+                return docs.error_body("Success", "The system was decomposed.", severity="OK")
+            text = f"There is no system {docs.uri_of(request) or request}."
         raise RequestRefused(400, UNABLE, text, str(stanza.get("StanzaId")))
 
 
 def target(documents: DocumentTree, service: str) -> str:
-    """Return where the Compose action is posted to, as the service advertises it."""
-    action = value_at(documents.get(service), "Actions", "#CompositionService.Compose", "target")
+    """Return the target of the Compose action, as the service advertises it."""
+    action = docs.value_at(
+        documents.get(service), "Actions", "#CompositionService.Compose", "target"
+    )
     return str(action) if action else ""
 
 
@@ -122,7 +111,7 @@ _DURATION = re.compile(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?
 
 
 class Reservations:
-    """The reservations of one pod manager; those it was recorded with begin when it starts."""
+    """The reservations of one pod manager; recorded ones begin at its start."""
 
     def __init__(
         self, documents: DocumentTree, composition: Composition, clock: Callable[[], float]
@@ -136,20 +125,20 @@ class Reservations:
 
     @property
     def service(self) -> str:
-        """The URI of the composition service, empty when there is none."""
-        return uri_of(value_at(self._documents.get(ROOT), "CompositionService"))
+        """The URI of the composition service, empty without one."""
+        return docs.uri_of(docs.value_at(self._documents.get(ROOT), "CompositionService"))
 
     @property
     def collection(self) -> str:
         service = self._documents.get(self.service)
-        link = uri_of(value_at(service, "CompositionReservations"))
+        link = docs.uri_of(docs.value_at(service, "CompositionReservations"))
         return link or f"{self.service}/CompositionReservations"
 
     def _blocks(self, uri: str) -> list[str]:
-        return uris(value_at(self._documents.get(uri), "ReservedResourceBlocks"))
+        return docs.uris(docs.value_at(self._documents.get(uri), "ReservedResourceBlocks"))
 
     def get(self, id_: str) -> Json:
-        """Return a reservation; RequestRefused if none has this id, or it has expired."""
+        """Return a reservation; RequestRefused if the id is unknown or the reservation expired."""
         found = self._documents.get(f"{self.collection}/{id_}")
         if found is None or f"{self.collection}/{id_}" not in self._ends_s:
             text = f"There is no reservation {id_}, or it has expired."
@@ -160,7 +149,7 @@ class Reservations:
         service, collection = self._documents.get(self.service), self.collection
         if service is not None and collection not in self._documents:
             type_, name = "CompositionReservationCollection", "Composition Reservations"
-            self._documents.put(collection, collection_document(collection, type_, name))
+            self._documents.put(collection, docs.collection_document(collection, type_, name))
             link = {"CompositionReservations": {"@odata.id": collection}}
             self._documents.put(self.service, {**service, **link})
         number = self._documents.free_id(collection)
@@ -168,8 +157,8 @@ class Reservations:
         now = datetime.datetime.fromtimestamp(self._clock(), datetime.UTC)
         time = now.isoformat(timespec="seconds").replace("+00:00", "Z")
         own: Json = {"ReservationTime": time, "Client": client or "anonymous"}
-        own |= {"ReservedResourceBlocks": links_to(blocks), "Manifest": manifest}
-        json = resource_document(uri, "CompositionReservation.v1_0_2", name, **own)
+        own |= {"ReservedResourceBlocks": docs.links_to(blocks), "Manifest": manifest}
+        json = docs.resource_document(uri, "CompositionReservation.v1_0_2", name, **own)
         self._documents.add_member(collection, json)
         self._ends_s[uri] = self._clock() + self._duration_s()
         for block in blocks:
@@ -177,14 +166,14 @@ class Reservations:
             set_status(self._documents, block, Reserved=True)
         return number
 
-    def delete(self, uri: str) -> SimulatedReply:
+    def delete(self, uri: str) -> HttpReply:
         if self._ends_s.pop(uri, None) is None:
-            return not_found(uri)
+            return docs.not_found(uri)
         for block in self._blocks(uri):
             if self._composition.reservations.pop(block, None) is not None:
                 set_status(self._documents, block, Reserved=False)
         self._documents.remove_member(self.collection, uri)
-        return SimulatedReply(204)
+        return HttpReply(204)
 
     def tick(self) -> None:
         now = self._clock()
@@ -192,8 +181,8 @@ class Reservations:
             self.delete(uri)
 
     def _duration_s(self) -> float:
-        """The service states it in ISO 8601; years and months are not read."""
-        stated = value_at(self._documents.get(self.service), "ReservationDuration")
+        """Return the duration that the service states in ISO 8601, without years and months."""
+        stated = docs.value_at(self._documents.get(self.service), "ReservationDuration")
         found = _DURATION.fullmatch(stated) if isinstance(stated, str) else None
         if not found or not any(found.groups()):
             return DEFAULT_S

@@ -17,29 +17,14 @@ from valence_sched.simulator.redfish.system import (
     put_system,
     remove_system,
 )
-from valence_sched.simulator.server.documents import (
-    MISSING,
-    WRONG_TYPE,
-    DocumentTree,
-    Json,
-    RequestRefused,
-    SimulatedReply,
-    array_of,
-    composition_service,
-    links_to,
-    not_found,
-    number_of,
-    object_of,
-    uri_of,
-    uris,
-    value_at,
-)
+from valence_sched.simulator.server import documents as docs
+from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json, RequestRefused
 from valence_sched.simulator.server.faults import Faults
 
 
 def is_block(json: Json | None) -> bool:
     """Return whether a document is a resource block."""
-    return isinstance(value_at(json, "CompositionStatus"), dict)
+    return isinstance(docs.value_at(json, "CompositionStatus"), dict)
 
 
 def blocks(documents: DocumentTree) -> Iterator[tuple[str, Json]]:
@@ -65,16 +50,16 @@ def _has_room(json: Json) -> bool:
         return True
     if state != "ComposedAndAvailable" or not _is_shareable(json):
         return False
-    return number_of(status.get("NumberOfCompositions")) < _most(status)
+    return docs.number_of(status.get("NumberOfCompositions")) < _most(status)
 
 
 def _most(status: Json) -> int:
-    return number_of(status.get("MaxCompositions"), 1_000_000)
+    return docs.number_of(status.get("MaxCompositions"), 1_000_000)
 
 
 def set_status(documents: DocumentTree, uri: str, **changes: Any) -> None:
     """Change properties of the ``CompositionStatus`` of a block."""
-    status = {**object_of(documents.get(uri), "CompositionStatus"), **changes}
+    status = {**docs.object_of(documents.get(uri), "CompositionStatus"), **changes}
     documents.update(uri, CompositionStatus=status)
 
 
@@ -82,40 +67,42 @@ def _attach_block(documents: DocumentTree, uri: str, system: str) -> None:
     if (json := documents.get(uri)) is None:
         return
     status, shareable = {**json["CompositionStatus"]}, _is_shareable(json)
-    count = number_of(status.get("NumberOfCompositions")) + 1
+    count = docs.number_of(status.get("NumberOfCompositions")) + 1
     more = shareable and count < _most(status)
     status["CompositionState"] = "ComposedAndAvailable" if more else "Composed"
     if "NumberOfCompositions" in status or "MaxCompositions" in status or shareable:
         status["NumberOfCompositions"] = count
-    links = object_of(json, "Links")
-    systems = [*array_of(links, "ComputerSystems"), *links_to([system])]
+    links = docs.object_of(json, "Links")
+    systems = [*docs.array_of(links, "ComputerSystems"), *docs.links_to([system])]
     documents.update(uri, CompositionStatus=status, Links={**links, "ComputerSystems": systems})
     _move_to_pool(documents, uri, "Active")
 
 
 def _detach_block(documents: DocumentTree, uri: str, system: str) -> None:
-    """Take a block from a node; the claim of a client ends with the node that had it alone."""
+    """Remove a block from a node, and end the claim of a client."""
     json = documents.get(uri)
     if json is None or not is_block(json):
         return
     status, count = {**json["CompositionStatus"]}, 0
     if _is_shareable(json):
-        count = max(0, number_of(status.get("NumberOfCompositions"), 1) - 1)
+        count = max(0, docs.number_of(status.get("NumberOfCompositions"), 1) - 1)
     status["CompositionState"] = "ComposedAndAvailable" if count else "Unused"
     if "NumberOfCompositions" in status:
         status["NumberOfCompositions"] = count
     if status.get("Reserved"):
         status["Reserved"] = False
-    links = object_of(json, "Links")
-    others = [link for link in array_of(links, "ComputerSystems") if uri_of(link) != system]
-    documents.update(uri, CompositionStatus=status, Links={**links, "ComputerSystems": others})
+    links = docs.object_of(json, "Links")
+    systems = docs.array_of(links, "ComputerSystems")
+    others = {"ComputerSystems": [link for link in systems if docs.uri_of(link) != system]}
+    documents.update(uri, CompositionStatus=status, Links={**links, **others})
     if not count:
         _move_to_pool(documents, uri, "Free")
 
 
 def _move_to_pool(documents: DocumentTree, uri: str, name: str) -> None:
-    service = composition_service(documents)
-    pools = {word: uri_of(value_at(service, f"{word}Pool")) for word in ("Free", "Active")}
+    service = docs.composition_service(documents)
+    names = ("Free", "Active")
+    pools = {word: docs.uri_of(docs.value_at(service, f"{word}Pool")) for word in names}
     if "Pool" in (documents.get(uri) or {}) or any(pools.values()):
         documents.update(uri, Pool=name)
     for word, collection in pools.items():
@@ -125,11 +112,11 @@ def _move_to_pool(documents: DocumentTree, uri: str, name: str) -> None:
 
 
 def zones(documents: DocumentTree) -> list[tuple[str, Json, list[str]]]:
-    """Return every zone of resource blocks: URI, document, its blocks."""
-    zones = uri_of(value_at(composition_service(documents), "ResourceZones"))
+    """Return every zone of resource blocks: URI, document and blocks."""
+    zones = docs.uri_of(docs.value_at(docs.composition_service(documents), "ResourceZones"))
     usual = "ZoneOfResourceBlocks"
     return [
-        (uri, json, uris(value_at(json, "Links", "ResourceBlocks")))
+        (uri, json, docs.uris(docs.value_at(json, "Links", "ResourceBlocks")))
         for uri in documents.member_uris(zones)
         if (json := documents.get(uri)) is not None and json.get("ZoneType", usual) == usual
     ]
@@ -140,7 +127,7 @@ _OWN = ("Id", "Name", "SerialNumber", "UUID", "PartNumber", "MACAddress", "Perma
 
 
 class Habits:
-    """How a pod manager composes that is careless, or older: by its fault rules."""
+    """The composing habits of a careless or older pod manager, by its fault rules."""
 
     def __init__(self, documents: DocumentTree, faults: Faults) -> None:
         self._documents, self._faults = documents, faults
@@ -149,7 +136,7 @@ class Habits:
         return rule in self._faults
 
     def name_of(self, wanted: str | None) -> str | None:
-        """Return the name that a new node gets, None for one of the pod manager's own."""
+        """Return the name of a new node, None for one that the pod manager makes up."""
         return None if "own-names" in self or "uri-names" in self else wanted
 
     def stays_unused(self, block: str) -> bool:
@@ -157,13 +144,13 @@ class Habits:
         patterns = self._faults.paths("stays-unused")
         return any(fnmatch.fnmatchcase(name, it) for it in patterns for name in names)
 
-    def created(self, uri: str) -> SimulatedReply:
+    def created(self, uri: str) -> HttpReply:
         if "no-location" in self:
-            return SimulatedReply(201)
-        return SimulatedReply(201, self._documents.get(uri), {"Location": uri})
+            return HttpReply(201)
+        return HttpReply(201, self._documents.get(uri), {"Location": uri})
 
     def with_equals(self, named: Sequence[str]) -> tuple[str, ...]:
-        """Return blocks with the last free equal one in place of each, where there is one."""
+        """Return the last free equal block instead of each block, if there is one."""
         if "equal-device" not in self:
             return tuple(named)
         inside = [set(members) for _, _, members in zones(self._documents)]
@@ -183,11 +170,11 @@ class Habits:
             kind: sorted(str(sorted(content_of(one).items())) for one in found.values())
             for kind, found in devices_of(self._documents, json).items()
         }
-        return content, array_of(json, "ResourceBlockType"), _is_shareable(json)
+        return content, docs.array_of(json, "ResourceBlockType"), _is_shareable(json)
 
 
 def content_of(device: Json) -> Json:
-    """Return the properties of a device that an equal one has, too."""
+    """Return the properties that two equal devices have in common."""
     plain = ((key, value) for key, value in device.items() if not isinstance(value, dict | list))
     return {key: value for key, value in plain if key not in _OWN and not key.startswith("@")}
 
@@ -197,7 +184,7 @@ CONSTRAINED = "ComputerSystemConstrainedComposition"
 
 
 class SimulatedCapability(NamedTuple):
-    """One way to compose: for what, in which zones (none means all), to which collection."""
+    """One way to compose: its use case, its zones (empty: all) and its collection."""
 
     use_case: str
     zones: tuple[str, ...]
@@ -206,22 +193,23 @@ class SimulatedCapability(NamedTuple):
 
 
 def _capabilities(documents: DocumentTree) -> Iterator[SimulatedCapability]:
-    root, service = documents.get(ROOT), composition_service(documents)
-    links = [value_at(root, name) for name in ("Systems", "ResourceBlocks")]
-    links += [value_at(service, name) for name in ("ResourceBlocks", "ResourceZones")]
-    holders: list[tuple[str, tuple[str, ...]]] = [(uri_of(link), ()) for link in links]
+    root, service = documents.get(ROOT), docs.composition_service(documents)
+    links = [docs.value_at(root, name) for name in ("Systems", "ResourceBlocks")]
+    links += [docs.value_at(service, name) for name in ("ResourceBlocks", "ResourceZones")]
+    holders: list[tuple[str, tuple[str, ...]]] = [(docs.uri_of(link), ()) for link in links]
     holders += [(uri, (uri,)) for uri, _, _ in zones(documents)]
     for holder, zone in holders:
-        stated = object_of(documents.get(holder), "@Redfish.CollectionCapabilities")
-        for json in array_of(stated, "Capabilities"):
-            related = zone or tuple(uris(value_at(json, "Links", "RelatedItem")))
-            target = uri_of(value_at(json, "Links", "TargetCollection"))
-            document = documents.get(uri_of(value_at(json, "CapabilitiesObject"))) or {}
-            yield SimulatedCapability(str(value_at(json, "UseCase")), related, target, document)
+        stated = docs.object_of(documents.get(holder), "@Redfish.CollectionCapabilities")
+        for json in docs.array_of(stated, "Capabilities"):
+            related = zone or tuple(docs.uris(docs.value_at(json, "Links", "RelatedItem")))
+            target = docs.uri_of(docs.value_at(json, "Links", "TargetCollection"))
+            document = documents.get(docs.uri_of(docs.value_at(json, "CapabilitiesObject"))) or {}
+            use_case = str(docs.value_at(json, "UseCase"))
+            yield SimulatedCapability(use_case, related, target, document)
 
 
 def _check_required(every: Iterable[SimulatedCapability], use_case: str, body: Json) -> None:
-    """Refuse a body without a property that all capabilities of a use case require."""
+    """Raise RequestRefused for a property that all capabilities of a use case require."""
     mark = "@Redfish.RequiredOnCreate"
     objects = (one.object.items() for one in every if one.use_case == use_case)
     required = [
@@ -231,13 +219,13 @@ def _check_required(every: Iterable[SimulatedCapability], use_case: str, body: J
     for name in sorted(set.intersection(*required) - {""}) if required else []:
         if name not in body:
             text = f"The property {name} is required to compose a system."
-            raise RequestRefused(400, MISSING, text, name)
+            raise RequestRefused(400, docs.MISSING, text, name)
 
 
 def _limit_violation(
     every: Iterable[SimulatedCapability], zone: str, kinds: Iterable[Iterable[str]]
 ) -> str:
-    """Return the fault of the number of blocks of a type in a zone, empty for none."""
+    """Return the violated limit of the number of blocks of a type in a zone, empty without one."""
     counts = Counter(str(kind) for types in kinds for kind in types)
     for one in every:
         if one.use_case not in (SPECIFIC, CONSTRAINED) or (one.zones and zone not in one.zones):
@@ -263,7 +251,7 @@ AMOUNTS += ("CapacityMiB", "CapacityBytes", "SpeedMbps")
 
 
 class DeviceRequest(NamedTuple):
-    """Devices that a system is to have: kind, how many, properties, whether more will do."""
+    """The requested devices of a system: kind, number, properties, and whether more is allowed."""
 
     kind: str
     wanted: int
@@ -287,11 +275,11 @@ class DeviceRequest(NamedTuple):
 
 
 def _device_requests(kind: str, row: Json) -> Iterator[DeviceRequest]:
-    """Yield the devices that a row of a body requests; RequestRefused if a count is no number."""
+    """Yield the devices that a row of a body requests; RequestRefused for a wrong count."""
     count = row.get("@Redfish.RequestedCount", 1)
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= 10_000:
         text = f"@Redfish.RequestedCount of {kind} is {count!r}, expected 1 or more."
-        raise RequestRefused(400, WRONG_TYPE, text, str(count), "@Redfish.RequestedCount")
+        raise RequestRefused(400, docs.WRONG_TYPE, text, str(count), "@Redfish.RequestedCount")
     more = row.get("@Redfish.AllowOverprovisioning") is True
     inner = row.get("Drives") if kind == "Storage" else row.get("Devices")
     if isinstance(inner, list) and inner:
@@ -309,7 +297,7 @@ def _choose_blocks(
     free: Sequence[str],
     named: Sequence[str],
 ) -> tuple[str, ...]:
-    """Return blocks that together have the devices, empty when the greedy way finds none."""
+    """Return blocks that together have the devices, found greedily; empty for no result."""
     devices: dict[str, list[tuple[str, Json]]] = {}
     for uri in free:
         by_kind = devices_of(documents, documents.get(uri) or {})
@@ -317,10 +305,12 @@ def _choose_blocks(
         for json in by_kind["Storage"].values():
             flat += [("Drives", drive) for _, drive in documents.linked(json.get("Drives"))]
         for json in by_kind["SimpleStorage"].values():
-            flat += [("Drives", it) for it in array_of(json, "Devices") if isinstance(it, dict)]
+            flat += [
+                ("Drives", it) for it in docs.array_of(json, "Devices") if isinstance(it, dict)
+            ]
 
-    def count(shape: DeviceRequest, uris: Sequence[str]) -> int:
-        return sum(shape.fits(kind, one) for uri in uris for kind, one in devices[uri])
+    def count(shape: DeviceRequest, blocks: Sequence[str]) -> int:
+        return sum(shape.fits(kind, one) for uri in blocks for kind, one in devices[uri])
 
     found = list(named)
     for shape in requests:
@@ -345,10 +335,10 @@ class CompositionPlan(NamedTuple):
 
 
 class Composition:
-    """Nodes that come and go.
+    """Composes and decomposes nodes.
 
-    ``owners`` is the client that set ``Reserved`` of each block here; a block that was reserved
-    before belongs to another client. ``reservations`` is block to reservation.
+    ``owners`` has the client that set ``Reserved`` by block; blocks that were recorded as reserved
+    belong to another client. ``reservations`` has the reservation by block.
     """
 
     def __init__(self, documents: DocumentTree, habits: Habits) -> None:
@@ -358,7 +348,7 @@ class Composition:
 
     @property
     def systems(self) -> str:
-        return uri_of(value_at(self._documents.get(ROOT), "Systems"))
+        return docs.uri_of(docs.value_at(self._documents.get(ROOT), "Systems"))
 
     def targets(self) -> set[str]:
         """Return the collections to which a system is posted."""
@@ -366,7 +356,7 @@ class Composition:
         return {uri for uri in (self.systems, *stated) if uri and uri in self._documents}
 
     def plan(self, body: Json, client: str = "", reservation: str = "") -> CompositionPlan:
-        """Return what would be composed; RequestRefused if it cannot be. Nothing is changed."""
+        """Return the plan of a composition without changes; RequestRefused if it is impossible."""
         named = _named_blocks(body)
         every = list(_capabilities(self._documents))
         shapes: list[DeviceRequest] = []
@@ -377,9 +367,8 @@ class Composition:
                 shapes += _device_requests(kind, row) if isinstance(row, dict) else ()
         if not named and not shapes:
             text = "A system is composed of Links.ResourceBlocks, or of devices it is to have."
-            raise RequestRefused(400, MISSING, text, "Links/ResourceBlocks")
-        for uri in named:
-            self._check(uri, client, reservation)
+            raise RequestRefused(400, docs.MISSING, text, "Links/ResourceBlocks")
+        self._check(named, client, reservation)
         if not shapes:
             _check_required(every, SPECIFIC, body)
             self._check_zones(named, every)
@@ -401,33 +390,32 @@ class Composition:
         self._documents.list_member(self.systems, uri)
         return uri
 
-    def decompose(self, uri: str) -> SimulatedReply:
-        """Take a composed system apart: 204, or why not."""
+    def decompose(self, uri: str) -> HttpReply:
+        """Decompose a system: 204, or the reason against it."""
         json = self._documents.get(uri)
         if json is None:
-            return not_found(uri)
+            return docs.not_found(uri)
         if json.get("SystemType") != "Composed":
             text = f"{uri} is no composed system and cannot be deleted."
             raise RequestRefused(405, "ResourceCannotBeDeleted", text)
-        for block in uris(value_at(json, "Links", "ResourceBlocks")):
+        for block in docs.uris(docs.value_at(json, "Links", "ResourceBlocks")):
             _detach_block(self._documents, block, uri)
             self.owners.pop(block, None)
         self._documents.unlist_member(self.systems, uri)
         remove_system(self._documents, uri)
-        return SimulatedReply(204)
+        return HttpReply(204)
 
     def change(self, uri: str, wanted: Sequence[str], client: str = "") -> None:
-        """Make a composed system one of these blocks, or refuse it and change nothing."""
+        """Change the blocks of a composed system, or refuse it and change nothing."""
         json = self._documents.get(uri) or {}
-        had = uris(value_at(json, "Links", "ResourceBlocks"))
-        come = [block for block in wanted if block not in had]
-        for block in come:
-            self._check(block, client, "")
+        present = docs.uris(docs.value_at(json, "Links", "ResourceBlocks"))
+        added = [block for block in wanted if block not in present]
+        self._check(added, client, "")
         self._check_zones(wanted, list(_capabilities(self._documents)))
-        for block in had:
+        for block in present:
             if block not in wanted:
                 _detach_block(self._documents, block, uri)
-        self._attach(come, uri)
+        self._attach(added, uri)
         put_system(self._documents, uri, str(json.get("Name")), wanted, json)
 
     def _attach(self, blocks: Iterable[str], uri: str) -> None:
@@ -435,33 +423,41 @@ class Composition:
             if not self._habits.stays_unused(block):
                 _attach_block(self._documents, block, uri)
 
-    def _check(self, uri: str, client: str, reservation: str) -> None:
+    def _check(self, blocks: Iterable[str], client: str, reservation: str) -> None:
+        for uri in blocks:
+            if refused := self._refusal(uri, client, reservation):
+                raise refused
+
+    def _refusal(self, uri: str, client: str, reservation: str) -> RequestRefused | None:
+        """Return why a block cannot be composed, None if it can."""
         json = self._documents.get(uri)
         if json is None:
             text = f"There is no resource block {uri}."
-            raise RequestRefused(400, "ResourceBlockNotFound", text, uri)
+            return RequestRefused(400, "ResourceBlockNotFound", text, uri)
         if not is_block(json):
-            raise RequestRefused(400, "ResourceBlockInvalid", f"{uri} is no resource block.", uri)
+            return RequestRefused(400, "ResourceBlockInvalid", f"{uri} is no resource block.", uri)
         status = json["CompositionStatus"]
-        state, resource_state = status.get("CompositionState"), value_at(json, "Status", "State")
+        state, resource_state = (
+            status.get("CompositionState"),
+            docs.value_at(json, "Status", "State"),
+        )
         is_lost = state in ("Failed", "Unavailable")
         if is_lost or resource_state not in (None, "Enabled"):
-            word = state if is_lost else resource_state
-            text = f"The resource block {uri} is {word} and cannot be composed."
-            raise RequestRefused(400, "ResourceBlockInvalid", text, uri)
+            text = f"{uri} is {state if is_lost else resource_state} and cannot be composed."
+            return RequestRefused(400, "ResourceBlockInvalid", text, uri)
         if not _has_room(json) and "double-book" not in self._habits:
-            text = f"The resource block {uri} is in use."
-            raise RequestRefused(409, "ResourceBlockInUse", text, uri)
-        held = self.reservations.get(uri)
-        if held and held != reservation:
-            text = f"The resource block {uri} is reserved by {held}."
-            raise RequestRefused(409, "SpecifiedResourceAlreadyReserved", text, uri, held)
-        if status.get("Reserved") is True and not held and self.owners.get(uri) != client:
-            text = f"The resource block {uri} is reserved by another client."
-            raise RequestRefused(409, "ResourceBlockInUse", text, uri)
+            return RequestRefused(409, "ResourceBlockInUse", f"{uri} is in use.", uri)
+        owner = self.reservations.get(uri)
+        if owner and owner != reservation:
+            text = f"{uri} is reserved by {owner}."
+            return RequestRefused(409, "SpecifiedResourceAlreadyReserved", text, uri, owner)
+        if status.get("Reserved") is True and not owner and self.owners.get(uri) != client:
+            text = f"{uri} is reserved by another client."
+            return RequestRefused(409, "ResourceBlockInUse", text, uri)
+        return None
 
     def _kinds(self, blocks: Iterable[str]) -> list[list[Any]]:
-        return [array_of(self._documents.get(uri), "ResourceBlockType") for uri in blocks]
+        return [docs.array_of(self._documents.get(uri), "ResourceBlockType") for uri in blocks]
 
     def _check_zones(self, named: Sequence[str], every: Sequence[SimulatedCapability]) -> None:
         found = zones(self._documents)
@@ -495,28 +491,25 @@ class Composition:
                 continue
             if not set(named) <= set(inside):
                 continue
-            free = [uri for uri in inside if uri in named or self._free(uri, client, reservation)]
+            free = [
+                uri
+                for uri in inside
+                if uri in named or self._refusal(uri, client, reservation) is None
+            ]
             found = _choose_blocks(self._documents, shapes, free, named)
             if found and not _limit_violation(every, zone, self._kinds(found)):
                 return found
         raise RequestRefused(400, "NoResourceMatch", "No zone has free resource blocks like that.")
 
-    def _free(self, uri: str, client: str, reservation: str) -> bool:
-        try:
-            self._check(uri, client, reservation)
-        except RequestRefused:
-            return False
-        return True
-
 
 def _named_blocks(body: Json) -> list[str]:
-    links = value_at(body, "Links", "ResourceBlocks")
+    links = docs.value_at(body, "Links", "ResourceBlocks")
     if links is None:
         return []
-    if not isinstance(links, list) or not all(uri_of(link) for link in links):
+    if not isinstance(links, list) or not all(docs.uri_of(link) for link in links):
         text = "Links.ResourceBlocks is not an array of links."
-        raise RequestRefused(400, WRONG_TYPE, text, str(links)[:200], "ResourceBlocks")
-    found = uris(links)
+        raise RequestRefused(400, docs.WRONG_TYPE, text, str(links)[:200], "ResourceBlocks")
+    found = docs.uris(links)
     if len(found) < len(links):
         text = "Links.ResourceBlocks names a resource block twice."
         raise RequestRefused(400, "PropertyValueConflict", text, "ResourceBlocks", "ResourceBlocks")

@@ -9,22 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from valence_sched.drivers.links import ROOT
-from valence_sched.simulator.server.documents import (
-    OK,
-    DocumentTree,
-    Json,
-    RequestRefused,
-    SimulatedReply,
-    collection_document,
-    links_to,
-    not_found,
-    number_of,
-    object_of,
-    resource_document,
-    uri_of,
-    uris,
-    value_at,
-)
+from valence_sched.simulator.server import documents as docs
+from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json, RequestRefused
 
 #: The power state after each type of reset; None: as it was, an empty one: the other one.
 RESETS: Mapping[str, str | None] = dict.fromkeys(
@@ -50,28 +36,28 @@ def complete_system(documents: DocumentTree, uri: str) -> None:
     if json is None:
         return
     json = {"PowerState": "On", **json}
-    json["Boot"] = {**BOOT, **object_of(json, "Boot")}
+    json["Boot"] = {**BOOT, **docs.object_of(json, "Boot")}
     target = f"{uri}/Actions/ComputerSystem.Reset"
     reset = {"target": target, "ResetType@Redfish.AllowableValues": list(RESETS)}
-    actions, name = object_of(json, "Actions"), "#ComputerSystem.Reset"
-    json["Actions"] = {**actions, name: {**reset, **object_of(actions, name)}}
+    actions, name = docs.object_of(json, "Actions"), "#ComputerSystem.Reset"
+    json["Actions"] = {**actions, name: {**reset, **docs.object_of(actions, name)}}
     if "EthernetInterfaces" not in json:
         below = f"{uri}/EthernetInterfaces"
         own = [f"{below}/Onboard"] if json.get("SystemType") == "Composed" else []
         for interface in own:
             type_, name = "EthernetInterface.v1_12_3", "Onboard interface"
-            documents.put(interface, resource_document(interface, type_, name))
+            documents.put(interface, docs.resource_document(interface, type_, name))
         type_ = "EthernetInterfaceCollection"
-        documents.put(below, collection_document(below, type_, "EthernetInterface", own))
+        documents.put(below, docs.collection_document(below, type_, "EthernetInterface", own))
         json["EthernetInterfaces"] = {"@odata.id": below}
     for interface, device in documents.linked(json["EthernetInterfaces"]):
         if not device.get("MACAddress"):
             digest = hashlib.blake2b(interface.encode(), digest_size=5).hexdigest()
             address = ":".join(["02", *(digest[at : at + 2] for at in range(0, 10, 2))])
-            documents.put(interface, {"Status": OK, **device, "MACAddress": address})
-    links = object_of(json, "Links")
-    if not uris(links.get("ManagedBy")):
-        json["Links"] = {**links, "ManagedBy": links_to([_put_manager(documents, uri)])}
+            documents.put(interface, {"Status": docs.OK, **device, "MACAddress": address})
+    links = docs.object_of(json, "Links")
+    if not docs.uris(links.get("ManagedBy")):
+        json["Links"] = {**links, "ManagedBy": docs.links_to([_put_manager(documents, uri)])}
     documents.put(uri, json)
 
 
@@ -81,7 +67,7 @@ def power_after(reset_type: str, was: Any) -> Any:
     return was if power is None else power or ("Off" if was == "On" else "On")
 
 
-def reset(documents: DocumentTree, system: str, body: Json) -> SimulatedReply:
+def reset(documents: DocumentTree, system: str, body: Json) -> HttpReply:
     """Reset a system: its power state follows, and a boot override for once is used up."""
     kind = str(body.get("ResetType"))
     if kind not in RESETS:
@@ -90,22 +76,22 @@ def reset(documents: DocumentTree, system: str, body: Json) -> SimulatedReply:
     json = documents.get(system) or {}
     was = json.get("PowerState", "On")
     power = power_after(kind, was)
-    boot = object_of(json, "Boot")
+    boot = docs.object_of(json, "Boot")
     starts = power == "On" and (was != "On" or kind not in ("On", "ForceOn", "Nmi"))
     if starts and boot.get("BootSourceOverrideEnabled") == "Once":
         used_up = {"BootSourceOverrideEnabled": "Disabled", "BootSourceOverrideTarget": "None"}
         json = {**json, "Boot": {**boot, **used_up}}
     documents.put(system, {**json, "PowerState": power})
-    return SimulatedReply(204)
+    return HttpReply(204)
 
 
-def media_action(documents: DocumentTree, uri: str, action: str, body: Json) -> SimulatedReply:
+def media_action(documents: DocumentTree, uri: str, action: str, body: Json) -> HttpReply:
     """Insert an image into virtual media, or eject it."""
     if action == "EjectMedia":
         documents.update(uri, **_EMPTY)
-        return SimulatedReply(204)
+        return HttpReply(204)
     if action != "InsertMedia":
-        return not_found(f"{uri}/Actions/VirtualMedia.{action}")
+        return docs.not_found(f"{uri}/Actions/VirtualMedia.{action}")
     image = body.get("Image")
     if not isinstance(image, str) or not image:
         text = "Image is required to insert virtual media."
@@ -113,7 +99,7 @@ def media_action(documents: DocumentTree, uri: str, action: str, body: Json) -> 
     flags = {name: body.get(name, True) for name in ("Inserted", "WriteProtected")}
     name = image.rpartition("/")[2]
     documents.update(uri, Image=image, ImageName=name, ConnectedVia="URI", **flags)
-    return SimulatedReply(204)
+    return HttpReply(204)
 
 
 def _put_manager(documents: DocumentTree, system: str) -> str:
@@ -122,26 +108,28 @@ def _put_manager(documents: DocumentTree, system: str) -> str:
         return uri
     collection, _, id_ = uri.rpartition("/")
     if collection not in documents:
-        documents.put(collection, collection_document(collection, "ManagerCollection", "Managers"))
+        documents.put(
+            collection, docs.collection_document(collection, "ManagerCollection", "Managers")
+        )
         root = documents.get(ROOT) or {}
         documents.put(ROOT, {**root, "Managers": {"@odata.id": collection}})
     media, disc = f"{uri}/VirtualMedia", f"{uri}/VirtualMedia/Cd"
-    works: Json = {"ManagerType": "BMC", "Status": OK, "PowerState": "On"}
+    works: Json = {"ManagerType": "BMC", "Status": docs.OK, "PowerState": "On"}
     works |= {"VirtualMedia": {"@odata.id": media}}
-    works |= {"Links": {"ManagerForServers": links_to([system])}}
+    works |= {"Links": {"ManagerForServers": docs.links_to([system])}}
     name = f"Manager of {id_}"
-    documents.put(uri, resource_document(uri, "Manager.v1_19_0", name, **works))
-    documents.put(media, collection_document(media, "VirtualMediaCollection", "Media", [disc]))
+    documents.put(uri, docs.resource_document(uri, "Manager.v1_19_0", name, **works))
+    documents.put(media, docs.collection_document(media, "VirtualMediaCollection", "Media", [disc]))
     targets = (f"{disc}/Actions/VirtualMedia.{action}" for action in ("InsertMedia", "EjectMedia"))
     actions = {f"#{target.rpartition('/')[2]}": {"target": target} for target in targets}
-    loaded: Json = {"MediaTypes": ["CD", "DVD"], "Status": OK, **_EMPTY, "Actions": actions}
-    documents.put(disc, resource_document(disc, "VirtualMedia.v1_6_3", "Virtual CD", **loaded))
+    loaded: Json = {"MediaTypes": ["CD", "DVD"], "Status": docs.OK, **_EMPTY, "Actions": actions}
+    documents.put(disc, docs.resource_document(disc, "VirtualMedia.v1_6_3", "Virtual CD", **loaded))
     documents.list_member(collection, uri)
     return uri
 
 
 def _manager_uri(documents: DocumentTree, system: str) -> str:
-    collection = uri_of(value_at(documents.get(ROOT), "Managers")) or f"{ROOT}/Managers"
+    collection = docs.uri_of(docs.value_at(documents.get(ROOT), "Managers")) or f"{ROOT}/Managers"
     return f"{collection}/{system.rpartition('/')[2]}-manager"
 
 
@@ -186,16 +174,20 @@ def put_system(
             devices[kind].update(found)
     if drives := devices["Drives"]:  # a system links no drive directly
         storage, title = f"{uri}/Storage/Blocks", "Drives of resource blocks"
-        held = {"Status": OK, "Drives": links_to(drives), "Drives@odata.count": len(drives)}
-        json = resource_document(storage, "Storage.v1_15_1", title, **held)
+        held = {
+            "Status": docs.OK,
+            "Drives": docs.links_to(drives),
+            "Drives@odata.count": len(drives),
+        }
+        json = docs.resource_document(storage, "Storage.v1_15_1", title, **held)
         devices["Storage"][storage] = json
         documents.put(storage, json)
-    memory_mib = sum(number_of(one.get("CapacityMiB")) for one in devices["Memory"].values())
+    memory_mib = sum(docs.number_of(one.get("CapacityMiB")) for one in devices["Memory"].values())
     own: Json = {
         "SystemType": "Composed",
         "UUID": str(uuid.uuid5(uuid.NAMESPACE_URL, uri)),
         "PowerState": before.get("PowerState", "On"),
-        "Status": OK,
+        "Status": docs.OK,
         **{key: body[key] for key in CLIENT_PROPERTIES if key in body},
         "ProcessorSummary": _processors(devices["Processors"].values()),
         "MemorySummary": {"TotalSystemMemoryGiB": memory_mib / 1024},
@@ -204,14 +196,14 @@ def put_system(
         if devices[kind]:
             below = f"{uri}/{kind}"
             own[kind] = {"@odata.id": below}
-            members = collection_document(below, f"{type_}Collection", type_, devices[kind])
+            members = docs.collection_document(below, f"{type_}Collection", type_, devices[kind])
             documents.put(below, members)
-    own["Links"] = {"ResourceBlocks": links_to(blocks)}
+    own["Links"] = {"ResourceBlocks": docs.links_to(blocks)}
     own["Actions"] = {
         f"#ComputerSystem.{action}": {"target": f"{uri}/Actions/ComputerSystem.{action}"}
         for action in ("AddResourceBlock", "RemoveResourceBlock")
     }
-    documents.put(uri, resource_document(uri, "ComputerSystem.v1_20_1", name, **own))
+    documents.put(uri, docs.resource_document(uri, "ComputerSystem.v1_20_1", name, **own))
     complete_system(documents, uri)
 
 
@@ -226,7 +218,8 @@ def remove_system(documents: DocumentTree, uri: str) -> None:
 def _processors(devices: Iterable[Json]) -> Json:
     cpus = [json for json in devices if json.get("ProcessorType", "CPU") == "CPU"]
     cores, threads = (
-        sum(number_of(json.get(name)) for json in cpus) for name in ("TotalCores", "TotalThreads")
+        sum(docs.number_of(json.get(name)) for json in cpus)
+        for name in ("TotalCores", "TotalThreads")
     )
     summary: Json = {"Count": len(cpus), "CoreCount": cores, "LogicalProcessorCount": threads}
     models = [json["Model"] for json in cpus if "Model" in json]

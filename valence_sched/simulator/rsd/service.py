@@ -37,15 +37,8 @@ from valence_sched.simulator.rsd.choice import (
     requested_resources,
     violations,
 )
-from valence_sched.simulator.server.documents import (
-    OK,
-    DocumentTree,
-    Json,
-    SimulatedReply,
-    links_to,
-    resource_document,
-    value_at,
-)
+from valence_sched.simulator.server import documents as docs
+from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json
 from valence_sched.simulator.server.faults import Faults
 
 RESETS: tuple[str, ...] = ("On", "ForceOff", "GracefulShutdown", "GracefulRestart")
@@ -55,16 +48,15 @@ RESETS += ("ForceRestart", "Nmi", "ForceOn", "PushPowerButton")
 def _node_document(
     uri: str, body: Json, chosen: ChosenSystem, volumes: Iterable[str], version: str
 ) -> Json:
-
     def of(type_: type[Device]) -> list[Json]:
         own = (uri for uri, it in chosen.devices.items() if isinstance(it, type_))
-        return links_to(uri for uri in own if "#" not in uri)
+        return docs.links_to(uri for uri in own if "#" not in uri)
 
     there = chosen.devices.values()
     cpus = [it for it in there if isinstance(it, ProcessorDevice) and (it.type or "CPU") == "CPU"]
     memory = sum(it.capacity_mib or 0 for it in there if isinstance(it, MemoryDevice))
     status, model = _status("OK"), cpus[0].model if cpus else None
-    pooled = links_to(chosen.pooled)
+    pooled = docs.links_to(chosen.pooled)
     drives = [link for link in pooled if "/Drives/" in link["@odata.id"]]
     own: Json = {
         "Description": body.get("Description") or "",
@@ -80,7 +72,7 @@ def _node_document(
             "Memory": of(MemoryDevice),
             "EthernetInterfaces": of(EthernetInterface),
             "LocalDrives": [*of(DriveDevice), *drives],
-            "RemoteDrives": links_to(volumes),
+            "RemoteDrives": docs.links_to(volumes),
         },
     }
     names = ["Assemble", "Reset", *(["ForceDelete"] if version >= "2.5" else [])]
@@ -88,11 +80,11 @@ def _node_document(
     actions: Json = {f"#ComposedNode.{name}": {"target": f"{target}.{name}"} for name in names}
     actions["#ComposedNode.Reset"]["ResetType@Redfish.AllowableValues"] = list(RESETS)
     name = body.get("Name") or f"Node {uri.rpartition('/')[2]}"
-    return resource_document(uri, "ComposedNode.v1_1_0", name, **own, Actions=actions)
+    return docs.resource_document(uri, "ComposedNode.v1_1_0", name, **own, Actions=actions)
 
 
 def _node_assets(node: Json) -> list[str]:
-    """Return the assets that a node cannot be without: its system, and devices outside of it."""
+    """Return the assets of a node: its system, and devices outside of it."""
     systems = _uris_at(node, "Links", "ComputerSystem")
     devices = [uri for key in ("Processors", "LocalDrives") for uri in _uris_at(node, "Links", key)]
     inside = tuple(f"{system}/" for system in systems)
@@ -120,7 +112,7 @@ class NodesService:
         self._habits = habits or Habits(documents, Faults())
         if "odd-actions" in self._habits:
             for uri in self._collections:
-                actions = value_at(documents.get(uri), "Actions") or {}
+                actions = docs.value_at(documents.get(uri), "Actions") or {}
                 documents.update(uri, Actions=_renamed(actions))
         self._due: dict[str, float] = {}
         self._before: dict[str, str] = {}
@@ -128,18 +120,18 @@ class NodesService:
         self._broken_verbs: list[str] = []
 
     def break_next(self, verb: str) -> None:
-        """Let the next call of a verb (``allocate``, ``delete`` …) answer 500 and do nothing."""
+        """Answer the next call of a verb (``allocate``, ``delete`` …) with 500 and do nothing."""
         self._broken_verbs.append(verb)
 
     def lose(self, uri: str) -> None:
-        """Let an asset be away; nodes that have it fail until it comes back."""
+        """Set an asset to Absent; nodes that have it fail until it is back."""
         if (json := self._documents.get(uri)) is not None and uri not in self._lost:
             self._lost[uri] = json.get("Status")
             self._documents.update(uri, Status={"State": "Absent", "Health": "Critical"})
         self.tick()
 
     def bring_back(self, uri: str) -> None:
-        """Let an asset that was lost come back as it was."""
+        """Restore a lost asset."""
         if uri in self._lost:
             self._documents.update(uri, Status=self._lost.pop(uri))
         self.tick()
@@ -149,8 +141,8 @@ class NodesService:
         for uri in self._nodes():
             self._update_state(uri, self._node(uri))
 
-    def reply(self, method: str, uri: str, body: Any = None) -> SimulatedReply | None:
-        """Answer a request, None for others'; actions are found by the last part of their URI."""
+    def reply(self, method: str, uri: str, body: Any = None) -> HttpReply | None:
+        """Answer a request of this service, else None; the end of the URI names the action."""
         uri, _, action = uri.rstrip("/").partition("/Actions/")
         verb = action.rpartition(".")[2]
         if method == "DELETE" and not action:
@@ -166,7 +158,7 @@ class NodesService:
         verbs = {"Assemble": self.assemble, "ForceDelete": self.force_delete}
         return verbs[verb](uri) if verb in verbs else None
 
-    def allocate(self, body: Any) -> SimulatedReply:
+    def allocate(self, body: Any) -> HttpReply:
         """Allocate a node: 201 with its Location, 400, 409 with the counts, or 503."""
         if refusal := self._injected_fault("allocate"):
             return refusal
@@ -199,17 +191,17 @@ class NodesService:
         if "uri-names" not in self._habits or wanted_id is None or uri in self._documents:
             uri = f"{collection}/{self._documents.free_id(collection)}"
         renamed = {**body, "Name": self._habits.name_of(body.get("Name"))}
-        rack = value_at(self._documents.get(ROOT), "Oem", "Intel_RackScale")
-        version = str(value_at(rack, "ApiVersion") or "")
+        rack = docs.value_at(self._documents.get(ROOT), "Oem", "Intel_RackScale")
+        version = str(docs.value_at(rack, "ApiVersion") or "")
         node = _node_document(uri, renamed, chosen, volumes, version)
         if "odd-actions" in self._habits:
             node["Actions"] = _renamed(node["Actions"])
         self._documents.add_member(collection, node)
         complete_system(self._documents, chosen.system.uri)
         headers = {"Location": f"{self._host}{uri}"}
-        return SimulatedReply(201, None, {} if "no-location" in self._habits else headers)
+        return HttpReply(201, None, {} if "no-location" in self._habits else headers)
 
-    def assemble(self, uri: str) -> SimulatedReply:
+    def assemble(self, uri: str) -> HttpReply:
         """Begin to assemble an allocated node: 204, and 409 in every other state."""
         uri = _node_uri(uri)
         if refusal := self._refusal(uri, "assemble"):
@@ -222,9 +214,9 @@ class NodesService:
         _connect(self._documents, {*devices, *_uris_at(node, "Links", "RemoteDrives")}, host)
         self._due[uri] = self._clock() + self._assemble_s
         self._documents.update(uri, ComposedNodeState="Assembling")
-        return SimulatedReply(204)
+        return HttpReply(204)
 
-    def reset(self, uri: str, body: Any) -> SimulatedReply:
+    def reset(self, uri: str, body: Any) -> HttpReply:
         """Reset a node that is assembled: 204, 400 for an unknown type, 409 in other states."""
         uri = _node_uri(uri)
         if refusal := self._refusal(uri, "reset"):
@@ -237,10 +229,10 @@ class NodesService:
             reason = f"Only an Assembled node can be reset; this one is {state}."
             return _conflict("Reset action could not be completed", reason)
         self._power(uri, power_after(str(kind), node.get("PowerState")))
-        return SimulatedReply(204)
+        return HttpReply(204)
 
-    def delete(self, uri: str) -> SimulatedReply:
-        """Delete a node and free all it has: 204; 409 while it assembles, 503 without an asset."""
+    def delete(self, uri: str) -> HttpReply:
+        """Delete a node and free its hardware: 204; 409 while assembling, 503 without an asset."""
         uri = _node_uri(uri)
         if refusal := self._refusal(uri, "delete"):
             return refusal
@@ -249,14 +241,14 @@ class NodesService:
             return _conflict("The node could not be disassembled", reason)
         return self._free(uri)
 
-    def force_delete(self, uri: str) -> SimulatedReply:
-        """Delete a node in whatever state, though assets of it are away: 204."""
+    def force_delete(self, uri: str) -> HttpReply:
+        """Delete a node in any state, also without its assets: 204."""
         uri = _node_uri(uri)
         if refusal := self._injected_fault("force_delete"):
             return refusal
         return self._free(uri) if uri in self._nodes() else _missing(uri)
 
-    def _free(self, uri: str) -> SimulatedReply:
+    def _free(self, uri: str) -> HttpReply:
         node = self._node(uri)
         self._power(uri, "Off")
         assets, volumes = _node_assets(node), _uris_at(node, "Links", "RemoteDrives")
@@ -269,9 +261,9 @@ class NodesService:
             self._documents.remove_member(collection, uri)
         self._due.pop(uri, None)
         self._before.pop(uri, None)
-        return SimulatedReply(204)
+        return HttpReply(204)
 
-    def _refusal(self, uri: str, verb: str) -> SimulatedReply | None:
+    def _refusal(self, uri: str, verb: str) -> HttpReply | None:
         if refusal := self._injected_fault(verb):
             return refusal
         if uri not in self._nodes():
@@ -279,7 +271,7 @@ class NodesService:
         away = [it for it in _node_assets(self._node(uri)) if self._is_away(it)]
         return _unavailable(away) if away else None
 
-    def _injected_fault(self, verb: str) -> SimulatedReply | None:
+    def _injected_fault(self, verb: str) -> HttpReply | None:
         self.tick()
         if verb not in self._broken_verbs:
             return None
@@ -304,7 +296,7 @@ class NodesService:
                 self._power(uri, "On")
 
     def _is_away(self, uri: str) -> bool:
-        state = value_at(self._documents.get(uri), "Status", "State")
+        state = docs.value_at(self._documents.get(uri), "Status", "State")
         return uri not in self._documents or str(state or "").casefold() in AWAY
 
     def _power(self, uri: str, power: Any) -> None:
@@ -337,7 +329,7 @@ def _status(health: str) -> Json:
 
 
 def _erase(device: Json) -> None:
-    rack = value_at(device, "Oem", "Intel_RackScale")
+    rack = docs.value_at(device, "Oem", "Intel_RackScale")
     if not isinstance(rack, dict):
         return
     erased = rack.get("EraseOnDetach") is not False
@@ -351,35 +343,34 @@ def _erase(device: Json) -> None:
 RETRY_AFTER_S = 5
 
 
-def _invalid(violations: Iterable[str]) -> SimulatedReply:
+def _invalid(violations: Iterable[str]) -> HttpReply:
     return _refused(400, "InvalidPayload", "Request payload is invalid or missing", violations)
 
 
-def _missing(uri: str) -> SimulatedReply:
+def _missing(uri: str) -> HttpReply:
     return _refused(404, "InvalidEndpoint", "No such composed node", [f"{uri} is not here"])
 
 
-def _conflict(message: str, *reasons: str) -> SimulatedReply:
+def _conflict(message: str, *reasons: str) -> HttpReply:
     return _refused(409, "ResourcesStateMismatch", message, reasons)
 
 
-def _unavailable(uris: Iterable[str]) -> SimulatedReply:
-    """Return 503 for assets that do not answer now; the client shall come again."""
+def _unavailable(uris: Iterable[str]) -> HttpReply:
     reasons, later = [f"{uri} does not answer" for uri in uris], {"Retry-After": str(RETRY_AFTER_S)}
-    return _refused(503, "ServiceTemporarilyUnavailable", "An asset is away", reasons, **later)
+    return _refused(503, "ServiceTemporarilyUnavailable", "An asset is absent", reasons, **later)
 
 
 def _refused(
     status: int, code: str, message: str, reasons: Iterable[str], **headers: str
-) -> SimulatedReply:
+) -> HttpReply:
     info: list[Json] = [{"Message": reason} for reason in reasons]
     error = {"code": f"Base.1.0.{code}", "message": message, "@Message.ExtendedInfo": info}
-    return SimulatedReply(status, {"error": error}, headers)
+    return HttpReply(status, {"error": error}, headers)
 
 
 def _uris_at(json: Json | None, *keys: str) -> list[str]:
-    """Return the links below these keys, however they are spelled."""
-    return [uri for uri in links(value_at(json, *keys)) if uri]
+    """Return the links below these keys, in any of their forms."""
+    return [uri for uri in links(docs.value_at(json, *keys)) if uri]
 
 
 def _link(json: Json | None, *keys: str) -> str:
@@ -412,7 +403,7 @@ def _fabrics(documents: DocumentTree) -> Iterator[Json]:
 def _endpoints_of(documents: DocumentTree, fabric: Json, devices: set[str]) -> list[str]:
 
     def offers(end: str) -> bool:
-        entities = objects(value_at(documents.get(end), "ConnectedEntities"))
+        entities = objects(docs.value_at(documents.get(end), "ConnectedEntities"))
         offered = (it for it in entities if it.get("EntityRole") != "Initiator")
         return any(_link(it, "EntityLink") in devices for it in offered)
 
@@ -430,8 +421,8 @@ def _connect(documents: DocumentTree, devices: set[str], host: str) -> None:
         hosts = _uris_at(documents.get(host), "Links", "Endpoints")
         ends += [end for end in hosts if end in inside]
         uri, name = f"{zones}/{id_}", f"Zone {id_}"
-        joined = {"Endpoints": links_to(ends)}
-        zone = {"@odata.id": uri, "Id": id_, "Name": name, "Status": OK, "Links": joined}
+        joined = {"Endpoints": docs.links_to(ends)}
+        zone = {"@odata.id": uri, "Id": id_, "Name": name, "Status": docs.OK, "Links": joined}
         documents.add_member(zones, zone)
         _set_zones(documents, ends, [uri])
 
@@ -449,16 +440,16 @@ def _disconnect(documents: DocumentTree, devices: set[str]) -> None:
 
 def _set_zones(documents: DocumentTree, endpoints: Iterable[str], zones: list[str]) -> None:
     def change(endpoint: Json) -> None:
-        rack = value_at(endpoint, "Links", "Oem", "Intel_RackScale")
+        rack = docs.value_at(endpoint, "Links", "Oem", "Intel_RackScale")
         if isinstance(rack, dict):
-            rack["Zones"] = links_to(zones)
+            rack["Zones"] = docs.links_to(zones)
 
     for end in endpoints:
         _change(documents, end, change)
 
 
 def _cut(documents: DocumentTree, size_gib: float, protocol: str | None) -> str | None:
-    """Create the volume of a RemoteDrive; return the link of the node, None without room."""
+    """Create the volume of a RemoteDrive; return its URI, None without room."""
     for storage in _storages(documents):
         service = LinkedDocuments(documents.get, NO_NOTES, documents)
         for stock in stocks(service, [storage], ()):
@@ -497,7 +488,7 @@ def _storages(documents: DocumentTree) -> Iterator[StorageService]:
 def _protocol(documents: DocumentTree, storage: StorageService) -> str:
     ends = _link(storage.json, "Endpoints")
     near = (it for it in _fabrics(documents) if ends and _link(it, "Endpoints") == ends)
-    kind = value_at(next(near, None), "FabricType")
+    kind = docs.value_at(next(near, None), "FabricType")
     return "NVMeOverFabrics" if kind == "NVMeOverFabrics" else "iSCSI"
 
 
@@ -509,12 +500,11 @@ def _cut_volume(
         return None
     id_, size = documents.free_id(collection), round(size_gib * GIB)
     uri, capacity = f"{collection}/{id_}", {"Data": {"AllocatedBytes": size}}
-    own: Json = {"Status": OK, "CapacityBytes": size, "Capacity": capacity}
-    source = {"ProvidingPools": links_to([pool]), "ProvidedCapacity": capacity}
+    own: Json = {"Status": docs.OK, "CapacityBytes": size, "Capacity": capacity}
+    source = {"ProvidingPools": docs.links_to([pool]), "ProvidedCapacity": capacity}
     own |= {"CapacitySources": [source], "Links": {"Oem": {"Intel_RackScale": {"Endpoints": []}}}}
-    documents.add_member(
-        collection, resource_document(uri, "Volume.v1_1_0", f"Volume {id_}", **own)
-    )
+    json = docs.resource_document(uri, "Volume.v1_1_0", f"Volume {id_}", **own)
+    documents.add_member(collection, json)
     _change(documents, pool, partial(_consume, size=size))
     return uri
 
@@ -527,12 +517,14 @@ def _cut_logical_drive(
         return None
     id_, number = documents.free_id(drives), documents.free_id(targets)
     uri, target = f"{drives}/{id_}", f"{targets}/{number}"
-    drive: Json = {"@odata.id": uri, "Id": id_, "Name": f"Logical drive {id_}", "Status": OK}
+    drive: Json = {"@odata.id": uri, "Id": id_, "Name": f"Logical drive {id_}", "Status": docs.OK}
     drive |= {"Type": "LVM", "Mode": "LV", "CapacityGiB": size_gib}
     none: Json = {"PhysicalDrives": [], "UsedBy": [], "Targets": []}
-    documents.add_member(drives, {**drive, "Links": {"LogicalDrives": links_to([group]), **none}})
+    documents.add_member(
+        drives, {**drive, "Links": {"LogicalDrives": docs.links_to([group]), **none}}
+    )
     unit = {"LUN": 1, "LogicalDrive": uri}
-    own: Json = {"@odata.id": target, "Id": number, "Name": f"Target {number}", "Status": OK}
+    own: Json = {"@odata.id": target, "Id": number, "Name": f"Target {number}", "Status": docs.OK}
     own |= {"Type": "Network Storage", "Addresses": [{"iSCSI": {"TargetLUN": [unit]}}]}
     documents.add_member(targets, own)
     return target
@@ -548,7 +540,7 @@ def _end_volume(documents: DocumentTree, storage: StorageService, volume: Json) 
 def _end_target(documents: DocumentTree, storage: StorageService, target: Json) -> None:
     drives = _link(storage.json, "LogicalDrives")
     for address in objects(target.get("Addresses")):
-        for unit in objects(value_at(address, "iSCSI", "TargetLUN")):
+        for unit in objects(docs.value_at(address, "iSCSI", "TargetLUN")):
             for uri in _uris_at(unit, "LogicalDrive"):
                 documents.remove_member(drives, uri)
                 for group in _linked_members(documents, [drives]):
@@ -556,13 +548,15 @@ def _end_target(documents: DocumentTree, storage: StorageService, target: Json) 
 
 
 def _consume(pool: Json, size: int) -> None:
-    data = value_at(pool, "Capacity", "Data")
+    data = docs.value_at(pool, "Capacity", "Data")
     if isinstance(data, dict):
         used = StoragePool.used_bytes.of(StoragePool("", pool, NO_NOTES))
         data["ConsumedBytes"] = max(0, int(used or 0) + size)
 
 
 def _forget(drive: Json, uri: str) -> None:
-    used = value_at(drive, "Links", "UsedBy")
+    used = docs.value_at(drive, "Links", "UsedBy")
     if isinstance(used, list):
-        drive["Links"]["UsedBy"] = [link for link in used if value_at(link, "@odata.id") != uri]
+        drive["Links"]["UsedBy"] = [
+            link for link in used if docs.value_at(link, "@odata.id") != uri
+        ]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
-from valence_sched.simulator.server.documents import Json, SimulatedReply, error_body, refusal
+from valence_sched.simulator.server.documents import HttpReply, Json, error_body, refusal
 from valence_sched.simulator.server.faults import Fault
 from valence_sched.simulator.server.podm import EncodedReply, SimulatedPodm, encode_reply
 from valence_sched.simulator.server.reads import HttpRequest
@@ -147,7 +147,7 @@ class SimulatorApp:
         if fault := self._take_fault("busy", request):
             busy = refusal(503, "ServiceTemporarilyUnavailable", "Come back later.")
             later = {"Retry-After": str(fault.number)}
-            return _response(encode_reply(SimulatedReply(503, busy.body, later)))
+            return _response(encode_reply(HttpReply(503, busy.body, later)))
         if self._take_fault("html", request):
             page = "<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
             return web.Response(text=page, content_type="text/html")

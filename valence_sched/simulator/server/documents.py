@@ -20,7 +20,7 @@ OK = {"State": "Enabled", "Health": "OK"}  # the status of what works
 
 
 @dataclass(frozen=True, slots=True)
-class SimulatedReply:
+class HttpReply:
     """An HTTP answer: status, JSON body (None for none) and headers."""
 
     status: int
@@ -232,9 +232,9 @@ class RequestRefused(Exception):
         self.answer = refusal(status, id_, text, *args)
 
 
-def refusal(status: int, id_: str, text: str, *args: str) -> SimulatedReply:
+def refusal(status: int, id_: str, text: str, *args: str) -> HttpReply:
     """Return an answer with one message: its id without registry, its text and arguments."""
-    return SimulatedReply(status, error_body(id_, text, *args))
+    return HttpReply(status, error_body(id_, text, *args))
 
 
 def error_body(id_: str, text: str, *args: str, severity: str = "Critical") -> Json:
@@ -248,12 +248,12 @@ def error_body(id_: str, text: str, *args: str, severity: str = "Critical") -> J
     return {"error": {"code": code, "message": text, "@Message.ExtendedInfo": [message]}}
 
 
-def not_found(uri: str) -> SimulatedReply:
+def not_found(uri: str) -> HttpReply:
     """Return the answer about a resource that is not there."""
     return refusal(404, "ResourceMissingAtURI", f"There is no resource at {uri}.", uri)
 
 
-def method_not_allowed(method: str, uri: str) -> SimulatedReply:
+def method_not_allowed(method: str, uri: str) -> HttpReply:
     """Return the answer about a method that a resource does not know."""
     text = f"{uri} does not know the method {method}."
-    return SimulatedReply(405, error_body("OperationNotAllowed", text), {"Allow": "GET, HEAD"})
+    return HttpReply(405, error_body("OperationNotAllowed", text), {"Allow": "GET, HEAD"})

@@ -18,19 +18,8 @@ from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm
 from valence_sched.simulator.redfish.composition import blocks, set_status
 from valence_sched.simulator.redfish.system import complete_system
-from valence_sched.simulator.server.documents import (
-    DocumentTree,
-    Json,
-    array_of,
-    collection_document,
-    composition_service,
-    links_to,
-    object_of,
-    resource_document,
-    uri_of,
-    uris,
-    value_at,
-)
+from valence_sched.simulator.server import documents as docs
+from valence_sched.simulator.server.documents import DocumentTree, Json
 from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.reads import EXPAND_FEATURES
 
@@ -64,25 +53,27 @@ def _list_twice(documents: DocumentTree) -> None:
         changed = dict(block)
         if drives:
             copies = _put_copies(documents, f"{uri}/Storage/Again/Drives", drives.values())
-            again = {"Name": "Again", "Drives": links_to(copies)}
+            again = {"Name": "Again", "Drives": docs.links_to(copies)}
             told = ("Name", "CapacityBytes", "Model")
             devices = [{key: json[key] for key in told if key in json} for json in drives.values()]
             simple = {"Name": "Again", "Devices": devices}
-            others = links_to(it for it in drives if it not in direct)
+            others = docs.links_to(it for it in drives if it not in direct)
             changed |= {
                 "Drives": [*(own if isinstance(own, list) else [own]), *others],
-                "Storage": links_to([_put(documents, f"{uri}/Storage/Again", again)]),
-                "SimpleStorage": links_to([_put(documents, f"{uri}/SimpleStorage/Again", simple)]),
+                "Storage": docs.links_to([_put(documents, f"{uri}/Storage/Again", again)]),
+                "SimpleStorage": docs.links_to(
+                    [_put(documents, f"{uri}/SimpleStorage/Again", simple)]
+                ),
             }
         system: Json = {"Name": "Again", "SystemType": "Physical"}
         for kind in _BY_SYSTEM:
             if linked := dict(documents.linked(block.get(kind))):
                 below = f"{uri}/Again/{kind}"
                 copies = _put_copies(documents, below, linked.values())
-                documents.put(below, collection_document(below, "Collection", kind, copies))
+                documents.put(below, docs.collection_document(below, "Collection", kind, copies))
                 system[kind] = {"@odata.id": below}
         if len(system) > 2 and not block.get("ComputerSystems"):
-            changed["ComputerSystems"] = links_to([_put(documents, f"{uri}/Again", system)])
+            changed["ComputerSystems"] = docs.links_to([_put(documents, f"{uri}/Again", system)])
         documents.put(uri, changed)
 
 
@@ -90,12 +81,12 @@ def _omit_sizes(documents: DocumentTree) -> None:
     """Leave the sizes of memory domains, storage pools and groups to what they are made of."""
     for uri in documents:
         json = documents.get(uri) or {}
-        data = value_at(json, "Capacity", "Data") or {}
+        data = docs.value_at(json, "Capacity", "Data") or {}
         if size := json.get("MemorySizeMiB"):
             own = {key: value for key, value in json.items() if key != "MemorySizeMiB"}
-            if not any(uris(value_at(it, "MemorySet")) for it in json.get(_SETS) or ()):
+            if not any(docs.uris(docs.value_at(it, "MemorySet")) for it in json.get(_SETS) or ()):
                 module = _put(documents, f"{uri}/Memory/Again", {"CapacityMiB": size})
-                own[_SETS] = [{"MemorySet": links_to([module])}]
+                own[_SETS] = [{"MemorySet": docs.links_to([module])}]
             documents.put(uri, own)
         elif "StoragePools/" in uri and data.get("AllocatedBytes"):
             provided = {"Data": {"AllocatedBytes": data["AllocatedBytes"]}}
@@ -104,7 +95,7 @@ def _omit_sizes(documents: DocumentTree) -> None:
             documents.put(uri, {**json, "Capacity": {"Data": used}, "CapacitySources": sources})
         elif json.get("Mode") in _GROUPS and json.get("CapacityGiB"):
             drive = _put(documents, f"{uri}/Drive", {"CapacityGiB": json["CapacityGiB"]})
-            links = {**(json.get("Links") or {}), "PhysicalDrives": links_to([drive])}
+            links = {**(json.get("Links") or {}), "PhysicalDrives": docs.links_to([drive])}
             documents.put(uri, {**json, "CapacityGiB": None, "Links": links})
 
 
@@ -112,15 +103,15 @@ def _list_physical_volumes(documents: DocumentTree) -> None:
     for uri in documents:
         json = documents.get(uri) or {}
         collection = uri.rpartition("/")[0]
-        if "StoragePools/" in uri and value_at(json, "Capacity", "Data", "AllocatedBytes"):
+        if "StoragePools/" in uri and docs.value_at(json, "Capacity", "Data", "AllocatedBytes"):
             size = {"AllocatedBytes": json["Capacity"]["Data"]["AllocatedBytes"]}
             volume: Json = {"Name": "Physical volume", "Capacity": {"Data": size}}
             volume["CapacitySources"] = json.get("CapacitySources") or []
-            of = {"CapacitySources": [{"ProvidingPools": links_to([f"{uri}-PV"])}]}
+            of = {"CapacitySources": [{"ProvidingPools": docs.links_to([f"{uri}-PV"])}]}
             documents.put(uri, {**json, **of})
         elif json.get("Mode") in _GROUPS:
-            links = {"PhysicalDrives": value_at(json, "Links", "PhysicalDrives") or []}
-            links["UsedBy"] = links_to([uri])
+            links = {"PhysicalDrives": docs.value_at(json, "Links", "PhysicalDrives") or []}
+            links["UsedBy"] = docs.links_to([uri])
             volume = {"Mode": "PV", "CapacityGiB": json.get("CapacityGiB"), "Links": links}
         else:
             continue
@@ -134,13 +125,19 @@ def _omit_limits(documents: DocumentTree) -> None:
 
 def _join_blocks(documents: DocumentTree) -> None:
     _omit_limits(documents)
-    compute = (it for it in blocks(documents) if "Compute" in array_of(it[1], "ResourceBlockType"))
+    compute = (
+        it for it in blocks(documents) if "Compute" in docs.array_of(it[1], "ResourceBlockType")
+    )
     state = ("CompositionStatus", "CompositionState")
-    free = [uri for uri, json in compute if value_at(json, *state) == "Unused"][:2]
-    systems = uri_of(value_at(documents.get(ROOT), "Systems"))
+    free = [uri for uri, json in compute if docs.value_at(json, *state) == "Unused"][:2]
+    systems = docs.uri_of(docs.value_at(documents.get(ROOT), "Systems"))
     if len(free) < 2 or not systems:
         return
-    node = {"Name": "Joined", "SystemType": "Composed", "Links": {"ResourceBlocks": links_to(free)}}
+    node = {
+        "Name": "Joined",
+        "SystemType": "Composed",
+        "Links": {"ResourceBlocks": docs.links_to(free)},
+    }
     documents.list_member(systems, _put(documents, f"{systems}/Joined", node))
     for uri in free:
         set_status(documents, uri, CompositionState="Composed")
@@ -176,7 +173,7 @@ def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
         root = {name: value for name, value in root.items() if name != "UUID"}
     elif not root.get("UUID"):
         root = {**root, "UUID": str(uuid.uuid5(uuid.NAMESPACE_URL, f"podm:{id_}"))}
-    features = dict(object_of(root, "ProtocolFeaturesSupported"))
+    features = dict(docs.object_of(root, "ProtocolFeaturesSupported"))
     features.setdefault("ExpandQuery", EXPAND_FEATURES)
     if "no-expand" in faults:
         del features["ExpandQuery"]
@@ -185,7 +182,7 @@ def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
         uri = f"{ROOT}/Systems"
         documents.put(ROOT, {**(documents.get(ROOT) or {}), "Systems": {"@odata.id": uri}})
         if uri not in documents:
-            documents.put(uri, collection_document(uri, "ComputerSystemCollection", "Systems"))
+            documents.put(uri, docs.collection_document(uri, "ComputerSystemCollection", "Systems"))
     for name, change in _CHANGES.items():
         if name in faults:
             change(documents)
@@ -193,8 +190,8 @@ def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
         for word in faults.paths(name):
             for uri in documents:
                 documents.put(uri, _without(documents.get(uri), word, keep))
-    holders = (composition_service(documents), documents.get(ROOT))
-    found = (uri_of(value_at(one, "ResourceBlocks")) for one in holders)
+    holders = (docs.composition_service(documents), documents.get(ROOT))
+    found = (docs.uri_of(docs.value_at(one, "ResourceBlocks")) for one in holders)
     collection = next(filter(None, found), "")
     members = documents.member_uris(collection)
     if "foreign-link" in faults:
@@ -205,14 +202,16 @@ def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
 
 
 def _root(documents: DocumentTree) -> Json:
-    root = resource_document(ROOT, "ServiceRoot.v1_16_1", "Root Service", RedfishVersion="1.18.0")
+    root = docs.resource_document(
+        ROOT, "ServiceRoot.v1_16_1", "Root Service", RedfishVersion="1.18.0"
+    )
     parts = [name for name in PARTS if f"{ROOT}/{name}" in documents]
     return {**root, "Id": "RootService", **{it: {"@odata.id": f"{ROOT}/{it}"} for it in parts}}
 
 
 def _add(documents: DocumentTree, collection: str, link: str) -> None:
     """Add a member without any check: this one is meant to be wrong."""
-    members = [*array_of(documents.get(collection), "Members"), {"@odata.id": link}]
+    members = [*docs.array_of(documents.get(collection), "Members"), {"@odata.id": link}]
     documents.update(collection, **{"Members": members, "Members@odata.count": len(members)})
 
 
@@ -231,7 +230,9 @@ def load_documents(
             seen[podm.id] = record.file
             if record.tree is None:
                 rendered = DocumentTree(documents_of(podm))
-                for uri in rendered.member_uris(uri_of(value_at(rendered.get(ROOT), "Systems"))):
+                for uri in rendered.member_uris(
+                    docs.uri_of(docs.value_at(rendered.get(ROOT), "Systems"))
+                ):
                     complete_system(rendered, uri)
                 yield podm.id, rendered
             else:

@@ -1,36 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One simulated pod manager: takes a request, returns a reply, uses no network."""
+"""One simulated pod manager: answers a request without a network; its writes."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
-from valence_sched.drivers.links import ROOT
-from valence_sched.model.codec import escape_json
-from valence_sched.simulator.redfish.composition import Composition
-from valence_sched.simulator.server.documents import (
-    DocumentTree,
-    RequestRefused,
-    SimulatedReply,
-    error_body,
-    etag_of,
-    method_not_allowed,
-    not_found,
-)
+from valence_sched.drivers.fields import NO_NOTES
+from valence_sched.drivers.links import ROOT, LinkedDocuments
+from valence_sched.drivers.redfish import schema
+from valence_sched.drivers.redfish.stocks import GIB, domain_stock, holder_uri, pool_stock
+from valence_sched.errors import InputError
+from valence_sched.model.codec import check_depth, escape_json
+from valence_sched.model.inventory import Stock, grant_size
+from valence_sched.simulator.redfish import composition as composing
+from valence_sched.simulator.redfish.compose_action import ComposeAction, Reservations, target
+from valence_sched.simulator.redfish.composition import Composition, CompositionPlan, Habits
+from valence_sched.simulator.redfish.system import media_action, reset
+from valence_sched.simulator.rsd.service import NodesService
+from valence_sched.simulator.server import documents as docs
+from valence_sched.simulator.server import services
+from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json, RequestRefused
 from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.load import complete
 from valence_sched.simulator.server.reads import DocumentReads, HttpRequest
-from valence_sched.simulator.server.services import (
-    Account,
-    Sessions,
-    Subscriptions,
-    add_event_service,
-)
-from valence_sched.simulator.server.writes import DocumentWrites, json_of
 
 #: Documents that can be read without a login.
 PUBLIC_PATHS = ("/redfish", "/redfish/v1")
@@ -38,9 +35,9 @@ PUBLIC_PATHS = ("/redfish", "/redfish/v1")
 
 @dataclass(frozen=True, slots=True)
 class SimulatorSettings:
-    """The behaviour of a simulated pod manager that its recording does not determine."""
+    """The behaviour of a simulated pod manager besides its recording."""
 
-    login: Account = field(default_factory=Account)
+    login: services.Account = field(default_factory=services.Account)
     page_size: int = 0
     session_limit: int = 64
     session_timeout_s: float = 300.0
@@ -49,7 +46,7 @@ class SimulatorSettings:
 
 
 class EncodedReply(msgspec.Struct, frozen=True):
-    """An answer as it goes over the wire."""
+    """An encoded answer."""
 
     status: int
     body: bytes
@@ -71,15 +68,15 @@ class SimulatedPodm:
         self.settings = settings = settings or SimulatorSettings()
         limit = self.faults.number("session-limit")
         complete(documents, self.faults, id_)
-        self.sessions = Sessions(
+        self.sessions = services.Sessions(
             documents,
             settings.clock,
             settings.login,
             settings.session_limit if limit is None else limit,
             settings.session_timeout_s,
         )
-        self._event_stream = add_event_service(documents, self.faults)
-        self.subscriptions = Subscriptions(documents)
+        self._event_stream = services.add_event_service(documents, self.faults)
+        self.subscriptions = services.Subscriptions(documents)
         self.writes = DocumentWrites(documents, self.faults, settings.clock, settings.task_s)
         self._reads = DocumentReads(documents, self.faults, self.writes.tasks, settings.page_size)
         self._cache: dict[str, EncodedReply] = {}
@@ -87,22 +84,22 @@ class SimulatedPodm:
 
     @property
     def composition(self) -> Composition:
-        """The composing part, which knows the owners of reservations."""
+        """The composer, which has the owners of reservations."""
         return self.writes.composition
 
     def reply(self, request: HttpRequest) -> EncodedReply:
         self.sessions.tick()
         self.writes.tick()
-        elsewhere = {ROOT: "slash-root", f"{ROOT}/": "bare-root"}.get(request.path)
-        if elsewhere is not None and elsewhere in self.faults:
-            return encode_reply(not_found(request.path))
+        fault = {ROOT: "slash-root", f"{ROOT}/": "bare-root"}.get(request.path)
+        if fault is not None and fault in self.faults:
+            return encode_reply(docs.not_found(request.path))
         try:
             user = self._user(request)
             if user is None:
                 text = "Log in first: with a session, or with basic authentication."
-                body = error_body("ResourceAtUriUnauthorized", text)
+                body = docs.error_body("ResourceAtUriUnauthorized", text)
                 headers = {"WWW-Authenticate": 'Basic realm="redfish"'}
-                return encode_reply(SimulatedReply(401, body, headers))
+                return encode_reply(HttpReply(401, body, headers))
             if request.method in ("GET", "HEAD"):
                 return self._read(request)
             return encode_reply(self._write(request, user))
@@ -143,7 +140,7 @@ class SimulatedPodm:
             return EncodedReply(304, b"", {"ETag": tag})
         return reply
 
-    def _write(self, request: HttpRequest, user: str) -> SimulatedReply:
+    def _write(self, request: HttpRequest, user: str) -> HttpReply:
         path, method = request.path.rstrip("/"), request.method
         services = ((self.sessions, path.removesuffix("/Members")), (self.subscriptions, path))
         for service, posted in services:
@@ -154,25 +151,325 @@ class SimulatedPodm:
             if method == "POST" and posted == service.collection:
                 return service.create(json_of(request.body))
         if method not in ("POST", "PATCH", "DELETE"):
-            return method_not_allowed(method, path)
+            return docs.method_not_allowed(method, path)
         wanted = request.headers.get("if-match")
         if wanted is None and method != "POST" and "if-match" in self.faults:
             raise RequestRefused(428, "PreconditionRequired", "If-Match is required.")
         if wanted is not None and wanted.strip() != "*" and path in self.documents:
             if "stale-tags" in self.faults:
-                raise RequestRefused(412, "PreconditionFailed", "No tag is known of it.")
+                raise RequestRefused(412, "PreconditionFailed", "The resource has no tag.")
             if self.documents.etag(path) not in map(str.strip, wanted.split(",")):
                 raise RequestRefused(412, "PreconditionFailed", "The resource has changed.")
         return self.writes.answer(method, path, request.body, request.headers, user)
 
 
-def encode_reply(answer: SimulatedReply) -> EncodedReply:
-    """Return an answer as it goes over the wire, with the entity tag of a body."""
+def encode_reply(answer: HttpReply) -> EncodedReply:
+    """Return an encoded answer, with the entity tag of its body."""
     headers = {"OData-Version": "4.0", **answer.headers}
     if answer.body is None:
         return EncodedReply(answer.status, b"", headers)
     body = msgspec.json.encode(answer.body)
     headers["Content-Type"] = "application/json"
     if answer.status == 200:
-        headers["ETag"] = etag_of(body)
+        headers["ETag"] = docs.etag_of(body)
     return EncodedReply(answer.status, escape_json(body), headers)
+
+
+#: How the types of memory chunks and volumes begin.
+_AMOUNTS = ("#MemoryChunks.", "#Volume.")
+
+
+class DocumentWrites:
+    """Answers the writes of one pod manager."""
+
+    def __init__(
+        self, documents: DocumentTree, faults: Faults, clock: Callable[[], float], task_s: float
+    ) -> None:
+        self._documents, self._faults = documents, faults
+        self._habits = Habits(documents, faults)
+        self.composition = Composition(documents, self._habits)
+        self._reservations = Reservations(documents, self.composition, clock)
+        fails = "task-exception" in faults
+        self.tasks = services.Tasks(
+            documents, self.composition, clock, duration_s=task_s, fail=fails
+        )
+        root = documents.get(ROOT)
+        self._rack: NodesService | None = None
+        if docs.value_at(root, "Nodes") or docs.value_at(root, "Oem", "Intel_RackScale"):
+            self._rack = NodesService(documents, clock, assemble_s=task_s, habits=self._habits)
+        self._action = ComposeAction(documents, self.composition, self._reservations)
+
+    def tick(self) -> None:
+        """End due tasks and expired reservations."""
+        self.tasks.tick()
+        self._reservations.tick()
+        if self._rack:
+            self._rack.tick()
+
+    def answer(
+        self, method: str, path: str, body: bytes, headers: Mapping[str, str], user: str
+    ) -> HttpReply:
+        """Do a write; RequestRefused if it is impossible."""
+        json = {} if method == "DELETE" else json_of(body)
+        if self._rack and (found := self._rack_reply(self._rack, method, path, json)) is not None:
+            return found
+        if method == "DELETE":
+            return self._delete(path)
+        if method == "PATCH":
+            return self._patch(path, json, user)
+        return self._post(path, json, headers, user)
+
+    def _rack_reply(
+        self, rack: NodesService, method: str, path: str, json: Json
+    ) -> HttpReply | None:
+        if "ghost" in self._faults and method == "DELETE" and path in self._documents:
+            return HttpReply(204)
+        nodes, mark, _ = path.partition("/Actions/")
+        if "empty-create" in self._faults and mark and path.endswith("Allocate"):
+            return HttpReply(201, None, {"Location": f"{nodes}/There-Is-None"})
+        answer = rack.reply(method, path, json)
+        assembled = answer is not None and answer.status < 300 and path.endswith("Assemble")
+        if assembled and "failed-node" in self._faults:
+            rack.lose(
+                docs.uri_of(docs.value_at(self._documents.get(nodes), "Links", "ComputerSystem"))
+            )
+        return answer
+
+    def _post(self, path: str, json: Json, headers: Mapping[str, str], user: str) -> HttpReply:
+        if path.removesuffix("/Members") in self.composition.targets():
+            return self._compose(json, headers, user)
+        if path == target(self._documents, self._reservations.service):
+            self._steal()
+            return self._action.compose(json, user)
+        system, mark, action = path.rpartition("/Actions/ComputerSystem.")
+        if mark and action and system in self._documents:
+            return self._system_action(system, action, json, user)
+        if (made := _create_amount(self._documents, path, json, self._habits)) is not None:
+            return made
+        media, mark, action = path.rpartition("/Actions/VirtualMedia.")
+        if mark and action and media in self._documents:
+            return media_action(self._documents, media, action, json)
+        return (
+            docs.method_not_allowed("POST", path)
+            if path in self._documents
+            else docs.not_found(path)
+        )
+
+    def _compose(self, json: Json, headers: Mapping[str, str], user: str) -> HttpReply:
+        self._steal()
+        systems = self.composition.systems
+        if "stores" in self._faults:
+            uri = f"{systems}/{self._documents.free_id(systems)}"
+            own = {"@odata.id": uri, "@odata.type": "#ComputerSystem.v1_20_1.ComputerSystem"}
+            self._documents.add_member(systems, {**own, "Id": uri.rpartition("/")[2], **json})
+            return HttpReply(201, None, {"Location": uri})
+        plan = self.composition.plan(json, user)
+        if "empty-create" in self._faults:
+            return HttpReply(201, None, {"Location": f"{systems}/There-Is-None"})
+        wanted = headers.get("prefer", "").replace(" ", "").lower().split(",")
+        if "respond-async" in wanted or "async" in self._faults or "task-exception" in self._faults:
+            return self.tasks.start(plan)
+        uri = self.composition.compose(plan)
+        if "failed-node" in self._faults:
+            failed = {"State": "Disabled", "Health": "Critical"}
+            self._documents.update(uri, PowerState="Off", Status=failed)
+            for block in plan.blocks:
+                composing.set_status(self._documents, block, CompositionState="Failed")
+        return self._habits.created(uri)
+
+    def _delete(self, path: str) -> HttpReply:
+        if path.startswith(f"{self._reservations.collection}/"):
+            return self._reservations.delete(path)
+        json = self._documents.get(path)
+        type_ = str(docs.value_at(json, "@odata.type"))
+        if json is None:
+            return docs.not_found(path)
+        if not type_.startswith(("#ComputerSystem.", *_AMOUNTS)):
+            return docs.method_not_allowed("DELETE", path)
+        if "ghost" in self._faults:
+            return HttpReply(204)
+        if "stores" in self._faults:
+            self._documents.remove_member(self.composition.systems, path)
+            return HttpReply(204)
+        if not type_.startswith(_AMOUNTS):
+            return self.composition.decompose(path)
+        for pool in _providing_pools(json):
+            _consume(self._documents, pool, -int(json.get("CapacityBytes") or 0))
+        self._documents.remove_member(path.rpartition("/")[0], path)
+        return HttpReply(204)
+
+    def _system_action(self, system: str, action: str, json: Json, user: str) -> HttpReply:
+        had = docs.uris(docs.value_at(self._documents.get(system), "Links", "ResourceBlocks"))
+        named = docs.uris(json.get("ResourceBlock"))
+        if action == "Reset":
+            return reset(self._documents, system, json)
+        if action not in ("AddResourceBlock", "RemoveResourceBlock"):
+            return docs.not_found(f"{system}/Actions/ComputerSystem.{action}")
+        is_removal = action == "RemoveResourceBlock"
+        if not named or (is_removal and named[0] not in had):
+            text = f"ResourceBlock is no resource block that {action} applies to."
+            raise RequestRefused(400, "ActionParameterValueError", text, "ResourceBlock", action)
+        blocks = [it for it in had if it not in named] if is_removal else [*had, *named]
+        self.composition.change(system, list(dict.fromkeys(blocks)), user)
+        return HttpReply(204)
+
+    def _steal(self) -> None:
+        for name in self._faults.once("steal"):
+            for uri, json in composing.blocks(self._documents):
+                if name in (uri, json.get("Id"), uri.rpartition("/")[2]):
+                    self.composition.compose(CompositionPlan((uri,), {"Name": "Other-Client"}))
+
+    def _patch(self, uri: str, body: Json, client: str) -> HttpReply:
+        """Change a document, or refuse and change nothing."""
+        json = self._documents.get(uri)
+        if json is None:
+            return docs.not_found(uri)
+        replaces, kind = "patch-replaces" in self._faults, _kind(json)
+        for name, value in body.items():
+            if name not in WRITABLE[kind] and value != json.get(name):
+                raise _not_writable(name)
+        change = dict(body)
+        if kind == "block":
+            change = _checked_block(json, change, replaces)
+            now = docs.value_at(change, "CompositionStatus", "Reserved")
+            if "CompositionStatus" in change and now != json["CompositionStatus"].get("Reserved"):
+                self.composition.owners.pop(uri, None)
+                if now is True:
+                    self.composition.owners[uri] = client
+        if kind == "system" and "Links" in change:
+            wanted = docs.uris(docs.value_at(change.pop("Links"), "ResourceBlocks"))
+            self.composition.change(uri, wanted, client)
+            json = self._documents.get(uri) or json
+        if not replaces and isinstance(boot := change.get("Boot"), dict):
+            change["Boot"] = {**docs.object_of(json, "Boot"), **boot}
+        self._documents.put(uri, {**json, **change})
+        return HttpReply(200, self._documents.get(uri))
+
+
+def json_of(body: bytes) -> Json:
+    """Return the JSON object of a request; RequestRefused if the body is not one."""
+    try:
+        check_depth(body, "the body")
+        return msgspec.json.decode(body or b"{}", type=Json)
+    except (InputError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise RequestRefused(400, "MalformedJSON", "The body is no JSON object.") from None
+
+
+def _create_amount(
+    documents: DocumentTree, collection: str, body: Json, habits: Habits
+) -> HttpReply | None:
+    """Create a memory chunk or volume; None if the collection has neither."""
+    if (source := _amount_source(documents, collection, body)) is None:
+        return None
+    uri, stock = source
+    kind, name, unit = "Volume", "CapacityBytes", GIB
+    if stock.unit == "MiB":
+        kind, name, unit = "MemoryChunks", "MemoryChunkSizeMiB", 1
+    size = body.get(name)
+    if not isinstance(size, int) or isinstance(size, bool) or size <= 0:
+        raise RequestRefused(400, docs.MISSING, f"{name} is required.", name)
+    if kind == "MemoryChunks" and body.get("AddressRangeType") not in ("Volatile", "PMEM", "Block"):
+        text = "AddressRangeType is required."
+        raise RequestRefused(400, docs.MISSING, text, "AddressRangeType")
+    if grant_size(stock, size / unit) != round(size / unit, 9):
+        text = f"{name} {size} is not granted: {uri} has {stock.used:g} of {stock.total} in use."
+        raise RequestRefused(400, "PropertyValueError", text, name)
+    size = size // 2 if "short-amounts" in habits else size
+    properties = ("AddressRangeType", "InterleaveSets")
+    own: Json = {"Status": docs.OK, name: size}
+    own |= {key: body[key] for key in properties if key in body}
+    if kind == "Volume":
+        own["CapacitySources"] = [{"ProvidingPools": docs.links_to([uri])}]
+    id_ = documents.free_id(collection)
+    title, place = habits.name_of(body.get("Name")) or f"{kind} {id_}", f"{collection}/{id_}"
+    documents.add_member(collection, docs.resource_document(place, f"{kind}.v1_6_0", title, **own))
+    if kind == "Volume":
+        _consume(documents, uri, size)
+    return habits.created(place)
+
+
+def _amount_source(
+    documents: DocumentTree, collection: str, body: Json
+) -> tuple[str, Stock] | None:
+    """Return the domain or pool that provides an amount, with its stock."""
+    pools = _providing_pools(body)
+    service = LinkedDocuments(documents.get, NO_NOTES, documents)
+    for uri in documents:
+        json = documents.get(uri) or {}
+        if docs.uri_of(json.get("MemoryChunks")) == collection:
+            domain = schema.MemoryDomain(uri, json, NO_NOTES)
+            if domain.leads:
+                return uri, domain_stock(service, domain)
+            continue
+        offers = docs.uri_of(json.get("AllocatedVolumes")) == collection
+        holder = documents.get(holder_uri(uri))
+        if offers or (uri in pools and docs.uri_of(docs.value_at(holder, "Volumes")) == collection):
+            return uri, pool_stock(service, schema.StoragePool(uri, json, NO_NOTES))
+    return None
+
+
+def _providing_pools(volume: Json) -> list[str]:
+    return docs.uris(docs.value_at((volume.get("CapacitySources") or [{}])[0], "ProvidingPools"))
+
+
+def _consume(documents: DocumentTree, pool: str, size: int) -> None:
+    capacity = docs.object_of(documents.get(pool), "Capacity")
+    data = docs.object_of(capacity, "Data")
+    used = max(0, int(data.get("ConsumedBytes") or 0) + size)
+    documents.update(pool, Capacity={**capacity, "Data": {**data, "ConsumedBytes": used}})
+
+
+POOLS = ("Free", "Active", "Unassigned")
+
+#: The writable properties, by the kind of document.
+WRITABLE = {
+    "block": ("Name", "Description", "Pool", "Client", "CompositionStatus"),
+    "system": ("Name", "Description", "HostName", "AssetTag", "Boot", "Links"),
+    "machine": ("Name", "Description", "HostName", "AssetTag", "Boot"),
+    "service": ("Name", "Description", "AllowOverprovisioning", "ReservationDuration"),
+    "other": ("Name", "Description"),
+}
+
+
+def _not_writable(name: str) -> RequestRefused:
+    text = f"The property {name} cannot be written."
+    return RequestRefused(400, "PropertyNotWritable", text, name)
+
+
+def _kind(json: Json) -> str:
+    if composing.is_block(json):
+        return "block"
+    type_ = str(json.get("@odata.type"))
+    if json.get("SystemType") == "Composed":
+        return "system"
+    if type_.startswith("#ComputerSystem."):
+        return "machine"
+    return "service" if type_.startswith("#CompositionService.") else "other"
+
+
+def _checked_block(json: Json, change: Json, replaces: bool) -> Json:
+    if "Pool" in change and change["Pool"] not in POOLS:
+        text = f"Pool is {change['Pool']}, expected one of {', '.join(POOLS)}."
+        raise RequestRefused(400, "PropertyValueNotInList", text, str(change["Pool"]), "Pool")
+    if "CompositionStatus" not in change:
+        return change
+    sent, status = change["CompositionStatus"], json["CompositionStatus"]
+    if not isinstance(sent, dict):
+        text = "CompositionStatus is no object."
+        raise RequestRefused(400, docs.WRONG_TYPE, text, str(sent)[:200], "CompositionStatus")
+    for name, value in sent.items():
+        _check_status(name, value, status)
+    return {**change, "CompositionStatus": sent if replaces else {**status, **sent}}
+
+
+def _check_status(name: str, value: Any, status: Json) -> None:
+    if name in status and value == status[name]:
+        return
+    if name not in ("Reserved", "SharingEnabled"):
+        raise _not_writable(name)
+    if not isinstance(value, bool) and (value is not None or name != "Reserved"):
+        text = f"{name} is neither true nor false."
+        raise RequestRefused(400, docs.WRONG_TYPE, text, str(value)[:200], name)
+    if name == "SharingEnabled" and status.get("CompositionState") != "Unused":
+        text = "SharingEnabled cannot be changed while the block is composed."
+        raise RequestRefused(400, "PropertyNotWritable", text, name)

@@ -13,9 +13,9 @@ from valence_sched.drivers.links import ROOT
 from valence_sched.model.quantity import format_count
 from valence_sched.simulator.server.documents import (
     DocumentTree,
+    HttpReply,
     Json,
     RequestRefused,
-    SimulatedReply,
     not_found,
     object_of,
     refusal,
@@ -75,16 +75,16 @@ class DocumentReads:
         self._documents, self._faults, self._tasks = documents, faults, tasks
         self._page_size = page_size
 
-    def answer(self, request: HttpRequest) -> SimulatedReply:
+    def answer(self, request: HttpRequest) -> HttpReply:
         """Answer a GET; RequestRefused if the query names a page that does not exist."""
         reply = self._answer(request)
         if reply.status != 200 or reply.body is None:
             return reply
-        return SimulatedReply(200, self._older_form(reply.body, request.path.rstrip("/")))
+        return HttpReply(200, self._older_form(reply.body, request.path.rstrip("/")))
 
-    def _answer(self, request: HttpRequest) -> SimulatedReply:
+    def _answer(self, request: HttpRequest) -> HttpReply:
         if request.path.rstrip("/") == "/redfish":
-            return SimulatedReply(200, {"v1": "/redfish/v1/"})
+            return HttpReply(200, {"v1": "/redfish/v1/"})
         if (monitored := self._tasks.monitor(request.path)) is not None:
             return monitored
         json = self._documents.get(request.path)
@@ -93,13 +93,13 @@ class DocumentReads:
         words = (f"{name}={value}" for name, value in request.query.items() if name != "$expand")
         recorded_page = f"{request.path.rstrip('/')}?{'&'.join(words)}"
         if (page := self._documents.get(recorded_page)) is not None:
-            return SimulatedReply(200, self._expanded(page, request))
+            return HttpReply(200, self._expanded(page, request))
         known = ("$expand", "$skip", "$top")
         unknown = [one for one in request.query if one.startswith("$") and one not in known]
         if unknown:
             text = f"The query parameter {unknown[0]} is not supported."
             return refusal(501, "QueryNotSupported", text)
-        return SimulatedReply(200, self._expanded(self._page(json, request), request))
+        return HttpReply(200, self._expanded(self._page(json, request), request))
 
     def _page(self, json: Json, request: HttpRequest) -> Json:
         size, lost = self._page_size, self._faults.number("page-missing")

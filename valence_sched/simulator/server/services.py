@@ -19,22 +19,8 @@ import msgspec
 from valence_sched.drivers.links import ROOT
 from valence_sched.model.quantity import format_count
 from valence_sched.simulator.redfish.composition import Composition, CompositionPlan, set_status
-from valence_sched.simulator.server.documents import (
-    MISSING,
-    OK,
-    Change,
-    DocumentTree,
-    Json,
-    SimulatedReply,
-    collection_document,
-    error_body,
-    not_found,
-    object_of,
-    refusal,
-    resource_document,
-    uri_of,
-    value_at,
-)
+from valence_sched.simulator.server import documents as docs
+from valence_sched.simulator.server.documents import Change, DocumentTree, HttpReply, Json
 from valence_sched.simulator.server.faults import Faults
 
 Clock = Callable[[], float]
@@ -93,35 +79,35 @@ class Sessions:
             return username if self._login.matches(username, password) else None
         return None if self._login.username else ""
 
-    def create(self, body: Json) -> SimulatedReply:
+    def create(self, body: Json) -> HttpReply:
         """Log in: 201 with the token, or why not."""
         username, password = body.get("UserName"), body.get("Password")
         if not isinstance(username, str) or not isinstance(password, str):
             text = "A session needs UserName and Password."
-            return refusal(400, MISSING, text, "UserName")
+            return docs.refusal(400, docs.MISSING, text, "UserName")
         if not self._login.matches(username, password):
             text = "Nobody with this name and password is known here."
-            return refusal(401, "ResourceAtUriUnauthorized", text)
+            return docs.refusal(401, "ResourceAtUriUnauthorized", text)
         if len(self._open) >= self._limit:
             text = f"No more than {format_count(len(self._open), 'session')} at a time."
-            return refusal(503, "SessionLimitExceeded", text)
+            return docs.refusal(503, "SessionLimitExceeded", text)
         self._count += 1
         uri, name = f"{self.collection}/{self._count}", f"Session {self._count}"
         session = _Session(username, secrets.token_hex(16), self._clock())
         self._open[uri] = session
-        json = resource_document(uri, "Session.v1_7_0", name, UserName=username)
+        json = docs.resource_document(uri, "Session.v1_7_0", name, UserName=username)
         before = self._documents.changes
         self._documents.add_member(self.collection, json)
         self.changes += self._documents.changes - before
-        return SimulatedReply(201, json, {"Location": uri, "X-Auth-Token": session.token})
+        return HttpReply(201, json, {"Location": uri, "X-Auth-Token": session.token})
 
-    def delete(self, uri: str) -> SimulatedReply:
+    def delete(self, uri: str) -> HttpReply:
         if self._open.pop(uri.rstrip("/"), None) is None:
-            return not_found(uri)
+            return docs.not_found(uri)
         before = self._documents.changes
         self._documents.remove_member(self.collection, uri)
         self.changes += self._documents.changes - before
-        return SimulatedReply(204)
+        return HttpReply(204)
 
     def tick(self) -> None:
         now = self._clock()
@@ -133,19 +119,19 @@ class Sessions:
 def _add_session_service(documents: DocumentTree, timeout_s: float) -> str:
     """Give a tree a session service without sessions; return the URI of their collection."""
     root = documents.get(ROOT) or {}
-    service_uri = uri_of(value_at(root, "SessionService")) or f"{ROOT}/SessionService"
+    service_uri = docs.uri_of(docs.value_at(root, "SessionService")) or f"{ROOT}/SessionService"
     type_, name = "SessionService.v1_1_9", "Session Service"
     service = documents.get(service_uri)
-    service = service or resource_document(service_uri, type_, name, ServiceEnabled=True)
-    uri = uri_of(value_at(service, "Sessions")) or f"{service_uri}/Sessions"
+    service = service or docs.resource_document(service_uri, type_, name, ServiceEnabled=True)
+    uri = docs.uri_of(docs.value_at(service, "Sessions")) or f"{service_uri}/Sessions"
     for old in documents.member_uris(uri):
         documents.remove(old)
     now = {"SessionTimeout": int(timeout_s), "Sessions": {"@odata.id": uri}}
     documents.put(service_uri, {**service, **now})
-    empty = collection_document(uri, "SessionCollection", "Sessions")
+    empty = docs.collection_document(uri, "SessionCollection", "Sessions")
     none = {name: empty[name] for name in ("Members", "Members@odata.count")}
     documents.put(uri, {**empty, **(documents.get(uri) or {}), **none})
-    links = {**object_of(root, "Links"), "Sessions": {"@odata.id": uri}}
+    links = {**docs.object_of(root, "Links"), "Sessions": {"@odata.id": uri}}
     documents.put(ROOT, {**root, "SessionService": {"@odata.id": service_uri}, "Links": links})
     return uri
 
@@ -166,20 +152,22 @@ MOST_EVENTS = 100
 def add_event_service(documents: DocumentTree, faults: Faults) -> str:
     """Give a tree an event service without subscriptions; return its stream, empty for none."""
     root = documents.get(ROOT) or {}
-    service_uri = uri_of(value_at(root, "EventService")) or EVENT_SERVICE
+    service_uri = docs.uri_of(docs.value_at(root, "EventService")) or EVENT_SERVICE
     known = documents.get(service_uri)
     if "no-events" in faults:
         if known is not None:
             documents.put(service_uri, _without_offers(known))
         return ""
-    type_, works = "EventService.v1_10_3", {"ServiceEnabled": True, "Status": OK}
-    service = known or resource_document(service_uri, type_, "Event Service", **works)
+    type_, works = "EventService.v1_10_3", {"ServiceEnabled": True, "Status": docs.OK}
+    service = known or docs.resource_document(service_uri, type_, "Event Service", **works)
     stream = "" if "no-stream" in faults else f"{service_uri}/SSE"
-    collection = uri_of(value_at(service, "Subscriptions")) or f"{service_uri}/Subscriptions"
+    collection = (
+        docs.uri_of(docs.value_at(service, "Subscriptions")) or f"{service_uri}/Subscriptions"
+    )
     for old in documents.member_uris(collection):
         documents.remove(old)
     type_ = "EventDestinationCollection"
-    documents.put(collection, collection_document(collection, type_, "Subscriptions"))
+    documents.put(collection, docs.collection_document(collection, type_, "Subscriptions"))
     offered: Json = {"Subscriptions": {"@odata.id": collection}}
     offered |= {"ServerSentEventUri": stream} if stream else {}
     documents.put(service_uri, {**_without_offers(service), **offered})
@@ -240,41 +228,41 @@ class Subscriptions:
 
     def __init__(self, documents: DocumentTree) -> None:
         self._documents = documents
-        service = value_at(documents.get(ROOT), "EventService")
-        found = value_at(documents.get(uri_of(service) or EVENT_SERVICE), "Subscriptions")
-        self.collection = uri_of(found)
+        service = docs.value_at(documents.get(ROOT), "EventService")
+        found = docs.value_at(documents.get(docs.uri_of(service) or EVENT_SERVICE), "Subscriptions")
+        self.collection = docs.uri_of(found)
 
     def destinations(self) -> Iterator[Destination]:
         for uri in self._documents.member_uris(self.collection) if self.collection else ():
             json = self._documents.get(uri) or {}
             yield Destination(str(json.get("Destination")), str(json.get("Context") or ""))
 
-    def create(self, body: Json) -> SimulatedReply:
+    def create(self, body: Json) -> HttpReply:
         """Subscribe: 201 with where it is, or why not."""
         destination, protocol = body.get("Destination"), body.get("Protocol")
         if not isinstance(destination, str) or not isinstance(protocol, str):
             text = "A subscription needs Destination and Protocol."
-            return refusal(400, MISSING, text, "Destination")
+            return docs.refusal(400, docs.MISSING, text, "Destination")
         if protocol != "Redfish" or not _on_loopback(destination):
             text = "Events are sent by the protocol Redfish, to http URLs on this machine."
-            return refusal(400, "PropertyValueNotInList", text, protocol, "Protocol")
+            return docs.refusal(400, "PropertyValueNotInList", text, protocol, "Protocol")
         if len(self._documents.member_uris(self.collection)) >= MOST_SUBSCRIPTIONS:
             text = f"No more than {MOST_SUBSCRIPTIONS} subscriptions at a time."
-            return refusal(503, "EventSubscriptionLimitExceeded", text)
+            return docs.refusal(503, "EventSubscriptionLimitExceeded", text)
         id_, context = self._documents.free_id(self.collection), body.get("Context")
         uri, type_ = f"{self.collection}/{id_}", "EventDestination.v1_13_0"
         own: Json = {"Destination": destination, "Protocol": protocol}
         own["Context"] = context if isinstance(context, str) else None
         own["SubscriptionType"] = "RedfishEvent"
-        json = resource_document(uri, type_, f"Subscription {id_}", **own)
+        json = docs.resource_document(uri, type_, f"Subscription {id_}", **own)
         self._documents.add_member(self.collection, json)
-        return SimulatedReply(201, json, {"Location": uri})
+        return HttpReply(201, json, {"Location": uri})
 
-    def delete(self, uri: str) -> SimulatedReply:
+    def delete(self, uri: str) -> HttpReply:
         if uri not in self._documents.member_uris(self.collection):
-            return not_found(uri)
+            return docs.not_found(uri)
         self._documents.remove_member(self.collection, uri)
-        return SimulatedReply(204)
+        return HttpReply(204)
 
 
 def _on_loopback(url: str) -> bool:
@@ -315,7 +303,7 @@ class Tasks:
         self._duration_s, self._fail = duration_s, fail
         self._tasks: dict[str, _Task] = {}
 
-    def start(self, plan: CompositionPlan) -> SimulatedReply:
+    def start(self, plan: CompositionPlan) -> HttpReply:
         """Begin to compose: 202 with the task monitor; the blocks are Composing meanwhile."""
         if not self._tasks:
             self._add_task_service()
@@ -327,16 +315,16 @@ class Tasks:
         self._documents.list_member(f"{TASK_SERVICE}/Tasks", f"{TASK_SERVICE}/Tasks/{id_}")
         return self._running(id_, self._put(id_))
 
-    def monitor(self, uri: str) -> SimulatedReply | None:
+    def monitor(self, uri: str) -> HttpReply | None:
         """Return how a task stands, None when the URI is no task monitor."""
         start, _, id_ = uri.rpartition("/")
         if start != f"{TASK_SERVICE}/TaskMonitors" or id_ not in self._tasks:
             return None
         task = self._tasks[id_]
         if task.failed:
-            return SimulatedReply(500, error_body("InternalError", "The composition failed."))
+            return HttpReply(500, docs.error_body("InternalError", "The composition failed."))
         if task.system:
-            return SimulatedReply(201, self._documents.get(task.system), {"Location": task.system})
+            return HttpReply(201, self._documents.get(task.system), {"Location": task.system})
         return self._running(id_, self._documents.get(f"{TASK_SERVICE}/Tasks/{id_}") or {})
 
     def tick(self) -> None:
@@ -345,7 +333,7 @@ class Tasks:
             if task.system or task.failed or task.due_s > now:
                 continue
             for uri, json in task.before.items():
-                state = value_at(json, "CompositionStatus", "CompositionState")
+                state = docs.value_at(json, "CompositionStatus", "CompositionState")
                 set_status(self._documents, uri, CompositionState=state)
             if self._fail:
                 task.failed = True
@@ -353,9 +341,9 @@ class Tasks:
                 task.system = self._composition.compose(task.plan)
             self._put(id_)
 
-    def _running(self, id_: str, json: Json) -> SimulatedReply:
+    def _running(self, id_: str, json: Json) -> HttpReply:
         headers = {"Location": f"{TASK_SERVICE}/TaskMonitors/{id_}", "Retry-After": "1"}
-        return SimulatedReply(202, json, headers)
+        return HttpReply(202, json, headers)
 
     def _put(self, id_: str) -> Json:
         task = self._tasks[id_]
@@ -363,9 +351,9 @@ class Tasks:
         uri, status = f"{TASK_SERVICE}/Tasks/{id_}", "Critical" if task.failed else "OK"
         told = {"TaskState": state, "TaskStatus": status}
         told["TaskMonitor"] = f"{TASK_SERVICE}/TaskMonitors/{id_}"
-        json = resource_document(uri, "Task.v1_7_3", f"Composition {id_}", **told)
+        json = docs.resource_document(uri, "Task.v1_7_3", f"Composition {id_}", **told)
         if task.failed:
-            failure = error_body("InternalError", "The composition failed.")
+            failure = docs.error_body("InternalError", "The composition failed.")
             json["Messages"] = failure["error"]["@Message.ExtendedInfo"]
         self._documents.put(uri, json)
         return json
@@ -373,8 +361,10 @@ class Tasks:
     def _add_task_service(self) -> None:
         uri = f"{TASK_SERVICE}/Tasks"
         works = {"ServiceEnabled": True, "Tasks": {"@odata.id": uri}}
-        service = resource_document(TASK_SERVICE, "TaskService.v1_2_1", "Task Service", **works)
+        service = docs.resource_document(
+            TASK_SERVICE, "TaskService.v1_2_1", "Task Service", **works
+        )
         self._documents.put(TASK_SERVICE, service)
-        self._documents.put(uri, collection_document(uri, "TaskCollection", "Tasks"))
+        self._documents.put(uri, docs.collection_document(uri, "TaskCollection", "Tasks"))
         root = self._documents.get(ROOT) or {}
         self._documents.put(ROOT, {**root, "Tasks": {"@odata.id": TASK_SERVICE}})
