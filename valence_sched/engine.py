@@ -6,10 +6,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from valence_sched.config.settings import ZONES_FILE
 from valence_sched.core.plugins import plugin_list
@@ -17,13 +17,12 @@ from valence_sched.core.policy import fields_read
 from valence_sched.errors import (
     AccessDenied,
     CredentialError,
-    InventoryIncomplete,
     NoPodm,
     RequestError,
     SchedulerError,
     UnknownName,
     UsageError,
-    one_line,
+    each_error,
 )
 from valence_sched.lifecycle.decision_result import (
     decision_result,
@@ -31,22 +30,19 @@ from valence_sched.lifecycle.decision_result import (
     inventory_summary,
 )
 from valence_sched.lifecycle.intake import Intake
-from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, KEEP_S, TTL_S, WAIT_S
+from valence_sched.lifecycle.state_verbs import StateVerbs
+from valence_sched.model import lifecycle
+from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S
 from valence_sched.model.codec import decode
 from valence_sched.model.decision import DecisionResult, DecisionResults, Detail, FitCounts, Ranking
 from valence_sched.model.diagnostic import awaiting
-from valence_sched.model.effect import AuditLine, AuditQuery, EffectLog
-from valence_sched.model.hardware import BlockUsage, StatsReport, block_usage
-from valence_sched.model.http_headers import MOST_HOPS
+from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
-from valence_sched.model.quantity import age_s, format_count
-from valence_sched.model.quota import Quota, check_limits, check_owner
+from valence_sched.model.quantity import format_count
 from valence_sched.model.reading import DEFAULT_SELECTION, Selection
-from valence_sched.model.registration import PodmReading, RegisteredPodm
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import TREE_S, OwnScheduler
-from valence_sched.model.stats import podm_id
+from valence_sched.model.scheduler import OwnScheduler
 from valence_sched.model.zone import SealedRequest
 from valence_sched.view import hardware
 from valence_sched.view.builder import ViewBuilder
@@ -61,39 +57,15 @@ if TYPE_CHECKING:
     from valence_sched.lifecycle.claim import Claimer
     from valence_sched.lifecycle.plan import PlanClaimer, Planner
     from valence_sched.lifecycle.stored_deciders import StoredDeciders
+    from valence_sched.model import hardware as nouns
     from valence_sched.model.capacity import Capacity, StrandedAmount
     from valence_sched.model.claim import Claim
-    from valence_sched.model.decision import Candidate, InventorySummary, Report, Reports
-    from valence_sched.model.diagnostic import Diagnostic
+    from valence_sched.model.decision import Candidate, InventorySummary, Report
     from valence_sched.model.dispatch import Receipt
     from valence_sched.model.flavor import Flavor
-    from valence_sched.model.hardware import (
-        BlockFilter,
-        BlockOverview,
-        DeviceCount,
-        PodmOverview,
-        PoolOverview,
-    )
-    from valence_sched.model.lifecycle import (
-        ClaimRecord,
-        ClaimResult,
-        NodeRecord,
-        NodeStatus,
-        Preview,
-        ProvisionResult,
-        ReconcileResult,
-    )
     from valence_sched.model.plan import Plan, PlanRefresh, PlanResult
-    from valence_sched.model.registration import Registration, RegistrationChange
     from valence_sched.model.request import Request
     from valence_sched.model.zone import ZoneSettings
-    from valence_sched.model.zone_registry import (
-        ZoneChange,
-        ZoneInfo,
-        ZoneNode,
-        ZoneOverview,
-        ZoneRegistration,
-    )
     from valence_sched.planning.capacity import SiteCapacity
     from valence_sched.store.store import Store
     from valence_sched.view.view import View
@@ -110,11 +82,10 @@ R = TypeVar("R", DecisionResult, DecisionResults)
 class Engine(OwnScheduler):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
-    What it decides on is read once, when a verb first needs it, and again after a verb changed
-    it; flavors once. Where the selection is of what the state stores, every verb takes in what
-    changed there since the last one, by its change log, and reads nothing live. The progress of
-    ``sources`` is told whom a verb waits for. ``effects`` has what a verb has changed, and is about
-    to change, also while it runs.
+    The snapshot to decide on is read when a verb first needs it, and again after a verb changed
+    it; flavors once. For a selection of stored pod managers every verb takes in the new part of
+    the change log, and reads nothing live. The progress of ``sources`` shows what a verb waits
+    for. ``effects`` notes what a verb changes, also while it runs.
     """
 
     def __init__(
@@ -134,6 +105,9 @@ class Engine(OwnScheduler):
         self._decider: Decider | None = None
         self._stored: StoredDeciders | None = None
         self._is_stored = selection.live.stored and not sources.named_sources(selection)
+        self._state = StateVerbs(
+            sources, self._live, self._effects, self._changing_store, self._forget_snapshot
+        )
 
     def close(self) -> None:
         """Close the state, if it is followed."""
@@ -151,9 +125,9 @@ class Engine(OwnScheduler):
         """Return how many changes of the change log are taken in, 0 where none is followed."""
         return self._stored.changes if self._stored is not None else 0
 
-    @functools.cached_property
+    @property
     def _registry(self) -> Registry:
-        return self._sources.registry(self._live.state)
+        return self._state.registry
 
     @functools.cached_property
     def _zone_settings(self) -> ZoneSettings:
@@ -161,19 +135,35 @@ class Engine(OwnScheduler):
 
     @functools.cached_property
     def _zones(self) -> ZoneRegistry:
-        from valence_sched.zones.children import ZoneRegistry  # HTTP and SQL: only for zones
+        from valence_sched.zones.children import (  # HTTP and SQL: only for zones
+            OwnPart,
+            ZoneRegistry,
+        )
 
         here = "the section zones of the settings of the service"
         file = here if self._selection.zones else str(self._config.user_file(ZONES_FILE))
-        return ZoneRegistry(self._zone_settings, file, self._registry, self._config.zone_password)
+        return ZoneRegistry(
+            self._zone_settings,
+            file,
+            self._registry,
+            self._config.zone_password,
+            self._effects,
+            own=OwnPart(self._podms_of_zone, self._state.reports, self._sources.now),
+        )
 
     @functools.cached_property
     def _flavors(self) -> Sequence[Flavor]:
         return tuple(self._config.flavors(self._selection.flavor_files).values())
 
     def _call(self, verb: Callable[Concatenate[Any, P], T], *words: P.args, **named: P.kwargs) -> T:
-        # what a zone above asks of its own pod managers; all else is carried out here
-        answer: T = getattr(self._zone_decider(), verb.__name__)(*words, **named)
+        # verbs of the state, of child zones, and those that a zone asks of its own pod managers
+        name = verb.__name__
+        part: Any = self._state
+        if verb.__qualname__.startswith("ZoneVerbs."):
+            part = self._zones
+        elif not hasattr(part, name):
+            part = self._zone_decider()
+        answer: T = getattr(part, name)(*words, **named)
         return answer
 
     def rank(self, request: Request, limit: int) -> Ranking:
@@ -262,17 +252,6 @@ class Engine(OwnScheduler):
         with awaiting(self._sources.progress, name, doing):
             yield SiteCapacity(decider)
 
-    def _of_state(self, read: Callable[[Store], T], without: T) -> T:
-        """Return what is read of the store, and ``without`` a state that."""
-        if self._registry.empty:
-            return without
-        with self._registry.store() as store:
-            return read(store)
-
-    def decision(self, decision_id: str) -> Report | Reports:
-        with self._registry.store() as store:
-            return store.decisions.get(decision_id)
-
     def policies(self) -> Sequence[Policy]:
         return list(self._config.policies(self._selection.policy_files).values())
 
@@ -303,170 +282,31 @@ class Engine(OwnScheduler):
     def inventory(self) -> InventorySummary:
         return inventory_summary(self.view())
 
-    def podms(self) -> Sequence[PodmOverview]:
-        return self._with_read_times(hardware.overviews(self.view(), self._sources.live_ids))
+    def podms(self) -> Sequence[nouns.PodmOverview]:
+        return self._overviews(hardware.overviews(self.view(), self._sources.live_ids))
 
-    def podm(self, name: str) -> PodmOverview:
+    def podm(self, name: str) -> nouns.PodmOverview:
         found = hardware.overview(self.view(), name, self._sources.live_ids)
-        return self._with_read_times([found])[0]
+        return self._overviews([found])[0]
 
-    def blocks(self, wanted: BlockFilter) -> Iterator[BlockOverview]:
+    def blocks(self, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOverview]:
         return hardware.blocks(self.view(), wanted)
 
-    def block(self, name: str, podm: str | None = None) -> BlockOverview:
+    def block(self, name: str, podm: str | None = None) -> nouns.BlockOverview:
         return hardware.block(self.view(), name, podm)
 
-    def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
+    def pools(self, podm: str | None = None) -> Sequence[nouns.PoolOverview]:
         return list(hardware.pools(self.view(), podm))
 
-    def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
+    def device_counts(self, wanted: nouns.BlockFilter) -> Sequence[nouns.DeviceCount]:
         return hardware.device_counts(self.view(), wanted)
-
-    def block_usage(self, podm: str) -> BlockUsage:
-        def read(store: Store) -> BlockUsage:
-            stored = store.load_podms([podm]).get(podm)
-            return block_usage(podm, stored, store.claims.list(podm=podm), store.nodes.list(podm))
-
-        return self._of_state(read, BlockUsage())
-
-    def registration(self, name: str) -> RegisteredPodm:
-        members = self._registry.members(self._live)
-        for member in members:
-            if member.registration.name == name:
-                return RegisteredPodm(registration=member.registration, source=member.source)
-        known = [member.registration.name for member in members]
-        raise UnknownName("registered pod manager", name, known, self._registry.where)
-
-    def register(
-        self,
-        registration: Registration,
-        *,
-        password: str | None = None,
-        check: bool = True,
-        timeout_s: float = 30.0,
-    ) -> RegisteredPodm:
-        name, registry, progress = registration.name, self._registry, self._sources.progress
-        registry.check_new(registration)
-        podm: FullPodm | None = None
-        reading: PodmReading | None = None
-        diagnostics: tuple[Diagnostic, ...] = ()
-        if check:
-            with awaiting(progress, name, "reading"):
-                podm, diagnostics = registry.check(registration, password, timeout_s)
-            counts = {what: len(getattr(podm, what)) for what in ("blocks", "pools", "nodes")}
-            reading = PodmReading(status=podm.status, driver=podm.driver, **counts)
-        with self._registering(name, "registered"):
-            registered = registry.create(registration, password, podm)
-        found = RegisteredPodm(registration=registered, source=registry.where)
-        return replace(found, reading=reading, diagnostics=diagnostics)
-
-    def change_registration(
-        self, name: str, change: RegistrationChange, *, password: str | None = None
-    ) -> RegisteredPodm:
-        changed = change.applied_to(self._registry.get(name))
-        with self._registering(name, "changed"):
-            self._registry.change(changed, password)
-        return RegisteredPodm(registration=changed, source=self._registry.where)
-
-    def unregister(self, names: Sequence[str]) -> Iterator[SchedulerError]:
-        def unregister(name: str) -> None:
-            with self._change("pod manager", name, "deleted"):
-                self._registry.delete(name)
-
-        yield from _each(unregister, names)
-
-    @contextlib.contextmanager
-    def _registering(self, name: str, done: str) -> Iterator[None]:
-        with (
-            self._change("pod manager", name, done),
-            awaiting(self._sources.progress, name, "asking who it is"),
-        ):
-            yield
-        self._view = self._decider = None
 
     def documents(self) -> Iterator[FullPodm]:
         _, podms = self._intake.loader.view_and_podms(self._selection)
         for number, podm in enumerate(podms):
             yield decode(to_json(podm), FullPodm, "the inventory", f"$.podms[{number}]")
 
-    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        with self._changing_store() as store, self._change("stats", podm_id(podm), "stored"):
-            return store.update_stats(podm, dict(stats))
-
-    def reported_stats(self, podm: str) -> StatsReport:
-        reports, ages_s, times = self._reports()
-        if podm not in reports:
-            raise self._never_reported(podm, reports)
-        return StatsReport(stats=reports[podm], age_s=ages_s.get(podm), at=times.get(podm))
-
-    def _reports(self) -> tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]:
-        """Return what pod managers reported, and how old the reports are, and when they came."""
-        if self._registry.empty:
-            return {}, {}, {}
-        with self._registry.store() as store:
-            return store.reported_stats(), store.report_ages_s(), store.report_times()
-
-    def forget_report(self, podm: str) -> None:
-        if self._registry.empty:
-            raise self._never_reported(podm, ())
-        with self._changing_store() as store, self._change("stats", podm, "forgotten"):
-            store.forget_report(podm)
-
-    def zone_info(self) -> ZoneInfo:
-        from valence_sched.zones.report import zone_info
-
-        reports, ages_s, _ = self._reports()
-        podms = self._podms_of_zone()
-        enabled = (one.report for one in self._zones.list() if one.registration.enabled)
-        below = [one.info for one in enabled if one.is_active and one.info is not None]
-        return zone_info(self._zones.own_id(), self._zone_settings, podms, reports, ages_s, below)
-
-    def zones(self) -> Sequence[ZoneOverview]:
-        return self._zones.list()
-
-    def zone(self, name: str) -> ZoneOverview:
-        return self._zones.show(name)
-
-    def add_zone(self, registration: ZoneRegistration) -> ZoneOverview:
-        with self._change("zone", registration.name, "added"):
-            return self._zones.add(registration)
-
-    def change_zone(self, name: str, change: ZoneChange) -> ZoneOverview:
-        with self._change("zone", name, "changed"):
-            return self._zones.change(name, change)
-
-    def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
-        def delete(name: str) -> None:
-            with self._change("zone", name, "deleted"):
-                self._zones.delete(name)
-
-        yield from _each(delete, names)
-
-    def zone_tree(
-        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
-    ) -> ZoneNode:
-        from valence_sched.model.zone_registry import ZoneNode
-        from valence_sched.zones.report import own_amounts
-
-        podms = self._podms_of_zone()
-        now = self._sources.now()
-        times = (one.podm.read_at for one in podms)
-        ages_s = {at: age for at in times if (age := age_s(at, now)) is not None}
-        oldest = max(ages_s, key=ages_s.__getitem__, default=None)
-        return ZoneNode(
-            name=self._zone_settings.name,
-            own=own_amounts(podms),
-            age_s=ages_s.get(oldest),
-            read_at=oldest,
-            children=tuple(self.zone_branches(hops=hops, deadline_s=deadline_s, route=route)),
-        )
-
-    def zone_branches(
-        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
-    ) -> Sequence[ZoneNode]:
-        return self._zones.branches(hops, deadline_s, route)
-
-    def _podms_of_zone(self) -> Sequence[PodmOverview]:
+    def _podms_of_zone(self) -> Sequence[nouns.PodmOverview]:
         try:
             return self.podms()
         except NoPodm:
@@ -479,9 +319,7 @@ class Engine(OwnScheduler):
         key: str | None = None,
         ttl_s: float = TTL_S,
         detail: Detail = "placements",
-    ) -> ClaimResult:
-        from valence_sched.model.lifecycle import ClaimResult
-
+    ) -> lifecycle.ClaimResult:
         self._refuse_recordings("claimed")
         with (
             self._changing_store() as store,
@@ -494,7 +332,9 @@ class Engine(OwnScheduler):
         decision = None
         if outcome.decision:
             decision = self._no_outage([request], decision_result(outcome.decision, detail))
-        return ClaimResult(claim=outcome.claim, decision=decision, retries=outcome.retries)
+        return lifecycle.ClaimResult(
+            claim=outcome.claim, decision=decision, retries=outcome.retries
+        )
 
     def claim_candidates(
         self,
@@ -521,7 +361,7 @@ class Engine(OwnScheduler):
         ttl_s: float = TTL_S,
         wait_s: float = WAIT_S,
         detail: Detail = "placements",
-    ) -> ProvisionResult:
+    ) -> lifecycle.ProvisionResult:
         self._refuse_recordings("composed")
         with (
             self._access(wait_s, ttl_s) as access,
@@ -534,118 +374,39 @@ class Engine(OwnScheduler):
             self._no_outage([request], result.decision)
         return result
 
-    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
+    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> lifecycle.ProvisionResult:
         with self._access(wait_s) as access:
             return access.provisioner().compose_claim(claim_id)
 
-    def claims(
-        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
-    ) -> Sequence[Claim]:
+    def reconcile(
+        self, *, dry_run: bool = False, keep_s: float = KEEP_S
+    ) -> lifecycle.ReconcileResult:
         if self._registry.empty:
-            return ()
-        states = (*ACTIVE_STATES, *FINAL_STATES) if ended else ACTIVE_STATES
-        with self._registry.store() as store:
-            store.claims.expire()
-            return store.claims.list(states, podm, owner)
-
-    def claim_record(self, claim_id: str) -> ClaimRecord:
-        from valence_sched.model.lifecycle import ClaimRecord
-
-        if self._registry.empty:
-            raise UnknownName("claim", claim_id, (), self._registry.where)
-        with self._registry.store() as store:
-            store.claims.expire()
-            claim = store.claims.show(claim_id)
-            events, nodes = store.events(claim.id), store.nodes.list(claim=claim.id)
-        return ClaimRecord(claim=claim, nodes=tuple(nodes), events=tuple(events))
-
-    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        with self._registry.store() as store, self._change("claim", claim_id, "renewed"):
-            store.claims.expire()
-            return store.claims.renew(claim_id, ttl_s)
-
-    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
-        with self._changing_store() as store:
-
-            def release(id_: str) -> None:
-                with (
-                    self._change("claim", id_, "released"),
-                    awaiting(self._sources.progress, f"claim {id_}", "releasing"),
-                ):
-                    store.claims.release(id_)
-
-            yield from _each(release, claim_ids)
-
-    def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
-        from valence_sched.model.lifecycle import ReconcileResult
-
-        if self._registry.empty:
-            return ReconcileResult()
+            return lifecycle.ReconcileResult()
         with self._access() as access:
-            actions = []
-            for action in access.reconciler(dry_run=dry_run).reconcile():
-                actions.append(action)
-                if not dry_run:
-                    self._effects.note(action.kind, action.id, f"of {action.podm}: {action.done}")
-            purged = access.store.purge(keep_s, dry_run=dry_run)
-            found = access.store.claims.list(("COMPOSING",))
-        reconciled = {action.id for action in actions}
-        return ReconcileResult(
-            actions=tuple(actions),
-            composing=tuple(replace(one, parts=()) for one in found if one.id not in reconciled),
-            forgotten_claims=purged.claims,
-            forgotten_decisions=purged.decisions,
-        )
+            return access.reconcile(self._effects, dry_run=dry_run, keep_s=keep_s)
 
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
-    ) -> Sequence[NodeStatus]:
+    ) -> Sequence[lifecycle.NodeStatus]:
         if self._registry.empty and not live:
             return ()
         with self._access() as access:
             statuses = access.nodes(podm, live=live)
         return [status for status in statuses if owner in (None, status.node.owner)]
 
-    def node_record(self, node_id: str) -> NodeRecord:
-        from valence_sched.model.lifecycle import NodeRecord
-
+    def node_record(self, node_id: str) -> lifecycle.NodeRecord:
         with self._access() as access:
-            node = access.store.nodes.show(node_id)
-            events = tuple(access.store.events(node.claim))
-            status = access.node_status(node)
-        return NodeRecord(**asdict(status), events=events)
+            return access.node_record(node_id)
 
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
     ) -> Iterator[SchedulerError]:
         with self._access(wait_s) as access:
             nodes = access.store.nodes
-            yield from _each(lambda id_: access.composer.remove(nodes.show(id_)), node_ids)
+            yield from each_error(lambda id_: access.composer.remove(nodes.show(id_)), node_ids)
 
-    def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
-        return self._of_state(lambda store: store.audit.newest(query), [])
-
-    def quotas(self) -> Sequence[Quota]:
-        return self._of_state(lambda store: tuple(store.quotas.list()), ())
-
-    def quota(self, owner: str) -> Quota:
-        check_owner(owner)
-        return self._of_state(lambda store: store.quotas.show(owner), Quota(owner=owner))
-
-    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
-        return self._limit(owner, limits, keep=False)
-
-    def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
-        return self._limit(owner, limits, keep=True)
-
-    def _limit(self, owner: str | None, limits: Mapping[str, float | None], *, keep: bool) -> Quota:
-        check_owner(owner)
-        check_limits(limits, "limits")
-        name = owner if owner is not None else "of all owners"
-        with self._registry.store() as store, self._change("quota", name, "set"):
-            return store.quotas.change(owner, limits, keep=keep)
-
-    def preview(self, report: Report) -> Iterator[Preview]:
+    def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         from valence_sched.planning.succession import verify
 
         self._refuse_recordings("asked for a preview")
@@ -685,7 +446,7 @@ class Engine(OwnScheduler):
 
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
-    ) -> ProvisionResult:
+    ) -> lifecycle.ProvisionResult:
         self.check_plan(plan)
         self._refuse_recordings("composed")
         with (
@@ -749,10 +510,13 @@ class Engine(OwnScheduler):
     def _decider_on_none(self) -> Decider:
         return self._intake.decider(ViewBuilder().view(), self._intake.policies())
 
+    def _forget_snapshot(self) -> None:
+        self._view = self._decider = None
+
     @contextlib.contextmanager
     def _changing_store(self) -> Iterator[Store]:
         """Yield the store; the next decision reads again what it decides on."""
-        self._view = self._decider = None
+        self._forget_snapshot()
         if self._is_stored:
             yield self._followed(create=True).store
             return
@@ -778,8 +542,8 @@ class Engine(OwnScheduler):
         else:
             yield self._intake.claimer(store)
 
-    def _with_read_times(self, overviews: Sequence[PodmOverview]) -> Sequence[PodmOverview]:
-        return self._followed().with_read_times(overviews) if self._is_stored else overviews
+    def _overviews(self, found: Sequence[nouns.PodmOverview]) -> Sequence[nouns.PodmOverview]:
+        return self._followed().with_read_times(found) if self._is_stored else found
 
     @contextlib.contextmanager
     def _access(self, wait_s: float = WAIT_S, ttl_s: float = 0.0) -> Iterator[PodmAccess]:
@@ -807,10 +571,6 @@ class Engine(OwnScheduler):
                 guard=HardwareGuard(self._config.baremetals),
             )
 
-    def _change(self, kind: str, id_: str, done: str) -> contextlib.AbstractContextManager[None]:
-        """Note a change that a block makes; ``done`` is a participle."""
-        return self._effects.change(kind, id_, f"may be {done}", f"is {done}")
-
     def _refuse_recordings(self, what: str) -> None:
         """Refuse to act on a selection with inventories: each is a recording, whatever its age."""
         if self._sources.named_sources(self._selection):
@@ -837,26 +597,9 @@ class Engine(OwnScheduler):
             raise
 
     def _refuse_outage(self, requests: Sequence[Request]) -> None:
-        """Raise InventoryIncomplete if no pod manager could be read that requests may be placed on.
-
-        These are all, unless each of the requests names some.
-        """
-        known = self._sources.live_ids
-        if self._is_stored or self._view is not None:
-            known = {podm.id for podm in self.view().podms}
-        if all(request.podms for request in requests):
-            known = {name for request in requests for name in request.podms}
-        if not known or not known <= self._sources.unread_ids:
-            return
-        starts = tuple(f"{name}: " for name in known)
-        unread = self._sources.diagnostics.lines("unread")
-        lines = [line for line in unread if line.startswith(starts)]
-        if len(lines) == 1:
-            raise InventoryIncomplete(one_line(f"no pod manager could be read: {lines[0]}"))
-        raise InventoryIncomplete(
-            f"none of {len(known):,} pod managers could be read: check that they run and that "
-            "their URLs are right (podm check)"
-        )
+        has_view = self._is_stored or self._view is not None
+        known = {podm.id for podm in self.view().podms} if has_view else self._sources.live_ids
+        self._intake.refuse_outage(requests, known)
 
     @contextlib.contextmanager
     def _plan_claimer(self, store: Store, plan: Plan) -> Iterator[PlanClaimer]:
@@ -894,23 +637,11 @@ class Engine(OwnScheduler):
 
     @functools.cached_property
     def _planner(self) -> Planner:
-        from valence_sched.lifecycle.plan import Planner
+        from valence_sched.lifecycle.plan import Planner  # SQL
 
         return Planner(self._intake)
-
-    def _never_reported(self, podm: str, known: Iterable[str]) -> UnknownName:
-        return UnknownName("pod manager that reported", podm, known, self._registry.where)
 
 
 def _refuse_none(requests: Sequence[Request]) -> None:
     if not requests:
         raise RequestError("no request: name at least one flavor")
-
-
-def _each(change: Callable[[str], object], names: Iterable[str]) -> Iterator[SchedulerError]:
-    """Call a change for each name; yield its errors, and go on with the other names."""
-    for name in dict.fromkeys(names):
-        try:
-            change(name)
-        except SchedulerError as error:
-            yield error

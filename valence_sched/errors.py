@@ -45,7 +45,7 @@
 """
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self
 
@@ -93,6 +93,15 @@ def errors_at(place: str | None) -> Iterator[None]:
         if place is None:
             raise
         raise error.at(place) from error.__cause__
+
+
+def each_error(change: Callable[[str], object], names: Iterable[str]) -> Iterator[SchedulerError]:
+    """Call a change once for each name; yield its errors, and go on with the other names."""
+    for name in dict.fromkeys(names):
+        try:
+            change(name)
+        except SchedulerError as error:
+            yield error
 
 
 class InputError(SchedulerError):

@@ -109,7 +109,6 @@ OTHER_JOBS = (
     "valence_sched.drivers.fields",
     "valence_sched.inventory.registry",
     "valence_sched.inventory.view_cache",
-    "valence_sched.model.lifecycle",
     "valence_sched.model.plan",
     "valence_sched.model.redact",
     "valence_sched.planning.batches",

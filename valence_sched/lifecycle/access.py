@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from valence_sched.core import plugins
 from valence_sched.drivers.connect import connect
@@ -35,8 +35,9 @@ from valence_sched.model.claim import (
 )
 from valence_sched.model.decision import Placement
 from valence_sched.model.diagnostic import NoProgress, Progress, awaiting
+from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, Node
-from valence_sched.model.lifecycle import NodeStatus, Preview
+from valence_sched.model.lifecycle import NodeRecord, NodeStatus, Preview, ReconcileResult
 from valence_sched.model.podm_address import contradicts, has_other_blocks, is_address
 from valence_sched.model.reading import PreviousReading
 from valence_sched.model.registration import PARALLEL_COMPOSES, Registration
@@ -149,6 +150,35 @@ class PodmAccess:
         """Return a node with its state as its pod manager says it."""
         (found,) = [one for one in self.nodes(node.podm, live=True) if one.node == node]
         return found
+
+    def node_record(self, node_id: str) -> NodeRecord:
+        """Return a node with its state and its events; UnknownName without one."""
+        node = self.store.nodes.show(node_id)
+        events = tuple(self.store.events(node.claim))
+        return NodeRecord(**asdict(self.node_status(node)), events=events)
+
+    def reconcile(self, effects: EffectLog, *, dry_run: bool, keep_s: float) -> ReconcileResult:
+        """Reconcile all nodes and claims; ``effects`` notes each action."""
+        actions = []
+        for action in self.reconciler(dry_run=dry_run).reconcile():
+            actions.append(action)
+            if not dry_run:
+                effects.note(action.kind, action.id, f"of {action.podm}: {action.done}")
+        purged = self.store.purge(keep_s, dry_run=dry_run)
+        reconciled = {action.id for action in actions}
+        composing = [
+            replace(one, parts=())
+            for one in self.store.claims.list(("COMPOSING",))
+            if one.id not in reconciled
+        ]
+        return ReconcileResult(
+            actions=tuple(actions),
+            composing=tuple(
+                replace(one, parts=()) for one in composing if one.id not in reconciled
+            ),
+            forgotten_claims=purged.claims,
+            forgotten_decisions=purged.decisions,
+        )
 
     def refusals(self, request: Request) -> dict[str, str]:
         """Return the pod managers on which a request is never composed, each with the reason.

@@ -4,21 +4,21 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
-from valence_sched.errors import SchedulerError
+from valence_sched.errors import InventoryIncomplete, SchedulerError, one_line
 from valence_sched.inventory.loader import InventoryLoader, collector_paused
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.model.custom_resource import DeclaredResources
 from valence_sched.model.inventory import FullPodm, LeanPodm
 from valence_sched.model.policy import Policy
 from valence_sched.model.reading import Selection
-from valence_sched.model.request import Mix
+from valence_sched.model.request import Mix, Request
 from valence_sched.view.view import View
 
 if TYPE_CHECKING:
@@ -134,6 +134,25 @@ class Intake:
             raise
         store_batch()
         return stored
+
+    def refuse_outage(self, requests: Sequence[Request], known: Collection[str]) -> None:
+        """Raise InventoryIncomplete if none of the ``known`` pod managers could be read.
+
+        Where each of the requests names pod managers, only these count.
+        """
+        if all(request.podms for request in requests):
+            known = {name for request in requests for name in request.podms}
+        if not known or not set(known) <= self.sources.unread_ids:
+            return
+        starts = tuple(f"{name}: " for name in known)
+        unread = self.sources.diagnostics.lines("unread")
+        lines = [line for line in unread if line.startswith(starts)]
+        if len(lines) == 1:
+            raise InventoryIncomplete(one_line(f"no pod manager could be read: {lines[0]}"))
+        raise InventoryIncomplete(
+            f"none of {len(known):,} pod managers could be read: check that they run and that "
+            "their URLs are right (podm check)"
+        )
 
     def _begin_reading(self) -> None:
         """Forget what was wrong when this was read before: it may be well by now."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
@@ -18,8 +20,13 @@ from valence_sched.errors import (
     StoreError,
     Unauthenticated,
     UnknownName,
+    each_error,
     one_line,
 )
+from valence_sched.model.effect import EffectLog
+from valence_sched.model.hardware import PodmOverview
+from valence_sched.model.http_headers import MOST_HOPS
+from valence_sched.model.scheduler import TREE_S
 from valence_sched.model.zone import ZoneSettings
 from valence_sched.model.zone_registry import (
     ZoneChange,
@@ -36,6 +43,7 @@ from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone, Zones
 from valence_sched.zones.calls import DEADLINE_SHARE, call_all
 from valence_sched.zones.logins import ChildLogins
+from valence_sched.zones.report import INTERVALS, zone_info, zone_node
 
 Password = Callable[[ZoneRegistration], str | None]
 
@@ -55,66 +63,104 @@ class StateOpener(Protocol):
         """Return it open; it is made if it is not there."""
 
 
+class OwnPart(NamedTuple):
+    """The zone itself: its pod managers, their reports with ages and times, and the time."""
+
+    podms: Callable[[], Sequence[PodmOverview]]
+    reports: Callable[[], tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]]
+    now: Callable[[], datetime]
+
+
 class ZoneRegistry:
-    """The zones directly below, in a state; of what is below those it knows nothing.
+    """The zones directly below, in a state, and the ``own`` part of the zone: the verbs of zones.
 
     ``settings_file`` is where an operator sets what ``settings`` say. ``password`` resolves the
-    reference of a child, errors as of a reference.
+    reference of a child, errors as of a reference. ``effects`` has what is changed.
     """
 
     def __init__(
-        self, settings: ZoneSettings, settings_file: str, state: StateOpener, password: Password
+        self,
+        settings: ZoneSettings,
+        settings_file: str,
+        state: StateOpener,
+        password: Password,
+        effects: EffectLog,
+        own: OwnPart,
     ) -> None:
-        self._settings, self._settings_file = settings, settings_file
+        self._settings, self._settings_file, self._own = settings, settings_file, own
+        self._effects = effects
         self._state, self._password, self._logins = state, password, ChildLogins()
 
-    def list(self) -> Sequence[ZoneOverview]:
-        """Return the child zones by name; what they told has expired after three intervals."""
+    def zone_info(self) -> ZoneInfo:
+        """Return what the zone reports to the zone above it."""
+        reports, ages_s, _ = self._own.reports()
+        enabled = (one.report for one in self.zones() if one.registration.enabled)
+        below = [one.info for one in enabled if one.is_active and one.info is not None]
+        podms = self._own.podms()
+        return zone_info(self.own_id(), self._settings, podms, reports, ages_s, below)
+
+    def zone_tree(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
+    ) -> ZoneNode:
+        """Return the zone with those below it; arguments and errors as of ``zone_branches``."""
+        children = self.zone_branches(hops=hops, deadline_s=deadline_s, route=route)
+        return zone_node(self._settings.name, self._own.podms(), self._own.now(), children)
+
+    def zones(self) -> Sequence[ZoneOverview]:
+        """Return the child zones by name; what they reported expires after three intervals."""
         if self._state.empty:
             return ()
         with self._state.store() as store:
             return [self._current(one) for one in store.zones.list()]
 
-    def show(self, name: str) -> ZoneOverview:
-        """Return a child zone by its name or ID; UnknownName where there is none."""
+    def zone(self, name: str) -> ZoneOverview:
+        """Return a child zone by its name or ID; UnknownName without one."""
         if self._state.empty:
             raise UnknownName("child zone", name, (), self._state.where)
         with self._state.store() as store:
             return self._current(store.zones.show(name))
 
-    def add(self, registration: ZoneRegistration) -> ZoneOverview:
+    def add_zone(self, registration: ZoneRegistration) -> ZoneOverview:
         """Store a child zone; no connection to it is made.
 
         Raises:
             AccessDenied: this zone does not route.
             InputError, NameTaken: the registration is invalid; another one has the name.
         """
-        self._check_routing()
-        check_zone(registration)
-        with self._state.store() as store:
-            return store.zones.add(registration)
+        with self._change(registration.name, "added"):
+            self._check_routing()
+            check_zone(registration)
+            with self._state.store() as store:
+                return store.zones.add(registration)
 
-    def change(self, name: str, change: ZoneChange) -> ZoneOverview:
+    def change_zone(self, name: str, change: ZoneChange) -> ZoneOverview:
         """Change a child zone, and return it; errors as to add one, and UnknownName."""
-        self._check_routing()
-        known = self.show(name)
-        changed = change.applied_to(known.registration)
-        check_zone(changed)
-        with self._state.store() as store:
-            store.zones.change(known, changed)
-            return self._current(store.zones.show(changed.name))
+        with self._change(name, "changed"):
+            self._check_routing()
+            known = self.zone(name)
+            changed = change.applied_to(known.registration)
+            check_zone(changed)
+            with self._state.store() as store:
+                store.zones.change(known, changed)
+                return self._current(store.zones.show(changed.name))
 
-    def delete(self, name: str) -> None:
-        """Forget a child zone; the zone itself is not asked and not told.
+    def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
+        """Forget child zones without a call to them; yield the error about each that stays.
 
-        Raises:
-            AccessDenied, UnknownName: this zone does not route; there is none of this name.
-            InUse: claims of this zone have a part in it.
+        AccessDenied: this zone does not route. InUse: claims of this zone have a part in it.
         """
-        self._check_routing()
-        known = self.show(name)
-        with self._state.store() as store:
-            store.zones.delete(known)
+
+        def delete(name: str) -> None:
+            with self._change(name, "deleted"):
+                self._check_routing()
+                known = self.zone(name)
+                with self._state.store() as store:
+                    store.zones.delete(known)
+
+        yield from each_error(delete, names)
+
+    def _change(self, name: str, done: str) -> AbstractContextManager[None]:
+        return self._effects.change("zone", name, f"may be {done}", f"is {done}")
 
     def own_id(self) -> str:
         """Return the id of this zone, empty where it has no state yet."""
@@ -123,8 +169,8 @@ class ZoneRegistry:
         with self._state.store() as store:
             return store.zones.own_id()
 
-    def branches(
-        self, hops: int, deadline_s: float, route: Sequence[str] = ()
+    def zone_branches(
+        self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> tuple[ZoneNode, ...]:
         """Return the trees of the enabled child zones, asked at once; a silent one says why.
 
@@ -134,7 +180,7 @@ class ZoneRegistry:
         Raises:
             RequestError: the zones are a circle.
         """
-        zones = [one for one in self.list() if one.registration.enabled]
+        zones = [one for one in self.zones() if one.registration.enabled]
         if not self._settings.enable_zone_routing or not zones or hops < 1:
             return ()
         own = self.own_id()
@@ -167,7 +213,6 @@ class ZoneRegistry:
 
 
 FAILURES = 3  # in a row, after which a child is not active
-INTERVALS = 3  # after which what a child told of itself has expired
 LEASE, LEASE_S = "zone poller", 30.0
 RENEWALS = 3  # of a lease in its time
 LIST_S = 1.0  # at least, after which the children of a process are read again

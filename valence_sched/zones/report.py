@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.inventory import Capabilities
+from valence_sched.model.quantity import age_s
 from valence_sched.model.zone import ZoneSettings
-from valence_sched.model.zone_registry import ServiceRanges, ZoneAmounts, ZoneInfo
-from valence_sched.zones.children import INTERVALS
+from valence_sched.model.zone_registry import ServiceRanges, ZoneAmounts, ZoneInfo, ZoneNode
 
 
 def rolled_up(
@@ -54,6 +55,7 @@ def why_ruled_out(
     return None
 
 
+INTERVALS = 3  # between polls, after which what a child reported has expired
 #: The service of each amount that a pod manager has, as capabilities of zones name it.
 SERVICES = {
     "cores": "compute",
@@ -115,13 +117,27 @@ def _reported(stats: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, float]]
             )
 
 
-def own_amounts(podms: Sequence[PodmOverview]) -> ZoneAmounts:
-    """Return the sums over the pod managers of a zone; None where one of them is not known."""
+def zone_node(
+    name: str, podms: Sequence[PodmOverview], now: datetime, children: Sequence[ZoneNode]
+) -> ZoneNode:
+    """Return a zone of a tree: the sums over its own pod managers, and their oldest reading.
+
+    A sum is None where the amount of one of them is not known.
+    """
+    times = (one.podm.read_at for one in podms)
+    ages_s = {at: age for at in times if (age := age_s(at, now)) is not None}
+    oldest = max(ages_s, key=ages_s.__getitem__, default=None)
     amounts: dict[str, tuple[int | None, int | None]] = {}
-    for name in SERVICES:
-        pairs = [getattr(one.amounts, name) for one in podms]
-        amounts[name] = _sum(free for free, _ in pairs), _sum(total for _, total in pairs)
-    return ZoneAmounts(podms=len(podms), amounts=amounts if podms else {})
+    for resource in SERVICES:
+        pairs = [getattr(one.amounts, resource) for one in podms]
+        amounts[resource] = _sum(free for free, _ in pairs), _sum(total for _, total in pairs)
+    return ZoneNode(
+        name=name,
+        own=ZoneAmounts(podms=len(podms), amounts=amounts if podms else {}),
+        age_s=ages_s.get(oldest),
+        read_at=oldest,
+        children=tuple(children),
+    )
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:

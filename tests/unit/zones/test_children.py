@@ -5,6 +5,7 @@ import tempfile
 import threading
 import unittest
 from collections import Counter
+from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -21,6 +22,7 @@ from valence_sched.errors import (
     Unauthenticated,
     UnknownName,
 )
+from valence_sched.model.effect import EffectLog
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.zone import ZoneSettings
 from valence_sched.model.zone_registry import (
@@ -34,7 +36,7 @@ from valence_sched.model.zone_registry import (
 )
 from valence_sched.store.store import Store
 from valence_sched.store.zones import PolledZone
-from valence_sched.zones.children import Children, ZonePoller, ZoneRegistry
+from valence_sched.zones.children import Children, OwnPart, ZonePoller, ZoneRegistry
 
 EAST = ZoneRegistration(
     name="east",
@@ -339,7 +341,9 @@ class RegistryCase(unittest.TestCase):
         self.registry = self.with_settings(ROUTING)
 
     def with_settings(self, settings: ZoneSettings) -> ZoneRegistry:
-        return ZoneRegistry(settings, "/etc/zone.yaml", self.state, self.password)
+        own = OwnPart(tuple, lambda: ({}, {}, {}), lambda: datetime.now(UTC))
+        file = "/etc/zone.yaml"
+        return ZoneRegistry(settings, file, self.state, self.password, EffectLog(), own)
 
     def password(self, child: ZoneRegistration) -> str | None:
         self.passwords.append(child.name)
@@ -351,65 +355,66 @@ class TestRows(RegistryCase):
 
     def test_before_the_first_zone_there_is_nothing_and_no_state_is_made(self):
         self.assertEqual(((), "", ()), (
-            self.registry.list(), self.registry.own_id(), self.registry.branches(3, 5.0),
+            self.registry.zones(), self.registry.own_id(), self.registry.zone_branches(),
         ))  # fmt: skip
         with self.assertRaises(UnknownName) as caught:
-            self.registry.show("east")
+            self.registry.zone("east")
         self.assertIn("no child zone named 'east'", str(caught.exception))
         self.assertIn(self.state.where, str(caught.exception))
         self.assertTrue(self.state.empty)
 
     def test_zones_are_listed_by_name_and_shown_by_name_or_id(self):
         for one in (WEST, NEAR):
-            self.registry.add(one)
-        self.assertEqual([NEAR, WEST], [one.registration for one in self.registry.list()])
-        west = self.registry.show("west")
+            self.registry.add_zone(one)
+        self.assertEqual([NEAR, WEST], [one.registration for one in self.registry.zones()])
+        west = self.registry.zone("west")
         self.assertEqual(WEST, west.registration)
-        self.assertEqual(west, self.registry.show(str(west.id)))
+        self.assertEqual(west, self.registry.zone(str(west.id)))
         self.assertNotEqual("", self.registry.own_id())
         self.assertEqual(self.registry.own_id(), self.with_settings(ROUTING).own_id())
 
     def test_what_is_invalid_or_there_already_is_refused(self):
-        self.registry.add(NEAR)
+        self.registry.add_zone(NEAR)
         with self.assertRaises(NameTaken):
-            self.registry.add(NEAR)
+            self.registry.add_zone(NEAR)
         with self.assertRaises(InputError):
-            self.registry.add(ZoneRegistration(name="a/b", url=NEAR.url))
+            self.registry.add_zone(ZoneRegistration(name="a/b", url=NEAR.url))
         with self.assertRaises(InputError):
-            self.registry.change("east", ZoneChange(url="ftp://east"))
-        self.assertEqual([NEAR], [one.registration for one in self.registry.list()])
+            self.registry.change_zone("east", ZoneChange(url="ftp://east"))
+        self.assertEqual([NEAR], [one.registration for one in self.registry.zones()])
 
     def test_a_change_keeps_what_it_does_not_name(self):
-        before = self.registry.add(NEAR)
-        changed = self.registry.change("east", ZoneChange(weight_scale=0.5))
+        before = self.registry.add_zone(NEAR)
+        changed = self.registry.change_zone("east", ZoneChange(weight_scale=0.5))
         self.assertEqual((before.id, NEAR.url, 0.5), (
             changed.id, changed.registration.url, changed.registration.weight_scale,
         ))  # fmt: skip
-        self.assertEqual(changed, self.registry.show("east"))
+        self.assertEqual(changed, self.registry.zone("east"))
         with self.assertRaises(UnknownName):
-            self.registry.change("north", ZoneChange(weight_scale=0.5))
+            self.registry.change_zone("north", ZoneChange(weight_scale=0.5))
 
     def test_a_zone_that_is_deleted_is_forgotten(self):
         for one in (WEST, NEAR):
-            self.registry.add(one)
-        self.registry.delete("west")
-        self.assertEqual([NEAR], [one.registration for one in self.registry.list()])
-        with self.assertRaises(UnknownName):
-            self.registry.delete("west")
+            self.registry.add_zone(one)
+        self.assertEqual([], list(self.registry.delete_zones(["west"])))
+        self.assertEqual([NEAR], [one.registration for one in self.registry.zones()])
+        (error,) = self.registry.delete_zones(["west"])
+        self.assertIsInstance(error, UnknownName)
 
     def test_without_routing_nothing_is_changed_and_the_setting_is_named(self):
-        self.registry.add(NEAR)
+        self.registry.add_zone(NEAR)
         off = self.with_settings(ZoneSettings())
         for change in (
-            lambda: off.add(WEST),
-            lambda: off.change("east", ZoneChange(weight_scale=0.5)),
-            lambda: off.delete("east"),
+            lambda: off.add_zone(WEST),
+            lambda: off.change_zone("east", ZoneChange(weight_scale=0.5)),
         ):
             with self.assertRaisesRegex(
                 AccessDenied, "enable_zone_routing: true in /etc/zone.yaml"
             ):
                 change()
-        self.assertEqual([NEAR], [one.registration for one in off.list()])
+        (error,) = off.delete_zones(["east"])
+        self.assertIsInstance(error, AccessDenied)
+        self.assertEqual([NEAR], [one.registration for one in off.zones()])
 
 
 class TestCapabilities(RegistryCase):
@@ -419,19 +424,19 @@ class TestCapabilities(RegistryCase):
                     services={"podm_cores": (1.0, 8.0)})  # fmt: skip
 
     def told(self, **report: object) -> None:
-        added = self.registry.add(NEAR)
+        added = self.registry.add_zone(NEAR)
         with self.state.store() as store:
             polled = ZoneReport(is_active=True, reason="", info=self.INFO, **report)
             store.zones.record([PolledZone(added, polled)])
 
     def test_what_was_told_of_late_is_shown(self):
         self.told()
-        for shown in (self.registry.show("east"), *self.registry.list()):
+        for shown in (self.registry.zone("east"), *self.registry.zones()):
             self.assertEqual(self.INFO, shown.report.info)
 
     def test_the_name_that_a_child_gives_itself_is_captured_by_the_next_poll(self):
         """S79: beside the name that this zone has for it."""
-        self.registry.add(NEAR)
+        self.registry.add_zone(NEAR)
         told = ["Europe"]
 
         def ask(_child: ZoneRegistration) -> ZoneInfo:
@@ -444,13 +449,13 @@ class TestCapabilities(RegistryCase):
             for name in ("Europe", "EMEA"):
                 told.append(name)
                 poller.poll(store.zones.list())
-                (shown,) = self.registry.list()
+                (shown,) = self.registry.zones()
                 self.assertEqual(("east", name), (shown.registration.name, shown.report.info.name))
                 self.assertEqual({"compute_cores": (1.0, 2.0)}, shown.report.info.services)
 
     def test_what_was_told_long_ago_is_left_out_and_the_zone_is_still_known(self):
         self.told(failures=1)  # of no poll it is known when it was answered
-        for shown in (self.registry.show("east"), *self.registry.list()):
+        for shown in (self.registry.zone("east"), *self.registry.zones()):
             info = shown.report.info
             self.assertEqual(("e", "East", {}, {}),
                              (info.id, info.name, info.capabilities, info.services))  # fmt: skip
@@ -464,9 +469,9 @@ class TestBranches(RegistryCase):
         with http_zone() as zone:
             below = ZoneNode(name="Deep", own=ZoneAmounts(podms=2))
             zone.answers["/v1/zones/tree"] = ZoneNode(name="East", children=(below,))
-            self.registry.add(ZoneRegistration(name="east", url=zone.url, username="me",
+            self.registry.add_zone(ZoneRegistration(name="east", url=zone.url, username="me",
                                                password=PasswordReference(env="PW")))  # fmt: skip
-            (found,) = self.registry.branches(3, 50.0, ("top",))
+            (found,) = self.registry.zone_branches(hops=3, deadline_s=50.0, route=("top",))
             self.assertEqual(("East", "east", "", (below,)), (
                 found.name, found.known_as, found.silent, found.children,
             ))  # fmt: skip
@@ -479,9 +484,9 @@ class TestBranches(RegistryCase):
     def test_a_zone_that_does_not_answer_says_why_and_the_others_are_there(self):
         with http_zone() as zone:
             zone.answers["/v1/zones/tree"] = ZoneNode(name="East")
-            self.registry.add(ZoneRegistration(name="east", url=zone.url))
-            self.registry.add(WEST)
-            east, west = self.registry.branches(1, 20.0)
+            self.registry.add_zone(ZoneRegistration(name="east", url=zone.url))
+            self.registry.add_zone(WEST)
+            east, west = self.registry.zone_branches(hops=1, deadline_s=20.0)
             self.assertEqual(("East", ""), (east.name, east.silent))
             self.assertEqual(("", "west"), (west.name, west.known_as))
             self.assertIn("nobody answers there", west.silent)
@@ -490,14 +495,18 @@ class TestBranches(RegistryCase):
     def test_nothing_is_asked_of_disabled_zones_beyond_the_last_level_or_without_routing(self):
         with http_zone() as zone:
             zone.answers["/v1/zones/tree"] = ZoneNode(name="East")
-            self.registry.add(ZoneRegistration(name="east", url=zone.url))
-            self.assertEqual((), self.registry.branches(0, 20.0))
-            self.assertEqual((), self.with_settings(ZoneSettings()).branches(3, 20.0))
-            self.registry.change("east", ZoneChange(enabled=False))
-            self.assertEqual((), self.registry.branches(3, 20.0))
+            self.registry.add_zone(ZoneRegistration(name="east", url=zone.url))
+            self.assertEqual((), self.registry.zone_branches(hops=0, deadline_s=20.0))
+            self.assertEqual(
+                (), self.with_settings(ZoneSettings()).zone_branches(hops=3, deadline_s=20.0)
+            )
+            self.registry.change_zone("east", ZoneChange(enabled=False))
+            self.assertEqual((), self.registry.zone_branches(hops=3, deadline_s=20.0))
             self.assertEqual([], zone.asked)
 
     def test_zones_in_a_circle_are_refused(self):
-        self.registry.add(NEAR)
+        self.registry.add_zone(NEAR)
         with self.assertRaisesRegex(RequestError, "one of them is below itself"):
-            self.registry.branches(3, 20.0, ("top", self.registry.own_id()))
+            self.registry.zone_branches(
+                hops=3, deadline_s=20.0, route=("top", self.registry.own_id())
+            )

@@ -2,6 +2,7 @@
 """Decisions over zones as reports, with the reasons of all zones."""
 
 import unittest
+from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
@@ -27,7 +28,7 @@ from valence_sched.model.zone import OtherNode, SealedRequest, ZoneSettings
 from valence_sched.model.zone_registry import ZoneAmounts, ZoneInfo, info_properties
 from valence_sched.testing import request
 from valence_sched.zones import paths
-from valence_sched.zones.report import own_amounts, zone_info
+from valence_sched.zones.report import zone_info, zone_node
 from valence_sched.zones.result import (
     MIX_NOTE,
     added_capacities,
@@ -392,14 +393,13 @@ class TestOwnAmounts(unittest.TestCase):
     """The sums of a zone."""
 
     def test_amounts_are_the_sums_and_unknown_where_one_is(self):
-        found = own_amounts(
-            [overview("a", cores=(1, 8)), overview("b", cores=(2, 8), gpus=(None, 4))]
-        )
+        podms = [overview("a", cores=(1, 8)), overview("b", cores=(2, 8), gpus=(None, 4))]
+        found = zone_node("z", podms, datetime.now(UTC), ()).own
         self.assertEqual((2, (3, 16), (None, 4)),
                          (found.podms, found.amounts["cores"], found.amounts["gpus"]))  # fmt: skip
 
     def test_a_zone_without_pod_managers_has_no_amounts(self):
-        self.assertEqual(ZoneAmounts(), own_amounts([]))
+        self.assertEqual(ZoneAmounts(), zone_node("z", [], datetime.now(UTC), ()).own)
 
 
 AWAY = SilentZone(zone="west", reason="it is away")

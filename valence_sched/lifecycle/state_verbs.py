@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""StateVerbs: the verbs of an engine about what its state stores, without any decision."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from valence_sched.errors import SchedulerError, UnknownName, each_error
+from valence_sched.model import registration as nouns
+from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, TTL_S
+from valence_sched.model.diagnostic import Diagnostic, awaiting
+from valence_sched.model.effect import AuditLine, AuditQuery, EffectLog
+from valence_sched.model.hardware import BlockUsage, StatsReport, block_usage
+from valence_sched.model.lifecycle import ClaimRecord
+from valence_sched.model.quota import Quota, check_limits, check_owner
+from valence_sched.model.stats import podm_id
+
+if TYPE_CHECKING:
+    from valence_sched.inventory.registry import Registry
+    from valence_sched.inventory.sources import SourceReader
+    from valence_sched.model.claim import Claim
+    from valence_sched.model.decision import Report, Reports
+    from valence_sched.model.inventory import FullPodm
+    from valence_sched.model.reading import ReadOptions
+    from valence_sched.store.store import Store
+
+T = TypeVar("T")
+
+
+class StateVerbs:
+    """Implements verbs of a scheduler on the state of ``live``, with what ``effects`` notes.
+
+    ``changing_store`` opens the store for a change of what is decided on, which
+    ``forget_snapshot`` has read again.
+    """
+
+    def __init__(
+        self,
+        sources: SourceReader,
+        live: ReadOptions,
+        effects: EffectLog,
+        changing_store: Callable[[], AbstractContextManager[Store]],
+        forget_snapshot: Callable[[], object],
+    ) -> None:
+        self._sources, self._live, self._effects = sources, live, effects
+        self._changing_store, self._forget_snapshot = changing_store, forget_snapshot
+
+    @functools.cached_property
+    def registry(self) -> Registry:
+        """Return the registered pod managers, and the way to the store."""
+        return self._sources.registry(self._live.state)
+
+    def _read(self, read: Callable[[Store], T], without: T) -> T:
+        """Return what is read of the store; ``without`` a state that."""
+        if self.registry.empty:
+            return without
+        with self.registry.store() as store:
+            return read(store)
+
+    def change(self, kind: str, id_: str, done: str) -> AbstractContextManager[None]:
+        """Note a change that a block makes; ``done`` is a participle."""
+        return self._effects.change(kind, id_, f"may be {done}", f"is {done}")
+
+    def decision(self, decision_id: str) -> Report | Reports:
+        with self.registry.store() as store:
+            return store.decisions.get(decision_id)
+
+    def block_usage(self, podm: str) -> BlockUsage:
+        def read(store: Store) -> BlockUsage:
+            stored = store.load_podms([podm]).get(podm)
+            return block_usage(podm, stored, store.claims.list(podm=podm), store.nodes.list(podm))
+
+        return self._read(read, BlockUsage())
+
+    def registration(self, name: str) -> nouns.RegisteredPodm:
+        members = {one.registration.name: one for one in self.registry.members(self._live)}
+        if name not in members:
+            raise UnknownName("registered pod manager", name, members, self.registry.where)
+        found = members[name]
+        return nouns.RegisteredPodm(registration=found.registration, source=found.source)
+
+    def register(
+        self,
+        registration: nouns.Registration,
+        *,
+        password: str | None = None,
+        check: bool = True,
+        timeout_s: float = 30.0,
+    ) -> nouns.RegisteredPodm:
+        name, registry = registration.name, self.registry
+        registry.check_new(registration)
+        podm: FullPodm | None = None
+        reading: nouns.PodmReading | None = None
+        diagnostics: tuple[Diagnostic, ...] = ()
+        if check:
+            with awaiting(self._sources.progress, name, "reading"):
+                podm, diagnostics = registry.check(registration, password, timeout_s)
+            counts = {what: len(getattr(podm, what)) for what in ("blocks", "pools", "nodes")}
+            reading = nouns.PodmReading(status=podm.status, driver=podm.driver, **counts)
+        with self._registering(name, "registered"):
+            registered = registry.create(registration, password, podm)
+        return nouns.RegisteredPodm(
+            registration=registered, source=registry.where, reading=reading, diagnostics=diagnostics
+        )
+
+    def change_registration(
+        self, name: str, change: nouns.RegistrationChange, *, password: str | None = None
+    ) -> nouns.RegisteredPodm:
+        changed = change.applied_to(self.registry.get(name))
+        with self._registering(name, "changed"):
+            self.registry.change(changed, password)
+        return nouns.RegisteredPodm(registration=changed, source=self.registry.where)
+
+    def unregister(self, names: Sequence[str]) -> Iterator[SchedulerError]:
+        def unregister(name: str) -> None:
+            with self.change("pod manager", name, "deleted"):
+                self.registry.delete(name)
+
+        yield from each_error(unregister, names)
+
+    @contextlib.contextmanager
+    def _registering(self, name: str, done: str) -> Iterator[None]:
+        with (
+            self.change("pod manager", name, done),
+            awaiting(self._sources.progress, name, "asking who it is"),
+        ):
+            yield
+        self._forget_snapshot()
+
+    def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
+        with self._changing_store() as store, self.change("stats", podm_id(podm), "stored"):
+            return store.update_stats(podm, dict(stats))
+
+    def reported_stats(self, podm: str) -> StatsReport:
+        reports, ages_s, times = self.reports()
+        if podm not in reports:
+            raise self._never_reported(podm, reports)
+        return StatsReport(stats=reports[podm], age_s=ages_s.get(podm), at=times.get(podm))
+
+    def reports(self) -> tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]:
+        """Return what pod managers reported, the ages of the reports, and their times."""
+        if self.registry.empty:
+            return {}, {}, {}
+        with self.registry.store() as store:
+            return store.reported_stats(), store.report_ages_s(), store.report_times()
+
+    def forget_report(self, podm: str) -> None:
+        if self.registry.empty:
+            raise self._never_reported(podm, ())
+        with self._changing_store() as store, self.change("stats", podm, "forgotten"):
+            store.forget_report(podm)
+
+    def claims(
+        self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
+    ) -> Sequence[Claim]:
+        if self.registry.empty:
+            return ()
+        states = (*ACTIVE_STATES, *FINAL_STATES) if ended else ACTIVE_STATES
+        with self.registry.store() as store:
+            store.claims.expire()
+            return store.claims.list(states, podm, owner)
+
+    def claim_record(self, claim_id: str) -> ClaimRecord:
+        if self.registry.empty:
+            raise UnknownName("claim", claim_id, (), self.registry.where)
+        with self.registry.store() as store:
+            store.claims.expire()
+            claim = store.claims.show(claim_id)
+            events, nodes = store.events(claim.id), store.nodes.list(claim=claim.id)
+        return ClaimRecord(claim=claim, nodes=tuple(nodes), events=tuple(events))
+
+    def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
+        with self.registry.store() as store, self.change("claim", claim_id, "renewed"):
+            store.claims.expire()
+            return store.claims.renew(claim_id, ttl_s)
+
+    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
+        with self._changing_store() as store:
+
+            def release(id_: str) -> None:
+                with (
+                    self.change("claim", id_, "released"),
+                    awaiting(self._sources.progress, f"claim {id_}", "releasing"),
+                ):
+                    store.claims.release(id_)
+
+            yield from each_error(release, claim_ids)
+
+    def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
+        return self._read(lambda store: store.audit.newest(query), [])
+
+    def quotas(self) -> Sequence[Quota]:
+        return self._read(lambda store: tuple(store.quotas.list()), ())
+
+    def quota(self, owner: str) -> Quota:
+        check_owner(owner)
+        return self._read(lambda store: store.quotas.show(owner), Quota(owner=owner))
+
+    def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
+        return self._limit(owner, limits, keep=False)
+
+    def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
+        return self._limit(owner, limits, keep=True)
+
+    def _limit(self, owner: str | None, limits: Mapping[str, float | None], *, keep: bool) -> Quota:
+        check_owner(owner)
+        check_limits(limits, "limits")
+        name = owner if owner is not None else "of all owners"
+        with self.registry.store() as store, self.change("quota", name, "set"):
+            return store.quotas.change(owner, limits, keep=keep)
+
+    def _never_reported(self, podm: str, known: Iterable[str]) -> UnknownName:
+        return UnknownName("pod manager that reported", podm, known, self.registry.where)
