@@ -41,6 +41,11 @@ class TestProfile(Case):
                 given += ("--owner", "alice", "-f", "json")
                 self.assertEqual(run(program, "podm", "schedule", "--cores", "4", *given), done)
 
+    def test_an_output_that_a_command_does_not_have_is_left_to_those_that_do(self):
+        self.write(f"profile: a\nprofiles: {{a: {{output: csv, inventory: {SITE}}}}}")
+        self.assertIn('"gpu-east",', self.command("podm", "list").out)
+        self.assertIn("| ", self.command("podm", "show", "gpu-east").out)
+
     def test_options_override_the_profile(self):
         words = ("podm", "fit", "--flavor", "gpu-large", "--flavor-file", FLAVORS)
         done = self.command(*words, "--zone", "none-such", "-f", "value", "-c", "Podm")
@@ -90,6 +95,7 @@ class TestProfile(Case):
             "profile: two\nprofiles: {one: {}}": "$.profile: no profile named 'two'",
             "profiles: {one: {state: 'postgresql://a:b@c/d'}}": "put the URL into",
             "profiles: [": "config.yaml",
+            "profile: a\nprofiles: {a: {output: jsn}}": "no output format named 'jsn'",
         }
         for text, message in wrong.items():
             with self.subTest(text):

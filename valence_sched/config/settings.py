@@ -234,10 +234,8 @@ class Configuration:
         """
         from valence_sched.model import profile as profiles
 
-        path, source = (
-            str(self.user_file(profiles.CONFIG_FILE)),
-            "--profile" if name else profiles.PROFILE,
-        )
+        path = str(self.user_file(profiles.CONFIG_FILE))
+        source = "--profile" if name else profiles.PROFILE
         name = name or self.environ.get(profiles.PROFILE) or ""
         if not os.path.isfile(path):
             if name:

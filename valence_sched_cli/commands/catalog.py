@@ -247,10 +247,8 @@ class ShowConfig(base.Lister):
 
     def take_action(self, args: base.Args) -> base.Table:
         name, profile = self.profile
-        path, set_here = (
-            str(self.scheduler_app.config.user_file(model.profile.CONFIG_FILE)),
-            profile.variables(os.environ),
-        )
+        path = self.scheduler_app.config.user_file(model.profile.CONFIG_FILE)
+        set_here = profile.variables(os.environ)
         options, manager = self.app.options, self.app.client_manager
         rows: list[tuple[str, Any, str]] = []
         if getattr(options, "scheduler_profile", None):
@@ -258,7 +256,7 @@ class ShowConfig(base.Lister):
         elif os.environ.get(model.profile.PROFILE):
             rows.append(("profile", name, f"environment {model.profile.PROFILE}"))
         else:
-            rows.append(("profile", name or None, path if name else "default"))
+            rows.append(("profile", name or None, str(path) if name else "default"))
         found = {"service": (options.os_scheduler_endpoint, "option --os-scheduler-endpoint")}
         for setting, variable in model.profile.VARIABLES.items():
             value, source = found.get(setting, (None, ""))
