@@ -82,7 +82,8 @@ types: .venv/installed-lint
 	$(BIN)/mypy --strict
 
 docs: .venv/installed-docs
-	$(BIN)/sphinx-build -q -W -n --keep-going -b html doc/source doc/build/html
+	$(BIN)/sphinx-build -q -W -n --keep-going -b html -d doc/build/doctrees doc/source doc/build/html
+	$(BIN)/sphinx-build -q -W -n --keep-going -b man -d doc/build/doctrees doc/source doc/build/man
 
 notes: .venv/installed-docs
 	$(BIN)/reno -q lint

@@ -103,6 +103,9 @@ class PodmCommand:
             formats = ", ".join(map(str, option.choices or ()))
             option.metavar, option.help = "<format>", f"{option.help}: {formats}"
             option.default = Implied(option.default)
+        parser.add_argument(
+            "--help-all", action=parsing.HelpAll, nargs=0, help="show all options, by group"
+        )
         self.add_arguments(parser)
         parsing.refuse_empty_names(parser)
         return parser

@@ -10,7 +10,9 @@ import itertools
 import logging
 import os
 import shlex
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import entry_points
 from typing import Any
@@ -108,8 +110,28 @@ class Shell(app.App):
     def print_help_if_requested(self) -> None:
         """Print help if an option asks for it; OutputError where it cannot be printed."""
         if self.options.deferred_help:
-            with printing(self.stdout):
-                super().print_help_if_requested()
+            self._print_help()
+            raise SystemExit(0)
+
+    def _print_help(self) -> None:
+        """Print the global options, and a line of commands for each noun."""
+        verbs: dict[str, list[str]] = {}
+        for name in sorted(name for name, _ in self.command_manager):
+            noun, _, verb = name.rpartition(" ")
+            verbs.setdefault(noun or verb, []).append(verb if noun else "")
+        indent = max(map(len, verbs)) + 4
+        lines = (
+            textwrap.fill(
+                f"  {noun:{indent - 2}}{', '.join(names)}",
+                max(shutil.get_terminal_size().columns, 40),
+                subsequent_indent=" " * indent,
+            )
+            for noun, names in sorted(verbs.items())
+        )
+        with printing(self.stdout):
+            self.parser.print_help(self.stdout)
+            self.stdout.write("\ncommands:\n" + "".join(f"{line}\n" for line in lines))
+            self.stdout.write(f"\n'{self.NAME} <noun>' describes the commands of a noun.\n")
 
     def run_subcommand(self, argv: list[str]) -> int:
         """Run a command; the words that several begin with list these, a typo names the nearest.
@@ -117,6 +139,9 @@ class Shell(app.App):
         So does help, which is about a command whatever options stand beside it.
         """
         about = argv
+        if argv == [HELP]:
+            self._print_help()
+            return 0
         if argv[:1] == [HELP]:
             about = _words(argv[1:])
             argv = [HELP, *about]

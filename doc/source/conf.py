@@ -35,6 +35,7 @@ autoprogram_cliff_application = "valence-sched"
 # What cliff gives every command is told once, on the page about output.
 autoprogram_cliff_ignored = [
     "--help",
+    "--help-all",
     "--format",
     "--column",
     "--max-width",
@@ -46,6 +47,15 @@ autoprogram_cliff_ignored = [
     "--sort-column",
     "--sort-ascending",
     "--sort-descending",
+]
+
+_PROGRAM = "choose the pod manager, pool and blocks that make a node"
+_SERVICE = "settings of the scheduler's service"
+man_pages = [
+    ("reference/commands", "valence-sched", _PROGRAM, [], 1),
+    ("reference/environment", "valence-sched-environment", "environment and profiles", [], 7),
+    ("reference/exit-codes", "valence-sched-exit-codes", "exit codes of all commands", [], 7),
+    ("reference/service-settings", "valence-scheduler", _SERVICE, [], 5),
 ]
 
 html_theme = "furo"

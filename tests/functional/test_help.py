@@ -57,13 +57,49 @@ class TestHelp(unittest.TestCase):
                 text = asked(program, *words, COLUMNS=str(WIDTH)).out
                 self.assertEqual([], [line for line in text.splitlines() if len(line) > WIDTH])
 
+    def test_help_fits_on_a_screen_and_names_what_must_be_given(self):
+        for point in COMMANDS:
+            for program in PROGRAMS:
+                with self.subTest(point.name, program=program):
+                    text = asked(program, *words_of(point), "--help", COLUMNS=str(WIDTH)).out
+                    self.assertLessEqual(text.count("\n"), 40)
+                    for action in parser_of(point)._actions:
+                        name = (action.option_strings or [action.metavar or action.dest])[0]
+                        if action.required:
+                            self.assertIn(str(name), text)
+
+    def test_the_rest_is_below_help_all(self):
+        for point in COMMANDS:
+            short, whole = (
+                asked("valence-sched", *words_of(point), option, COLUMNS=str(WIDTH)).out
+                for option in ("--help", "--help-all")
+            )
+            with self.subTest(point.name):
+                missing = [
+                    option
+                    for action in parser_of(point)._actions
+                    for option in action.option_strings
+                    if action.help != argparse.SUPPRESS and option not in whole
+                ]
+                self.assertEqual([], missing)
+                self.assertEqual(short != whole, "more options: " in short)
+
+    def test_the_program_lists_its_commands_by_noun(self):
+        for words in (("--help",), ("help",)):
+            text = asked("valence-sched", *words, COLUMNS=str(WIDTH)).out
+            self.assertLess(text.count("\n"), 50)
+            listed = dict(re.findall(r"^  (\S+(?: \S+)?) {2,}(\S.*(?:\n {5,}.*)*)", text, re.M))
+            for point in COMMANDS:
+                noun, _, verb = " ".join(words_of(point)).rpartition(" ")
+                self.assertIn(verb, re.split(r",\s+", listed[noun]))
+
     def test_a_long_help_has_a_section_for_each_option_and_two_examples(self):
-        long = [one for one in COMMANDS if len(own_options(parser_of(one))) - 1 > MANY_OPTIONS]
+        long = [one for one in COMMANDS if len(own_options(parser_of(one))) - 2 > MANY_OPTIONS]
         self.assertGreater(len(long), 10)
         for point in long:
             groups = own_options(parser_of(point))
             with self.subTest(point.name):
-                self.assertEqual({"-h": "options"},
+                self.assertEqual({"-h": "options", "--help-all": "options"},
                                  {option: title for option, title in groups.items()
                                   if title not in SECTIONS})  # fmt: skip
                 self.assertGreaterEqual(len({*groups.values()}), 2)

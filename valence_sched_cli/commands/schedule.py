@@ -44,9 +44,9 @@ class SchedulePodm(base.Lister):
 
     Nothing is held or composed unless --claim or --compose says so; --plan saves what podm apply
     does later, --dispatch hands the decision to somebody else. Exit codes: 0 placed; 1
-    error; 2 usage; 3 nothing fits; 4 placed in part; 5 when the budget of the policy left undecided
-    what fits, with --max-age when something is older, or with --strict when something was not read;
-    6 somebody else was faster; 7 what was composed could not be verified, or not all of it be told.
+    error; 2 usage; 3 nothing fits; 4 placed in part; 5 undecided within the budget of the policy,
+    or --max-age or --strict not met; 6 lost a race; 7 the composed node could not be verified, or
+    the output failed.
     """
 
     examples = (

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import math
 import os
 import pkgutil
@@ -19,6 +20,16 @@ from valence_sched.errors import RequestError, UsageError, one_line
 SECTIONS = ("what", "where", "together", "inventory", "edits", "decide", "then", "output")
 _GLUE = "\N{NO-BREAK SPACE}"
 FEW_OPTIONS = 6  # that the usage names all
+MAX_LINES = 40  # of a help that shows all options
+#: The options that people use most; of a command those in its examples, too.
+COMMON = frozenset(
+    (
+        *("-h", "--help-all", "-f", "-c", "--inventory", "--flavor", "--cores", "--gpu", "--count"),
+        *("--memory", "--drive"),
+        *("--podm", "--zone", "--policy", "--owner", "--claim", "--compose", "--plan", "--explain"),
+        *("--long", "--output", "--compare", "--dry-run"),
+    )
+)
 _ARGPARSE = ("positional arguments", "options")  # its own groups, which come before
 
 
@@ -38,12 +49,64 @@ class CommandHelp(argparse.HelpFormatter):
     """Formats the help of a command; paragraphs that are indented keep their lines.
 
     ``examples`` are the words after the name of the command; they follow the usage. Of many options
-    the usage names only those that must be given.
+    the usage names only those that must be given. A help of more than ``MAX_LINES`` lines has the
+    options that people use, unless it is ``whole``: those of COMMON, of the examples, and those
+    that must be given.
     """
 
-    def __init__(self, prog: str, *args: Any, examples: Sequence[str] = (), **words: Any) -> None:
-        super().__init__(prog, *args, **words)
-        self._examples = examples
+    def __init__(
+        self,
+        prog: str,
+        *args: Any,
+        examples: Sequence[str] = (),
+        whole: bool = False,
+        **settings: Any,
+    ) -> None:
+        super().__init__(prog, *args, **settings)
+        self._examples, self._whole, self._is_short = examples, whole, False
+
+    def format_help(self) -> str:
+        """Return the help, whole or short."""
+        text = super().format_help()
+        if self._whole or text.count("\n") <= MAX_LINES:
+            return text
+        self._is_short = True
+        common = COMMON.union(*(example.split() for example in self._examples))
+        root, actions = self._root_section, []
+        for item in root.items.copy():
+            section: Any = getattr(item[0], "__self__", self)
+            if section is not self and section.heading != "examples":
+                actions += [args[0] for form, args in section.items if form == self._format_action]
+                root.items.remove(item)
+            elif actions:  # the text below the options
+                root.items.remove(item)
+        shown = [
+            one for one in actions if one.required or not common.isdisjoint(one.option_strings)
+        ]
+        self.start_section("options")
+        self.add_arguments(shown)
+        self.end_section()
+        self.add_text(f"{len(actions) - len(shown)} more options: {self._prog} --help-all")
+        return super().format_help()
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        """Return the help of an option; of a short help a beginning that fits into a line."""
+        text = super()._expand_help(action)
+        width = self._width - self._max_help_position
+        if not self._is_short or len(text) <= width:
+            return text
+        starts = (text.partition(mark)[0] for mark in (" (", ";", ":"))
+        clauses = (text[: match.start()] for match in reversed([*re.finditer(", ", text)]))
+        fitting = (start for start in (*starts, *clauses) if len(start) <= width)
+        return next(fitting, text)
+
+    def _format_text(self, text: str) -> str:
+        """Return a text; of a short help the first paragraph, and what it exits with."""
+        if self._is_short and "\n\n" in text:
+            summary, _, rest = text.partition("\n\n")
+            exits = re.search(r"Exit.*", rest, re.DOTALL)
+            text = f"{summary}\n\n{exits[0].partition(chr(10) * 2)[0]}" if exits else summary
+        return super()._format_text(text)
 
     def add_usage(
         self,
@@ -187,6 +250,22 @@ def nonempty(hint: str) -> Callable[[str], str]:
         return text
 
     return parse
+
+
+class HelpAll(argparse.Action):
+    """Prints the help with all options, and ends the command."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        formatter: Any = parser.formatter_class
+        parser.formatter_class = functools.partial(formatter, whole=True)
+        parser.print_help()
+        parser.exit()
 
 
 class StoreOnce(argparse._StoreAction):
