@@ -102,7 +102,9 @@ def decisions() -> dict[str, str]:
 def answers() -> dict[str, str]:
     """Return digests of answers and of the help of all commands, and that of the API document."""
     digests = {"openapi": _digest(document().decode())}
-    helps = [[*name.split("_"), "--help"] for name in entry_points(group="openstack.podm.v1").names]
+    helps = [
+        [*name.split("_"), "--help-all"] for name in entry_points(group="openstack.podm.v1").names
+    ]
     for words in (*([*line, "-f", "json"] for line in ANSWERS), *sorted(helps)):
         done = run("valence-sched", *words)
         found = f"{done.code} {_digest(done.out.replace(SITE, 'site.json'))}"

@@ -286,7 +286,7 @@ class TestExamples(unittest.TestCase):
     def test_every_option_of_output_is_on_its_page(self):
         page = (DOC / "reference" / "output.rst").read_text()
         for words in (("podm", "list"), ("podm", "show")):
-            text = asked("valence-sched", *words, "--help").out
+            text = asked("valence-sched", *words, "--help-all").out
             text = re.split(r"\noutput(?: formatters)?:\n", text, maxsplit=1)[1]
             text = text.replace("--capabilities", "")  # columns of one list alone
             for option in set(re.findall(r"^  (?:-\w \w+, )?(--[a-z-]+)", text, re.MULTILINE)):
@@ -311,10 +311,10 @@ class TestExamples(unittest.TestCase):
         page = (DOC / "reference" / "requests.rst").read_text()
         others = {"--format", "--column", "--quote", "--noindent", "--max-width", "--fit-width",
                   "--print-empty", "--sort-column", "--sort-ascending", "--sort-descending",
-                  "--help", "--inventory", "--strict", "--podm-file", "--state", "--from-catalog",
+                  "--help", "--help-all", "--inventory", "--strict", "--podm-file", "--state", "--from-catalog",
                   "--all-regions", "--request-timeout", "--parallel", "--full", "--max-age",
                   "--warn-age", "--no-cache"}  # fmt: skip
-        words = asked("valence-sched", "podm", "schedule", "--help").out
+        words = asked("valence-sched", "podm", "schedule", "--help-all").out
         options = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+[a-z]", words)) - others
         self.assertGreater(len(options), 30)
         self.assertEqual([], sorted(option for option in options if option not in page))

@@ -181,10 +181,8 @@ class TestBothPrograms(Case):
             text = " ".join(done.out.split())
             self.assertIn(
                 "Exit codes: 0 placed; 1 error; 2 usage; 3 nothing fits; 4 placed in part; "
-                "5 when the budget of the policy left undecided what fits, with --max-age when "
-                "something is older, or with --strict when something was not read; "
-                "6 somebody else was faster; 7 what was composed could not be verified, or not "
-                "all of it be told.",
+                "5 undecided within the budget of the policy, or --max-age or --strict not met; "
+                "6 lost a race; 7 the composed node could not be verified, or the output failed.",
                 text,
             )
 

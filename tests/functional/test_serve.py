@@ -116,5 +116,5 @@ class TestServe(Case):
         self.assertEqual((1, "", text), (done.code, done.out, done.err))
 
     def test_help_lists_the_fault_rules_a_line_each(self):
-        done = run("valence-sched", *SERVE, "--help")
+        done = run("valence-sched", *SERVE, "--help-all")
         self.assertRegex(done.out, r"\n  die-after:N +after N writes")

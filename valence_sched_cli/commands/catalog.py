@@ -235,7 +235,7 @@ class ListWeigher(ListPlugins):
 
 
 class ShowConfig(base.Lister):
-    """Show the defaults of options, and where each comes from.
+    """Show the defaults of options and their sources.
 
     An option overrides the environment, which overrides the profile. The profile is that of
     --profile, of VALENCE_SCHED_PROFILE, or the one that config.yaml names. Within openstack, the

@@ -27,7 +27,7 @@ COMMON = frozenset(
         *("-h", "--help-all", "-f", "-c", "--inventory", "--flavor", "--cores", "--gpu", "--count"),
         *("--memory", "--drive"),
         *("--podm", "--zone", "--policy", "--owner", "--claim", "--compose", "--plan", "--explain"),
-        *("--long", "--output", "--compare", "--dry-run"),
+        *("--output", "--compare"),
     )
 )
 _ARGPARSE = ("positional arguments", "options")  # its own groups, which come before
@@ -78,7 +78,7 @@ class CommandHelp(argparse.HelpFormatter):
             if section is not self and section.heading != "examples":
                 actions += [args[0] for form, args in section.items if form == self._format_action]
                 root.items.remove(item)
-            elif actions:  # the text below the options
+            elif actions and "\n" in item[1][0]:  # below the options: more than the plug-in's name
                 root.items.remove(item)
         shown = [
             one for one in actions if one.required or not common.isdisjoint(one.option_strings)
