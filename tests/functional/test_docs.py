@@ -311,7 +311,8 @@ class TestExamples(unittest.TestCase):
         page = (DOC / "reference" / "requests.rst").read_text()
         others = {"--format", "--column", "--quote", "--noindent", "--max-width", "--fit-width",
                   "--print-empty", "--sort-column", "--sort-ascending", "--sort-descending",
-                  "--help", "--help-all", "--inventory", "--strict", "--podm-file", "--state", "--from-catalog",
+                  "--help", "--help-all", "--inventory", "--strict", "--podm-file", "--state",
+                  "--from-catalog",
                   "--all-regions", "--request-timeout", "--parallel", "--full", "--max-age",
                   "--warn-age", "--no-cache"}  # fmt: skip
         words = asked("valence-sched", "podm", "schedule", "--help-all").out

@@ -54,8 +54,8 @@ class FitPodm(base.Lister):
         output --proven: also the proven most: no order of nodes and no policy places more
         output --explain: also which resource runs out first, and what free amounts promise that are
             only added up
-        output --stranded: list in place of the counts what is free and of no use to any of the
-            flavors, and why
+        output --stranded: list free amounts that no flavor can use; in place of the counts, with
+            the reasons
         """
     option_settings = {"require": _requirement}
     option_groups = (
@@ -67,8 +67,8 @@ class FitPodm(base.Lister):
         what --mix <flavor=share,...>: also how many nodes of these flavors fit together, by their
             shares, as in gpu-large=1,small=4
         decide --limit <n>: stop counting at this many a pod manager (default: {MOST_COUNTED})
-        decide --require <flavor=n>...: exit 3 unless at least so many nodes of this flavor fit, or
-            of the mix (mix=n) (repeat for several)
+        decide --require <flavor=n>...: exit 3 unless so many nodes of this flavor fit; mix=n
+            is the number of the mix (repeat for several)
         """,
     )
 
