@@ -22,7 +22,7 @@ from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.planning.batches import decide_all
 from valence_sched.planning.fit_counts import count_fits
 from valence_sched.testing import request, view
-from valence_sched.view.digest import inventory_digest
+from valence_sched.view.view import inventory_digest
 
 CORES = {"processor": {"total_cores": 8}}
 CARD = {**CORES, "accelerators": [{}]}

@@ -33,9 +33,8 @@ from valence_sched.core.ranking import FitFinder, RowOrder, alternate_fits, choo
 from valence_sched.model.decision import BlockRef, Candidate, GrantRef
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import Request
-from valence_sched.view.domains import domain_index
 from valence_sched.view.overlay import Change, Overlay
-from valence_sched.view.view import Floats, Ints, Mask, View
+from valence_sched.view.view import Floats, Ints, Mask, View, domain_index
 
 #: Alternates found beyond those asked for: the ones that other nodes rule out are dropped at last.
 SPARE_ALTERNATES = 16

@@ -14,8 +14,7 @@ import msgspec
 from valence_sched.core.policy import BoundPolicy
 from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Group, GroupState, Request, check_domain
-from valence_sched.view.domains import domain_values
-from valence_sched.view.view import Mask, View
+from valence_sched.view.view import Mask, View, domain_values
 
 GROUP_STATE_FIELDS = frozenset(("group", "owner", "company"))
 

@@ -23,9 +23,8 @@ from valence_sched.errors import StaleOffer, one_line
 from valence_sched.model.decision import Candidate, PoolRef
 from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.model.zone import Offer, OfferQuery, Overtaking, ZoneAnswer
-from valence_sched.view.domains import domain_values
 from valence_sched.view.overlay import Overlay
-from valence_sched.view.view import Mask, View
+from valence_sched.view.view import Mask, View, domain_values
 
 SLACK = 1e-6  # of an amount, for sums of floats
 

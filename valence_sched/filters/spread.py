@@ -4,10 +4,9 @@
 from collections.abc import Iterator
 
 from valence_sched.model.request import Request
-from valence_sched.view.domains import domain_index
 from valence_sched.view.reads import group_fields, reads, reads_podm
 from valence_sched.view.terms import Term, terms
-from valence_sched.view.view import View
+from valence_sched.view.view import View, domain_index
 
 
 @reads("group", when=lambda group: group.hard, counts_by="domain")

@@ -4,9 +4,8 @@
 from __future__ import annotations
 
 import itertools
-import operator
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -17,8 +16,6 @@ Positions = tuple[int, ...]  # of pools within their podm
 Topology = Mapping[str, str]  # the values of a block by domain
 TopologyValues = tuple[str | None, ...]  # of some domains; None where unknown
 KindAndTopology = tuple[int, TopologyValues]
-#: Some blocks, and what returns their elements, in the same order, of a sequence of all blocks.
-BlockReader = tuple[Sequence[int], Callable[[Sequence[int]], tuple[int, ...]]]
 
 
 class BlockTable(Struct, frozen=True, eq=False, gc=False):
@@ -40,7 +37,6 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     topologies: Sequence[Topology | None] | None = None
     _ordered: dict[tuple[int, int], list[int]] = msgspec.field(default_factory=dict)
     _stocks_of: dict[tuple[int, str], list[int]] = msgspec.field(default_factory=dict)
-    _readers: dict[tuple[int, int], BlockReader] = msgspec.field(default_factory=dict)
     _numbers: dict[str, int] = msgspec.field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
@@ -71,20 +67,10 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         """
         chosen: list[int] = []
         for kind, number in counts.items():
-            blocks, states = self._readers.get((kind, position)) or self._reader(kind, position)
-            free = states(self.slots)
-            if any(itertools.compress(states(self.shared), free)):
-                chosen += self._shared_first([*itertools.compress(blocks, free)])[:number]
-            else:
-                chosen += itertools.islice(itertools.compress(blocks, free), number)
+            free = [block for block in self._in_order(kind, position) if self.slots[block]]
+            chosen += self._shared_first(free)[:number]
         chosen.sort()
         return chosen
-
-    def _reader(self, kind: int, position: int) -> BlockReader:
-        blocks = self._in_order(kind, position)
-        # the last one twice: of a single item it would not return a tuple
-        states = operator.itemgetter(*blocks, *blocks[-1:]) if blocks else lambda _: ()
-        return self._readers.setdefault((kind, position), (blocks, states))
 
     def _in_order(self, kind: int, position: int) -> Sequence[int]:
         ordered = self._ordered

@@ -21,9 +21,8 @@ from valence_sched.model import inventory
 from valence_sched.model.inventory import BlockType, Devices, LeanPodm, Pool, Stock, to_json
 from valence_sched.view.block_kinds import BlockCounts, BlockKinds
 from valence_sched.view.blocks import BlockTable, Positions, Topology
-from valence_sched.view.digest import inventory_digest, set_inventory_digest
 from valence_sched.view.stocks import StockColumn, StockGrants
-from valence_sched.view.view import Labels, View
+from valence_sched.view.view import Labels, View, inventory_digest, set_inventory_digest
 
 VERSION = 4
 MAGIC = b"valence-sched view\n"

@@ -10,19 +10,15 @@ from msgspec import structs
 
 from valence_sched.model.inventory import free_amount, largest_grant
 from valence_sched.view import stocks
-from valence_sched.view.block_kinds import BlockCounts, BoundedMemo, Counts
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.stocks import StockColumn
 from valence_sched.view.view import FIXED, Ints, View, empty_memo, read_only
-
-MOST_ENTRIES = 50_000  # places of counts that are remembered
 
 Undo = Callable[[], None]
 Blocks = tuple[int, ...]
 StockAmounts = tuple[tuple[int, float], ...]
 Allocation = tuple[int, Blocks, StockAmounts]  # row, blocks and stock amounts
 CountChange = tuple[int, int, int]  # row, kind, and the change of its number of free blocks
-Entries = BoundedMemo[tuple[int, int], int]  # of block counts, by row and kind
 #: A podm number, its table after the change, and the blocks and amounts that differ.
 Change = tuple[int, BlockTable, Blocks, StockAmounts]
 
@@ -40,8 +36,6 @@ class Overlay:
         self._podm_free = podm_counts.free.copy()
         self._stocks = {name: _StockOverlay(column) for name, column in view.resources.items()}
         self._block_tables = view.block_tables.copy()
-        self._entries: Entries = BoundedMemo(MOST_ENTRIES)
-        self._podm_entries: Entries = BoundedMemo(MOST_ENTRIES)
         self._first_row: list[int] = view.first_row.tolist()  # quicker to look up one by one
         self.view = replace(
             view,
@@ -121,8 +115,10 @@ class Overlay:
                 positions.update(after.stock_pools[number])
             for resource, positions in changed.items():
                 self._stocks[resource].refresh(resource, after, *self.rows(podm), positions)
-        _add_counts(self.view.block_counts, self._free, pools, self._entries)
-        _add_counts(self.view.podm_block_counts, self._podm_free, podms, self._podm_entries)
+        for row, kind, difference in pools:
+            self._free[self.view.block_counts.entry(row, kind)] += difference
+        for podm, kind, difference in podms:
+            self._podm_free[self.view.podm_block_counts.entry(podm, kind)] += difference
 
     def reduce_counts(self, entries: Ints, podm_entries: Ints) -> None:
         """Count one block less free in each entry of pools and of podms; block tables stay.
@@ -156,7 +152,7 @@ class _StockOverlay:
         self.start, unlimited = column.by_stock.start, not column.by_stock.has_limits()
         window, free = read_only(table.view()), read_only(self.stock_free.view())
         by_stock = structs.replace(column.by_stock, free=free, unlimited=unlimited)
-        self.column = StockColumn(*window, table=window, by_stock=by_stock)
+        self.column = StockColumn(*window, by_stock=by_stock)
 
     def refresh(
         self, resource: str, table: BlockTable, first: int, last: int, positions: Iterable[int]
@@ -177,13 +173,3 @@ class _StockOverlay:
             if pool:
                 low = int(self.start[row])
                 self.stock_free[low : low + len(pool)] = free
-
-
-def _add_counts(
-    block_counts: BlockCounts, free: Counts, changes: list[CountChange], entries: Entries
-) -> None:
-    for row, kind, difference in changes:
-        entry = entries.get((row, kind))
-        if entry is None:
-            entry = entries.store((row, kind), block_counts.entry(row, kind))
-        free[entry] += difference

@@ -174,8 +174,6 @@ class StockColumn(_RowAmounts, frozen=True, kw_only=True):
     """
 
     by_stock: StockGrants
-    #: The row arrays as lines of one table, where they are: sooner selected together.
-    table: Floats | None = None
 
     def window(self, first: int, last: int) -> StockColumn:
         sums = (array[first:last] for array in self.row_arrays())
@@ -183,11 +181,7 @@ class StockColumn(_RowAmounts, frozen=True, kw_only=True):
 
     def take(self, rows: Ints) -> StockColumn:
         by_stock = self.by_stock.take(rows)
-        if self.table is None:
-            return read_only(*(array[rows] for array in self.row_arrays()), by_stock=by_stock)
-        table = self.table[:, rows]
-        table.flags.writeable = False
-        return StockColumn(*table, by_stock=by_stock, table=table)
+        return read_only(*(array[rows] for array in self.row_arrays()), by_stock=by_stock)
 
     def splice(self, first: int, last: int, other: StockColumn) -> StockColumn:
         pairs = zip(self.row_arrays(), other.row_arrays(), strict=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import getitem
@@ -14,8 +15,10 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct, structs
 
-from valence_sched.model.inventory import LeanPodm, Pool
+from valence_sched.model.base import as_text
+from valence_sched.model.inventory import LeanPodm, Pool, to_json
 from valence_sched.model.need import Need
+from valence_sched.model.request import FACT_PREFIX, check_domain
 from valence_sched.view import stocks
 from valence_sched.view.block_kinds import Array, BlockCounts, BlockKinds, BoundedMemo
 from valence_sched.view.blocks import BlockTable
@@ -404,3 +407,106 @@ def read_only(array: Array) -> Array:
     """Make an array read-only and return it."""
     array.flags.writeable = False
     return array
+
+
+class DomainIndex(Struct, frozen=True):
+    """The values of one domain by row: ``numbers``, of shape ``(rows, most values of a row)``.
+
+    A row with fewer values than others is filled with the number after the last value.
+    """
+
+    values: dict[str, int]
+    numbers: Ints
+
+    def largest_count(self, counts: Mapping[str, int]) -> Floats:
+        """Return per row the largest count among its values; NaN where it has no value."""
+        size, last = len(counts), len(self.values)
+        if size > last:  # few rows: most values are of other rows
+            by_value = np.array([*(counts.get(value, 0) for value in self.values), np.nan])
+        else:
+            by_value = np.zeros(last + 1)
+            numbers = (self.values.get(value, last) for value in counts)
+            index = np.fromiter(numbers, np.int64, size)
+            by_value[index] = np.fromiter(counts.values(), np.int64, size)
+            by_value[-1] = np.nan
+        if self.numbers.shape[1] == 1:
+            return by_value.take(self.numbers[:, 0])
+        largest: Floats = np.fmax.reduce(by_value[self.numbers], axis=1)
+        return largest
+
+
+def domain_index(view: View, domain: str) -> DomainIndex:
+    """Return the values of a domain by row, which the View remembers; RequestError if unknown."""
+    return view.memoise(("domain index", domain), lambda: _domain_index(view, domain))  # type: ignore[no-any-return]
+
+
+def domain_values(podm: LeanPodm, domain: str) -> tuple[str, ...]:
+    """Return the values of a domain that a pod manager has; none if it does not report any."""
+    if domain == "podm":
+        return (podm.id,)
+    if domain == "aggregate":
+        return tuple(dict.fromkeys(podm.aggregates))
+    reported = podm.zone if domain == "zone" else podm.facts.get(domain.removeprefix(FACT_PREFIX))
+    values = reported if isinstance(reported, tuple) else (reported,)
+    texts = (as_text(item) for item in values if item is not None)
+    return tuple(dict.fromkeys(text for text in texts if text))
+
+
+def _domain_index(view: View, domain: str) -> DomainIndex:
+    check_domain(domain)
+    values_by_podm = [domain_values(podm, domain) for podm in view.podms]
+    value_numbers: dict[str, int] = {}
+    for value in itertools.chain.from_iterable(values_by_podm):
+        value_numbers.setdefault(value, len(value_numbers))
+    width = max(map(len, values_by_podm), default=1) or 1
+    table = np.full((len(values_by_podm), width), len(value_numbers), dtype=np.int64)
+    for podm, values in enumerate(values_by_podm):
+        for column, value in enumerate(values):
+            table[podm, column] = value_numbers[value]
+    return DomainIndex(value_numbers, read_only(table[view.podm_of]))
+
+
+DIGITS = b"0123456789".ljust(256, b"\0")  # as text, by number
+NAME = "inventory digest"  # what a View remembers it by
+
+
+def inventory_digest(view: View) -> str:
+    """Return a digest of the inventory of a View, as 32 hexadecimal digits."""
+    return view.memoise_free(NAME, None, lambda: _digest(view))  # type: ignore[no-any-return]
+
+
+def set_inventory_digest(view: View, digest: str) -> None:
+    """Let a View remember the digest that another one of the same inventory had."""
+    view.memoise_free(NAME, None, lambda: digest)
+
+
+def _digest(view: View) -> str:
+    total = hashlib.blake2b(digest_size=16)
+    order = [kind.text for kind in view.kinds.kinds]
+    texts = _Texts()
+    for podm, table in zip(view.podms, view.block_tables, strict=True):
+        total.update(to_json(structs.replace(podm, read_at=None)) + "\0".join(table.uris).encode())
+        total.update(b"\0".join([order[number] for number in table.kinds]))
+        pools = ", ".join(map(texts.__getitem__, table.pools))
+        text = f"([{_digits(table.slots)}], [{pools}], {table.stock_pools!r})"
+        total.update(text.encode() + to_json(table.stocks))
+        if table.topologies:
+            total.update(to_json(table.topologies))
+    return total.hexdigest()
+
+
+def _digits(numbers: list[int]) -> str:
+    """Return numbers as ``repr`` has them in a list; quickly where each is one digit."""
+    try:
+        text = bytes(numbers).translate(DIGITS)
+    except ValueError:  # one is above all bytes
+        text = b"\0"
+    return ", ".join(map(str, numbers) if b"\0" in text else text.decode())
+
+
+class _Texts(dict[object, str]):
+    """What ``repr`` makes of equal things, made once."""
+
+    def __missing__(self, thing: object) -> str:
+        text = self[thing] = repr(thing)
+        return text

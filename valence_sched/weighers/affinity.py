@@ -8,9 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from valence_sched.model.request import Group, Request
-from valence_sched.view.domains import domain_index
 from valence_sched.view.reads import group_fields, reads, reads_podm
-from valence_sched.view.view import Floats, View
+from valence_sched.view.view import Floats, View, domain_index
 
 
 @reads("group", when=lambda group: group.soft, counts_by="domain")

@@ -2,9 +2,8 @@
 """Owner weigher: spreads the nodes of one owner over pod managers."""
 
 from valence_sched.model.request import Request
-from valence_sched.view.domains import domain_index
 from valence_sched.view.reads import reads, reads_podm
-from valence_sched.view.view import Floats, View
+from valence_sched.view.view import Floats, View, domain_index
 
 
 @reads("owner", counts_by="podm")

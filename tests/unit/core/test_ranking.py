@@ -30,7 +30,7 @@ from valence_sched.core.ranking import (
 from valence_sched.model.inventory import to_json
 from valence_sched.testing import request, view
 from valence_sched.testing.generate import podms
-from valence_sched.view.digest import inventory_digest
+from valence_sched.view.view import inventory_digest
 
 BATCH = msgspec.structs.replace(ASKED, count=9)
 #: What these rows drew on turns 0 and 3 since lots are drawn so.

@@ -23,8 +23,7 @@ from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.testing.generate import header, podms
 from valence_sched.testing.served import served
 from valence_sched.view.columns import StoredTables
-from valence_sched.view.digest import inventory_digest
-from valence_sched.view.view import View
+from valence_sched.view.view import View, inventory_digest
 
 RECORDED = Path(__file__).parents[2] / "recorded"
 TREES = sorted(

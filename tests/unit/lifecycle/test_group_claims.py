@@ -18,7 +18,7 @@ from valence_sched.model.request import Group
 from valence_sched.store import claim_rows
 from valence_sched.store.store import Store
 from valence_sched.testing import request
-from valence_sched.view.domains import domain_values
+from valence_sched.view.view import domain_values
 
 PLACES = {"a0": "a", "a1": "a", "b0": "b", "b1": "b", "c0": "c"}
 #: Rules over domains that are wider than a pod manager, and over pod managers.

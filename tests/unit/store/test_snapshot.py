@@ -15,7 +15,7 @@ from valence_sched.model.claim import ComposedNode
 from valence_sched.model.registration import Registration
 from valence_sched.store import tables
 from valence_sched.testing import request
-from valence_sched.view.digest import inventory_digest
+from valence_sched.view.view import inventory_digest
 
 MANY = 300
 COUNTS = tables.SHARDS + 2  # of the change log: those of registrations and of zones, too

@@ -17,7 +17,7 @@ from valence_sched.planning.fit_counts import BlockSlots
 from valence_sched.testing import view
 from valence_sched.view.block_kinds import BlockKinds, device_amount, passes, price
 from valence_sched.view.columns import block_arrays, decode_view, encode_view
-from valence_sched.view.digest import inventory_digest
+from valence_sched.view.view import inventory_digest
 
 BLOCKS = st.fixed_dictionaries({
     "pools": st.sampled_from([["p"], ["q"], ["p", "q"]]),

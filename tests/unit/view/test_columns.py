@@ -20,9 +20,8 @@ from valence_sched.testing import view
 from valence_sched.testing.generate import podms
 from valence_sched.view.builder import Splice, ViewBuilder, splice
 from valence_sched.view.columns import decode_view, encode_view
-from valence_sched.view.digest import inventory_digest
 from valence_sched.view.overlay import Overlay
-from valence_sched.view.view import View
+from valence_sched.view.view import View, inventory_digest
 
 TOPOLOGY = {
     "id": "racks",

@@ -11,7 +11,7 @@ from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.errors import RequestError
 from valence_sched.model.need import Proximity
 from valence_sched.testing import request, view
-from valence_sched.view.domains import domain_index, domain_values
+from valence_sched.view.view import domain_index, domain_values
 
 SITE = view(
     {

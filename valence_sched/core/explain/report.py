@@ -28,8 +28,7 @@ from valence_sched.model.decision import (
 )
 from valence_sched.model.need import MEASURES
 from valence_sched.model.quantity import format_count
-from valence_sched.view.digest import inventory_digest
-from valence_sched.view.view import View
+from valence_sched.view.view import View, inventory_digest
 from valence_sched.words.phrases import devices_by_condition, phrases
 
 MOST_CANDIDATES = 6  # the chosen one and the best on other pod managers
