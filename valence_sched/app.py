@@ -18,22 +18,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec.structs import replace
 
-from valence_sched import files
+from valence_sched import errors, files
 from valence_sched.config.credentials import read_password
 from valence_sched.config.settings import Cloud, Configuration
 from valence_sched.core.explain.report import inventory_source
 from valence_sched.engine import Engine
-from valence_sched.errors import (
-    BaremetalUnavailable,
-    CloudError,
-    CredentialError,
-    InventoryIncomplete,
-    NothingMatches,
-    SchedulerError,
-    UsageError,
-    one_line,
-    suggest,
-)
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import Now, SourceReader
 from valence_sched.lifecycle.dispatch import DispatchSender, bind_target, with_recording
@@ -201,7 +190,7 @@ class App:
         registry = self.registry(live.state)
         if not registry.members(live):
             hint = f"register one with podm create NAME URL (none is in {registry.where})"
-            raise UsageError(f"no pod manager is registered: {hint}")
+            raise errors.UsageError(f"no pod manager is registered: {hint}")
         with contextlib.ExitStack() as stack:
             fanout: HintFanout | None = None
             if messaging is not None:
@@ -233,7 +222,7 @@ class App:
             reporter.report()
             if not reader.read_names:
                 hint = "check that they run and that their URLs are right (podm check)"
-                raise InventoryIncomplete(f"no pod manager could be read: {hint}")
+                raise errors.InventoryIncomplete(f"no pod manager could be read: {hint}")
 
     def _report_target(
         self, target: str, fanout: HintFanout | None, policies: Sequence[str]
@@ -241,16 +230,18 @@ class App:
         """Return what takes reports of pod managers: a service by its URL, or a broker."""
         if target == "messaging":
             if fanout is None:
-                raise UsageError("--report messaging: name the file of the broker (--messaging)")
+                raise errors.UsageError(
+                    "--report messaging: name the file of the broker (--messaging)"
+                )
             if policies:
                 hint = "name the URL of a service with --report"
                 text = "--report-policy: a broker does not report what policies read"
-                raise UsageError(f"{text}: {hint}")
+                raise errors.UsageError(f"{text}: {hint}")
             return fanout.report
         from valence_sched.inventory import reporter
 
         if (scheduler := self._remote_scheduler(target)) is None:
-            raise UsageError("--report: an empty URL: name that of a service, or messaging")
+            raise errors.UsageError("--report: an empty URL: name that of a service, or messaging")
         return reporter.needed(scheduler, policies) if policies else scheduler.update_resource_stats
 
     def hint_fanout(
@@ -273,7 +264,7 @@ class App:
             if error.name not in ("oslo_messaging", "oslo_config"):
                 raise
             text = "messaging needs oslo.messaging: pip install 'valence-sched[messaging]'"
-            raise SchedulerError(text) from None
+            raise errors.SchedulerError(text) from None
         return HintFanout(self.config.secret_url(settings.url), settings, heard, reported)
 
     def use_service(
@@ -330,9 +321,9 @@ class App:
                 return [ironic.ironic_at(own.url, own.username, password, verify, own.timeout_s)]
             try:
                 cloud = login()
-            except CloudError as error:
+            except errors.CloudError as error:
                 text = f"{error}: no hardware is changed before the cloud tells of Ironic"
-                raise BaremetalUnavailable(one_line(f"{text} ({WITHOUT})")) from None
+                raise errors.BaremetalUnavailable(errors.one_line(f"{text} ({WITHOUT})")) from None
             return [] if cloud is None else ironic.ironics_of(cloud, own.timeout_s)
 
         self.config.baremetals = baremetals
@@ -400,7 +391,7 @@ class App:
             paths = fnmatch.filter(zones, name)
             if not paths:
                 known = [path for path in zones if path]
-                raise NothingMatches(f"zone named {name!r}", suggest(name, known))
+                raise errors.NothingMatches(f"zone named {name!r}", errors.suggest(name, known))
             if inventories := _inventories(zones[path] for path in paths):
                 app = App(self.config.environ, self.config.input, now=self.now)
                 view = app.loader.view(replace(selection, sources=inventories))
@@ -453,7 +444,9 @@ class App:
         from valence_sched.simulator.server import serve, services
 
         if (username is None) != (password is None):
-            raise UsageError("a login needs --username and one of --password-env, --password-file")
+            raise errors.UsageError(
+                "a login needs --username and one of --password-env, --password-file"
+            )
         if username is not None:
             text = read_password(password, "podm serve", self.config.environ, None)
             options["login"] = services.Account(username, text or "")
@@ -469,7 +462,7 @@ class App:
         """Return the secret that a reference names, or raise CredentialError about it."""
         try:
             return read_password(reference, what, self.config.environ, None) or ""
-        except CredentialError as error:
+        except errors.CredentialError as error:
             raise error.at(what) from None
 
     @contextlib.contextmanager
@@ -497,7 +490,7 @@ class App:
             if error.name not in ("jinja2", "markupsafe", "pygal"):
                 raise
             text = f"--html needs {error.name}: pip install 'valence-sched[html]'"
-            raise SchedulerError(text) from None
+            raise errors.SchedulerError(text) from None
         with files.pending(file) as write:
             yield lambda page: write(page_html(page))
 
@@ -578,7 +571,7 @@ def _refuse_options(**options: object) -> None:
         if given:
             hint = "leave it out, or name an inventory or a state to decide here"
             option = f"--{name.replace('_', '-')}"
-            raise UsageError(f"{option}: the service decides by its own settings: {hint}")
+            raise errors.UsageError(f"{option}: the service decides by its own settings: {hint}")
 
 
 def fault_rules() -> list[tuple[str, str]]:

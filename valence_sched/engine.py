@@ -11,19 +11,10 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
+from valence_sched import errors
 from valence_sched.config.settings import ZONES_FILE
 from valence_sched.core.plugins import plugin_list
 from valence_sched.core.policy import fields_read
-from valence_sched.errors import (
-    AccessDenied,
-    CredentialError,
-    NoPodm,
-    RequestError,
-    SchedulerError,
-    UnknownName,
-    UsageError,
-    each_error,
-)
 from valence_sched.lifecycle.decision_result import (
     decision_result,
     decision_results,
@@ -258,7 +249,7 @@ class Engine(OwnScheduler):
     def podm_reads(self, policy: str, flavor: str | None = None) -> PodmReads:
         known = self._config.policies(self._selection.policy_files)
         if policy not in known:
-            raise UnknownName("policy", policy, known)
+            raise errors.UnknownName("policy", policy, known)
         request = None
         if flavor is not None:
             found = self._flavor(flavor)
@@ -271,7 +262,7 @@ class Engine(OwnScheduler):
         for flavor in self._flavors:
             if name in (flavor.name, flavor.uuid):
                 return flavor
-        raise UnknownName("flavor", name, [flavor.name for flavor in self._flavors])
+        raise errors.UnknownName("flavor", name, [flavor.name for flavor in self._flavors])
 
     def flavors(self) -> Sequence[Flavor]:
         return self._flavors
@@ -309,7 +300,7 @@ class Engine(OwnScheduler):
     def _podms_of_zone(self) -> Sequence[nouns.PodmOverview]:
         try:
             return self.podms()
-        except NoPodm:
+        except errors.NoPodm:
             return ()
 
     def claim(
@@ -401,10 +392,12 @@ class Engine(OwnScheduler):
 
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
-    ) -> Iterator[SchedulerError]:
+    ) -> Iterator[errors.SchedulerError]:
         with self._access(wait_s) as access:
             nodes = access.store.nodes
-            yield from each_error(lambda id_: access.composer.remove(nodes.show(id_)), node_ids)
+            yield from errors.each_error(
+                lambda id_: access.composer.remove(nodes.show(id_)), node_ids
+            )
 
     def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         from valence_sched.planning.succession import verify
@@ -503,7 +496,7 @@ class Engine(OwnScheduler):
         """Return the decider, in a zone without pod managers of its own one on none."""
         try:
             return self.decider()
-        except NoPodm:
+        except errors.NoPodm:
             return self._decider_on_none
 
     @functools.cached_property
@@ -527,7 +520,7 @@ class Engine(OwnScheduler):
         """Return what follows the state; a state that is not there is made only to ``create``."""
         if self._stored is None:
             if self._registry.empty and not create:
-                raise NoPodm(self._sources.no_podm_message(self._live))
+                raise errors.NoPodm(self._sources.no_podm_message(self._live))
             from valence_sched.lifecycle.stored_deciders import StoredDeciders  # SQL
 
             self._stored = StoredDeciders(self._intake, self._registry.store(self._effects))
@@ -574,7 +567,7 @@ class Engine(OwnScheduler):
     def _refuse_recordings(self, what: str) -> None:
         """Refuse to act on a selection with inventories: each is a recording, whatever its age."""
         if self._sources.named_sources(self._selection):
-            raise UsageError(
+            raise errors.UsageError(
                 f"nothing is {what} on a recording: leave --inventory (and "
                 "VALENCE_SCHED_INVENTORY) out and register the pod manager, which is then read "
                 "live (podm create NAME URL), or save a plan (podm schedule --plan FILE) and "
@@ -592,7 +585,7 @@ class Engine(OwnScheduler):
         """Tell a pod manager that could not be read from one that is not there."""
         try:
             yield
-        except UnknownName:
+        except errors.UnknownName:
             self._refuse_outage([request])
             raise
 
@@ -623,12 +616,12 @@ class Engine(OwnScheduler):
         """
         try:
             keys = self._registry.zone_keys(self._zone_settings, make=self._serves)
-        except CredentialError as error:
+        except errors.CredentialError as error:
             if not self._serves:
                 raise
             LOG.error("plans are refused: %s", error)
             hint = "its operator names one in zones: secrets of its settings"
-            raise AccessDenied(f"this service has no key that signs plans: {hint}") from None
+            raise errors.AccessDenied(f"this service has no key that signs plans: {hint}") from None
         if not keys:
             return None
         from valence_sched.zones.tokens import PlanSignatures  # only for plans
@@ -644,4 +637,4 @@ class Engine(OwnScheduler):
 
 def _refuse_none(requests: Sequence[Request]) -> None:
     if not requests:
-        raise RequestError("no request: name at least one flavor")
+        raise errors.RequestError("no request: name at least one flavor")

@@ -9,26 +9,16 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from valence_sched.errors import InputError
+from valence_sched.model import registration as nouns
 from valence_sched.model.base import Fact
 from valence_sched.model.codec import convert
 from valence_sched.model.decode_error import refuse_other_kind
 from valence_sched.model.inventory import BlockType, Name, Positive, parse_capabilities
 from valence_sched.model.podm_address import strip_service_root, url_problem
 from valence_sched.model.quantity import format_count
-from valence_sched.model.registration import (
-    AUTO,
-    PARALLEL_COMPOSES,
-    VARIABLE,
-    Auth,
-    ParallelComposes,
-    PasswordReference,
-    Registration,
-    is_variable,
-    max_blocks_of,
-)
 from valence_sched.model.tls import file_problem
 
-Variable = Annotated[str, Meta(pattern=VARIABLE)]
+Variable = Annotated[str, Meta(pattern=nouns.VARIABLE)]
 
 REFERENCE = "password: {env: VARIABLE} or password: {file: PATH}"
 
@@ -44,10 +34,10 @@ class PodmSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One pod manager: where it is, how to log in, and what it counts as."""
 
     url: Name
-    driver: Name = AUTO
+    driver: Name = nouns.AUTO
     username: str | None = None
     password: PasswordSpec | None = None
-    auth: Auth = "auto"
+    auth: nouns.Auth = "auto"
     cacert: Name | None = None
     cert: Name | None = None
     key: Name | None = None
@@ -60,7 +50,7 @@ class PodmSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     location: str | tuple[str, ...] | None = None
     facts: dict[Name, Fact] = {}
     max_blocks: Positive | dict[BlockType, Positive] = {}
-    parallel_composes: ParallelComposes = PARALLEL_COMPOSES
+    parallel_composes: nouns.ParallelComposes = nouns.PARALLEL_COMPOSES
 
 
 class PodmFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,7 +59,7 @@ class PodmFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     podms: dict[Name, PodmSpec]
 
 
-def parse_podms(document: Any, file: str) -> list[Registration]:
+def parse_podms(document: Any, file: str) -> list[nouns.Registration]:
     """Return the pod managers of a file, paths as written; an InputError repeats no password."""
     refuse_other_kind(document, "podms", file)
     if not isinstance(document, dict) or not isinstance(document.get("podms"), dict):
@@ -80,7 +70,7 @@ def parse_podms(document: Any, file: str) -> list[Registration]:
     return [_parse_entry(name, entry, file) for name, entry in document["podms"].items()]
 
 
-def check_registration(registration: Registration, file: str = "", path: str = "") -> None:
+def check_registration(registration: nouns.Registration, file: str = "", path: str = "") -> None:
     """Raise InputError for an invalid name or URL, or for fields that contradict each other."""
     name = registration.name
     if not name.isprintable() or name != name.strip() or name.startswith("-"):
@@ -95,7 +85,7 @@ def check_registration(registration: Registration, file: str = "", path: str = "
         raise InputError(file or name, path, "a password without a username", "both")
 
 
-def _parse_entry(name: str, entry: Any, file: str) -> Registration:
+def _parse_entry(name: str, entry: Any, file: str) -> nouns.Registration:
     path = f"$.podms.{name}"
     if not name:
         raise InputError(file, path, repr(name), "a name")
@@ -125,22 +115,22 @@ def _check_secrets(entry: dict[Any, Any], file: str, path: str) -> None:
     if known.issuperset(password) and len(values) != 1:
         found = format_count(len(values), "reference")
         raise InputError(file, path, found, "one", f"write {REFERENCE}")
-    if not is_variable(password.get("env") or "_"):
+    if not nouns.is_variable(password.get("env") or "_"):
         raise InputError(file, f"{path}.env", "no name of an environment variable", REFERENCE)
 
 
-def _registration(name: str, spec: PodmSpec, file: str) -> Registration:
+def _registration(name: str, spec: PodmSpec, file: str) -> nouns.Registration:
     path = f"$.podms.{name}"
     if spec.location is not None and "location" in spec.facts:
         raise InputError(file, f"{path}.location", "the fact location, too", "one of them")
     fields = asdict(spec)
     location, password, most = fields.pop("location"), spec.password, spec.max_blocks
     if password is not None:
-        fields["password"] = PasswordReference(env=password.env, file=password.file)
+        fields["password"] = nouns.PasswordReference(env=password.env, file=password.file)
     if location is not None:
         fields["facts"] = {**spec.facts, "location": location}
     fields["url"] = strip_service_root(spec.url)
-    fields["max_blocks"] = max_blocks_of(most) if isinstance(most, int) else most
+    fields["max_blocks"] = nouns.max_blocks_of(most) if isinstance(most, int) else most
     if isinstance(spec.capabilities, str):
         try:
             fields["capabilities"] = parse_capabilities(spec.capabilities)
@@ -149,4 +139,4 @@ def _registration(name: str, spec: PodmSpec, file: str) -> Registration:
     else:
         named = spec.capabilities.items()
         fields["capabilities"] = {key: (it,) if isinstance(it, str) else it for key, it in named}
-    return Registration(name=name, **fields)
+    return nouns.Registration(name=name, **fields)

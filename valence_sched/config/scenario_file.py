@@ -11,26 +11,17 @@ from msgspec import Struct
 from valence_sched.config.parsers import check_flavors, check_policies, check_unique_names
 from valence_sched.errors import InputError, suggest
 from valence_sched.model import check, scenario
+from valence_sched.model import scenario as nouns
 from valence_sched.model.check import EXPECTATIONS, Check, CheckFile, place_target
 from valence_sched.model.codec import check_schema, convert, item_lines, load_yaml
 from valence_sched.model.decode_error import refuse_other_kind
-from valence_sched.model.scenario import (
-    EDITS,
-    Edit,
-    Scenario,
-    ScenarioFile,
-    ScenarioText,
-    SingleScenario,
-    Template,
-    parse_target,
-)
 
 
 class ScenarioDocument(Struct, frozen=True):
     """What a file has: scenarios by name, in its order, and templates for all of them."""
 
-    scenarios: dict[str, Scenario]
-    templates: tuple[Template, ...] = ()
+    scenarios: dict[str, nouns.Scenario]
+    templates: tuple[nouns.Template, ...] = ()
 
 
 def parse_scenarios(data: bytes, file: str) -> ScenarioDocument:
@@ -47,22 +38,22 @@ def parse_scenarios(data: bytes, file: str) -> ScenarioDocument:
     version = document.get("version", scenario.VERSION)
     check_schema(str(schema), str(version), scenario.SCHEMA, scenario.VERSION, file)
     if "scenarios" in document:
-        content = convert(document, ScenarioFile, file)
-        texts: list[tuple[str, ScenarioText]]
+        content = convert(document, nouns.ScenarioFile, file)
+        texts: list[tuple[str, nouns.ScenarioText]]
         texts = [(f"$.scenarios[{n}]", text) for n, text in enumerate(content.scenarios)]
         templates = content.templates
     else:
-        texts, templates = [("$", convert(document, SingleScenario, file))], ()
+        texts, templates = [("$", convert(document, nouns.SingleScenario, file))], ()
     check_unique_names([(f"$.templates[{n}]", one) for n, one in enumerate(templates)], file)
     scenarios = [_scenario(text, file, path) for path, text in check_unique_names(texts, file)]
     return ScenarioDocument({one.name: one for one in scenarios}, templates)
 
 
-def _scenario(text: ScenarioText, file: str, path: str) -> Scenario:
+def _scenario(text: nouns.ScenarioText, file: str, path: str) -> nouns.Scenario:
     def placed(field: str) -> list[tuple[str, Any]]:
         return [(f"{path}.{field}[{n}]", one) for n, one in enumerate(getattr(text, field))]
 
-    return Scenario(
+    return nouns.Scenario(
         name=text.name,
         description=text.description,
         extends=text.extends,
@@ -85,16 +76,16 @@ def _verb(item: dict[str, Any], verbs: Iterable[str], noun: str, file: str, path
     raise InputError(file, path, " and ".join(found) or f"no {noun}", expected, hint)
 
 
-def parse_edit(item: dict[str, Any], file: str, path: str) -> Edit:
+def parse_edit(item: dict[str, Any], file: str, path: str) -> nouns.Edit:
     """Return the edit that the verb among the keys of a map names; errors as for a file."""
-    verb = _verb(item, EDITS, "edit", file, path)
+    verb = _verb(item, nouns.EDITS, "edit", file, path)
     key = "to" if verb == "add" else verb
     if isinstance(item.get(key), str):
         try:
-            parse_target(item[key])
+            nouns.parse_target(item[key])
         except InputError as error:
             raise error.at(f"{file}: {path}.{key}") from None
-    return convert(item, EDITS[verb], file, path)
+    return convert(item, nouns.EDITS[verb], file, path)
 
 
 KEY = "expectations"

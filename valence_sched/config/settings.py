@@ -19,6 +19,7 @@ from valence_sched.config import parsers
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
 from valence_sched.core import plugins
 from valence_sched.errors import InputError, RequestError, UnknownName
+from valence_sched.model import request_spec as nouns
 from valence_sched.model.codec import MAX_HUMAN_BYTES, ShippedJson
 from valence_sched.model.custom_resource import CustomResource, unique_by_name
 from valence_sched.model.flavor import Flavor
@@ -26,16 +27,6 @@ from valence_sched.model.need import Proximity
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import FlavorShare, Mix, Request
-from valence_sched.model.request_spec import (
-    ExternalResource,
-    RequestSpec,
-    Resolver,
-    compile_request,
-    external_resources,
-    inline_flavor,
-    is_known,
-    resolve_resource,
-)
 
 if TYPE_CHECKING:
     from valence_sched.model.baremetal import Baremetals, IronicSettings
@@ -48,14 +39,16 @@ Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connect
 
 
 def compile_spec(
-    spec: RequestSpec,
+    spec: nouns.RequestSpec,
     flavor: Flavor | None,
-    resolve: Callable[[Iterable[ExternalResource]], tuple[Proximity, ...]],
+    resolve: Callable[[Iterable[nouns.ExternalResource]], tuple[Proximity, ...]],
 ) -> Request:
     """Return one request compiled; ``resolve`` locates the resources it is to be near."""
-    required = external_resources(spec.near)
-    preferred = external_resources(spec.prefer_near, soft=True)
-    return compile_request(spec, flavor or inline_flavor(spec), resolve((*required, *preferred)))
+    required = nouns.external_resources(spec.near)
+    preferred = nouns.external_resources(spec.prefer_near, soft=True)
+    return nouns.compile_request(
+        spec, flavor or nouns.inline_flavor(spec), resolve((*required, *preferred))
+    )
 
 
 def split_plugin_name(source: str) -> tuple[str, str]:
@@ -288,12 +281,12 @@ class Configuration:
         source = PasswordReference(env=reference.env, file=reference.file)
         return read_password(source, "messaging", self.environ, None) or ""
 
-    def check_request(self, spec: RequestSpec) -> None:
+    def check_request(self, spec: nouns.RequestSpec) -> None:
         """Raise InputError for what of a request from elsewhere cannot be parsed."""
         parsers.check_syntax(spec, "the request", "$")
 
     def compile_request(
-        self, spec: RequestSpec, flavor: Flavor | None = None, near_maps: Sequence[str] = ()
+        self, spec: nouns.RequestSpec, flavor: Flavor | None = None, near_maps: Sequence[str] = ()
     ) -> Request:
         """Return a request compiled, without a flavor from its properties; errors as for near."""
         resolve = functools.partial(self.resolve_near, sources=near_maps)
@@ -303,7 +296,7 @@ class Configuration:
         return request
 
     def resolve_near(
-        self, resources: Iterable[ExternalResource], sources: Sequence[str] = ()
+        self, resources: Iterable[nouns.ExternalResource], sources: Sequence[str] = ()
     ) -> tuple[Proximity, ...]:
         """Return the locations of external resources.
 
@@ -318,22 +311,22 @@ class Configuration:
         if not wanted and not sources:  # most requests: they need not know where the map is
             return ()
         installed, own_map = plugins.load(plugins.RESOLVERS), self.user_file("near.yaml")
-        resolvers: list[Resolver] = []
+        resolvers: list[nouns.Resolver] = []
         named = [split_plugin_name(source) for source in sources]
         for name, path in [*named, ("", str(own_map))] if own_map.is_file() else named:
             make = installed.get(name or "map")
             with plugins.plugin_errors(f"resolver {name or 'map'!r}: {path}"):
                 resolvers.append(make(path))
-        cloud_resolver: list[Resolver] = []
+        cloud_resolver: list[nouns.Resolver] = []
         located = []
         for resource in wanted:
             who = f"a resolver asked for {resource.text}"
             with plugins.plugin_errors(who):
-                unknown = not is_known(resolvers, resource)
+                unknown = not nouns.is_known(resolvers, resource)
             if unknown and self._cloud and not cloud_resolver:
                 cloud_resolver.append(installed.get("openstack")(self._cloud()))
             with plugins.plugin_errors(who):
-                located.append(resolve_resource(resource, [*resolvers, *cloud_resolver]))
+                located.append(nouns.resolve_resource(resource, [*resolvers, *cloud_resolver]))
         return tuple(located)
 
     def _layered_files(

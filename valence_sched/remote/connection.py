@@ -19,17 +19,9 @@ from requests.auth import HTTPBasicAuth
 from requests.utils import get_environ_proxies
 
 from valence_sched.errors import ServiceError, UsageError, describe_error, errors_at, one_line
+from valence_sched.model import tls
 from valence_sched.model.http_headers import DEADLINE, DEADLINE_HEADER, ROUTE_HEADER, header_problem
 from valence_sched.model.problem import answer_of, problem_error
-from valence_sched.model.tls import (
-    ClientCertificate,
-    client_certificate,
-    default_authorities,
-    failure_hint,
-    file_problem,
-    is_about_certificate,
-    plain_text,
-)
 
 T = TypeVar("T")
 
@@ -55,7 +47,7 @@ def new_session(url: str, verify: bool | str = True) -> requests.Session:
     """
     session = requests.Session()
     session.proxies, session.trust_env = get_environ_proxies(url), False
-    session.verify = (verify is True and default_authorities(os.environ)) or verify
+    session.verify = (verify is True and tls.default_authorities(os.environ)) or verify
     return session
 
 
@@ -82,7 +74,7 @@ class ServiceConnection:
         user: str | None = None,
         password: str | None = None,
         verify: bool | str = True,
-        certificate: ClientCertificate | None = None,
+        certificate: tls.ClientCertificate | None = None,
         timeout_s: float = 60.0,
         token: Callable[[], str] | None = None,
         renew: Callable[[], object] | None = None,
@@ -269,11 +261,11 @@ def _reason(error: Exception) -> str:
 def _tls_reason(error: requests.exceptions.SSLError) -> str:
     wrapped = getattr(error.args[0], "reason", None) if error.args else None
     cause = wrapped.args[0] if wrapped is not None and wrapped.args else None
-    what = "its certificate is not trusted" if is_about_certificate(cause) else "no TLS"
+    what = "its certificate is not trusted" if tls.is_about_certificate(cause) else "no TLS"
     if not isinstance(cause, ssl.SSLError):
         return f"{what}: {type(error).__name__}: check that it speaks https there"
-    hint = failure_hint(cause, cacert=AUTHORITIES, cert=f"{CERTIFICATE} and {KEY}")
-    return f"{what}: {plain_text(cause)}: {hint}"
+    hint = tls.failure_hint(cause, cacert=AUTHORITIES, cert=f"{CERTIFICATE} and {KEY}")
+    return f"{what}: {tls.plain_text(cause)}: {hint}"
 
 
 URL = "VALENCE_SCHED_URL"
@@ -286,7 +278,7 @@ def connection(
     *,
     token: Callable[[], str] | None = None,
     verify: bool | str = True,
-    certificate: ClientCertificate | None = None,
+    certificate: tls.ClientCertificate | None = None,
 ) -> ServiceConnection | None:
     """Return the connection to a service: at ``url``, else where the environment says.
 
@@ -304,14 +296,14 @@ def connection(
     if (user is None) != (password is None):
         raise UsageError(f"a login to the service needs both {USER} and {PASSWORD}")
     authorities, cert, key = (_file(environ, it) for it in (AUTHORITIES, CERTIFICATE, KEY))
-    if problem := file_problem(cert, key):
+    if problem := tls.file_problem(cert, key):
         raise UsageError(f"{CERTIFICATE}, {KEY}: {problem}")
     return ServiceConnection(
         address,
         user=user,
         password=password,
         verify=authorities or verify,
-        certificate=client_certificate(cert, key) or certificate,
+        certificate=tls.client_certificate(cert, key) or certificate,
         token=None if user else token,
         variable=None if url else URL,
     )

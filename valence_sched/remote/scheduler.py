@@ -12,14 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import msgspec
 
-from valence_sched.errors import (
-    RequestError,
-    SchedulerError,
-    ServiceError,
-    Unverified,
-    UsageError,
-    one_line,
-)
+from valence_sched import errors
 from valence_sched.model.claim import TTL_S, WAIT_S, Claim
 from valence_sched.model.decision import Report, Reports, parse_report
 from valence_sched.model.http_headers import MOST_HOPS
@@ -94,11 +87,11 @@ class RemoteScheduler(Scheduler):
 
     def _send_each(
         self, route: Route, names: Sequence[str], arguments: Mapping[str, Any]
-    ) -> Iterator[SchedulerError]:
+    ) -> Iterator[errors.SchedulerError]:
         for name in dict.fromkeys(names):
             try:
                 self._send(route, {"name": name, **arguments})
-            except SchedulerError as error:
+            except errors.SchedulerError as error:
                 yield error
 
     def _listed(self, answer: Sequence[R], headers: Mapping[str, str]) -> ZonedList[R]:
@@ -106,7 +99,9 @@ class RemoteScheduler(Scheduler):
         try:
             silent = parse_silent_header(headers.get(SILENT_HEADER, ""))
         except ValueError as error:
-            raise ServiceError(f"{self._connection.url}: {error}: is the service newer?") from None
+            raise errors.ServiceError(
+                f"{self._connection.url}: {error}: is the service newer?"
+            ) from None
         return ZonedList(answer, silent)
 
     def _operate(self, operation: Operation, kind: type[R]) -> R:
@@ -126,7 +121,7 @@ class RemoteScheduler(Scheduler):
         if operation.state != "done":
             hint = "see the claims and nodes, and reconcile them"
             text = f"operation {operation.id} was interrupted with its process"
-            raise Unverified(f"{text}: {hint}")
+            raise errors.Unverified(f"{text}: {hint}")
         return self._connection.decode(bytes(operation.result), kind)
 
     def decision(self, decision_id: str) -> Report | Reports:
@@ -235,10 +230,10 @@ def _body(kind: type[msgspec.Struct], arguments: Mapping[str, Any]) -> msgspec.S
     try:
         return kind(**known)
     except ValueError as error:
-        raise RequestError(one_line(str(error))) from None
+        raise errors.RequestError(errors.one_line(str(error))) from None
 
 
 def _refuse_password(password: str | None) -> None:
     if password is not None:
         hint = "name --password-env or --password-file, which it reads where it runs"
-        raise UsageError(f"a typed password is sent to no service: {hint}")
+        raise errors.UsageError(f"a typed password is sent to no service: {hint}")

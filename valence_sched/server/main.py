@@ -12,15 +12,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import msgspec
 
+from valence_sched import errors
 from valence_sched.app import App
-from valence_sched.errors import (
-    InputError,
-    OutputError,
-    SchedulerError,
-    StoreError,
-    UsageError,
-    errors_at,
-)
 from valence_sched.model.codec import convert, dump_yaml
 from valence_sched.model.quantity import format_count
 from valence_sched.server.process import metrics_folder
@@ -82,12 +75,12 @@ def _run_store(arguments: argparse.Namespace, environ: Mapping[str, str], stdout
 
     path, state = arguments.config or environ.get(CONFIG_VARIABLE), arguments.state
     if state is None and path:
-        with errors_at(None if arguments.config else CONFIG_VARIABLE):
+        with errors.errors_at(None if arguments.config else CONFIG_VARIABLE):
             state = read_settings(path, check=False).state
     app = App(environ=environ)
     registry = app.registry(state)
     action = arguments.action
-    with errors_at(registry.variable):
+    with errors.errors_at(registry.variable):
         opened = Maintenance(registry.url)
     with opened as store:
         code = COMMANDS[action](store, arguments, stdout) or 0
@@ -116,7 +109,7 @@ def _check(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) ->
 
 def _repair(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> int:
     if arguments.yes and arguments.backup is None:
-        raise UsageError("--yes: name a file for what is taken out (--backup FILE)")
+        raise errors.UsageError("--yes: name a file for what is taken out (--backup FILE)")
     repairs = store.repairs()
     for one in repairs:
         stdout.write(f"{one}\n")
@@ -174,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 return run(arguments, os.environ, sys.stdout, sys.stderr)
         with metrics_folder(os.environ):
             return run(arguments, os.environ, sys.stdout, sys.stderr)
-    except OutputError as error:
+    except errors.OutputError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     except (BrokenPipeError, KeyboardInterrupt) as error:
@@ -224,8 +217,8 @@ def run(
         if extra is None:
             raise
         hint = f"pip install 'valence-sched[{extra}]'"
-        problem = SchedulerError(f"the service needs {error.name}: {hint}")
-    except SchedulerError as error:
+        problem = errors.SchedulerError(f"the service needs {error.name}: {hint}")
+    except errors.SchedulerError as error:
         problem = error
     stderr.write(f"{problem}\n")
     return problem.exit_code
@@ -236,7 +229,7 @@ def _check_names(arguments: argparse.Namespace) -> None:
         value = getattr(arguments, name, None)
         if "" in (value if isinstance(value, list) else [value]):
             option = "<file>" if name == "file" else f"--{name}"
-            raise UsageError(f"{option}: an empty name: name a file")
+            raise errors.UsageError(f"{option}: an empty name: name a file")
 
 
 def _run(
@@ -284,7 +277,7 @@ def report_problems(
 
 
 def _is_away(problem: Exception) -> bool:
-    return isinstance(problem, StoreError) and problem.away
+    return isinstance(problem, errors.StoreError) and problem.away
 
 
 def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> ServiceSettings:
@@ -296,7 +289,7 @@ def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Serv
     )
 
     path = arguments.config or environ.get(CONFIG_VARIABLE)
-    with errors_at(None if arguments.config else CONFIG_VARIABLE):
+    with errors.errors_at(None if arguments.config else CONFIG_VARIABLE):
         settings = read_settings(path, check=False) if path else DEFAULT_SETTINGS
     words = {name: getattr(arguments, name) for name in ("host", "port", "workers", "state")}
     words["inventories"] = arguments.inventory
@@ -304,8 +297,8 @@ def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> Serv
     plain = msgspec.to_builtins(settings) | given
     try:
         settings = convert(plain, ServiceSettings, "the command line")
-    except InputError as error:
-        raise UsageError(str(error)) from None
+    except errors.InputError as error:
+        raise errors.UsageError(str(error)) from None
     check_settings(settings, path or "the command line")
     return settings
 

@@ -16,41 +16,14 @@ import falcon
 import msgspec
 from msgspec.structs import replace
 
-from valence_sched.errors import (
-    InputError,
-    NameTaken,
-    NothingMatches,
-    RateLimited,
-    RequestError,
-    SchedulerError,
-    ServiceBusy,
-    Unauthenticated,
-    Undecodable,
-    UnknownName,
-    one_line,
-)
+from valence_sched import errors
+from valence_sched.model import http_headers, verbs
 from valence_sched.model.claim import TTL_S
 from valence_sched.model.codec import check_depth, convert, decode, refuse_duplicate_keys
-from valence_sched.model.http_headers import (
-    DEADLINE,
-    DEADLINE_HEADER,
-    ROUTE,
-    ROUTE_HEADER,
-    parse_deadline,
-    parse_route,
-)
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem, http_problem, problem_of
 from valence_sched.model.quantity import format_count
 from valence_sched.model.redact import redact_text
-from valence_sched.model.verbs import (
-    ClaimBody,
-    NodesBody,
-    ReconcileBody,
-    RecordedReply,
-    Route,
-    ValenceNodeBody,
-)
 from valence_sched.model.zone import ZoneClaimBody
 from valence_sched.service.call import (
     KEY_HEADER,
@@ -83,7 +56,7 @@ _REQUEST_ID = re.compile(r"req-[A-Za-z0-9-]{1,60}")
 ANSWER = "answer-"  # how the ids of recorded answers begin
 
 #: Claims and nodes have the key themselves, and an operation is one of its key.
-KEYED_BODIES = (ClaimBody, NodesBody, ReconcileBody, ZoneClaimBody)
+KEYED_BODIES = (verbs.ClaimBody, verbs.NodesBody, verbs.ReconcileBody, ZoneClaimBody)
 _KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
 
 
@@ -103,16 +76,18 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
         raise falcon.HTTPUnsupportedMediaType(description=text)
     data = data or b"{}"
     if _NUL.search(data):  # a state on PostgreSQL cannot store it
-        raise InputError(NAME, "", NUL_FOUND, NUL_EXPECTED)
+        raise errors.InputError(NAME, "", NUL_FOUND, NUL_EXPECTED)
     check_depth(data, NAME)  # all that follows may walk it as deep as it is
     refuse_duplicate_keys(data, NAME)
-    if kind is NodesBody and _is_of_valence(data):
+    if kind is verbs.NodesBody and _is_of_valence(data):
         document = decode(data, dict[str, Any], NAME)
-        valence = convert(document, ValenceNodeBody, NAME)
+        valence = convert(document, verbs.ValenceNodeBody, NAME)
         try:
             return valence.nodes_body()
         except ValueError as error:
-            raise InputError(NAME, "$", expected=str(error).removeprefix("Expected ")) from None
+            raise errors.InputError(
+                NAME, "$", expected=str(error).removeprefix("Expected ")
+            ) from None
     return decode(data, kind, NAME)
 
 
@@ -123,13 +98,17 @@ def limit_ttl(body: Any, most_s: float) -> Any:
         return body
     if asked_s == TTL_S:
         return replace(body, ttl_s=most_s)
-    raise RequestError(f"ttl_s {asked_s:g}: this service holds a claim for at most {most_s:g} s")
+    raise errors.RequestError(
+        f"ttl_s {asked_s:g}: this service holds a claim for at most {most_s:g} s"
+    )
 
 
 def _bounded(req: falcon.Request, most: int) -> bytes:
     coding = req.env.get("HTTP_TRANSFER_ENCODING", "")
     if coding.strip().lower() not in _CODINGS:
-        text = one_line(f"transfer coding {coding!r}: send the body as it is, or chunked", 200)
+        text = errors.one_line(
+            f"transfer coding {coding!r}: send the body as it is, or chunked", 200
+        )
         raise falcon.HTTPNotImplemented(description=text)
     length = req.content_length
     if length is not None and length > most:
@@ -143,7 +122,7 @@ def _bounded(req: falcon.Request, most: int) -> bytes:
     try:
         data: bytes = stream.read(most + 1 if length is None else length)
     except Exception as error:  # each server has errors of its own for what it cannot read
-        text = one_line(f"the body cannot be read: {str(error) or type(error).__name__}")
+        text = errors.one_line(f"the body cannot be read: {str(error) or type(error).__name__}")
         raise falcon.HTTPBadRequest(description=text) from None
     if len(data) > most:
         raise _too_large(most)
@@ -168,11 +147,11 @@ def _is_of_valence(data: bytes) -> bool:
 def check_key(key: str | None) -> str | None:
     """Return an idempotency key; InputError where a header is none."""
     if key is not None and not _KEY.fullmatch(key):
-        raise InputError(KEY_HEADER, "", "no key", "1 to 255 printable characters")
+        raise errors.InputError(KEY_HEADER, "", "no key", "1 to 255 printable characters")
     return key
 
 
-def replayed(route: Route, call: Call) -> tuple[CallResult, bool]:
+def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
     """Return what the handler answers, or answered before under this key, and whether it did.
 
     Only a success is recorded. Of two requests at a time the first that ends is, and both get it.
@@ -189,7 +168,7 @@ def replayed(route: Route, call: Call) -> tuple[CallResult, bool]:
         return _recorded(found[0], content, call.key), True
     answer = _answer(route, call)
     body = msgspec.Raw(encoded(answer.body))
-    document = to_json(RecordedReply(content, answer.status, dict(answer.headers), body))
+    document = to_json(verbs.RecordedReply(content, answer.status, dict(answer.headers), body))
     stored = call.parts.records.put_new(record, document)
     return _recorded(stored, content, call.key), stored != document
 
@@ -199,19 +178,19 @@ def encoded(body: Any) -> bytes:
     return body if isinstance(body, bytes) else msgspec.json.encode(body)
 
 
-def _answer(route: Route, call: Call) -> CallResult:
+def _answer(route: verbs.Route, call: Call) -> CallResult:
     try:
         result = HANDLERS[route.operation](call)
-    except (UnknownName, Undecodable) as error:
+    except (errors.UnknownName, errors.Undecodable) as error:
         raise visible_error(error, call.user.owner) from None
     answer = result if isinstance(result, CallResult) else CallResult(result)
     return answer._replace(body=call.visible(answer.body))
 
 
 def _recorded(document: bytes, content: str, key: str) -> CallResult:
-    recorded = msgspec.json.decode(document, type=RecordedReply)
+    recorded = msgspec.json.decode(document, type=verbs.RecordedReply)
     if recorded.content != content:
-        raise NameTaken(f"idempotency key {key!r} stands for another request: use a new one")
+        raise errors.NameTaken(f"idempotency key {key!r} stands for another request: use a new one")
     return CallResult(bytes(recorded.body), recorded.status, recorded.headers)
 
 
@@ -223,7 +202,7 @@ def create_application(
     app.req_options.strip_url_path_trailing_slash = False  # an empty name is not the list
     app.add_error_handler(Exception, _defect)
     app.add_error_handler(falcon.HTTPError, _http_error)
-    app.add_error_handler(SchedulerError, _scheduler_error_handler(access))
+    app.add_error_handler(errors.SchedulerError, _scheduler_error_handler(access))
     app.set_error_serializer(_http_error)
     resources: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
@@ -258,8 +237,12 @@ class Envelope:
         req.context.update({"request_id": known, "begun": time.perf_counter(), "code": ""})
         resp.set_header(REQUEST_ID, known)
         try:
-            ROUTE.set(parse_route(req.get_header(ROUTE_HEADER)))
-            DEADLINE.set(parse_deadline(req.get_header(DEADLINE_HEADER)))
+            http_headers.ROUTE.set(
+                http_headers.parse_route(req.get_header(http_headers.ROUTE_HEADER))
+            )
+            http_headers.DEADLINE.set(
+                http_headers.parse_deadline(req.get_header(http_headers.DEADLINE_HEADER))
+            )
         except ValueError as error:
             raise falcon.HTTPBadRequest(description=str(error)) from None
         resp.append_header("Vary", VERSION_HEADER)
@@ -282,7 +265,9 @@ class Envelope:
         if status in MALFORMED and "user" not in req.context:
             count_failure(self._rates, _client(req, self._rates))
         self._metrics.count(method, route, status, seconds)
-        if (change := _noted(req, "change", None)) and _noted(req, "code", "") != RateLimited.code:
+        if (change := _noted(req, "change", None)) and _noted(
+            req, "code", ""
+        ) != errors.RateLimited.code:
             _record_change(self._parts, change, req, resp, status)
         line = LogFields(
             request_id=_request_id(req),
@@ -300,7 +285,7 @@ class Envelope:
             LOG.handle(record)
 
 
-def _responder(route: Route, parts: ServiceParts, access: Access) -> Callable[..., None]:
+def _responder(route: verbs.Route, parts: ServiceParts, access: Access) -> Callable[..., None]:
     def respond(req: falcon.Request, resp: falcon.Response, **path: str) -> None:
         req.context["media"] = route.media
         if route.takes_token:
@@ -360,7 +345,7 @@ def _authenticated(req: falcon.Request, parts: ServiceParts, access: Access, *, 
     parts.rates.check_address(address)
     try:
         return access.authenticate(req.env, page=page)
-    except Unauthenticated:
+    except errors.Unauthenticated:
         parts.rates.count_failure(address)
         raise
 
@@ -372,7 +357,7 @@ def _sender(req: falcon.Request, parts: ServiceParts, token: str) -> User:
     name = parts.events.podm_of(token) if parts.events is not None else None
     if name is None:
         parts.rates.count_failure(address)
-        raise NothingMatches("token of a pod manager")
+        raise errors.NothingMatches("token of a pod manager")
     return User(name, "reader", project=f"events of {name}")
 
 
@@ -384,13 +369,13 @@ def count_failure(rates: RateLimiter, address: str) -> None:
     """Count a malformed request, which is answered also where Redis cannot count it."""
     try:
         rates.count_failure(address)
-    except ServiceBusy as error:
+    except errors.ServiceBusy as error:
         LOG.warning("a malformed request is not counted: %s", error)
 
 
 def _record_change(
     parts: ServiceParts,
-    change: tuple[Route, Call],
+    change: tuple[verbs.Route, Call],
     req: falcon.Request,
     resp: falcon.Response,
     status: int,
@@ -405,7 +390,7 @@ def _record_change(
         name += f"/{made}"
     done = "done" if status in (route.status, 204) else f"http_{status}"
     outcome = _noted(req, "code", "") or ("accepted" if status == 202 else done)
-    call.record_change(one_line(name), outcome)
+    call.record_change(errors.one_line(name), outcome)
 
 
 def _single(value: Any) -> Any:
@@ -416,13 +401,13 @@ def _check_words(where: str, words: Mapping[str, Any]) -> None:
     """Raise InputError for a word with a character that no name has, and not each store takes."""
     for word in (*words, *words.values()):
         if isinstance(word, str) and "\0" in word:
-            raise InputError(where, "", NUL_FOUND, NUL_EXPECTED)
+            raise errors.InputError(where, "", NUL_FOUND, NUL_EXPECTED)
 
 
 def _loggable(path: str) -> str:
     if EVENTS in path:
         path = path[: path.index(EVENTS) + len(EVENTS)] + "***"
-    return redact_text(one_line(path, 200))
+    return redact_text(errors.one_line(path, 200))
 
 
 def _noted(req: falcon.Request, name: str, default: Any) -> Any:
@@ -447,18 +432,18 @@ def _send_problem(req: falcon.Request, resp: falcon.Response, problem: Problem) 
 
 def _scheduler_error_handler(access: Access) -> Callable[..., None]:
     def handle(
-        req: falcon.Request, resp: falcon.Response, error: SchedulerError, _path: object
+        req: falcon.Request, resp: falcon.Response, error: errors.SchedulerError, _path: object
     ) -> None:
         page = _noted(req, "media", "") == HTML
         challenge = access.page_challenge if page else access.challenge
-        if isinstance(error, Unauthenticated) and challenge is not None:
+        if isinstance(error, errors.Unauthenticated) and challenge is not None:
             resp.set_header("WWW-Authenticate", challenge)
-        if isinstance(error, RateLimited):
+        if isinstance(error, errors.RateLimited):
             resp.set_header("Retry-After", f"{error.retry_after_s:.0f}")
         if error.http_status == 503:
             resp.set_header("Retry-After", "1")
         if error.http_status >= 500:
-            LOG.warning("%s: %s", _request_id(req), redact_text(one_line(str(error))))
+            LOG.warning("%s: %s", _request_id(req), redact_text(errors.one_line(str(error))))
         _send_problem(req, resp, problem_of(error, _request_id(req)))
 
     return handle
@@ -479,4 +464,4 @@ def _defect(req: falcon.Request, resp: falcon.Response, error: Exception, _path:
     request_id = _request_id(req)
     LOG.error("%s: a defect of the service", request_id, exc_info=error)
     text = f"a defect of the service: its log has {request_id}"
-    _send_problem(req, resp, problem_of(SchedulerError(text), request_id))
+    _send_problem(req, resp, problem_of(errors.SchedulerError(text), request_id))

@@ -14,15 +14,8 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import msgspec
 from msgspec.structs import asdict, replace
 
-from valence_sched.errors import (
-    AccessDenied,
-    InputError,
-    RequestError,
-    SchedulerError,
-    StoreError,
-    UnknownName,
-    one_line,
-)
+from valence_sched import errors
+from valence_sched.model import zone as nouns
 from valence_sched.model.claim import Claim
 from valence_sched.model.codec import check_schema
 from valence_sched.model.effect import AuditLine
@@ -31,13 +24,6 @@ from valence_sched.model.request import SCHEMA, VERSION, Request, with_own_id
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.verbs import Health
-from valence_sched.model.zone import (
-    SILENT_HEADER,
-    OfferingZone,
-    ZoneClaimBody,
-    silent_header,
-    silent_zones,
-)
 from valence_sched.service.fairness import RateLimiter, TenantGate
 from valence_sched.service.operations import Operations, RecordStore
 from valence_sched.service.settings import Limits
@@ -74,10 +60,10 @@ class ServedZone(Protocol):
     @property
     def most_hops(self) -> int: ...
 
-    def tree(self, tenant: str) -> OfferingZone:
+    def tree(self, tenant: str) -> nouns.OfferingZone:
         """Return the zone and those below it, as they are now, asked for a tenant."""
 
-    def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> Claim:
+    def hold_offers(self, tenant: str, body: nouns.ZoneClaimBody, key: str | None) -> Claim:
         """Hold all that was offered, or nothing; ClaimLost, StaleOffer or NameTaken."""
 
 
@@ -123,8 +109,8 @@ class CallResult(NamedTuple):
 
 def listed_result(found: Iterable[object]) -> CallResult:
     """Return a list as an answer, with a header that names the zones that it lacks."""
-    silent = silent_zones(found)
-    headers = {SILENT_HEADER: silent_header(silent)} if silent else {}
+    silent = nouns.silent_zones(found)
+    headers = {nouns.SILENT_HEADER: nouns.silent_header(silent)} if silent else {}
     return CallResult(tuple(found), headers=headers)
 
 
@@ -156,11 +142,11 @@ class Call:
         )
         fields = {name: value for name, value in asdict(line).items() if name not in UNSTORED}
         AUDIT_LOG.info("%s", fields, extra={"fields": fields})
-        if outcome == StoreError.code:
+        if outcome == errors.StoreError.code:
             return
         try:
             self.parts.records.record_change(line)
-        except SchedulerError as error:
+        except errors.SchedulerError as error:
             text = f"{line.verb} of {line.object} is in this log alone: {error}"
             AUDIT_LOG.error("%s: %s", line.request_id, text)
 
@@ -181,7 +167,7 @@ class Call:
         """Return whether the query says yes to a word; InputError where it says neither."""
         text = self.text(word) or "false"
         if text not in ("true", "false"):
-            raise InputError("the query", word, repr(text), "true or false")
+            raise errors.InputError("the query", word, repr(text), "true or false")
         return text == "true"
 
     def query_noun(self, kind: type[T]) -> T:
@@ -190,7 +176,7 @@ class Call:
         try:
             return msgspec.convert(words, kind, strict=False)
         except msgspec.ValidationError as error:
-            raise InputError("the query", "", one_line(str(error))) from None
+            raise errors.InputError("the query", "", errors.one_line(str(error))) from None
 
     def compiled(self, scheduler: Scheduler, body: Any) -> Request:
         """Return the request of a body, compiled, within the limits and of this user.
@@ -227,7 +213,7 @@ class Call:
         """Return the requests of a body with several; errors as for one."""
         most, count = self.parts.limits.requests, len(body.requests) + len(body.compiled)
         if count > most:
-            raise RequestError(f"{count:,} requests, at most {most:,} at once: send fewer")
+            raise errors.RequestError(f"{count:,} requests, at most {most:,} at once: send fewer")
         specs = (self._compiled_spec(scheduler, spec) for spec in body.requests)
         return [self.checked(request) for request in (*specs, *body.compiled)]
 
@@ -240,7 +226,7 @@ class Call:
             return request if consumer is None else replace(request, owner=consumer)
         if request.owner not in (None, owner):
             text = f"user {owner!r} has nodes of its own only: leave the owner out"
-            raise AccessDenied(one_line(f"owner {request.owner!r}: {text}"))
+            raise errors.AccessDenied(errors.one_line(f"owner {request.owner!r}: {text}"))
         return replace(request, owner=owner)
 
     def check_limits(self, request: Request) -> None:
@@ -253,7 +239,7 @@ class Call:
         ):
             if count > most:
                 text = f"{count:,} {what}, this service takes at most {most:,}: ask for fewer"
-                raise RequestError(text)
+                raise errors.RequestError(text)
 
     def reading(self) -> AbstractContextManager[Scheduler]:
         """Yield the scheduler that decides, when the turn of the user's tenant comes."""
@@ -278,7 +264,7 @@ class Call:
         for flavor in flavors:
             if spec.flavor in (flavor.name, flavor.uuid):
                 return self.parts.compile_spec(spec, flavor)
-        raise UnknownName("flavor", spec.flavor, [flavor.name for flavor in flavors])
+        raise errors.UnknownName("flavor", spec.flavor, [flavor.name for flavor in flavors])
 
 
 def _own(request: Request, asked: Request | RequestSpec, key: str | None) -> Request:

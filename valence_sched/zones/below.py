@@ -8,14 +8,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
-from valence_sched.errors import (
-    NoPodm,
-    SchedulerError,
-    ServiceError,
-    UnknownName,
-    UsageError,
-    one_line,
-)
+from valence_sched import errors
 from valence_sched.model.claim import Claim
 from valence_sched.model.decision import Detail, Report, SilentZone
 from valence_sched.model.quantity import format_count
@@ -82,9 +75,9 @@ class ZonesBelow:
     def _child(self, zone: str) -> ZoneChild:
         found = self.children.get(zone)
         if found is None:
-            raise ServiceError("it is no longer a child zone: add it again")
+            raise errors.ServiceError("it is no longer a child zone: add it again")
         if isinstance(found, str):
-            raise ServiceError(found)
+            raise errors.ServiceError(found)
         return found
 
     def find(self, name: str) -> tuple[str, Scheduler, str]:
@@ -107,7 +100,9 @@ class ZonesBelow:
         having = self._children_having(name)
         if len(having) > 1:
             names = " or ".join(paths.path(child, name) for child in having)
-            raise UsageError(one_line(f"several zones have pod manager {name!r}: name {names}"))
+            raise errors.UsageError(
+                errors.one_line(f"several zones have pod manager {name!r}: name {names}")
+            )
         zone = next(iter(having), "")
         return zone, self.part(zone), name
 
@@ -131,13 +126,13 @@ class ZonesBelow:
             if child:
                 try:
                     having[name] = [child] if self._has(child, rest) else []
-                except SchedulerError:
+                except errors.SchedulerError:
                     having[name] = [child]  # it is silent: what asks it next tells
             else:
                 here = [""] if self.has_own(name) else []
                 having[name] = here + self._children_having(name, surely=not here)
             if not having[name]:
-                raise UnknownName("pod manager", name, ())
+                raise errors.UnknownName("pod manager", name, ())
         return lambda zone: paths.request_for(zone, request, self.children, having.__getitem__)
 
     def has_own(self, name: str) -> bool:
@@ -147,7 +142,7 @@ class ZonesBelow:
     def _has(self, zone: str, name: str) -> bool:
         try:
             self.part(zone).podm(name)
-        except (UnknownName, NoPodm):
+        except (errors.UnknownName, errors.NoPodm):
             return False
         return True
 
@@ -160,9 +155,9 @@ class ZonesBelow:
         answers = call_below(calls, self.deadline_s)
         having = [child for child, answer in answers.items() if answer is True]
         for child, answer in answers.items():
-            if isinstance(answer, SchedulerError) and surely and not having:
+            if isinstance(answer, errors.SchedulerError) and surely and not having:
                 text = f"zone {child} may have pod manager {name!r}, and does not answer: {answer}"
-                raise ServiceError(one_line(text))
+                raise errors.ServiceError(errors.one_line(text))
         return having
 
     def _enabled(self) -> list[str]:
@@ -179,21 +174,21 @@ class ZonesBelow:
         named = [self.requests(one) for one in requests]
         calls = {zone: functools.partial(self._ask, ask, zone, named) for zone in self._enabled()}
         answers: dict[str, Any] = {}
-        lacking: list[SchedulerError] = []
+        lacking: list[errors.SchedulerError] = []
         silent: list[SilentZone] = []
         try:
             answers[""] = self._ask(ask, "", named)
-        except (UnknownName, NoPodm) as error:
+        except (errors.UnknownName, errors.NoPodm) as error:
             lacking.append(error)
         for zone, answer in call_below(calls, self.deadline_s).items():
-            if isinstance(answer, UnknownName | NoPodm):
+            if isinstance(answer, errors.UnknownName | errors.NoPodm):
                 lacking.append(answer)
-            elif isinstance(answer, SchedulerError):
-                silent.append(SilentZone(zone=zone, reason=one_line(str(answer))))
+            elif isinstance(answer, errors.SchedulerError):
+                silent.append(SilentZone(zone=zone, reason=errors.one_line(str(answer))))
             else:
                 answers[zone] = answer
         if not answers and not silent:
-            raise next((one for one in lacking if isinstance(one, UnknownName)), lacking[0])
+            raise next((one for one in lacking if isinstance(one, errors.UnknownName)), lacking[0])
         for zone, answer in answers.items():
             silent += paths.silent_below(zone, silent_zones(answer))
         return ZoneAnswers(answers, silent)
@@ -213,7 +208,7 @@ class ZonesBelow:
 
     def reports(
         self, request_for: Callable[[str], Request], detail: Detail
-    ) -> dict[str, Report | SchedulerError]:
+    ) -> dict[str, Report | errors.SchedulerError]:
         """Return what each child says of a decision of its own, or why it does not."""
 
         def report(zone: str) -> Report:
@@ -232,7 +227,7 @@ class ZonesBelow:
         lists: dict[str, Sequence[Any]] = {}
         silent: list[SilentZone] = []
         for name, answer in call_below(calls, self.deadline_s).items():
-            if not isinstance(answer, SchedulerError):
+            if not isinstance(answer, errors.SchedulerError):
                 lists[name] = answer[:MOST_ROWS] if name else answer
                 if len(lists[name]) < len(answer):
                     rows = f"{format_count(len(answer), 'row')}, of which {MOST_ROWS:,} are read"
@@ -241,7 +236,7 @@ class ZonesBelow:
             elif not name:
                 raise answer
             else:
-                silent.append(SilentZone(zone=name, reason=one_line(str(answer))))
+                silent.append(SilentZone(zone=name, reason=errors.one_line(str(answer))))
                 self.note_silence(silent[-1])
         return ZoneAnswers(lists, silent)
 
@@ -256,7 +251,7 @@ class ZonesBelow:
         check_nodes(sum(claim.nodes for claim in found), len(part.nodes))
         return found
 
-    def release(self, row: ZoneClaim) -> dict[str, SchedulerError]:
+    def release(self, row: ZoneClaim) -> dict[str, errors.SchedulerError]:
         """Release the parts of a claim, all at once; return the error of each zone with one."""
 
         def release(part: ZoneClaimPart) -> None:
@@ -264,12 +259,14 @@ class ZonesBelow:
             if not part.claim or row.state == "COMPOSED":  # by then it may be a claim for each node
                 known = [claim.id for claim in self.claims_of(part, row)]
             for error in self.part(part.zone).release(known):
-                if not isinstance(error, UnknownName):  # forgotten: it ended long ago
+                if not isinstance(error, errors.UnknownName):  # forgotten: it ended long ago
                     raise error
 
         calls = {part.zone: functools.partial(release, part) for part in row.parts}
         answers = call_all(calls, self.deadline_s)
-        return {zone: one for zone, one in answers.items() if isinstance(one, SchedulerError)}
+        return {
+            zone: one for zone, one in answers.items() if isinstance(one, errors.SchedulerError)
+        }
 
 
 def zone_claim_id(claim: Claim) -> str:
@@ -288,9 +285,9 @@ def check_nodes(nodes: int, asked: int, least: int = 0) -> None:
     """Raise ServiceError where a zone answers with more nodes than it was asked, or fewer."""
     if not least <= nodes <= asked:
         found = format_count(nodes, "node")
-        raise ServiceError(f"it answers with {found}, and was asked for {asked:,}")
+        raise errors.ServiceError(f"it answers with {found}, and was asked for {asked:,}")
 
 
-def in_zone(zone: str, error: SchedulerError) -> SchedulerError:
+def in_zone(zone: str, error: errors.SchedulerError) -> errors.SchedulerError:
     """Return an error with the name of the zone that it is about."""
     return error.at(f"zone {zone}") if zone else error

@@ -12,31 +12,13 @@ from typing import Any, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from valence_sched.errors import (
-    AccessDenied,
-    CredentialError,
-    RequestError,
-    SchedulerError,
-    StoreError,
-    Unauthenticated,
-    UnknownName,
-    each_error,
-    one_line,
-)
+from valence_sched import errors
+from valence_sched.model import zone_registry as nouns
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.hardware import PodmOverview
 from valence_sched.model.http_headers import MOST_HOPS
 from valence_sched.model.scheduler import TREE_S
 from valence_sched.model.zone import ZoneSettings
-from valence_sched.model.zone_registry import (
-    ZoneChange,
-    ZoneInfo,
-    ZoneNode,
-    ZoneOverview,
-    ZoneRegistration,
-    ZoneReport,
-    check_zone,
-)
 from valence_sched.remote.scheduler import RemoteScheduler
 from valence_sched.store.service_state import Leases
 from valence_sched.store.store import Store
@@ -45,7 +27,7 @@ from valence_sched.zones.calls import DEADLINE_SHARE, call_all
 from valence_sched.zones.logins import ChildLogins
 from valence_sched.zones.report import INTERVALS, zone_info, zone_node
 
-Password = Callable[[ZoneRegistration], str | None]
+Password = Callable[[nouns.ZoneRegistration], str | None]
 
 
 class StateOpener(Protocol):
@@ -91,7 +73,7 @@ class ZoneRegistry:
         self._effects = effects
         self._state, self._password, self._logins = state, password, ChildLogins()
 
-    def zone_info(self) -> ZoneInfo:
+    def zone_info(self) -> nouns.ZoneInfo:
         """Return what the zone reports to the zone above it."""
         reports, ages_s, _ = self._own.reports()
         enabled = (one.report for one in self.zones() if one.registration.enabled)
@@ -101,26 +83,26 @@ class ZoneRegistry:
 
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
-    ) -> ZoneNode:
+    ) -> nouns.ZoneNode:
         """Return the zone with those below it; arguments and errors as of ``zone_branches``."""
         children = self.zone_branches(hops=hops, deadline_s=deadline_s, route=route)
         return zone_node(self._settings.name, self._own.podms(), self._own.now(), children)
 
-    def zones(self) -> Sequence[ZoneOverview]:
+    def zones(self) -> Sequence[nouns.ZoneOverview]:
         """Return the child zones by name; what they reported expires after three intervals."""
         if self._state.empty:
             return ()
         with self._state.store() as store:
             return [self._current(one) for one in store.zones.list()]
 
-    def zone(self, name: str) -> ZoneOverview:
+    def zone(self, name: str) -> nouns.ZoneOverview:
         """Return a child zone by its name or ID; UnknownName without one."""
         if self._state.empty:
-            raise UnknownName("child zone", name, (), self._state.where)
+            raise errors.UnknownName("child zone", name, (), self._state.where)
         with self._state.store() as store:
             return self._current(store.zones.show(name))
 
-    def add_zone(self, registration: ZoneRegistration) -> ZoneOverview:
+    def add_zone(self, registration: nouns.ZoneRegistration) -> nouns.ZoneOverview:
         """Store a child zone; no connection to it is made.
 
         Raises:
@@ -129,22 +111,22 @@ class ZoneRegistry:
         """
         with self._change(registration.name, "added"):
             self._check_routing()
-            check_zone(registration)
+            nouns.check_zone(registration)
             with self._state.store() as store:
                 return store.zones.add(registration)
 
-    def change_zone(self, name: str, change: ZoneChange) -> ZoneOverview:
+    def change_zone(self, name: str, change: nouns.ZoneChange) -> nouns.ZoneOverview:
         """Change a child zone, and return it; errors as to add one, and UnknownName."""
         with self._change(name, "changed"):
             self._check_routing()
             known = self.zone(name)
             changed = change.applied_to(known.registration)
-            check_zone(changed)
+            nouns.check_zone(changed)
             with self._state.store() as store:
                 store.zones.change(known, changed)
                 return self._current(store.zones.show(changed.name))
 
-    def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
+    def delete_zones(self, names: Sequence[str]) -> Iterator[errors.SchedulerError]:
         """Forget child zones without a call to them; yield the error about each that stays.
 
         AccessDenied: this zone does not route. InUse: claims of this zone have a part in it.
@@ -157,7 +139,7 @@ class ZoneRegistry:
                 with self._state.store() as store:
                     store.zones.delete(known)
 
-        yield from each_error(delete, names)
+        yield from errors.each_error(delete, names)
 
     def _change(self, name: str, done: str) -> AbstractContextManager[None]:
         return self._effects.change("zone", name, f"may be {done}", f"is {done}")
@@ -171,7 +153,7 @@ class ZoneRegistry:
 
     def zone_branches(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
-    ) -> tuple[ZoneNode, ...]:
+    ) -> tuple[nouns.ZoneNode, ...]:
         """Return the trees of the enabled child zones, asked at once; a silent one says why.
 
         ``hops`` is how many levels below this zone are asked, ``route`` are the ids of the zones
@@ -185,9 +167,9 @@ class ZoneRegistry:
             return ()
         own = self.own_id()
         if own in route:
-            raise RequestError("the zones are a circle: one of them is below itself")
+            raise errors.RequestError("the zones are a circle: one of them is below itself")
 
-        def tree_of(child: ZoneRegistration) -> ZoneNode:
+        def tree_of(child: nouns.ZoneRegistration) -> nouns.ZoneNode:
             lower_s = deadline_s * DEADLINE_SHARE
             connection = self._logins.connection(child, self._password(child), lower_s)
             return RemoteScheduler(connection).zone_tree(
@@ -198,18 +180,18 @@ class ZoneRegistry:
         calls = {child.name: functools.partial(tree_of, child) for child in every}
         return tuple(
             replace(outcome, known_as=name)
-            if isinstance(outcome, ZoneNode)
-            else ZoneNode(known_as=name, silent=one_line(str(outcome)))
+            if isinstance(outcome, nouns.ZoneNode)
+            else nouns.ZoneNode(known_as=name, silent=errors.one_line(str(outcome)))
             for name, outcome in call_all(calls, deadline_s).items()
         )
 
-    def _current(self, zone: ZoneOverview) -> ZoneOverview:
+    def _current(self, zone: nouns.ZoneOverview) -> nouns.ZoneOverview:
         return current(zone, self._settings.poll_interval_s)
 
     def _check_routing(self) -> None:
         if not self._settings.enable_zone_routing:
             hint = f"set enable_zone_routing: true in {self._settings_file}"
-            raise AccessDenied(one_line(f"child zones are not enabled: {hint}"))
+            raise errors.AccessDenied(errors.one_line(f"child zones are not enabled: {hint}"))
 
 
 FAILURES = 3  # in a row, after which a child is not active
@@ -235,9 +217,9 @@ class Children:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._zones, self._interval_s, self._clock = zones, interval_s, clock
-        self._list: tuple[int, float, Sequence[ZoneOverview]] | None = None
+        self._list: tuple[int, float, Sequence[nouns.ZoneOverview]] | None = None
 
-    def list(self) -> Sequence[ZoneOverview]:
+    def list(self) -> Sequence[nouns.ZoneOverview]:
         """Return them by name; StoreError where the state cannot be read."""
         zones, known, at = self._zones(), self._list, self._clock()
         changes = zones.changes()
@@ -248,7 +230,7 @@ class Children:
         return found
 
 
-def current(zone: ZoneOverview, interval_s: float) -> ZoneOverview:
+def current(zone: nouns.ZoneOverview, interval_s: float) -> nouns.ZoneOverview:
     """Return a child without what it told of itself, once that has expired."""
     info, age_s = zone.report.info, zone.heard_age_s
     if info is None or (age_s is not None and age_s <= INTERVALS * interval_s):
@@ -270,7 +252,7 @@ class ZonePoller:
         self,
         zones: Zones,
         leases: Leases,
-        ask: Callable[[ZoneRegistration], ZoneInfo],
+        ask: Callable[[nouns.ZoneRegistration], nouns.ZoneInfo],
         *,
         holder: str,
         interval_s: float,
@@ -315,14 +297,14 @@ class ZonePoller:
                     ]
                 )
             self._problem = ""
-        except StoreError as error:
+        except errors.StoreError as error:
             self._leads, self._renew_at = False, -float("inf")
             if str(error) != self._problem:
                 self._tell(f"waiting: {error}")
             self._problem = str(error)
         return LOOK_S
 
-    def poll(self, zones: Sequence[ZoneOverview]) -> None:
+    def poll(self, zones: Sequence[nouns.ZoneOverview]) -> None:
         """Ask these children at once, and store what each told or why it did not answer."""
         by_name = {one.registration.name: one for one in zones}
         if not by_name:
@@ -331,8 +313,8 @@ class ZonePoller:
         polled = []
         for name, outcome in call_all(calls, self._deadline_s).items():
             before = by_name[name].report
-            if isinstance(outcome, ZoneInfo):
-                after = ZoneReport(is_active=True, info=outcome, reason="")
+            if isinstance(outcome, nouns.ZoneInfo):
+                after = nouns.ZoneReport(is_active=True, info=outcome, reason="")
             else:
                 after = _failed(before, outcome)
             polled.append(PolledZone(by_name[name], after))
@@ -345,19 +327,21 @@ class ZonePoller:
                 self._tell(f"zone {name}: {state}: {after.reason}")
         self._zones.record(polled)
 
-    def _told(self, zone: ZoneOverview) -> ZoneInfo:
+    def _told(self, zone: nouns.ZoneOverview) -> nouns.ZoneInfo:
         info = self._ask(zone.registration)
         if info.id and info.id == self._zones.own_id():
-            raise AccessDenied("it is this zone itself: name the URL of a zone below it")
+            raise errors.AccessDenied("it is this zone itself: name the URL of a zone below it")
         return info
 
 
-def _failed(report: ZoneReport, error: SchedulerError) -> ZoneReport:
+def _failed(report: nouns.ZoneReport, error: errors.SchedulerError) -> nouns.ZoneReport:
     """Return what is known of a child that did not answer: what it told before stays.
 
     It is not active after ``FAILURES`` in a row, or at once where it refuses the credentials.
     """
     failures = report.failures + 1
-    refused = isinstance(error, CredentialError | Unauthenticated | AccessDenied)
+    refused = isinstance(
+        error, errors.CredentialError | errors.Unauthenticated | errors.AccessDenied
+    )
     active = report.is_active and failures < FAILURES and not refused
-    return replace(report, is_active=active, failures=failures, reason=one_line(str(error)))
+    return replace(report, is_active=active, failures=failures, reason=errors.one_line(str(error)))

@@ -24,32 +24,14 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from valence_sched.errors import (
-    ClaimLost,
-    ClaimState,
-    SchedulerError,
-    ServiceBusy,
-    ServiceError,
-    StaleOffer,
-    one_line,
-)
+from valence_sched import errors
+from valence_sched.model import zone as nouns
 from valence_sched.model.claim import TTL_S, Claim, NodeAllocation
 from valence_sched.model.decision import Candidate, Report, SilentZone
 from valence_sched.model.effect import EffectLog, held_state, unsure_state
 from valence_sched.model.lifecycle import ClaimRecord
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request, asked_content
-from valence_sched.model.zone import (
-    ENDED_STATES,
-    LIVE_STATES,
-    DomainValues,
-    Token,
-    ZoneClaim,
-    ZoneClaimBody,
-    ZoneClaimPart,
-    ZoneClaimState,
-    ZonedList,
-)
 from valence_sched.store.zones import ZoneClaimRows
 from valence_sched.zones import paths
 from valence_sched.zones.below import ZonesBelow, check_nodes, in_zone, parts_of, zone_claim_id
@@ -66,18 +48,18 @@ LONGEST_PAUSE_S = 1.0
 OWN = "this zone"  # in words, for the pod managers of the zone itself
 
 #: What another decision may avoid: a part that is gone, or a zone that does not answer.
-_AVOIDABLE = (ClaimLost, StaleOffer, ServiceError, ServiceBusy)
+_AVOIDABLE = (errors.ClaimLost, errors.StaleOffer, errors.ServiceError, errors.ServiceBusy)
 
 
-class PartLost(ClaimLost):
+class PartLost(errors.ClaimLost):
     """A part of a claim that zones did not hold: each child that did not, and its error."""
 
-    def __init__(self, text: str, errors: Mapping[str, SchedulerError]) -> None:
+    def __init__(self, text: str, by_zone: Mapping[str, errors.SchedulerError]) -> None:
         super().__init__(text)
-        self.errors = {zone: error for zone, error in errors.items() if zone}
+        self.errors = {zone: error for zone, error in by_zone.items() if zone}
 
     @property
-    def refusal(self) -> SchedulerError | None:
+    def refusal(self) -> errors.SchedulerError | None:
         """Return the error of a child to which it would come again at once."""
         for zone, error in self.errors.items():
             if not isinstance(error, _AVOIDABLE):
@@ -108,9 +90,9 @@ class _Share:
     """
 
     numbers: list[int] = field(default_factory=list)
-    tokens: list[Token] = field(default_factory=list)
+    tokens: list[nouns.Token] = field(default_factory=list)
     candidates: list[Candidate] = field(default_factory=list)
-    places: list[DomainValues] = field(default_factory=list)
+    places: list[nouns.DomainValues] = field(default_factory=list)
     generations: set[int] = field(default_factory=set)
 
 
@@ -156,7 +138,7 @@ class ZoneClaims:
         lost_parts = contended = 0
         losses, refusal = Counter[str](), None
         while lost_parts < self.most_attempts and contended < MOST_CONTENDED:
-            lost: ClaimLost | StaleOffer
+            lost: errors.ClaimLost | errors.StaleOffer
             retries = lost_parts + contended
             if key and (earlier := self.rows.find_by_key(request.owner, key, content)):
                 return ZoneClaimOutcome(self.merged(earlier), None, retries)
@@ -172,7 +154,7 @@ class ZoneClaims:
                 if refusal is not None:
                     raise refusal
                 return ZoneClaimOutcome(None, selected, retries)
-            body = ZoneClaimBody(
+            body = nouns.ZoneClaimBody(
                 request=request,
                 tokens=tuple(node.chosen.token for node in selected.nodes),
                 ttl_s=ttl_s,
@@ -186,19 +168,19 @@ class ZoneClaims:
                 lost = error
                 refusal = refusal or error.refusal
                 for zone, one in error.errors.items():
-                    if isinstance(one, ClaimLost | StaleOffer):
+                    if isinstance(one, errors.ClaimLost | errors.StaleOffer):
                         losses[zone] += 1
-                    elif not isinstance(one, ServiceBusy):
-                        avoid = (*avoid, SilentZone(zone=zone, reason=one_line(str(one))))
-            except (ClaimLost, StaleOffer) as error:
+                    elif not isinstance(one, errors.ServiceBusy):
+                        avoid = (*avoid, SilentZone(zone=zone, reason=errors.one_line(str(one))))
+            except (errors.ClaimLost, errors.StaleOffer) as error:
                 lost = error
             of_group = bool(getattr(lost, "group", ""))
             lost_parts, contended = lost_parts + (not of_group), contended + of_group
             longest_s = min(LONGEST_PAUSE_S, 0.01 * 2**retries)
             self.pause(longest_s * random.random())  # noqa: S311 - so that others win
-        raise ClaimLost(f"lost {lost_parts + contended} times in a row: at last {lost}")
+        raise errors.ClaimLost(f"lost {lost_parts + contended} times in a row: at last {lost}")
 
-    def hold_offers(self, body: ZoneClaimBody, *, key: str | None = None) -> Claim:
+    def hold_offers(self, body: nouns.ZoneClaimBody, *, key: str | None = None) -> Claim:
         """Hold offers of this zone, in the order of the nodes: all, or none.
 
         Raises:
@@ -208,7 +190,7 @@ class ZoneClaims:
             SchedulerError: the call went in a circle, or too deep; or as a zone says.
         """
         if self.id in body.route:
-            raise SchedulerError("the zones are a circle: one of them is below itself")
+            raise errors.SchedulerError("the zones are a circle: one of them is below itself")
         if not self.below.children:
             return self._hold_own(body, self._shares(body), key, body.ttl_s)
         try:
@@ -217,13 +199,13 @@ class ZoneClaims:
             raise error.refusal or error from None
 
     def _hold(
-        self, body: ZoneClaimBody, key: str | None, dispatched: Report | None = None
+        self, body: nouns.ZoneClaimBody, key: str | None, dispatched: Report | None = None
     ) -> Claim:
         shares, request = self._shares(body), body.request
         if not body.hops and set(shares) != {""}:
-            raise SchedulerError("the zones below are too deep to be asked")
+            raise errors.SchedulerError("the zones below are too deep to be asked")
         parts = [
-            ZoneClaimPart(zone=zone, nodes=tuple(one.numbers), places=tuple(one.places))
+            nouns.ZoneClaimPart(zone=zone, nodes=tuple(one.numbers), places=tuple(one.places))
             for zone, one in shares.items()
         ]
         row, is_new = self.rows.begin(
@@ -244,8 +226,8 @@ class ZoneClaims:
 
     def _prepare(
         self,
-        row: ZoneClaim,
-        body: ZoneClaimBody,
+        row: nouns.ZoneClaim,
+        body: nouns.ZoneClaimBody,
         shares: Mapping[str, _Share],
         dispatched: Report | None,
     ) -> Claim:
@@ -270,12 +252,12 @@ class ZoneClaims:
             check_nodes(claim.nodes, len(share.tokens), len(share.tokens))
             if not 0 < len(claim.id) <= MOST_ID:
                 length = format_count(len(claim.id), "character")
-                raise ServiceError(f"it answers with a claim of an ID of {length}")
+                raise errors.ServiceError(f"it answers with a claim of an ID of {length}")
             return claim
 
         calls = {zone: functools.partial(hold, zone, share) for zone, share in shares.items()}
         deadline_s = min(self.below.deadline_s, body.deadline_s)
-        answers: Mapping[str, Claim | SchedulerError] = call_all(calls, deadline_s)
+        answers: Mapping[str, Claim | errors.SchedulerError] = call_all(calls, deadline_s)
         claims = {zone: one for zone, one in answers.items() if isinstance(one, Claim)}
         ids = {zone: claim.id for zone, claim in claims.items()}
         parts = [replace(part, claim=ids.get(part.zone, "")) for part in row.parts]
@@ -289,11 +271,11 @@ class ZoneClaims:
         )
         if held is None:
             self._give_up(row, parts)
-            raise ClaimLost(f"claim {row.id} took too long to prepare")
+            raise errors.ClaimLost(f"claim {row.id} took too long to prepare")
         return merged_claim(held, {zone: [claim] for zone, claim in claims.items()})
 
     def _hold_own(
-        self, body: ZoneClaimBody, shares: Mapping[str, _Share], key: str | None, ttl_s: float
+        self, body: nouns.ZoneClaimBody, shares: Mapping[str, _Share], key: str | None, ttl_s: float
     ) -> Claim:
         return self.below.own.claim_candidates(
             body.request,
@@ -306,37 +288,39 @@ class ZoneClaims:
 
     def _check_answers(
         self,
-        row: ZoneClaim,
-        parts: Sequence[ZoneClaimPart],
-        answers: Mapping[str, Claim | SchedulerError],
+        row: nouns.ZoneClaim,
+        parts: Sequence[nouns.ZoneClaimPart],
+        answers: Mapping[str, Claim | errors.SchedulerError],
     ) -> None:
         """Give a claim up, and raise the error about it, where a zone gave one."""
-        errors = {zone: one for zone, one in answers.items() if isinstance(one, SchedulerError)}
-        if not errors:
+        refusals = {
+            zone: one for zone, one in answers.items() if isinstance(one, errors.SchedulerError)
+        }
+        if not refusals:
             return
         # one that refuses has nothing; of one that fails or does not answer that is not known
-        unsure = {zone for zone, error in errors.items() if error.http_status >= 500}
+        unsure = {zone for zone, error in refusals.items() if error.http_status >= 500}
         self._give_up(row, [part for part in parts if part.claim or part.zone in unsure])
-        own = errors.get("")
+        own = refusals.get("")
         if own is not None and not isinstance(own, _AVOIDABLE):
             raise own
-        lines = (paths.line_below(zone, str(error)) for zone, error in errors.items())
-        raise PartLost("; ".join(lines), errors)
+        lines = (paths.line_below(zone, str(error)) for zone, error in refusals.items())
+        raise PartLost("; ".join(lines), refusals)
 
-    def _give_up(self, row: ZoneClaim, parts: Sequence[ZoneClaimPart]) -> None:
+    def _give_up(self, row: nouns.ZoneClaim, parts: Sequence[nouns.ZoneClaimPart]) -> None:
         """Release the parts of a claim that is not held; those of silent zones end later."""
         note = "not all of it could be claimed"
         changed = self.rows.change(
             row.id, ["PREPARED"], "RELEASING", parts=parts, ttl_s=0.0, note=note
         )
         known = tuple(part for part in parts if part.claim)
-        errors = self.below.release(replace(row, parts=known))
-        if changed and not errors and known == tuple(parts):
+        refusals = self.below.release(replace(row, parts=known))
+        if changed and not refusals and known == tuple(parts):
             self.rows.change(row.id, ["RELEASING"], "FAILED", note=note)
 
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
-    ) -> ZonedList[Claim]:
+    ) -> nouns.ZonedList[Claim]:
         """Return the claims of this zone and of those below, these by their paths.
 
         What zones below hold for a claim of this zone stands in that claim alone. The list names
@@ -345,7 +329,7 @@ class ZoneClaims:
         if podm is not None:
             podm = self.below.podm_path(podm)
         self.rows.expire()
-        states = (*LIVE_STATES, *ENDED_STATES) if ended else LIVE_STATES
+        states = (*nouns.LIVE_STATES, *nouns.ENDED_STATES) if ended else nouns.LIVE_STATES
         found, silent = self.below.records(lambda zone: zone.claims(owner=owner, ended=ended))
         rows = self.rows.list(states, owner)
         ids = {row.id for row in rows}
@@ -361,7 +345,7 @@ class ZoneClaims:
         ]
         claims.sort(key=lambda claim: claim.created_at)
         wanted = (claim for claim in claims if podm is None or podm in claim.podms)
-        return ZonedList(wanted, silent)
+        return nouns.ZonedList(wanted, silent)
 
     def claim_record(self, claim_id: str) -> ClaimRecord:
         """Return a claim with its nodes and events; UnknownName where there is none."""
@@ -373,20 +357,20 @@ class ZoneClaims:
         below: dict[str, list[Claim]] = {}
         records, lines = [], [row.note] if row.note else []
         for zone, answer in self.records(row).items():
-            if isinstance(answer, SchedulerError):
+            if isinstance(answer, errors.SchedulerError):
                 lines.append(paths.line_below(zone, str(answer)))
                 continue
             below[zone] = [one.claim for one in answer]
             records += [paths.record_below(zone, one) for one in answer]
-        merged = merged_claim(replace(row, note=one_line("; ".join(lines)) or None), below)
+        merged = merged_claim(replace(row, note=errors.one_line("; ".join(lines)) or None), below)
         events = sorted((event for one in records for event in one.events), key=lambda one: one.at)
         nodes = tuple(node for one in records for node in one.nodes)
         return ClaimRecord(claim=merged, nodes=nodes, events=tuple(events))
 
-    def records(self, row: ZoneClaim) -> dict[str, list[ClaimRecord] | SchedulerError]:
+    def records(self, row: nouns.ZoneClaim) -> dict[str, list[ClaimRecord] | errors.SchedulerError]:
         """Return what each zone of a claim has for it, or the error about it."""
 
-        def of_part(part: ZoneClaimPart) -> list[ClaimRecord]:
+        def of_part(part: nouns.ZoneClaimPart) -> list[ClaimRecord]:
             zone = self.below.part(part.zone)
             found = [zone.claim_record(claim.id) for claim in self.below.claims_of(part, row)]
             check_nodes(sum(one.claim.nodes for one in found), len(part.nodes))
@@ -396,7 +380,7 @@ class ZoneClaims:
         calls = {part.zone: functools.partial(of_part, part) for part in row.parts}
         return call_all(calls, self.below.deadline_s)
 
-    def merged(self, row: ZoneClaim) -> Claim:
+    def merged(self, row: nouns.ZoneClaim) -> Claim:
         """Return a claim of this zone with what the zones below hold for it."""
         return self.claim_record(row.id).claim
 
@@ -408,21 +392,23 @@ class ZoneClaims:
             zone, part, rest = self.below.find(claim_id)
             return paths.claim_below(zone, part.renew(rest, ttl_s))
         if row.state != "HELD":
-            raise ClaimState(f"claim {claim_id} is {row.state}: only one that is held is renewed")
+            raise errors.ClaimState(
+                f"claim {claim_id} is {row.state}: only one that is held is renewed"
+            )
         below: dict[str, list[Claim]] = {}
         for zone, answer in self._renewed(row.parts, ttl_s).items():
-            if isinstance(answer, SchedulerError):
+            if isinstance(answer, errors.SchedulerError):
                 raise in_zone(zone, answer)
             below[zone] = [answer]
         held = self.rows.change(claim_id, ["HELD"], "HELD", ttl_s=ttl_s)
         if held is None:
-            raise ClaimState(f"claim {claim_id} is not held any more: claim again")
+            raise errors.ClaimState(f"claim {claim_id} is not held any more: claim again")
         return merged_claim(held, below)
 
     def _renewed(
-        self, parts: Sequence[ZoneClaimPart], ttl_s: float
-    ) -> Mapping[str, Claim | SchedulerError]:
-        def renew(part: ZoneClaimPart) -> Claim:
+        self, parts: Sequence[nouns.ZoneClaimPart], ttl_s: float
+    ) -> Mapping[str, Claim | errors.SchedulerError]:
+        def renew(part: nouns.ZoneClaimPart) -> Claim:
             claim = self.below.part(part.zone).renew(part.claim, ttl_s)
             check_nodes(claim.nodes, len(part.nodes))
             return claim
@@ -430,7 +416,7 @@ class ZoneClaims:
         calls = {part.zone: functools.partial(renew, part) for part in parts}
         return call_all(calls, self.below.deadline_s)
 
-    def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
+    def release(self, claim_ids: Sequence[str]) -> Iterator[errors.SchedulerError]:
         """Release claims; yield the error about each that could not be released.
 
         Of a claim of several zones those that answer release their parts at once; a part of one
@@ -445,34 +431,34 @@ class ZoneClaims:
                 zone, part, rest = self.below.find(claim_id)
                 for error in part.release([rest]):
                     yield in_zone(zone, error)
-            except SchedulerError as error:
+            except errors.SchedulerError as error:
                 yield error
 
-    def _release(self, row: ZoneClaim) -> list[SchedulerError]:
-        if row.state in ENDED_STATES:
+    def _release(self, row: nouns.ZoneClaim) -> list[errors.SchedulerError]:
+        if row.state in nouns.ENDED_STATES:
             return []
         if row.state == "COMPOSING":
             text = f"claim {row.id} is COMPOSING: something may be there by now"
-            raise ClaimState(f"{text}: reap it once its time is over")
-        before: tuple[ZoneClaimState, ...] = ("PREPARED", "HELD", "RELEASING")
+            raise errors.ClaimState(f"{text}: reap it once its time is over")
+        before: tuple[nouns.ZoneClaimState, ...] = ("PREPARED", "HELD", "RELEASING")
         if row.state != "COMPOSED" and not self.rows.change(
             row.id, before, "RELEASING", ttl_s=0.0, note=row.note
         ):
-            raise ClaimState(f"claim {row.id} is being changed by another: try again")
+            raise errors.ClaimState(f"claim {row.id} is being changed by another: try again")
         unsure = unsure_state("released in part", row.id)
-        errors: list[SchedulerError] = []
+        refusals: list[errors.SchedulerError] = []
         try:
             with self.effects.change("claim", row.id, unsure, "is released"):
-                errors = [in_zone(*one) for one in self.below.release(row).items()]
-                for error in errors:
+                refusals = [in_zone(*one) for one in self.below.release(row).items()]
+                for error in refusals:
                     raise error
                 self.rows.change(row.id, ["COMPOSED", "RELEASING"], "RELEASED")
-        except SchedulerError:
-            if not errors:
+        except errors.SchedulerError:
+            if not refusals:
                 raise
-        return errors
+        return refusals
 
-    def _shares(self, body: ZoneClaimBody) -> dict[str, _Share]:
+    def _shares(self, body: nouns.ZoneClaimBody) -> dict[str, _Share]:
         """Return what each zone is to hold; the pod managers of this zone are ``""``."""
         shares: dict[str, _Share] = {}
         for number, token in enumerate(body.tokens, 1):
@@ -490,7 +476,7 @@ class ZoneClaims:
                     place = {domain: some for domain, some in content.place.items() if some}
                     share.places.append({**place, "podm": (f"{zone}/",)})
             else:
-                raise StaleOffer(f"zone {zone!r} is no longer a child: ask again")
+                raise errors.StaleOffer(f"zone {zone!r} is no longer a child: ask again")
         return shares
 
 
@@ -499,7 +485,7 @@ def _generation(shares: Mapping[str, _Share]) -> int | None:
     return min((one for share in shares.values() for one in share.generations), default=None)
 
 
-def merged_claim(row: ZoneClaim, below: Mapping[str, Sequence[Claim]]) -> Claim:
+def merged_claim(row: nouns.ZoneClaim, below: Mapping[str, Sequence[Claim]]) -> Claim:
     """Return a claim of a zone with what the claims of the zones below hold for it.
 
     Its nodes are numbered as they were asked for.

@@ -14,12 +14,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from valence_sched.core.explain.sensitivity import (
-    Choice,
-    choice_changes,
-    relative_size,
-    weight_changes,
-)
+from valence_sched.core.explain import sensitivity
 from valence_sched.core.policy import COST_SCALE
 from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import (
@@ -31,18 +26,7 @@ from valence_sched.errors import (
     UnknownName,
     one_line,
 )
-from valence_sched.model.decision import (
-    Candidate,
-    DecisionResult,
-    DecisionResults,
-    Detail,
-    Explanation,
-    PoolRef,
-    Ranking,
-    Report,
-    Sensitivity,
-    SilentZone,
-)
+from valence_sched.model import decision as nouns
 from valence_sched.model.http_headers import MOST_HOPS
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.policy import Policy
@@ -154,7 +138,7 @@ MOST_TRIES = 3  # of a decision whose offers others take meanwhile
 #: Tells a request as a zone names its pod managers: one directly below, or this one (``""``).
 RequestFor = Callable[[str], Request]
 #: Returns what each zone directly below says of a decision on a request, or the error about it.
-ReportsBelow = Callable[[RequestFor, Detail], Mapping[str, Report | SchedulerError]]
+ReportsBelow = Callable[[RequestFor, nouns.Detail], Mapping[str, nouns.Report | SchedulerError]]
 
 
 class ZoneDecider(Scheduler):
@@ -191,8 +175,8 @@ class ZoneDecider(Scheduler):
         return answer
 
     def select_destinations(
-        self, request: Request, *, detail: Detail = "placements"
-    ) -> DecisionResult:
+        self, request: Request, *, detail: nouns.Detail = "placements"
+    ) -> nouns.DecisionResult:
         """Choose pool and blocks for every node of a request, of all zones.
 
         Errors as of a scheduler.
@@ -207,7 +191,7 @@ class ZoneDecider(Scheduler):
         return self.select(request)[1]
 
     def select(
-        self, request: Request, avoid: Sequence[SilentZone] = ()
+        self, request: Request, avoid: Sequence[nouns.SilentZone] = ()
     ) -> tuple[SealedRequest, Selected]:
         """Return a request as zones were asked it, and what they offer for it.
 
@@ -224,19 +208,19 @@ class ZoneDecider(Scheduler):
         return _retried(select)
 
     def result(
-        self, request: Request, sealed: SealedRequest, selected: Selected, detail: Detail
-    ) -> DecisionResult:
+        self, request: Request, sealed: SealedRequest, selected: Selected, detail: nouns.Detail
+    ) -> nouns.DecisionResult:
         """Return what was selected for a request as a decision; errors as to select."""
         reasons = self._reasons(request, sealed, selected, detail)
         return zoned_result(sealed, selected, reasons)
 
-    def rank(self, request: Request, limit: int) -> Ranking:
+    def rank(self, request: Request, limit: int) -> nouns.Ranking:
         """Return the best candidates of all zones; errors as for a decision."""
         sealed = self._own.seal(request)
         offers, selected = self._selection(sealed, self._mixes()).ranking(limit)
         missing = [f"zone {one.zone}: {one.reason}" for one in selected.silent.values()]
         missing += [f"{one.podm}: undecided" for one in selected.undecided.values()]
-        return Ranking(
+        return nouns.Ranking(
             candidates=tuple(map(_named_candidate, offers)),
             missing=tuple(missing),
             request_id=sealed.request.id,
@@ -244,8 +228,8 @@ class ZoneDecider(Scheduler):
         )
 
     def select_all(
-        self, requests: Sequence[Request], *, detail: Detail = "placements"
-    ) -> DecisionResults:
+        self, requests: Sequence[Request], *, detail: nouns.Detail = "placements"
+    ) -> nouns.DecisionResults:
         """Choose for several requests, all or nothing, in the order by which most nodes fit.
 
         Errors as for one request.
@@ -254,7 +238,9 @@ class ZoneDecider(Scheduler):
             return self._own.select_all(requests, detail=detail)
         return _retried(functools.partial(self._select_all, requests, detail))
 
-    def _select_all(self, requests: Sequence[Request], detail: Detail) -> DecisionResults:
+    def _select_all(
+        self, requests: Sequence[Request], detail: nouns.Detail
+    ) -> nouns.DecisionResults:
         sealed = [
             _at(number, requests, functools.partial(self._own.seal, one))
             for number, one in enumerate(requests)
@@ -296,7 +282,7 @@ class ZoneDecider(Scheduler):
         sealed: SealedRequest,
         mixes: ZoneMixes,
         others: Sequence[OtherOffer] = (),
-        avoid: Sequence[SilentZone] = (),
+        avoid: Sequence[nouns.SilentZone] = (),
     ) -> ZoneSelection:
         def complete(ask: Callable[[], GroupAnswer], anew: bool) -> CompletedRequest:
             return mixes.complete(sealed, ask, len(others), anew=anew)
@@ -318,9 +304,9 @@ class ZoneDecider(Scheduler):
         request: Request,
         sealed: SealedRequest,
         selected: Selected,
-        detail: Detail,
+        detail: nouns.Detail,
         others: int = 0,
-    ) -> Report | None:
+    ) -> nouns.Report | None:
         """Return what the engine says of the decision, None where it does not know all of it.
 
         It says why its pod managers make too few nodes, if all zones together make too few, or
@@ -339,7 +325,7 @@ class ZoneDecider(Scheduler):
         except (UnknownName, ServiceError):  # a zone that may have what is named is silent
             return None
         try:
-            report: Report | None
+            report: nouns.Report | None
             report = self._own.select_destinations(request_for(""), detail=detail).report
         except (NoPodm, UnknownName):  # the zones were asked: only this one lacks them
             report = None
@@ -358,7 +344,7 @@ class ZoneDecider(Scheduler):
         return replace(report, explanation=choices.explained(report.explanation))
 
 
-def _named_candidate(offer: Offer) -> Candidate:
+def _named_candidate(offer: Offer) -> nouns.Candidate:
     return replace(offer.candidate, podm=paths.path(offer.zone, offer.candidate.podm))
 
 
@@ -401,17 +387,17 @@ class ZoneChoices:
     def needs_anchor(self) -> bool:
         return self._selection.needs_anchor
 
-    def choose(self, alternative: Alternative) -> Choice:
+    def choose(self, alternative: Alternative) -> sensitivity.Choice:
         best_of = self.policy.pick.best_of
         answer = self._selection.first_node(alternative, max(2, best_of))
         best = self._selection.drawn(answer.ranking[:best_of])
         if best is None:
-            return Choice(None, bool(answer.undecided), lambda: False)
+            return sensitivity.Choice(None, bool(answer.undecided), lambda: False)
         pool, cost = _pool(best), best.candidate.cost
         others = [one.candidate.cost for one in answer.ranking if _pool(one).podm != pool.podm]
-        return Choice(pool, bool(answer.undecided), lambda: cost in others)
+        return sensitivity.Choice(pool, bool(answer.undecided), lambda: cost in others)
 
-    def weight_changes(self) -> Iterator[Sensitivity] | None:
+    def weight_changes(self) -> Iterator[nouns.Sensitivity] | None:
         assert self._offer is not None, "no weight makes a node fit"
         one, alternative = self._offer.candidate, self.request.alternatives[self.attempt_index]
         rival = Rival(
@@ -424,25 +410,25 @@ class ZoneChoices:
         if answer.overtakings is UNSET:
             return None
         found = [replace(one, pool=_below(one.zone, one.pool)) for one in answer.overtakings]
-        return weight_changes(self.policy, rival, self.chosen, found)
+        return sensitivity.weight_changes(self.policy, rival, self.chosen, found)
 
     def most_free(self, need: Need) -> float:
         return self._most_free.get(need, 0.0)
 
-    def explained(self, explanation: Explanation) -> Explanation:
+    def explained(self, explanation: nouns.Explanation) -> nouns.Explanation:
         """Return an explanation with what changes the choice; a note names silent zones."""
         notes: list[str] = []
         earlier = self._selection.silent
-        changes = sorted(choice_changes(self, notes), key=relative_size)
+        changes = sorted(sensitivity.choice_changes(self, notes), key=sensitivity.relative_size)
         if silent := self._selection.silent - earlier:
             changes, names = [], ", ".join(sorted(silent))
             notes = [one_line(f"flips: unknown, these zones did not answer: {names}")]
         return replace(explanation, flips=tuple(changes), notes=(*explanation.notes, *notes))
 
 
-def _pool(offer: Offer) -> PoolRef:
-    return _below(offer.zone, PoolRef(podm=offer.candidate.podm, pool=offer.candidate.pool))
+def _pool(offer: Offer) -> nouns.PoolRef:
+    return _below(offer.zone, nouns.PoolRef(podm=offer.candidate.podm, pool=offer.candidate.pool))
 
 
-def _below(zone: str, pool: PoolRef) -> PoolRef:
+def _below(zone: str, pool: nouns.PoolRef) -> nouns.PoolRef:
     return replace(pool, podm=paths.path(zone, pool.podm))

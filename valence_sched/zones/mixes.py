@@ -15,16 +15,9 @@ from dataclasses import dataclass
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from valence_sched.model import request as nouns
 from valence_sched.model.decision import SilentZone
 from valence_sched.model.policy import Policy
-from valence_sched.model.request import (
-    MAX_NODES,
-    SCARCITY_PART,
-    Mix,
-    Request,
-    added_supplies,
-    is_supply,
-)
 from valence_sched.model.scheduler import OwnPodms
 from valence_sched.model.zone import GroupAnswer, SealedRequest, ZoneSupplies
 
@@ -41,7 +34,7 @@ class SupplySum:
 
     policy: Policy
     supplies: ZoneSupplies
-    mix: Mix
+    mix: nouns.Mix
 
 
 class SupplySums:
@@ -60,7 +53,7 @@ class SupplySums:
             found = self._sums.get(_key(sealed.request))
         return found if found is not None and found.policy == sealed.policy else None
 
-    def store(self, sealed: SealedRequest, supplies: ZoneSupplies, mix: Mix) -> None:
+    def store(self, sealed: SealedRequest, supplies: ZoneSupplies, mix: nouns.Mix) -> None:
         """Remember a sum, and forget the oldest one where there are too many."""
         key = _key(sealed.request)
         with self._lock:
@@ -70,7 +63,7 @@ class SupplySums:
                 self._sums.popitem(last=False)
 
 
-def _key(request: Request) -> SumKey:
+def _key(request: nouns.Request) -> SumKey:
     return request.policy, request.mix.digest, tuple(sorted(request.capabilities.items()))
 
 
@@ -81,7 +74,7 @@ class CompletedRequest:
     Zones have yet to confirm that they supply the ``unconfirmed`` sum to it, if there is one.
     """
 
-    request: Request
+    request: nouns.Request
     uncounted: Sequence[SilentZone] = ()
     unconfirmed: ZoneSupplies | None = None
 
@@ -114,20 +107,20 @@ class ZoneMixes:
             return completed
         if known is not None and not anew:
             completed, supplies, at = known
-            if taken <= at or taken - at < supplies.pools // SCARCITY_PART:
+            if taken <= at or taken - at < supplies.pools // nouns.SCARCITY_PART:
                 request = replace(sealed.request, mix=completed.request.mix)
                 return CompletedRequest(request, completed.uncounted)
         answer = ask()
         supplies = ZoneSupplies() if answer.supplies is UNSET else answer.supplies
         request = self._podms.complete_mix(sealed.request, supplies.by_weigher)
         if not taken and not answer.uncounted:
-            self._sums.store(sealed, replace(supplies, most_nodes=MAX_NODES), request.mix)
+            self._sums.store(sealed, replace(supplies, most_nodes=nouns.MAX_NODES), request.mix)
         completed = CompletedRequest(request, answer.uncounted)
         self._known[key] = completed, supplies, taken
         return completed
 
 
-def as_asked_below(request: Request) -> Request:
+def as_asked_below(request: nouns.Request) -> nouns.Request:
     """Return a request whose mix is complete also where nothing is scarce: all count alike."""
     mix = request.mix
     if mix.scarcity:
@@ -152,7 +145,9 @@ def zone_supplies(
         else:
             found.append(told)
     supplies = _added(found)
-    return (replace(supplies, most_nodes=MAX_NODES) if uncounted else supplies), tuple(uncounted)
+    return (replace(supplies, most_nodes=nouns.MAX_NODES) if uncounted else supplies), tuple(
+        uncounted
+    )
 
 
 def supplies_with_offers(
@@ -164,7 +159,7 @@ def supplies_with_offers(
 
 
 def _are_supplies(told: ZoneSupplies, shares: int) -> bool:
-    return all(is_supply(each, shares) for each in told.by_weigher.values())
+    return all(nouns.is_supply(each, shares) for each in told.by_weigher.values())
 
 
 def _added(found: Sequence[ZoneSupplies]) -> ZoneSupplies:
@@ -172,9 +167,9 @@ def _added(found: Sequence[ZoneSupplies]) -> ZoneSupplies:
         return found[0]
     weighers = dict.fromkeys(name for one in found for name in one.by_weigher)
     by_weigher = {
-        name: added_supplies(one.by_weigher[name] for one in found if name in one.by_weigher)
+        name: nouns.added_supplies(one.by_weigher[name] for one in found if name in one.by_weigher)
         for name in weighers
     }
     pools = sum(max(0, one.pools) for one in found)
     most = sum(max(0, one.most_nodes) for one in found)
-    return ZoneSupplies(pools=pools, by_weigher=by_weigher, most_nodes=min(most, MAX_NODES))
+    return ZoneSupplies(pools=pools, by_weigher=by_weigher, most_nodes=min(most, nouns.MAX_NODES))

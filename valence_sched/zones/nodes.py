@@ -9,17 +9,7 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from valence_sched.errors import (
-    BaremetalUnavailable,
-    ClaimLost,
-    ClaimState,
-    SchedulerError,
-    ServiceError,
-    UnknownName,
-    Unverified,
-    errors_at,
-    one_line,
-)
+from valence_sched import errors
 from valence_sched.model.claim import TTL_S, WAIT_S, Claim, ComposedNode, State, disabled_error
 from valence_sched.model.decision import SilentZone
 from valence_sched.model.lifecycle import (
@@ -85,7 +75,7 @@ class ZoneClaimRecovery:
                 done = self._planned(row)
             else:
                 done = "would be ended in these zones"
-            yield Action(kind="claim", id=row.id, podm=zones, done=one_line(done, 200))
+            yield Action(kind="claim", id=row.id, podm=zones, done=errors.one_line(done, 200))
         if not dry_run:
             self.settle()
 
@@ -115,7 +105,7 @@ class ZoneClaimRecovery:
     def _planned(self, row: ZoneClaim) -> str:
         try:
             found = self._composed(row)
-        except SchedulerError as error:
+        except errors.SchedulerError as error:
             return f"would be left as it is: {error}"
         if found.goes_on:
             return f"would be left as it is: {found.goes_on}"
@@ -131,7 +121,7 @@ class ZoneClaimRecovery:
                 return "left as it is: another process changes it"
             for zone, error in self.below.release(row).items():
                 return f"left as it is: {paths.line_below(zone, str(error))}"
-        except SchedulerError as error:
+        except errors.SchedulerError as error:
             return f"left as it is: {error}"
         note = row.note or "nobody went on with it"
         self.rows.change(row.id, ["RELEASING"], "FAILED", note=note)
@@ -155,7 +145,7 @@ class ZoneClaimRecovery:
     def _composed(self, row: ZoneClaim) -> _Composed:
         found = _Composed(asked=sum(len(part.nodes) for part in row.parts))
         for part in row.parts:
-            with errors_at(f"zone {part.zone}" if part.zone else None):
+            with errors.errors_at(f"zone {part.zone}" if part.zone else None):
                 claims = self.below.claims_of(part, row)
             for claim in claims:
                 if claim.state in COMPOSED:
@@ -192,7 +182,7 @@ class _Outcome:
                 explained = result.failures or result.unverified
                 least = 0 if explained else len(part.nodes)
                 check_nodes(len(result.nodes) + going_on, len(part.nodes), least)
-            except ServiceError as error:
+            except errors.ServiceError as error:
                 self.add_error(zone, error)
                 return
         self.nodes += [(zone, node) for node in result.nodes]
@@ -204,17 +194,19 @@ class _Outcome:
         if result.failures:
             self.failed_zones.add(zone)
 
-    def add_error(self, zone: str, error: SchedulerError) -> None:
+    def add_error(self, zone: str, error: errors.SchedulerError) -> None:
         """Add that a zone gave an error; where it does not answer it may have composed."""
         line = paths.line_below(zone, str(error))
-        if isinstance(error, ServiceError | Unverified):
-            text = one_line(f"{line}: what it was to compose may be there ({RECONCILE_HINT})")
+        if isinstance(error, errors.ServiceError | errors.Unverified):
+            text = errors.one_line(
+                f"{line}: what it was to compose may be there ({RECONCILE_HINT})"
+            )
             self.unverified.append(UnverifiedNode(message=text))
             return
         self.failures.append(line)
         self.failed_zones.add(zone)
-        self.claim_lost |= isinstance(error, ClaimLost)
-        self.cannot_tell |= isinstance(error, BaremetalUnavailable)
+        self.claim_lost |= isinstance(error, errors.ClaimLost)
+        self.cannot_tell |= isinstance(error, errors.BaremetalUnavailable)
 
     @property
     def node_count(self) -> int:
@@ -280,7 +272,7 @@ class ZoneNodes:
         for number in range(1, MOST_ROUNDS + 1):
             try:
                 outcome = self.claims.claim(request, select, key=key, ttl_s=ttl_s, avoid=avoid)
-            except SchedulerError:
+            except errors.SchedulerError:
                 if failed_before is None:
                     raise
                 return failed_before
@@ -311,7 +303,7 @@ class ZoneNodes:
         if claim.state != "COMPOSED":
             text = f"key {claim.key!r} stands for claim {claim.id}, which is {claim.state}"
             hint = "wait for it, or run podm claim reap once its time is over"
-            raise ClaimState(one_line(f"{text}: {hint}"))
+            raise errors.ClaimState(errors.one_line(f"{text}: {hint}"))
         row = self.claims.rows.get(claim.id)
         nodes = self.claims.claim_record(claim.id).nodes
         failures = []
@@ -350,7 +342,7 @@ class ZoneNodes:
         if not self.claims.rows.change(row.id, ["HELD"], "COMPOSING", ttl_s=deadline_s):
             current = self.claims.rows.get(row.id) or row
             text = f"claim {row.id} is {current.state}: only one that is held is composed"
-            raise ClaimState(text)
+            raise errors.ClaimState(text)
         unsure = f"is COMPOSING in {', '.join(part.zone or 'this zone' for part in row.parts)}"
         self.claims.effects.note("claim", row.id, f"{unsure}: {RECONCILE_HINT}")
 
@@ -362,7 +354,7 @@ class ZoneNodes:
         answers = call_all(calls, deadline_s)
         for part in row.parts:
             answer = answers[part.zone]
-            if isinstance(answer, SchedulerError):
+            if isinstance(answer, errors.SchedulerError):
                 outcome.add_error(part.zone, answer)
             else:
                 outcome.add(part.zone, answer, part)
@@ -379,11 +371,11 @@ class ZoneNodes:
             return
         podms: list[str] = []
         for zone, answer in self.claims.records(row).items():
-            if not isinstance(answer, SchedulerError):
+            if not isinstance(answer, errors.SchedulerError):
                 podms += [paths.path(zone, name) for one in answer for name in one.claim.podms]
-            elif zone and not isinstance(answer, UnknownName):
+            elif zone and not isinstance(answer, errors.UnknownName):
                 text = f"{paths.line_below(zone, str(answer))}: nothing was composed"
-                raise Unverified(one_line(f"{text}, and claim {row.id} stays held"))
+                raise errors.Unverified(errors.one_line(f"{text}, and claim {row.id} stays held"))
 
         def is_enabled(podm: str) -> bool:
             _, part, name = self._below.find(podm)
@@ -419,7 +411,9 @@ class ZoneNodes:
             f"{zone}/{node.id}": functools.partial(delete, zone, node)
             for zone, node in outcome.nodes
         }
-        answers: Mapping[str, SchedulerError | None] = call_all(calls, _WAITS * wait_s + _MORE_S)
+        answers: Mapping[str, errors.SchedulerError | None] = call_all(
+            calls, _WAITS * wait_s + _MORE_S
+        )
         for zone, node in outcome.nodes:
             above, error = paths.node_below(zone, node), answers[f"{zone}/{node.id}"]
             if error is None:
@@ -428,7 +422,7 @@ class ZoneNodes:
                 outcome.failures.append(gone)
                 continue
             stays = f"{above.podm}: {node.uri} stays, though too few came to be"
-            text = one_line(f"{stays}: {error} (podm node delete)")
+            text = errors.one_line(f"{stays}: {error} (podm node delete)")
             outcome.unverified.append(UnverifiedNode(message=text))
         outcome.nodes = []
 
@@ -460,7 +454,7 @@ class ZoneNodes:
 
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
-    ) -> Iterator[SchedulerError]:
+    ) -> Iterator[errors.SchedulerError]:
         """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
         for node_id in dict.fromkeys(node_ids):
             try:
@@ -469,6 +463,6 @@ class ZoneNodes:
                 with self.claims.effects.change("node", node_id, unsure, done):
                     for error in part.delete_nodes([rest], wait_s=wait_s):
                         raise in_zone(zone, error)
-            except SchedulerError as error:
+            except errors.SchedulerError as error:
                 yield error
         self.recovery.settle()

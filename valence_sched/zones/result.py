@@ -14,27 +14,8 @@ from msgspec.structs import replace
 
 from valence_sched.core.explain.sensitivity import NOTES
 from valence_sched.errors import InventoryIncomplete, NoPodm, SchedulerError, UnknownName, one_line
+from valence_sched.model import decision as nouns
 from valence_sched.model.capacity import Capacity, ProvenMost, exhausted
-from valence_sched.model.decision import (
-    Candidate,
-    Contender,
-    DecisionResult,
-    DecisionResults,
-    DecisionZones,
-    Explanation,
-    FitCounts,
-    FunnelStep,
-    InventorySummary,
-    Outcome,
-    Placement,
-    PlacementZone,
-    PodmVerdict,
-    Report,
-    Reports,
-    RunnerUp,
-    ScoreDifference,
-    SilentZone,
-)
 from valence_sched.model.inventory import to_json
 from valence_sched.model.request import Request
 from valence_sched.model.zone import OtherNode, SealedRequest
@@ -48,18 +29,18 @@ MIX_NOTE = (
 
 
 def added_fit_counts(
-    counts: Mapping[str, FitCounts], silent: Sequence[SilentZone] = ()
-) -> FitCounts:
+    counts: Mapping[str, nouns.FitCounts], silent: Sequence[nouns.SilentZone] = ()
+) -> nouns.FitCounts:
     """Return how many nodes fit on the pod managers of all zones; ``silent`` ones do not count."""
     each = ((zone, *pair) for zone, one in counts.items() for pair in one.podms)
     podms = tuple((paths.path(zone, podm), number) for zone, podm, number in each)
-    return FitCounts(podms=podms, **_remarks(counts, silent))
+    return nouns.FitCounts(podms=podms, **_remarks(counts, silent))
 
 
 def added_capacities(
     name: str,
     counts: Mapping[str, Capacity],
-    silent: Sequence[SilentZone] = (),
+    silent: Sequence[nouns.SilentZone] = (),
     *,
     mix: bool = False,
 ) -> Capacity:
@@ -99,7 +80,8 @@ def added_capacities(
 
 
 def _remarks(
-    counts: Mapping[str, FitCounts] | Mapping[str, Capacity], silent: Sequence[SilentZone]
+    counts: Mapping[str, nouns.FitCounts] | Mapping[str, Capacity],
+    silent: Sequence[nouns.SilentZone],
 ) -> dict[str, tuple[Any, ...]]:
     undecided = ((zone, podm) for zone, one in counts.items() for podm in one.undecided)
     below = (each for zone, one in counts.items() for each in paths.silent_below(zone, one.silent))
@@ -114,24 +96,26 @@ MOST_CANDIDATES = 6  # of an explanation: the chosen one and the best on other p
 
 
 def with_reasons_below(
-    own: Report | None,
-    below: Mapping[str, Report | SchedulerError],
-    chosen: Sequence[Candidate] = (),
-) -> Report | None:
+    own: nouns.Report | None,
+    below: Mapping[str, nouns.Report | SchedulerError],
+    chosen: Sequence[nouns.Candidate] = (),
+) -> nouns.Report | None:
     """Return what this zone says of a decision with what the zones directly below say of it.
 
     Pod managers of a child have its name in front; inventories and the steps of the funnels are
     added up. Each zone says what it would choose: the ``chosen`` candidates, by their paths, are
     those of all zones. A child that says nothing is a warning. Without any report there is none.
     """
-    reports = {zone: one for zone, one in below.items() if isinstance(one, Report)}
+    reports = {zone: one for zone, one in below.items() if isinstance(one, nouns.Report)}
     first = own or next(iter(reports.values()), None)
     if first is None:
         return None
-    podms: list[PodmVerdict] = list(own.podms) if own else []
+    podms: list[nouns.PodmVerdict] = list(own.podms) if own else []
     counted = {"": own, **reports} if own else reports
     warnings = paths.lines_below({zone: one.warnings for zone, one in counted.items()})
-    funnel: dict[str, FunnelStep] = {step.filter: step for step in (own.funnel if own else ())}
+    funnel: dict[str, nouns.FunnelStep] = {
+        step.filter: step for step in (own.funnel if own else ())
+    }
     for zone, answer in below.items():
         if isinstance(answer, UnknownName | NoPodm):  # what is asked for is in other zones
             continue
@@ -155,8 +139,8 @@ def with_reasons_below(
 
 
 def _verdicts(
-    verdicts: Sequence[PodmVerdict], chosen: Sequence[Candidate]
-) -> Iterator[PodmVerdict]:
+    verdicts: Sequence[nouns.PodmVerdict], chosen: Sequence[nouns.Candidate]
+) -> Iterator[nouns.PodmVerdict]:
     """Yield verdicts of zones as those of one decision, which took the ``chosen`` candidates."""
     best = chosen[0].score if chosen else None
     taken = {one.podm for one in chosen}
@@ -170,7 +154,9 @@ def _verdicts(
             yield one
 
 
-def _explanation(below: Mapping[str, Explanation], chosen: Sequence[Candidate]) -> Explanation:
+def _explanation(
+    below: Mapping[str, nouns.Explanation], chosen: Sequence[nouns.Candidate]
+) -> nouns.Explanation:
     """Return the explanations of zones as that of one decision on all of them.
 
     What a change of the request would choose instead no zone knows of the others: it is left out.
@@ -192,7 +178,7 @@ def _explanation(below: Mapping[str, Explanation], chosen: Sequence[Candidate]) 
         for note in explanation.notes
         if not note.startswith(NOTES)
     )
-    return Explanation(
+    return nouns.Explanation(
         candidates=tuple(candidates[:MOST_CANDIDATES]),
         runner_up=_runner_up(candidates) if first is not None else None,
         nearest_misses=tuple(
@@ -204,25 +190,25 @@ def _explanation(below: Mapping[str, Explanation], chosen: Sequence[Candidate]) 
     )
 
 
-def _runner_up(candidates: Sequence[Contender]) -> RunnerUp | None:
+def _runner_up(candidates: Sequence[nouns.Contender]) -> nouns.RunnerUp | None:
     if len(candidates) < 2 or candidates[0].outcome != "chosen":
         return None
     best, second = candidates[:2]
     parts = {part.weigher: part.part for part in second.parts}
     differences = {one.weigher: one.part - parts.get(one.weigher, 0.0) for one in best.parts}
-    return RunnerUp(
+    return nouns.RunnerUp(
         podm=second.podm,
         pool=second.pool,
         score=second.score,
         margin=round(best.score - second.score, 6),
         differences=tuple(
-            ScoreDifference(weigher=name, difference=round(difference, 6))
+            nouns.ScoreDifference(weigher=name, difference=round(difference, 6))
             for name, difference in differences.items()
         ),
     )
 
 
-def _inventory(reports: Mapping[str, Report]) -> InventorySummary:
+def _inventory(reports: Mapping[str, nouns.Report]) -> nouns.InventorySummary:
     """Return what several zones have together; its digest is that of their digests."""
     found = {zone: report.inventory for zone, report in reports.items()}
     if len(found) == 1 and "" in found:
@@ -233,12 +219,12 @@ def _inventory(reports: Mapping[str, Report]) -> InventorySummary:
 
 
 def added_inventories(
-    found: Mapping[str, InventorySummary], silent: Iterable[SilentZone] = ()
-) -> InventorySummary:
+    found: Mapping[str, nouns.InventorySummary], silent: Iterable[nouns.SilentZone] = ()
+) -> nouns.InventorySummary:
     """Return the inventories of zones added up, without a digest; ``silent`` zones are skipped."""
     skipped = [paths.line_below(zone, line) for zone, one in found.items() for line in one.skipped]
     skipped += [paths.line_below(one.zone, one.reason) for one in silent]
-    return InventorySummary(
+    return nouns.InventorySummary(
         digest="",
         podms=sum(one.podms for one in found.values()),
         pools=sum(one.pools for one in found.values()),
@@ -248,8 +234,8 @@ def added_inventories(
 
 
 def zoned_result(
-    sealed: SealedRequest, selected: Selected, reasons: Report | None = None
-) -> DecisionResult:
+    sealed: SealedRequest, selected: Selected, reasons: nouns.Report | None = None
+) -> nouns.DecisionResult:
     """Return the result of a selection over zones.
 
     ``reasons`` is the report of an engine that says what is true of this decision, too.
@@ -264,11 +250,11 @@ def zoned_result(
     if not nodes and selected.silent and selected.answered == 1 and not sealed.inventory.podms:
         text = "; ".join(f"{one.zone}: {one.reason}" for one in _sorted(selected.silent))
         raise InventoryIncomplete(one_line(f"no zone answered: {text}"))
-    zones = DecisionZones(
+    zones = nouns.DecisionZones(
         answered=selected.answered,
         rounds=selected.rounds,
         placements=tuple(
-            PlacementZone(
+            nouns.PlacementZone(
                 node=number,
                 zone=one.chosen.zone,
                 alternates=tuple(other.zone for other in one.alternates),
@@ -282,7 +268,7 @@ def zoned_result(
         one_line(f"zone {one.zone} does not count in the scarcity of the mix: {one.reason}")
         for one in _sorted(selected.uncounted)
     )
-    report = Report(
+    report = nouns.Report(
         outcome=_outcome(len(placed), request.count, undecided=bool(selected.undecided)),
         requested=request.count,
         placed=len(placed),
@@ -293,7 +279,7 @@ def zoned_result(
         policy_digest=hashlib.blake2b(to_json(sealed.policy), digest_size=16).hexdigest(),
         inventory=sealed.inventory,
         placements=tuple(
-            Placement(
+            nouns.Placement(
                 node=number,
                 choice=one.choice,
                 chosen=one.chosen.candidate,
@@ -311,10 +297,12 @@ def zoned_result(
         taken = ("inventory", "podms", "funnel", "explanation")
         words = {name: getattr(reasons, name) for name in taken}
         report = replace(report, **words, warnings=(*reasons.warnings, *uncounted))
-    return DecisionResult(report=report)
+    return nouns.DecisionResult(report=report)
 
 
-def zoned_results(requests: Sequence[Request], reports: Sequence[Report]) -> DecisionResults:
+def zoned_results(
+    requests: Sequence[Request], reports: Sequence[nouns.Report]
+) -> nouns.DecisionResults:
     """Return the results of several selections; after one that fails nothing is placed."""
     *earlier, last = reports
     failed = last.placed < last.request.required_count
@@ -328,7 +316,7 @@ def zoned_results(requests: Sequence[Request], reports: Sequence[Report]) -> Dec
     requested = sum(request.count for request in requests)
     placed = 0 if failed else sum(one.placed for one in decided)
     undecided = any(one.undecided for one in ((last,) if failed else decided))
-    report = Reports(
+    report = nouns.Reports(
         outcome=_outcome(placed, requested, undecided=undecided),
         requested=requested,
         placed=placed,
@@ -336,21 +324,23 @@ def zoned_results(requests: Sequence[Request], reports: Sequence[Report]) -> Dec
         decisions=decided,
         warnings=tuple(dict.fromkeys(note for one in decided for note in one.warnings)),
     )
-    return DecisionResults(report=report, details=(None,) * len(decided))
+    return nouns.DecisionResults(report=report, details=(None,) * len(decided))
 
 
-def zoned_report(zone: str, report: Report, selected: Selected) -> Report:
+def zoned_report(zone: str, report: nouns.Report, selected: Selected) -> nouns.Report:
     """Return the report of a decision that one zone made alone, as the zone above names it."""
     below = {one.node: one for one in report.zones.placements} if report.zones else {}
 
-    def placement(one: Placement) -> PlacementZone:
-        own = PlacementZone(node=one.node, zone="", alternates=("",) * len(one.alternates))
+    def placement(one: nouns.Placement) -> nouns.PlacementZone:
+        own = nouns.PlacementZone(node=one.node, zone="", alternates=("",) * len(one.alternates))
         found = below.get(one.node, own)
         alternates = tuple(paths.way(zone, lower) for lower in found.alternates)
         return replace(found, zone=paths.way(zone, found.zone), alternates=alternates)
 
     placements = tuple(map(placement, report.placements))
-    zones = DecisionZones(answered=selected.answered, rounds=selected.rounds, placements=placements)
+    zones = nouns.DecisionZones(
+        answered=selected.answered, rounds=selected.rounds, placements=placements
+    )
     return replace(report, zones=zones)
 
 
@@ -376,11 +366,11 @@ def drop_conflicting_alternates(selections: Sequence[Selected]) -> None:
         ]
 
 
-def _outcome(placed: int, requested: int, *, undecided: bool) -> Outcome:
+def _outcome(placed: int, requested: int, *, undecided: bool) -> nouns.Outcome:
     if not placed:
         return "undecided" if undecided else "nothing_fits"
     return "placed" if placed == requested else "placed_in_part"
 
 
-def _sorted(zones: Mapping[str, SilentZone]) -> tuple[SilentZone, ...]:
+def _sorted(zones: Mapping[str, nouns.SilentZone]) -> tuple[nouns.SilentZone, ...]:
     return tuple(sorted(zones.values(), key=lambda one: one.zone))

@@ -14,25 +14,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from msgspec.structs import replace
 
 from valence_sched.errors import RequestError, ServiceError, UnknownName, UsageError, one_line
+from valence_sched.model import decision as nouns
+from valence_sched.model import hardware
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S, Claim
-from valence_sched.model.decision import (
-    DecisionResult,
-    Detail,
-    FitCounts,
-    InventorySummary,
-    Report,
-    SilentZone,
-)
-from valence_sched.model.hardware import (
-    BlockFilter,
-    BlockOverview,
-    BlockUsage,
-    DeviceCount,
-    PodmOverview,
-    PoolOverview,
-    added_devices,
-)
 from valence_sched.model.lifecycle import ClaimResult, ProvisionResult, ReconcileResult
 from valence_sched.model.plan import Plan, PlanRefresh, PlanResult, plan_in
 from valence_sched.model.request import Request
@@ -87,7 +72,7 @@ class ZoneScheduler(Scheduler):
         *,
         key: str | None = None,
         ttl_s: float = TTL_S,
-        detail: Detail = "placements",
+        detail: nouns.Detail = "placements",
     ) -> ClaimResult:
         """Decide over all zones and hold what was chosen; errors as of a scheduler."""
         decision = _Selecting(self._zoned, request, detail)
@@ -103,7 +88,7 @@ class ZoneScheduler(Scheduler):
         key: str | None = None,
         ttl_s: float = TTL_S,
         wait_s: float = WAIT_S,
-        detail: Detail = "placements",
+        detail: nouns.Detail = "placements",
     ) -> ProvisionResult:
         """Decide over all zones, hold what was chosen, and compose it; errors as of a scheduler."""
         decision = _Selecting(self._zoned, request, detail)
@@ -123,7 +108,7 @@ class ZoneScheduler(Scheduler):
         composing = recovery.composing(own.composing, {action.id for action in actions})
         return replace(own, actions=(*own.actions, *actions), composing=composing)
 
-    def podm(self, name: str) -> PodmOverview:
+    def podm(self, name: str) -> hardware.PodmOverview:
         zone, verbs, name_there = self._below.find_podm(name)
         if not zone and not self._below.has_own(name):
             raise UnknownName("pod manager", name, ())
@@ -134,27 +119,27 @@ class ZoneScheduler(Scheduler):
         _, verbs, name = self._below.find_podm(podm_id(podm))
         return verbs.update_resource_stats(name, stats)
 
-    def inventory(self) -> InventorySummary:
+    def inventory(self) -> nouns.InventorySummary:
         answers = self._below.ask(lambda zone: zone.inventory())
-        return added_inventories(_of_kind(answers, InventorySummary), answers.silent)
+        return added_inventories(_of_kind(answers, nouns.InventorySummary), answers.silent)
 
-    def podms(self) -> Sequence[PodmOverview]:
+    def podms(self) -> Sequence[hardware.PodmOverview]:
         return self._below.merged(lambda zone: zone.podms(), paths.overview_below)
 
-    def pools(self, podm: str | None = None) -> Sequence[PoolOverview]:
+    def pools(self, podm: str | None = None) -> Sequence[hardware.PoolOverview]:
         if podm is None:
             return self._below.merged(lambda zone: zone.pools(), paths.podm_below)
         zone, verbs, name = self._below.find_podm(podm)
         return [paths.podm_below(zone, one) for one in verbs.pools(name)]
 
-    def blocks(self, wanted: BlockFilter) -> Sequence[BlockOverview]:
+    def blocks(self, wanted: hardware.BlockFilter) -> Sequence[hardware.BlockOverview]:
         if wanted.podm is None:
             return self._below.merged(lambda zone: listed(zone.blocks(wanted)), paths.podm_below)
         zone, verbs, name = self._below.find_podm(wanted.podm)
         found = verbs.blocks(replace(wanted, podm=name))
         return [paths.podm_below(zone, one) for one in found]
 
-    def block(self, name: str, podm: str | None = None) -> BlockOverview:
+    def block(self, name: str, podm: str | None = None) -> hardware.BlockOverview:
         """Return a block by its URI or the last part of it.
 
         Raises:
@@ -165,7 +150,7 @@ class ZoneScheduler(Scheduler):
             zone, verbs, known = self._below.find_podm(podm)
             return paths.podm_below(zone, verbs.block(name, known))
         answers = self._below.ask(lambda zone: zone.block(name))
-        blocks = _of_kind(answers, BlockOverview)
+        blocks = _of_kind(answers, hardware.BlockOverview)
         found = [paths.podm_below(zone, one) for zone, one in blocks.items()]
         if len(found) > 1:
             podms = ", ".join(one.podm for one in found)
@@ -177,14 +162,14 @@ class ZoneScheduler(Scheduler):
             raise ServiceError(one_line(text))
         return found[0]
 
-    def device_counts(self, wanted: BlockFilter) -> Sequence[DeviceCount]:
+    def device_counts(self, wanted: hardware.BlockFilter) -> Sequence[hardware.DeviceCount]:
         if wanted.podm is not None:
             _, verbs, name = self._below.find_podm(wanted.podm)
             return verbs.device_counts(replace(wanted, podm=name))
         found = self._below.merged(lambda zone: zone.device_counts(wanted), lambda _zone, one: one)
-        return ZonedList(added_devices(found), found.silent)
+        return ZonedList(hardware.added_devices(found), found.silent)
 
-    def block_usage(self, podm: str) -> BlockUsage:
+    def block_usage(self, podm: str) -> hardware.BlockUsage:
         zone, verbs, name = self._below.find_podm(podm)
         found = verbs.block_usage(name)
         rows = {one.id: zone_claim_id(one) for one in verbs.claims(podm=name)} if found.held else {}
@@ -199,9 +184,9 @@ class ZoneScheduler(Scheduler):
         }
         return replace(found, held=held)
 
-    def count_fits(self, request: Request, most: int) -> FitCounts:
+    def count_fits(self, request: Request, most: int) -> nouns.FitCounts:
         answers = self._below.ask(lambda zone, one: zone.count_fits(one, most), request)
-        return added_fit_counts(_of_kind(answers, FitCounts), answers.silent)
+        return added_fit_counts(_of_kind(answers, nouns.FitCounts), answers.silent)
 
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
@@ -332,31 +317,31 @@ class _Selecting:
     What is held changes what zones would say of it.
     """
 
-    def __init__(self, zoned: ZoneDecider, request: Request, detail: Detail) -> None:
+    def __init__(self, zoned: ZoneDecider, request: Request, detail: nouns.Detail) -> None:
         self._zoned, self._request, self._detail = zoned, request, detail
-        self._selections: list[tuple[Selected, SealedRequest, DecisionResult | None]] = []
+        self._selections: list[tuple[Selected, SealedRequest, nouns.DecisionResult | None]] = []
 
-    def select(self, request: Request, avoid: Sequence[SilentZone]) -> Selected:
+    def select(self, request: Request, avoid: Sequence[nouns.SilentZone]) -> Selected:
         sealed, selected = self._zoned.select(request, avoid)
         fits = len(selected.nodes) >= self._request.required_count
         result = self._result(sealed, selected) if fits else None
         self._selections.append((selected, sealed, result))
         return selected
 
-    def report(self, selected: Selected) -> Report:
+    def report(self, selected: Selected) -> nouns.Report:
         """Return the report of what was selected."""
         result = self.result(selected)
         assert result is not None, "it was selected just now"
         return result.report
 
-    def result(self, selected: Selected | None) -> DecisionResult | None:
+    def result(self, selected: Selected | None) -> nouns.DecisionResult | None:
         """Return the decision on what was selected, None where an earlier one was found."""
         for one, sealed, result in self._selections:
             if one is selected:
                 return result or self._result(sealed, one)
         return None
 
-    def _result(self, sealed: SealedRequest, selected: Selected) -> DecisionResult:
+    def _result(self, sealed: SealedRequest, selected: Selected) -> nouns.DecisionResult:
         return self._zoned.result(self._request, sealed, selected, self._detail)
 
 

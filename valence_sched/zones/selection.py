@@ -17,34 +17,22 @@ from msgspec.structs import replace
 
 from valence_sched.core.ranking import pool_lot
 from valence_sched.errors import UnknownName
+from valence_sched.model import zone as nouns
 from valence_sched.model.decision import PoolRef, SilentZone
 from valence_sched.model.http_headers import MOST_HOPS
 from valence_sched.model.need import Alternative
 from valence_sched.model.policy import Policy
 from valence_sched.model.request import MAX_NODES, GroupState, Request
-from valence_sched.model.zone import (
-    MOST_LEFT_OUT,
-    DomainValues,
-    GroupAnswer,
-    Offer,
-    OfferingZone,
-    OfferQuery,
-    OtherNode,
-    Rival,
-    Token,
-    ZoneAnswer,
-    ZoneSupplies,
-)
 from valence_sched.zones.mixes import CompletedRequest, as_asked_below
 
 LEAST_DEADLINE_S = 0.001  # once the time of a decision is over
 MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is taken
 
 #: Places the nodes of a request, the first of them at none of some places.
-Attempt = Callable[[tuple[DomainValues, ...]], "list[PlacedOffer]"]
+Attempt = Callable[[tuple[nouns.DomainValues, ...]], "list[PlacedOffer]"]
 
 #: Completes the mix of a request by what a function asks of all zones, if need be anew.
-Complete = Callable[[Callable[[], GroupAnswer], bool], CompletedRequest]
+Complete = Callable[[Callable[[], nouns.GroupAnswer], bool], CompletedRequest]
 
 
 @dataclass(frozen=True)
@@ -55,15 +43,15 @@ class PlacedOffer:
     """
 
     choice: int
-    chosen: Offer
-    alternates: tuple[Offer, ...] = ()
+    chosen: nouns.Offer
+    alternates: tuple[nouns.Offer, ...] = ()
 
 
 @dataclass(frozen=True)
 class OtherOffer:
     """A node of another request, and the way down to its zone."""
 
-    node: OtherNode
+    node: nouns.OtherNode
     zone: str
 
 
@@ -95,7 +83,7 @@ class _LostZone(Exception):
 class _OtherSupplies(Exception):
     """The mix was completed by what zones do not supply now, but ``supplies`` if that is known."""
 
-    def __init__(self, supplies: ZoneSupplies | UnsetType) -> None:
+    def __init__(self, supplies: nouns.ZoneSupplies | UnsetType) -> None:
         super().__init__()
         self.supplies = supplies
 
@@ -114,7 +102,7 @@ class ZoneSelection:
 
     def __init__(
         self,
-        zone: OfferingZone,
+        zone: nouns.OfferingZone,
         policy: Policy,
         request: Request,
         *,
@@ -129,7 +117,7 @@ class ZoneSelection:
         self._zone, self._policy = zone, policy
         self._sealed = self._request = request  # as it is sealed, and with its mix completed
         by_lot = policy.scheduler == "chance"
-        self._query = OfferQuery(
+        self._query = nouns.OfferQuery(
             request=request,
             order="lot" if by_lot else "cost",
             most_cost=most_cost,
@@ -137,14 +125,14 @@ class ZoneSelection:
             hops=most_hops,
         )
         self._complete = complete
-        self._unconfirmed: ZoneSupplies | None = None
+        self._unconfirmed: nouns.ZoneSupplies | None = None
         self._clock, self._until = clock, clock() + deadline_s
         self._noted = Selected()
         self._note(avoid, self._noted.silent)
         # of the offers that were taken, by token
         self._zones = {one.node.token: one.zone for one in others}
 
-    def ranking(self, limit: int) -> tuple[Sequence[Offer], Selected]:
+    def ranking(self, limit: int) -> tuple[Sequence[nouns.Offer], Selected]:
         """Return the best candidates for the first node, and what is known about the answer."""
         self._complete_mix()
         try:
@@ -154,13 +142,13 @@ class ZoneSelection:
             offers = self._ranking(limit)
         return offers, self._noted
 
-    def _ranking(self, limit: int) -> Sequence[Offer]:
+    def _ranking(self, limit: int) -> Sequence[nouns.Offer]:
         query = replace(self._query, order="cost", limit=limit)
         return self._first_node(query, self._request.alternatives[0]).ranking[:limit]
 
     def first_node(
-        self, alternative: Alternative, limit: int, rival: Rival | None = None
-    ) -> ZoneAnswer:
+        self, alternative: Alternative, limit: int, rival: nouns.Rival | None = None
+    ) -> nouns.ZoneAnswer:
         """Return what zones answer for one node by an alternative, with so many candidates.
 
         With a rival also what overtakes it. Errors as of ``nodes``.
@@ -169,14 +157,14 @@ class ZoneSelection:
         query = replace(self._query, limit=limit, per_podm=per_podm, rival=rival)
         return self._first_node(query, alternative)
 
-    def _first_node(self, query: OfferQuery, alternative: Alternative) -> ZoneAnswer:
+    def _first_node(self, query: nouns.OfferQuery, alternative: Alternative) -> nouns.ZoneAnswer:
         query = replace(query, request=_by_alternative(self._request, alternative, count=1))
         return self._ask(self._with_group_state(query))
 
-    def drawn(self, offers: Sequence[Offer], turn: int = 1) -> Offer | None:
+    def drawn(self, offers: Sequence[nouns.Offer], turn: int = 1) -> nouns.Offer | None:
         """Return the one of some offers that the lots of the request choose."""
 
-        def lot(offer: Offer) -> int:
+        def lot(offer: nouns.Offer) -> int:
             return pool_lot(offer.candidate.podm, offer.candidate.pool, self._request, turn)
 
         return min(offers, key=lot, default=None)
@@ -211,14 +199,14 @@ class ZoneSelection:
             else:
                 return self._noted
 
-    def _begin_anew(self, supplies: ZoneSupplies | UnsetType = UNSET) -> None:
+    def _begin_anew(self, supplies: nouns.ZoneSupplies | UnsetType = UNSET) -> None:
         """Forget what was found, and complete the mix by what zones supply now."""
         self._noted.undecided.clear()
         vars(self).pop("needs_anchor", None)
         self._complete_mix(anew=True, supplies=supplies)
 
     def _complete_mix(
-        self, *, anew: bool = False, supplies: ZoneSupplies | UnsetType = UNSET
+        self, *, anew: bool = False, supplies: nouns.ZoneSupplies | UnsetType = UNSET
     ) -> None:
         """Complete the mix of the request, which zones take as it is.
 
@@ -227,9 +215,9 @@ class ZoneSelection:
         if self._complete is None:
             return
 
-        def ask() -> GroupAnswer:
+        def ask() -> nouns.GroupAnswer:
             if supplies is not UNSET:
-                return GroupAnswer(company=GroupState(), supplies=supplies)
+                return nouns.GroupAnswer(company=GroupState(), supplies=supplies)
             return self._group_answer(replace(self._query, request=self._sealed))
 
         completed = self._complete(ask, anew)
@@ -249,7 +237,7 @@ class ZoneSelection:
         group = self._request.group
         assert group is not None, "only a group has an anchor"
         best = nodes = attempt(())
-        closed: list[DomainValues] = []
+        closed: list[nouns.DomainValues] = []
         for _ in range(MOST_ANCHORS):
             if len(nodes) in (0, count):
                 break
@@ -259,7 +247,7 @@ class ZoneSelection:
             best = max(best, nodes, key=len)
         return best
 
-    def _attempt(self, closed: tuple[DomainValues, ...]) -> list[PlacedOffer]:
+    def _attempt(self, closed: tuple[nouns.DomainValues, ...]) -> list[PlacedOffer]:
         """Try each alternative for the nodes that those before it left.
 
         Where no place is closed, each alternative that begins a group tries its anchors.
@@ -281,7 +269,7 @@ class ZoneSelection:
         return nodes
 
     def _placed(
-        self, query: OfferQuery, choice: int, closed: tuple[DomainValues, ...]
+        self, query: nouns.OfferQuery, choice: int, closed: tuple[nouns.DomainValues, ...]
     ) -> list[PlacedOffer]:
         query = replace(query, closed=closed)
         by_lot = query.order == "lot" and query.request.count > 1
@@ -292,11 +280,11 @@ class ZoneSelection:
         offers = self._in_rounds(query) if in_rounds else answer.nodes
         return [PlacedOffer(choice, offer) for offer in offers]
 
-    def _in_rounds(self, query: OfferQuery) -> list[Offer]:
+    def _in_rounds(self, query: nouns.OfferQuery) -> list[nouns.Offer]:
         """Return the nodes one by one: what is taken is told to every zone before the next."""
         count, best_of = query.request.count, self._policy.pick.best_of
         limit = best_of if best_of > 1 else 0
-        taken, found = list(query.taken), list[Offer]()
+        taken, found = list(query.taken), list[nouns.Offer]()
         for turn in range(count):
             current = replace(
                 query,
@@ -315,7 +303,7 @@ class ZoneSelection:
             taken.append(self._take(chosen))
         return found
 
-    def _take(self, offer: Offer) -> Token:
+    def _take(self, offer: nouns.Offer) -> nouns.Token:
         self._zones[offer.token] = offer.zone
         return offer.token
 
@@ -325,7 +313,7 @@ class ZoneSelection:
             return nodes
         taken = {podm_of(node.chosen) for node in nodes}
         query = replace(self._query, limit=wanted + len(taken), per_podm=True)
-        known: dict[tuple[int, int], tuple[Offer, ...]] = {}
+        known: dict[tuple[int, int], tuple[nouns.Offer, ...]] = {}
         found = []
         for number, node in enumerate(nodes):
             # each node of an alternative is a draw of its own, where lots decide
@@ -351,7 +339,7 @@ class ZoneSelection:
         members = self._group_answer(self._query).company.members
         return not any(map(members.get, group.affinity))
 
-    def _ask(self, query: OfferQuery) -> ZoneAnswer:
+    def _ask(self, query: nouns.OfferQuery) -> nouns.ZoneAnswer:
         answer = self._zone.offers(self._bounded(query))
         self._noted.queries += 1
         self._noted.rounds += 1
@@ -371,29 +359,29 @@ class ZoneSelection:
                 raise UnknownName("pod manager", name, ())
         return answer
 
-    def _with_group_state(self, query: OfferQuery) -> OfferQuery:
+    def _with_group_state(self, query: nouns.OfferQuery) -> nouns.OfferQuery:
         if query.request.group is None and query.request.owner is None:
             return query
         answer = self._group_answer(query)
         return replace(query, company=answer.company, generations=answer.generations)
 
-    def _group_answer(self, query: OfferQuery) -> GroupAnswer:
+    def _group_answer(self, query: nouns.OfferQuery) -> nouns.GroupAnswer:
         answer = self._zone.group_state(self._bounded(query))
         self._noted.queries += 1
         self._note(answer.silent, self._noted.silent)
         self._check_taken(query, answer.silent)
         return answer
 
-    def _check_taken(self, query: OfferQuery, silent: Sequence[SilentZone]) -> None:
+    def _check_taken(self, query: nouns.OfferQuery, silent: Sequence[SilentZone]) -> None:
         tokens = (*query.taken, *(other.token for other in query.others))
         zones = {f"{self._zones[token]}/" for token in tokens}
         if any(zone.startswith(f"{one.zone}/") for one in silent for zone in zones):
             raise _LostZone
 
-    def _bounded(self, query: OfferQuery) -> OfferQuery:
+    def _bounded(self, query: nouns.OfferQuery) -> nouns.OfferQuery:
         """Return a query with the time that is left, and without the zones that gave no answer."""
         left_s = max(self._until - self._clock(), LEAST_DEADLINE_S)
-        silent = tuple(self._noted.silent)[:MOST_LEFT_OUT]
+        silent = tuple(self._noted.silent)[: nouns.MOST_LEFT_OUT]
         return replace(query, deadline_s=left_s, left_out=silent)
 
     @staticmethod
@@ -406,7 +394,7 @@ def _by_alternative(request: Request, alternative: Alternative, count: int) -> R
     return replace(request, **words, count=count, min_count=None)
 
 
-def podm_of(offer: Offer) -> tuple[str, str]:
+def podm_of(offer: nouns.Offer) -> tuple[str, str]:
     """Return the pod manager of an offer: another zone may have one of the same name."""
     return offer.zone, offer.candidate.podm
 

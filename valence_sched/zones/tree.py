@@ -21,21 +21,11 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from valence_sched.errors import SchedulerError, StaleOffer, one_line
+from valence_sched.model import zone as nouns
 from valence_sched.model.decision import Candidate, SilentZone
 from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.request import GroupState, Request, with_inherited
 from valence_sched.model.scheduler import OwnPodms
-from valence_sched.model.zone import (
-    GroupAnswer,
-    Offer,
-    OfferingZone,
-    OfferQuery,
-    OtherCandidate,
-    OtherNode,
-    Overtaking,
-    Token,
-    ZoneAnswer,
-)
 from valence_sched.model.zone_registry import RecordedZone
 from valence_sched.zones import paths
 from valence_sched.zones.calls import DEADLINE_SHARE
@@ -47,9 +37,9 @@ from valence_sched.zones.tokens import ChildToken, OwnToken, Tokens
 if TYPE_CHECKING:
     from valence_sched.store.zones import ZoneClaimRows
 
-A = TypeVar("A", ZoneAnswer, GroupAnswer)
+A = TypeVar("A", nouns.ZoneAnswer, nouns.GroupAnswer)
 
-TokensByChild = dict[str, tuple[Token, ...]]
+TokensByChild = dict[str, tuple[nouns.Token, ...]]
 
 MOST_NAMED = 1000  # zones by name, and undecided pools, of the answer of one child
 MOST_PATH = 1 << 12  # characters of the way down to a zone
@@ -97,14 +87,16 @@ class ChildZone:
     """
 
     name: str
-    zone: OfferingZone | None
+    zone: nouns.OfferingZone | None
     weighting: Weighting = PLAIN
     capabilities: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     inactive: str | None = None
     threads: Executor | None = None
     enabled: bool = True
 
-    def begin(self, ask: Callable[[OfferingZone, OfferQuery], A], query: OfferQuery) -> Future[A]:
+    def begin(
+        self, ask: Callable[[nouns.OfferingZone, nouns.OfferQuery], A], query: nouns.OfferQuery
+    ) -> Future[A]:
         """Begin to ask the zone; the future has the answer, or the error."""
         assert self.zone is not None, "it is asked only while it is active"
         if self.threads is not None:
@@ -143,7 +135,7 @@ class ZoneTree:
         self._names = {child.name for child in children}
         self._clock = clock
 
-    def offers(self, query: OfferQuery) -> ZoneAnswer:
+    def offers(self, query: nouns.OfferQuery) -> nouns.ZoneAnswer:
         """Return what this zone and those below it offer, merged as if they were one.
 
         Raises:
@@ -168,7 +160,7 @@ class ZoneTree:
             parts.append(Part(own))
         order = OfferOrder(query, parts)
 
-        def above(part: Part, offer: Offer) -> Offer:
+        def above(part: Part, offer: nouns.Offer) -> nouns.Offer:
             place = paths.renamed_place(offer.place, functools.partial(paths.path, part.child))
             content: ChildToken | OwnToken = OwnToken(offer.candidate, generation)
             if part.child:
@@ -179,7 +171,7 @@ class ZoneTree:
         count, mix = query.request.count, query.request.mix
         told = [part.answer.supplies for part in parts]
         free = (part.answer.most_free for part in parts if part.answer.most_free)
-        return ZoneAnswer(
+        return nouns.ZoneAnswer(
             nodes=tuple(itertools.starmap(above, merge_nodes(parts, order, count))),
             ranking=tuple(itertools.starmap(above, merge_ranking(parts, order)[: query.limit])),
             undecided=tuple(pool for part in parts for pool in part.answer.undecided),
@@ -194,7 +186,7 @@ class ZoneTree:
             most_free=tuple(map(max, zip(*free, strict=False))),
         )
 
-    def group_state(self, query: OfferQuery) -> GroupAnswer:
+    def group_state(self, query: nouns.OfferQuery) -> nouns.GroupAnswer:
         """Return the group state of the request on this zone and on those below it.
 
         With what they supply to its mix. Errors as of ``offers``.
@@ -223,7 +215,7 @@ class ZoneTree:
                 generations[_path(name, lower_zone)] = number
             silent += (_below(name, one) for one in answer.silent[:MOST_NAMED])
             uncounted += (_below(name, one) for one in answer.uncounted[:MOST_NAMED])
-        return GroupAnswer(
+        return nouns.GroupAnswer(
             company=merged_group_state(states),
             generations=generations,
             silent=tuple(silent),
@@ -231,10 +223,10 @@ class ZoneTree:
             uncounted=tuple(uncounted),
         )
 
-    def _own_query(self, query: OfferQuery) -> OfferQuery:
+    def _own_query(self, query: nouns.OfferQuery) -> nouns.OfferQuery:
         return replace(query, request=paths.request_for("", query.request, self._names))
 
-    def _unknown_to_all(self, parts: Sequence[Part], query: OfferQuery) -> tuple[str, ...]:
+    def _unknown_to_all(self, parts: Sequence[Part], query: nouns.OfferQuery) -> tuple[str, ...]:
         def is_known(name: str, part: Part) -> bool:
             found = paths.name_in(part.child, name, self._names)
             return bool(found) and found not in part.answer.unknown_podms
@@ -248,8 +240,8 @@ class ZoneTree:
             return None
         return self._members.generation(group.name)
 
-    def _asking(self, query: OfferQuery, taken: TokensByChild) -> _Children:
-        others: dict[str, list[OtherNode]] = {child.name: [] for child in self._children}
+    def _asking(self, query: nouns.OfferQuery, taken: TokensByChild) -> _Children:
+        others: dict[str, list[nouns.OtherNode]] = {child.name: [] for child in self._children}
         for other in query.others:
             content = self._read(other.token)
             if isinstance(content, ChildToken):
@@ -257,7 +249,7 @@ class ZoneTree:
         query = replace(query, request=with_inherited(query.request, self._stated))
         return _Children(self._id, self._children, query, taken, others, self._clock)
 
-    def _taken(self, query: OfferQuery) -> tuple[list[Candidate], TokensByChild]:
+    def _taken(self, query: nouns.OfferQuery) -> tuple[list[Candidate], TokensByChild]:
         own: list[Candidate] = []
         below: TokensByChild = {child.name: () for child in self._children}
         for content in map(self._read, query.taken):
@@ -267,14 +259,14 @@ class ZoneTree:
                 below[content.child] += (content.token,)
         return own, below
 
-    def _others(self, query: OfferQuery) -> list[OtherCandidate]:
+    def _others(self, query: nouns.OfferQuery) -> list[nouns.OtherCandidate]:
         return [
-            OtherCandidate(candidate=content.candidate, group=other.group, owner=other.owner)
+            nouns.OtherCandidate(candidate=content.candidate, group=other.group, owner=other.owner)
             for other in query.others
             if isinstance(content := self._read(other.token), OwnToken)
         ]
 
-    def _read(self, token: Token) -> ChildToken | OwnToken:
+    def _read(self, token: nouns.Token) -> ChildToken | OwnToken:
         """Return what a token stands for; StaleOffer, also where its child is gone."""
         content = self._tokens.read(token)
         if isinstance(content, ChildToken) and content.child not in self._names:
@@ -293,9 +285,9 @@ class _Children:
         self,
         zone: str,
         children: Sequence[ChildZone],
-        query: OfferQuery,
+        query: nouns.OfferQuery,
         taken: TokensByChild,
-        others: Mapping[str, Sequence[OtherNode]],
+        others: Mapping[str, Sequence[nouns.OtherNode]],
         clock: Callable[[], float],
     ) -> None:
         if zone in query.route:
@@ -313,7 +305,7 @@ class _Children:
         self.excluded: list[SilentZone] = []
 
     def begin(
-        self, ask: Callable[[OfferingZone, OfferQuery], Any], *, for_group: bool = False
+        self, ask: Callable[[nouns.OfferingZone, nouns.OfferQuery], Any], *, for_group: bool = False
     ) -> None:
         """Begin to ask those that can be asked, and name the others."""
         for child in self._children:
@@ -333,7 +325,7 @@ class _Children:
             else:
                 self._asked[child.name] = child.begin(ask, self._query_of(child))
 
-    def _query_of(self, child: ChildZone) -> OfferQuery:
+    def _query_of(self, child: ChildZone) -> nouns.OfferQuery:
         name, query, start = child.name, self._query, f"{child.name}/"
         name_for = functools.partial(paths.name_for, name)
         request = paths.request_for(name, query.request, self._taken)
@@ -382,9 +374,11 @@ def merged_group_state(states: Iterable[GroupState]) -> GroupState:
     )
 
 
-def _overtakings(parts: Sequence[Part], order: OfferOrder) -> tuple[Overtaking, ...] | UnsetType:
+def _overtakings(
+    parts: Sequence[Part], order: OfferOrder
+) -> tuple[nouns.Overtaking, ...] | UnsetType:
     """Return what overtakes a rival in all parts; unset where costs of one count otherwise."""
-    found: list[Overtaking] = []
+    found: list[nouns.Overtaking] = []
     for part in parts:
         told, plain = part.answer.overtakings, part.weighting == PLAIN
         if told is UNSET or not plain or (told and part.answer.worst_cost != order.worst_cost):
@@ -393,7 +387,7 @@ def _overtakings(parts: Sequence[Part], order: OfferOrder) -> tuple[Overtaking, 
     return tuple(found)
 
 
-def _bounded(answer: ZoneAnswer, query: OfferQuery) -> ZoneAnswer:
+def _bounded(answer: nouns.ZoneAnswer, query: nouns.OfferQuery) -> nouns.ZoneAnswer:
     return replace(
         answer,
         nodes=answer.nodes[: query.request.count],

@@ -10,15 +10,8 @@ from typing import Annotated, Any, get_args
 from msgspec import Meta
 from msgspec.structs import replace
 
-from valence_sched.errors import (
-    AccessDenied,
-    InputError,
-    SchedulerError,
-    ServiceError,
-    Undecodable,
-    UnknownName,
-    one_line,
-)
+from valence_sched import errors
+from valence_sched.model import verbs as nouns
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import DecisionSummary, Detail, Report, Reports
 from valence_sched.model.hardware import BlockUsage, PodmOverview
@@ -30,15 +23,6 @@ from valence_sched.model.quota import Quota
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import Request, with_content_id
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.verbs import (
-    ApiVersion,
-    ApiVersions,
-    Generation,
-    Health,
-    NodesBody,
-    Operation,
-    WaitQuery,
-)
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, silent_zones
 from valence_sched.model.zone_registry import ZoneNode, ZoneTreeQuery
 from valence_sched.service.call import GREATEST_VERSION, LEAST_VERSION, Call, CallResult, ServedZone
@@ -76,10 +60,10 @@ def visible_claim(call: Call, scheduler: Scheduler, claim_id: str) -> ClaimRecor
         return scheduler.claim_record(claim_id)
     try:
         record = scheduler.claim_record(claim_id)
-    except UnknownName:
+    except errors.UnknownName:
         record = None
     if record is None or record.claim.owner != owner:
-        raise UnknownName("claim", claim_id, ())
+        raise errors.UnknownName("claim", claim_id, ())
     return record
 
 
@@ -92,7 +76,7 @@ def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
         return
     try:
         visible_claim(call, scheduler, claim_id)
-    except Undecodable as error:
+    except errors.Undecodable as error:
         if error.owner != call.user.owner:
             raise
 
@@ -101,13 +85,13 @@ def check_plan(call: Call, scheduler: Scheduler, plan: Plan) -> None:
     """Raise AccessDenied for a plan of another user, or that no scheduler here signed as it is."""
     request = call.checked(plan.decision.request)
     if call.user.owner is not None and request.owner != plan.decision.request.owner:
-        raise AccessDenied("the plan has no owner: make it again as the user that claims it")
+        raise errors.AccessDenied("the plan has no owner: make it again as the user that claims it")
     scheduler.check_plan(plan)
 
 
 def compose(call: Call) -> CallResult:
     """Have pod managers compose a request, a plan or a claim."""
-    body: NodesBody = call.body
+    body: nouns.NodesBody = call.body
     times = {"ttl_s": body.ttl_s, "wait_s": body.wait_s}
     with call.parts.schedulers.changing() as scheduler:
         if body.claim is not None:
@@ -127,7 +111,7 @@ def delete_nodes(call: Call) -> CallResult:
     name = call.name()
     with call.parts.schedulers.changing() as scheduler:
         check_node(call, scheduler, name)
-    wait_s = call.query_noun(WaitQuery).wait_s
+    wait_s = call.query_noun(nouns.WaitQuery).wait_s
 
     def work(scheduler: Scheduler) -> None:
         for error in scheduler.delete_nodes([name], wait_s=wait_s):
@@ -145,7 +129,7 @@ def reconcile(call: Call) -> CallResult:
     return start(call, "reconcile", work, repeat=True)
 
 
-def operation(call: Call) -> Operation:
+def operation(call: Call) -> nouns.Operation:
     """Show an operation and, once it has ended, what came of it."""
     return call.parts.operations.get(call.name(), call.user.owner)
 
@@ -163,10 +147,10 @@ def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bo
                 result = call.visible(work(scheduler))
             outcome = "done"
             changed = [f"nodes/{one.id}" for one in getattr(result, "nodes", ())] or changed
-        except (UnknownName, Undecodable) as error:
+        except (errors.UnknownName, errors.Undecodable) as error:
             outcome = error.code
             raise visible_error(error, user.owner) from None
-        except SchedulerError as error:
+        except errors.SchedulerError as error:
             outcome = error.code
             raise
         finally:
@@ -188,8 +172,8 @@ def check_node(call: Call, scheduler: Scheduler, name: str) -> None:
         return
     for zone in silent_zones(found):
         if name.startswith(f"{zone.zone}/"):
-            raise ServiceError(one_line(f"zone {zone.zone}: {zone.reason}"))
-    raise UnknownName("node", name, ())
+            raise errors.ServiceError(errors.one_line(f"zone {zone.zone}: {zone.reason}"))
+    raise errors.UnknownName("node", name, ())
 
 
 MOST_SKIPPED = 1_000_000
@@ -238,13 +222,13 @@ def decision(call: Call) -> Report | Reports:
     try:
         with call.reading() as scheduler:
             report = scheduler.decision(decision_id)
-    except UnknownName:
+    except errors.UnknownName:
         if owner is None:
             raise
-        raise UnknownName("decision", decision_id, ()) from None
+        raise errors.UnknownName("decision", decision_id, ()) from None
     decided = report.decisions if isinstance(report, Reports) else (report,)
     if owner is not None and any(one.request.owner != owner for one in decided):
-        raise UnknownName("decision", decision_id, ())
+        raise errors.UnknownName("decision", decision_id, ())
     return report
 
 
@@ -278,13 +262,17 @@ def check_reference(call: Call, _scheduler: Scheduler, _what: object) -> None:
     """Raise InputError for a password that is typed, or kept where the client runs."""
     reference = getattr(call.body, "registration", call.body).password
     if isinstance(reference, PasswordReference) and not is_source(reference):
-        raise InputError("the body", "$.password", "no reference", "exactly one of env and file")
+        raise errors.InputError(
+            "the body", "$.password", "no reference", "exactly one of env and file"
+        )
 
 
-def update_resource_stats(call: Call) -> Generation:
+def update_resource_stats(call: Call) -> nouns.Generation:
     """Store the statistics that a pod manager reports."""
     with call.parts.schedulers.changing() as scheduler:
-        return Generation(generation=scheduler.update_resource_stats(call.name(), call.body.stats))
+        return nouns.Generation(
+            generation=scheduler.update_resource_stats(call.name(), call.body.stats)
+        )
 
 
 def receive(call: Call) -> CallResult:
@@ -325,7 +313,7 @@ def served_zone(call: Call) -> ServedZone:
     zone = call.parts.zone
     if zone is None:
         hint = "set enable_zone_routing: true in the section zones of its settings"
-        raise AccessDenied(f"this zone offers nothing to a zone above: {hint}")
+        raise errors.AccessDenied(f"this zone offers nothing to a zone above: {hint}")
     return zone
 
 
@@ -349,16 +337,16 @@ def hold(call: Call) -> CallResult:
     return CallResult(claim, 201, {"Location": f"/v1/claims/{claim.id}"})
 
 
-def versions(_call: Call) -> ApiVersions:
+def versions(_call: Call) -> nouns.ApiVersions:
     """List the versions of the API."""
-    one = ApiVersion(
+    one = nouns.ApiVersion(
         id="v1",
         status="CURRENT",
         min_version=str(LEAST_VERSION),
         version=str(GREATEST_VERSION),
         links=({"rel": "self", "href": "/v1"},),
     )
-    return ApiVersions(versions=(one,))
+    return nouns.ApiVersions(versions=(one,))
 
 
 def openapi(call: Call) -> CallResult:
@@ -372,9 +360,9 @@ def health(call: Call) -> CallResult:
     return CallResult(found, 200 if found.status in ("ok", "degraded") else 503)
 
 
-def alive(_call: Call) -> Health:
+def alive(_call: Call) -> nouns.Health:
     """Answer, whether the service can decide or not."""
-    return Health(status="ok")
+    return nouns.Health(status="ok")
 
 
 def metrics(call: Call) -> CallResult:
@@ -398,13 +386,13 @@ def change_default(call: Call) -> Quota:
 def check_quota(call: Call, _scheduler: Scheduler, owner: str) -> None:
     """Raise UnknownName for an owner that is not the user."""
     if call.user.owner not in (None, owner):
-        raise UnknownName("owner", owner, ())
+        raise errors.UnknownName("owner", owner, ())
 
 
 def check_kind(_call: Call, _scheduler: Scheduler, kind: str) -> None:
     """Raise UnknownName for what is no kind of plug-ins."""
     if kind not in get_args(PluginKind):
-        raise UnknownName("kind of plug-ins", kind, get_args(PluginKind))
+        raise errors.UnknownName("kind of plug-ins", kind, get_args(PluginKind))
 
 
 #: What is checked before a verb that needs no handler: by its name in the path, or its argument.
