@@ -22,11 +22,13 @@ from valence_sched.errors import InputError, NothingFits, one_line
 from valence_sched.model.base import prepare_nouns
 from valence_sched.model.codec import convert
 from valence_sched.model.decision import Candidate, Report, with_podm_paths
+from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.request import Request, with_own_id
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.stats import select_stats
 from valence_sched.remote.connection import connection
+from valence_sched.remote.scheduler import RemoteScheduler
 
 #: A name of a resource: an id, or host and node.
 ResourceName = str | tuple[str, str]
@@ -52,12 +54,9 @@ def connect(
     if not (inventories or state):
         service = connection(variables, url)
         if service is not None:
-            from valence_sched.remote.scheduler import RemoteScheduler
-
             prepare_nouns()
             return SchedulerClient(RemoteScheduler(service))
     from valence_sched.app import App, import_late_modules  # the whole scheduler: only to run it
-    from valence_sched.model.reading import ReadOptions, Selection
 
     import_late_modules()
     prepare_nouns()

@@ -20,6 +20,7 @@ from valence_sched.lifecycle.decision_result import (
     decision_results,
     inventory_summary,
 )
+from valence_sched.lifecycle.dispatch import dispatch
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.lifecycle.state_verbs import StateVerbs
 from valence_sched.model import lifecycle
@@ -467,8 +468,6 @@ class Engine(OwnScheduler):
 
         The report is one of :meth:`App.dispatchable <valence_sched.app.App.dispatchable>`.
         """
-        from valence_sched.lifecycle.dispatch import dispatch
-
         environ = self._config.environ
         with awaiting(self._sources.progress, target.partition("=")[0], "taking the decision"):
             return dispatch(
@@ -544,13 +543,12 @@ class Engine(OwnScheduler):
 
         A claim that is composed has ``ttl_s`` for it, or longer where all waiting may take longer.
         """
-        from valence_sched.lifecycle.access import PodmAccess  # HTTP and SQL: only to compose
-        from valence_sched.lifecycle.guard import HardwareGuard
+        from valence_sched.lifecycle import access, guard  # HTTP and SQL: only to compose
 
         members = [member.registration for member in self._registry.members(self._live)]
         with self._changing_store() as store:
             known = store.identities()
-            yield PodmAccess(
+            yield access.PodmAccess(
                 store,
                 {
                     one.name: replace(one, identity=one.identity or known.get(one.name))
@@ -561,7 +559,7 @@ class Engine(OwnScheduler):
                 patience_s=wait_s,
                 ttl_s=ttl_s,
                 progress=self._sources.progress,
-                guard=HardwareGuard(self._config.baremetals),
+                guard=guard.HardwareGuard(self._config.baremetals),
             )
 
     def _refuse_recordings(self, what: str) -> None:

@@ -16,23 +16,25 @@ import msgspec
 
 from valence_sched import files
 from valence_sched.config import parsers
+from valence_sched.config.credentials import read_password
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
 from valence_sched.core import plugins
 from valence_sched.errors import InputError, RequestError, UnknownName
 from valence_sched.model import request_spec as nouns
+from valence_sched.model import zone
+from valence_sched.model.baremetal import Baremetals, IronicSettings, check_ironic
 from valence_sched.model.codec import MAX_HUMAN_BYTES, ShippedJson
 from valence_sched.model.custom_resource import CustomResource, unique_by_name
+from valence_sched.model.dispatch import MessagingSettings, UrlReference, check_messaging
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.need import Proximity
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
+from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import FlavorShare, Mix, Request
 
 if TYPE_CHECKING:
-    from valence_sched.model.baremetal import Baremetals, IronicSettings
-    from valence_sched.model.dispatch import MessagingSettings, UrlReference
     from valence_sched.model.profile import Profile
-    from valence_sched.model.zone import ZoneSettings
     from valence_sched.model.zone_registry import ZoneRegistration
 
 Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connection
@@ -109,8 +111,8 @@ class Configuration:
     word of a flavor that was accepted and has no effect. ``ignored_extra_specs`` are the keys of
     Nova's extra specs that are passed over, ``default_owner`` returns whose the nodes of a request
     are that names no owner. ``baremetals`` returns each Ironic that is asked before hardware
-    changes. ``service_flavors`` and ``service_policies`` return those of a service,
-    which then stand in place of the built-in ones and the user's.
+    changes. ``service_flavors`` and ``service_policies`` return those of a service, which replace
+    the built-in ones and the user's.
     """
 
     def __init__(
@@ -173,8 +175,7 @@ class Configuration:
     def nova_flavor(self, document: dict[str, Any], name: str, paths: Sequence[str] = ()) -> Flavor:
         """Return a flavor of a cloud, a document of Nova's API, as ours; errors as for a file.
 
-        One of bare metal stands for the known flavor that is named after its class, those of
-        ``paths`` included.
+        One of bare metal is the known flavor that is named after its class, also of ``paths``.
         """
         cursor = DocumentCursor(f"Nova flavor {name!r}", ignored=self.ignored_extra_specs)
         parsed = parsers.parse_flavor(document, cursor, functools.partial(self.flavors, paths))
@@ -212,8 +213,6 @@ class Configuration:
 
     def messaging(self, path: str) -> MessagingSettings:
         """Return the message broker that a file names; InputError as for a file."""
-        from valence_sched.model.dispatch import MessagingSettings, check_messaging
-
         return parsers.parse_settings(self.read(path), path, MessagingSettings, check_messaging)
 
     def profile(self, name: str | None = None) -> tuple[str, Profile]:
@@ -243,20 +242,16 @@ class Configuration:
             raise UnknownName("profile", name, file.profiles, source)
         return name, profiles.located_profile(file.profiles[name], os.path.dirname(path))
 
-    def zones(self) -> ZoneSettings:
+    def zones(self) -> zone.ZoneSettings:
         """Return the settings of the zone in the user's own file; InputError as for a file."""
-        from valence_sched.model import zone as model
-
         own = self.user_file(ZONES_FILE)
         if not own.is_file():
-            return model.DEFAULT_ZONE_SETTINGS
-        data, check = files.read(str(own)), model.check_zone_settings
-        return parsers.parse_settings(data, str(own), model.ZoneSettings, check)
+            return zone.DEFAULT_ZONE_SETTINGS
+        data, check = files.read(str(own)), zone.check_zone_settings
+        return parsers.parse_settings(data, str(own), zone.ZoneSettings, check)
 
     def ironic(self) -> IronicSettings:
         """Return how Ironic is reached, by the user's file and the environment; or InputError."""
-        from valence_sched.model.baremetal import IronicSettings, check_ironic
-
         own, url = self.user_file(IRONIC_FILE), self.environ.get(IRONIC_URL)
         settings = IronicSettings()
         if own.is_file():
@@ -267,17 +262,12 @@ class Configuration:
             check_ironic(settings, IRONIC_URL)
         return settings
 
-    def zone_password(self, zone: ZoneRegistration) -> str | None:
+    def zone_password(self, child: ZoneRegistration) -> str | None:
         """Return the password of a child zone; CredentialError where it cannot be had."""
-        from valence_sched.config.credentials import read_password  # only for passwords
-
-        return read_password(zone.password, zone.name, self.environ, None)
+        return read_password(child.password, child.name, self.environ, None)
 
     def secret_url(self, reference: UrlReference) -> str:
         """Return the URL that a reference names; CredentialError where it cannot be had."""
-        from valence_sched.config.credentials import read_password
-        from valence_sched.model.registration import PasswordReference
-
         source = PasswordReference(env=reference.env, file=reference.file)
         return read_password(source, "messaging", self.environ, None) or ""
 

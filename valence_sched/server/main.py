@@ -6,9 +6,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import msgspec
 
@@ -17,11 +17,9 @@ from valence_sched.app import App
 from valence_sched.model.codec import convert, dump_yaml
 from valence_sched.model.quantity import format_count
 from valence_sched.server.process import metrics_folder
+from valence_sched.service import settings as nouns
+from valence_sched.store.maintenance import Maintenance
 from valence_sched.streams import discard, print_message, printing
-
-if TYPE_CHECKING:
-    from valence_sched.service.settings import ServiceSettings
-    from valence_sched.store.maintenance import Maintenance
 
 INTERRUPTED, PIPE_ENDED = 130, 141  # as a shell gives to what SIGINT and SIGPIPE end
 CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
@@ -70,13 +68,10 @@ def add_store_commands(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_store(arguments: argparse.Namespace, environ: Mapping[str, str], stdout: TextIO) -> int:
-    from valence_sched.service.settings import read_settings
-    from valence_sched.store.maintenance import Maintenance
-
     path, state = arguments.config or environ.get(CONFIG_VARIABLE), arguments.state
     if state is None and path:
         with errors.errors_at(None if arguments.config else CONFIG_VARIABLE):
-            state = read_settings(path, check=False).state
+            state = nouns.read_settings(path, check=False).state
     app = App(environ=environ)
     registry = app.registry(state)
     action = arguments.action
@@ -244,12 +239,11 @@ def _run(
     if arguments.command == "check-config":
         stdout.write(dump_yaml(_every_field(settings)))
         return 0
-    from valence_sched.server.gunicorn_server import GunicornServer
-    from valence_sched.server.wiring import configuration_problems
+    from valence_sched.server.gunicorn_server import GunicornServer  # may not be installed
 
-    def read() -> ServiceSettings:
+    def read() -> nouns.ServiceSettings:
         settings = _settings(arguments, environ)
-        for problem in configuration_problems(settings, environ):
+        for problem in _problems(settings, environ):
             if not _is_away(problem):
                 raise problem
         return settings
@@ -259,47 +253,43 @@ def _run(
 
 
 def report_problems(
-    settings: ServiceSettings, environ: Mapping[str, str], stderr: TextIO, *, waits: bool
+    settings: nouns.ServiceSettings, environ: Mapping[str, str], stderr: TextIO, *, waits: bool
 ) -> int:
-    """Write a line for each thing that is wrong with settings; return how many there are.
+    """Write a line for each problem of settings; return the number of problems.
 
-    A database that is away is none where the service ``waits``: it opens the state once that is
-    there, as it does while it runs.
+    A database that is away is not a problem where the service ``waits`` for it.
     """
-    from valence_sched.server.wiring import configuration_problems
-
     count = 0
-    for problem in configuration_problems(settings, environ):
+    for problem in _problems(settings, environ):
         passes = waits and _is_away(problem)
         stderr.write(f"{problem}{': the service waits for it' if passes else ''}\n")
         count += not passes
     return count
 
 
+def _problems(settings: nouns.ServiceSettings, environ: Mapping[str, str]) -> Iterator[Exception]:
+    from valence_sched.server.wiring import configuration_problems  # falcon may not be installed
+
+    return configuration_problems(settings, environ)
+
+
 def _is_away(problem: Exception) -> bool:
     return isinstance(problem, errors.StoreError) and problem.away
 
 
-def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> ServiceSettings:
-    from valence_sched.service.settings import (
-        DEFAULT_SETTINGS,
-        ServiceSettings,
-        check_settings,
-        read_settings,
-    )
-
+def _settings(arguments: argparse.Namespace, environ: Mapping[str, str]) -> nouns.ServiceSettings:
     path = arguments.config or environ.get(CONFIG_VARIABLE)
     with errors.errors_at(None if arguments.config else CONFIG_VARIABLE):
-        settings = read_settings(path, check=False) if path else DEFAULT_SETTINGS
+        settings = nouns.read_settings(path, check=False) if path else nouns.DEFAULT_SETTINGS
     words = {name: getattr(arguments, name) for name in ("host", "port", "workers", "state")}
     words["inventories"] = arguments.inventory
     given = {name: value for name, value in words.items() if value is not None}
     plain = msgspec.to_builtins(settings) | given
     try:
-        settings = convert(plain, ServiceSettings, "the command line")
+        settings = convert(plain, nouns.ServiceSettings, "the command line")
     except errors.InputError as error:
         raise errors.UsageError(str(error)) from None
-    check_settings(settings, path or "the command line")
+    nouns.check_settings(settings, path or "the command line")
     return settings
 
 

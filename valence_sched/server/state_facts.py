@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""State facts: what the state of a service tells of its pod managers, and whether it can decide."""
+"""State facts: the health of a service, and the facts of its state for metrics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from valence_sched.app import App
 from valence_sched.errors import SchedulerError
+from valence_sched.inventory.background_reader import LEASE
 from valence_sched.model.dispatch import WaitingDispatches
 from valence_sched.model.quantity import age_s, format_age, format_count
 from valence_sched.model.redact import redact_text
@@ -39,7 +40,7 @@ class StateReader:
         self._problem = ""
 
     def health(self) -> Health:
-        """Return whether the service can decide, in words that may be shown to anybody.
+        """Return whether the service can decide, in words for an anonymous client.
 
         It has started once each registered pod manager was read, or that was tried. One that is
         registered later does not change that.
@@ -67,7 +68,7 @@ class StateReader:
             return Health(status="failing", problems=(_public_text("policies", error),))
         self._problem = ""
         lines = []
-        if undecodable:  # an answer to anybody has no ids
+        if undecodable:  # an anonymous client reads no ids
             counts = ", ".join(f"{table} {count:,}" for table, count in undecodable.items())
             hint = "valence-scheduler store check --deep"
             lines.append(f"stored rows that cannot be decoded: {counts} ({hint})")
@@ -76,9 +77,7 @@ class StateReader:
         return Health(status="degraded" if lines else "ok", problems=tuple(lines))
 
     def facts(self) -> StateFacts | None:
-        """Return what the state tells now, None while it cannot be used."""
-        from valence_sched.inventory.background_reader import LEASE
-
+        """Return the facts of the state now, None while it cannot be used."""
         try:
             store, names = self._store(), self._names()
             times, failing = store.read_times(names), store.failures().keys() & names
@@ -124,5 +123,5 @@ def _waiting_line(waiting: WaitingDispatches) -> str:
 
 
 def _public_text(what: str, error: SchedulerError) -> str:
-    """Return what is wrong without where: an answer to anybody names no host and no file."""
+    """Return a problem without its place: an anonymous client reads no host and no file."""
     return f"the {what} cannot be used ({error.code}): the log of the service says why"

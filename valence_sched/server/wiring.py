@@ -370,13 +370,12 @@ def access_of(settings: ServiceSettings, environ: Mapping[str, str]) -> Access:
         return BasicAccess(settings.users_file)
     if settings.auth == "none":
         return OpenAccess()
-    from valence_sched.server.access_rules import AccessRules  # only where Keystone is
-    from valence_sched.server.keystone import KeystoneAccess
+    from valence_sched.server import access_rules, keystone  # only where Keystone is
 
     assert settings.keystone is not None, "the settings were checked"
-    rules = AccessRules(settings.policy_file)
+    rules = access_rules.AccessRules(settings.policy_file)
     password = App(environ=environ).secret(settings.keystone.password, "keystone: password")
-    return KeystoneAccess(settings.keystone, password, rules)
+    return keystone.KeystoneAccess(settings.keystone, password, rules)
 
 
 def configuration_problems(
@@ -429,7 +428,7 @@ def _check_tls(settings: ServiceSettings) -> None:
         return  # that is an error of its own
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # nobody is there to type the password of a key
+        # without a terminal the password of a key cannot be typed
         context.load_cert_chain(settings.certificate, settings.private_key, lambda: "")
     except (ssl.SSLError, OSError):
         found = f"no certificate that {settings.private_key} is the key of"

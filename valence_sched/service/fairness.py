@@ -31,7 +31,7 @@ class FairLock:
     def acquire(self, tenant: str, timeout_s: float) -> bool:
         """Wait for a turn of a tenant; return False where it did not come in time."""
         with self._lock:
-            if not self._held:  # nobody waits then: a release hands the lock over
+            if not self._held:  # then no tenant waits: a release hands the lock over
                 self._held = True
                 return True
             turn = threading.Event()
@@ -94,7 +94,7 @@ class RateLimiter:
     """Counts requests in a window that moves with time; without settings it counts nothing.
 
     ``password`` is that of Redis, ``proxies`` are those that say who their clients are. InputError
-    for a rate or an address of Redis that is none.
+    for an invalid rate or address of Redis.
     """
 
     def __init__(
@@ -105,14 +105,11 @@ class RateLimiter:
         given = {name: getattr(settings, name) for name in ("requests", "changes", "failures")}
         if not any(given.values()):
             return
-        from limits import parse_many  # only where something is limited
-        from limits.errors import ConfigurationError
-        from limits.storage import storage_from_string
-        from limits.strategies import MovingWindowRateLimiter
+        import limits  # only where something is limited
 
         for name, text in given.items():
             try:
-                self._rates[name] = parse_many(text) if text else []
+                self._rates[name] = limits.parse_many(text) if text else []
             except ValueError:
                 expected = "such as 100/second or 20/second;500/minute"
                 place = f"rate_limits: {name}"
@@ -122,12 +119,12 @@ class RateLimiter:
             options = {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S}
             options |= {"password": password} if password is not None else {}
         try:
-            storage = storage_from_string(settings.redis_url or MEMORY, **options)
-        except ConfigurationError as error:
+            storage = limits.storage.storage_from_string(settings.redis_url or MEMORY, **options)
+        except limits.errors.ConfigurationError as error:
             text = "pip install 'valence-sched[redis]', or leave it out"
             raise InputError("rate_limits: redis_url", "", one_line(str(error)), text) from None
         self._storage = storage
-        self._window = MovingWindowRateLimiter(storage)
+        self._window = limits.strategies.MovingWindowRateLimiter(storage)
 
     def count(self, tenant: str, *, change: bool) -> None:
         """Count a request of a tenant; RateLimited for too many, ServiceBusy without Redis."""

@@ -87,18 +87,17 @@ class KeystoneTokens:
             Unauthenticated: Keystone knows no such user, password or project.
         """
         plugin, where = self._plugin(), self._login.auth_url
-        from keystoneauth1.exceptions import ClientException, Unauthorized
-        from keystoneauth1.session import Session
+        from keystoneauth1 import exceptions, session
 
         try:
-            session = Session(verify=self._verify, timeout=self._timeout_s)
-            found: str | None = plugin.get_token(session)
-        except Unauthorized:
+            opened = session.Session(verify=self._verify, timeout=self._timeout_s)
+            found: str | None = plugin.get_token(opened)
+        except exceptions.Unauthorized:
             text = f"{self._login.username!r} to the project {self._login.project!r}"
             raise Unauthenticated(
                 one_line(f"Keystone at {where} refuses the login of {text}")
             ) from None
-        except (ClientException, OSError) as error:
+        except (exceptions.ClientException, OSError) as error:
             text = f"Keystone at {where} gives no token: {type(error).__name__}"
             raise IdentityUnavailable(one_line(text)) from None
         if not found:
