@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity: counts the nodes of a flavor or a mix in several ways, and says what ends each.
+"""Capacity: counts of the nodes of a flavor or a mix, and the reason that ends each.
 
-Stranded amounts are what is free and stays free when no flavor fits any more: the site is filled
-with nodes of the flavors, one flavor after another, the dearest first; then once more for each
-flavor with that one first. Of each resource kind, the filling that uses most of it on a podm
-counts: so much is usable. A block that some node takes is used as a whole.
+Stranded amounts stay free when no flavor fits any more: the site is filled with nodes of the
+flavors, one flavor after another, the dearest first; then again for each flavor with that one
+first. The usable amount of a resource kind on a podm is that of the filling that uses most of it. A
+block in a node is used as a whole.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from valence_sched.model.inventory import free_amount
 from valence_sched.model.need import Need
 from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.planning.fit_counts import count_fits
+from valence_sched.planning.optimise.bound import most_nodes
 from valence_sched.planning.optimise.node_types import NodeType, variants_of
 from valence_sched.planning.optimise.witness import Witness
 from valence_sched.planning.succession import Succession
@@ -57,7 +58,7 @@ Lines = dict[Need, float]  # the amount of a resource that one node takes
 
 
 class NodeSums(msgspec.Struct, frozen=True):
-    """How many nodes the sums are enough for: podm by podm, those together, and the site."""
+    """The nodes that sums promise: by podm, these together, and of the whole site."""
 
     by_podm: tuple[int, ...]
     podms: int
@@ -65,7 +66,7 @@ class NodeSums(msgspec.Struct, frozen=True):
 
 
 def sums_of(view: View, node_type: NodeType) -> NodeSums:
-    """Return how many nodes of one type sums promise."""
+    """Return the nodes of one type that sums promise."""
     free = _FreeAmounts(view, view.all_rows if node_type.rows is None else node_type.rows)
     alternatives = [_lines(one.needs) for one in node_type.alternatives]
     common = _common_lines(node_type)
@@ -85,7 +86,7 @@ def sums_of(view: View, node_type: NodeType) -> NodeSums:
 
 
 def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int]) -> NodeSums:
-    """Return how many nodes of a mix sums promise; of single podms nothing is said."""
+    """Return the nodes of a mix that sums promise, not by podm."""
     alone = [sums_of(view, node_type) for node_type in node_types]
     lines = [_common_lines(node_type) for node_type in node_types]
     masks = [view.all_rows if each.rows is None else each.rows for each in node_types]
@@ -106,7 +107,7 @@ def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int
         )
 
     def largest(most: Sequence[int]) -> int:
-        """Return the largest mix of which every flavor has its share, rounded down."""
+        """Return the largest mix with the share of every flavor, rounded down."""
         low, high = 0, min(MAX_NODES, sum(most) + len(shares))
         while low < high:
             middle = (low + high + 1) // 2
@@ -118,7 +119,7 @@ def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int
 
 
 def _lines(needs: Iterable[Need]) -> Lines:
-    """Return what one node takes: devices and grants add up, totals hold for the same devices."""
+    """Return the amounts of one node: devices and grants add up, totals are of the same devices."""
     lines: Lines = {}
     for need in needs:
         line = need.subject if need.unknown == "reject" else msgspec.structs.replace(need, name="")
@@ -131,7 +132,7 @@ def _lines(needs: Iterable[Need]) -> Lines:
 
 
 def _common_lines(node_type: NodeType) -> Lines:
-    """Return what a node takes by every alternative: of each resource the least."""
+    """Return the least amount of each resource that a node takes by every alternative."""
     first, *others = [_lines(one.needs) for one in node_type.alternatives]
     return {
         line: min([amount, *(one[line] for one in others)])
@@ -142,7 +143,7 @@ def _common_lines(node_type: NodeType) -> Lines:
 
 @dataclass(eq=False)
 class _FreeAmounts:
-    """What is free on some rows, podm by podm; shape ``(podms,)``."""
+    """The free amounts on some rows by podm, of shape ``(podms,)``."""
 
     view: View
     rows: Mask
@@ -189,9 +190,9 @@ class _FreeAmounts:
 
 @dataclass(slots=True)
 class MixPlacement:
-    """The nodes of a mix in order, as ``(flavor number, row)``; the decision that found no place.
+    """The nodes of a mix in order, as ``(flavor number, row)``, and the refusal that ended it.
 
-    ``last`` is the number of the flavor that was refused; None where the count stopped at a limit.
+    ``last`` is the number of the refused flavor, None if the count ended at a limit.
     """
 
     nodes: list[tuple[int, int]] = field(default_factory=list)
@@ -221,10 +222,7 @@ def mix_order(shares: Sequence[int]) -> Iterator[int]:
 def place_mix(
     decider: Decider, requests: Sequence[Request], shares: Sequence[int], most: int
 ) -> MixPlacement:
-    """Place the nodes of a mix as decisions one after another do, up to the first refusal.
-
-    It stops, too, when a podm has ``most`` of them. Errors as for a decision.
-    """
+    """Place the nodes of a mix one after another, until a refusal or ``most`` on a podm."""
     succession, placement, counts = Succession(decider), MixPlacement(), Counter[int]()
     podm_of = succession.view.podm_of.tolist()
     for number in mix_order(shares):
@@ -244,13 +242,13 @@ def place_mix(
 
 
 class SiteCapacity:
-    """Answers questions about the capacity of what a decider decides on."""
+    """The capacity of the pod managers of a decider."""
 
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
-        """Return what is free, and how much of it no node of these requests can use, and why."""
+        """Return the free amounts, and which part no node of these requests can use, and why."""
         return stranded_amounts([self._decider.context(request) for request in requests])
 
     def capacity(
@@ -258,8 +256,7 @@ class SiteCapacity:
     ) -> Capacity:
         """Return how many more nodes of a request fit, at most ``most`` on each podm.
 
-        With ``explain`` also what ends that, and what sums promise; with ``proven`` a proven bound.
-        Errors as of a count.
+        ``explain`` adds the reasons and the nodes that sums promise, ``proven`` a proven bound.
         """
         reasons: dict[int, tuple[Reason, ...]] = {}
 
@@ -302,10 +299,9 @@ class SiteCapacity:
         explain: bool = False,
         proven: bool = False,
     ) -> Capacity:
-        """Return how many nodes of a mix fit together; errors as of one flavor.
+        """Return how many nodes of a mix fit together, decided one after another.
 
-        The nodes of a podm are those that placing one after another puts there, as decisions do.
-        The count ends with the first node that finds no place, or when a podm has ``most``.
+        The count ends with the first node without a place, or when a podm has ``most``.
         """
         decider = self._decider
         placement, view = place_mix(decider, requests, shares, most), decider.snapshot()
@@ -353,9 +349,7 @@ def _proven_most(
     shares: Sequence[int] | None,
     sums: NodeSums | None,
 ) -> tuple[ProvenMost, dict[str, int]]:
-    """Return the proven most nodes, and the bound of each podm where they are counted alone."""
-    from valence_sched.planning.optimise.bound import most_nodes  # the optimiser: only to prove
-
+    """Return the proven most nodes, and the bound of each podm that is counted alone."""
     budget = context.bound.policy.budget
     optimum = most_nodes(context.view, node_types, shares=shares, budget=budget)
     bound = optimum.bound if sums is None else min(optimum.bound, sums.podms)
@@ -364,10 +358,10 @@ def _proven_most(
 
 
 class ResourceKind(NamedTuple):
-    """Cores, memory or devices by model; or of ``stock`` kind, a resource. With the unit, if any.
+    """Cores, memory, devices by model, or the resource of a ``stock``; with the unit, if any.
 
-    An accelerator has its own kind, such as GPU. A drive without a model has its medium, and
-    memory its type in place of one.
+    The kind of an accelerator is its own, such as GPU. Without a model, a drive has its medium, and
+    memory its type.
     """
 
     kind: str
@@ -387,7 +381,7 @@ def _devices(
 
 
 def _block_amounts(kinds: BlockKinds, number: int) -> Counter[ResourceKind]:
-    """Return what a block of a kind has; devices whose number or size is unknown count as none."""
+    """Return the amounts in a block of a kind, without devices of unknown number or size."""
     amounts: Counter[ResourceKind] = Counter()
     for resource, device in _devices(kinds, number):
         per_device = {"cores": "cores", "memory": "capacity_mib"}.get(resource.kind)
@@ -397,7 +391,7 @@ def _block_amounts(kinds: BlockKinds, number: int) -> Counter[ResourceKind]:
 
 
 def _stocks(table: BlockTable) -> Iterator[tuple[int, ResourceKind, float]]:
-    """Yield each stock by number, with its resource and what is free of it."""
+    """Yield each stock by number, with its resource and its free amount."""
     for number, stock in enumerate(table.stocks):
         yield number, ResourceKind("stock", stock.resource, stock.unit), free_amount(stock)
 
@@ -405,7 +399,7 @@ def _stocks(table: BlockTable) -> Iterator[tuple[int, ResourceKind, float]]:
 def _free_amounts(
     kinds: BlockKinds, table: BlockTable, before: BlockTable
 ) -> Counter[ResourceKind]:
-    """Return what is free by resource kind: of blocks, those untouched since ``before``."""
+    """Return the free amounts by resource kind: of blocks, those untouched since ``before``."""
     amounts: Counter[ResourceKind] = Counter()
     for kind, number in Counter(table.kinds[one] for one in _unused_blocks(table, before)).items():
         for resource, amount in _block_amounts(kinds, kind).items():
@@ -416,16 +410,15 @@ def _free_amounts(
 
 
 def _unused_blocks(table: BlockTable, before: BlockTable) -> Iterator[int]:
-    """Yield the free blocks of which no slot was taken since ``before``."""
-    for block, slots in enumerate(table.slots):
-        if slots and slots == before.slots[block]:
-            yield block
+    """Yield the free blocks with as many slots as ``before``."""
+    pairs = enumerate(zip(table.slots, before.slots, strict=True))
+    return (block for block, (slots, old) in pairs if slots and slots == old)
 
 
 def stranded_amounts(contexts: Sequence[EvaluationContext]) -> list[StrandedAmount]:
-    """Return what is free on each podm, and how much of it no node of some requests can use.
+    """Return the free amounts by podm, in order, and which part no node of some requests can use.
 
-    ``contexts`` are those of the requests, on one View. The order is that of the podms.
+    ``contexts`` are those of the requests, on one View.
     """
     order = sorted(contexts, key=lambda one: price_of_needs(one.request.needs), reverse=True)
     fillings = [Filling([first, *(one for one in order if one is not first)]) for first in order]
@@ -483,7 +476,7 @@ class Filling:
         self._verdicts = functools.cache(self._find_verdicts)
 
     def reasons(self, podm: int, resource: ResourceKind) -> Iterator[tuple[str, float]]:
-        """Yield each amount of a resource that is left on a podm, with why it is."""
+        """Yield each remaining amount of a resource on a podm, with the reason."""
         before, table = self.before.block_tables[podm], self.after.block_tables[podm]
         first = int(self.before.first_row[podm])
         for block in _unused_blocks(table, before):
@@ -526,7 +519,7 @@ class Filling:
 
 
 def scarcest_first(reasons: Iterable[Reason]) -> list[Reason]:
-    """Return reasons that are no amounts, which more would not help, then the scarcest amounts."""
+    """Return the reasons that are not amounts, then the scarcest amounts."""
 
     def part(reason: Reason) -> float:
         if not reason.is_amount:

@@ -60,25 +60,24 @@ MOST_BUCKETS = 200  # then two at a time become one
 
 @dataclass(slots=True)
 class Bucket:
-    """What a closed bucket holds: the mean of each level, its counts, and a sample at its end."""
+    """A closed bucket: the mean of each level, its counts, and a sample at its end."""
 
     means: list[float]
     counts: list[int]
     sample: float | None
 
     def merged(self, later: Bucket) -> Bucket:
-        """Return this bucket and the one after it, of equal length, as one."""
+        """Return this bucket and the next one, of equal length, as one."""
         means = [(one + other) / 2 for one, other in zip(self.means, later.means, strict=True)]
         counts = [one + other for one, other in zip(self.counts, later.counts, strict=True)]
         return Bucket(means, counts, later.sample)
 
 
 class Timeline:
-    """Levels that change at moments in order, and events that are counted.
+    """Levels over time, by :meth:`advance` to a moment and :meth:`change`, and counts of events.
 
-    ``levels`` may be read at any time and are changed by :meth:`change`, after :meth:`advance` to
-    the moment. Memory does not grow with time: when there are ``MOST_BUCKETS``, each two become
-    one. ``sample`` is called at the end of each bucket.
+    Memory does not grow with time: of ``MOST_BUCKETS`` each two become one. ``sample`` is called at
+    the end of each bucket.
     """
 
     def __init__(
@@ -97,7 +96,7 @@ class Timeline:
         self._open()
 
     def advance(self, moment: float) -> None:
-        """Close the buckets that end until a moment, not before the latest one."""
+        """Close the buckets that end until a moment, which is not before the latest one."""
         while moment >= self.end:
             self._close(self.end)
             if len(self.buckets) >= MOST_BUCKETS:
@@ -115,7 +114,7 @@ class Timeline:
             integral[number] += change * rest
 
     def finish(self, moment: float) -> None:
-        """Close the last bucket at a moment; one of no length has its counts in the one before."""
+        """Close the last bucket at a moment; without length its counts go to the one before."""
         self.advance(moment)
         begin = self.end - self.width
         if moment > begin or not self.buckets:
@@ -126,14 +125,13 @@ class Timeline:
         last.sample = self._sample()
 
     def mean(self, number: int, end: float) -> float:
-        """Return the mean of a level from the start to the end at which it was finished."""
+        """Return the mean of a level from the start to the end."""
         lengths = [self.width] * len(self.buckets)
         lengths[-1] = end - self.start - self.width * (len(lengths) - 1)
-        whole = sum(lengths)
-        if whole <= 0.0:
+        if (whole := sum(lengths)) <= 0.0:
             return self.buckets[-1].means[number]
-        parts = zip(self.buckets, lengths, strict=True)
-        return sum(bucket.means[number] * length for bucket, length in parts) / whole
+        pairs = zip(self.buckets, lengths, strict=True)
+        return sum(bucket.means[number] * length for bucket, length in pairs) / whole
 
     def _open(self) -> None:
         self.end = self.start + self.width * (len(self.buckets) + 1)
@@ -154,7 +152,7 @@ Changes = tuple[tuple[int, float], ...]  # amounts by the number of their level
 
 
 class Occupancy:
-    """Follows nodes that are taken and given back on a View, and what they use.
+    """The hardware, pod managers and prices of the nodes on a View while they come and go.
 
     A block is in use when no further node can use it, as lists of pod managers count.
     """
@@ -171,7 +169,7 @@ class Occupancy:
             totals.setdefault(resource, 0.0)
             free.setdefault(resource, 0.0)
         for stock in (stock for table in view.block_tables for stock in table.stocks):
-            totals[stock.resource] += stock.total or 0.0  # one without a total counts nothing
+            totals[stock.resource] += stock.total or 0.0
             free[stock.resource] += free_amount(stock)
         self.totals = totals
         self._levels = [totals[name] - free[name] for name in totals]
@@ -193,32 +191,28 @@ class Occupancy:
         self._peaks = list(self._levels)
 
     def start(self, moment: float, width: float, sample: Callable[[], float | None]) -> Timeline:
-        """Return the timeline that this occupancy is written on; its first bucket is so wide."""
+        """Return the timeline of this occupancy, with the width of its first bucket."""
         self._timeline = Timeline(moment, width, self._levels, len(EVENTS), sample)
         return self._timeline
 
     def take(self, moment: float, podm: int, fit: Fit, after: BlockTable) -> None:
-        """Note a node that was taken; ``after`` is the block table of the podm since then."""
-        changes, timeline, peaks = self._changes(fit, after), self._timeline, self._peaks
-        timeline.change(changes, 1.0, moment)
-        self._nodes_on[podm] += 1
+        """Add a node; ``after`` is the block table of the podm with it."""
+        changes, levels, peaks = self._changes(fit, after), self._timeline.levels, self._peaks
+        self._timeline.change(changes, 1.0, moment)
         self._placed_on[podm] += 1
         self._count_node(moment, podm, 1)
-        if self._nodes_on[podm] > self.most_on_one:
-            self.most_on_one = self._nodes_on[podm]
-        levels = timeline.levels
+        self.most_on_one = max(self.most_on_one, self._nodes_on[podm])
         for number in (*[number for number, _ in changes], self._nodes, self._podms):
             if levels[number] > peaks[number]:
                 peaks[number] = levels[number]
 
     def give_back(self, moment: float, podm: int, fit: Fit, before: BlockTable) -> None:
-        """Note a node that departed; ``before`` is the block table of the podm until then."""
+        """Remove a node; ``before`` is the block table of the podm with it."""
         self._timeline.change(self._changes(fit, before), -1.0, moment)
-        self._nodes_on[podm] -= 1
         self._count_node(moment, podm, -1)
 
     def spread(self, end: float) -> NodeSpread:
-        """Return how many nodes the pod managers have."""
+        """Return the numbers of nodes by pod manager."""
         nodes, podms = (self._timeline.mean(number, end) for number in (self._nodes, self._podms))
         names = self._view.podms
         return NodeSpread(
@@ -228,7 +222,7 @@ class Occupancy:
         )
 
     def utilisation(self, end: float) -> dict[str, Utilisation]:
-        """Return mean and peak of each resource of which there is any."""
+        """Return mean and peak of each resource of the site."""
         mean, peaks = self._timeline.mean, self._peaks
         return {
             name: Utilisation(
@@ -248,30 +242,27 @@ class Occupancy:
         return self._by_bucket(self._nodes), self._by_bucket(self._podms)
 
     def _present(self) -> list[tuple[int, str, float]]:
-        """Return the level, name and total of each resource of which there is any."""
+        """Return the level, name and total of each resource of the site."""
         totals = enumerate(self.totals.items())
         return [(number, name, total) for number, (name, total) in totals if total]
 
     def _by_bucket(self, level: int, total: float = 1.0) -> tuple[float, ...]:
         return tuple(rounded(one.means[level] / total) for one in self._timeline.buckets)
 
-    @property
-    def peak_nodes(self) -> int:
-        return round(self._peaks[self._nodes])
-
-    @property
-    def peak_podms(self) -> int:
-        return round(self._peaks[self._podms])
+    def peaks(self) -> tuple[int, int]:
+        """Return the largest numbers of nodes and of pod managers in use."""
+        return round(self._peaks[self._nodes]), round(self._peaks[self._podms])
 
     def cost(self, end: float) -> float | None:
-        """Return the price of all hours in which pod managers had nodes, None without any price."""
+        """Return the price of all hours in which pod managers had nodes, None without prices."""
         hours = (end - self._timeline.start) / 3600.0
         if not hours or all(price is None for price in self._prices):
             return None
         return rounded(self._timeline.mean(self._price, end) * hours)
 
     def _count_node(self, moment: float, podm: int, number: int) -> None:
-        changes: tuple[tuple[int, float], ...] = ((self._nodes, 1.0),)
+        self._nodes_on[podm] += number
+        changes: Changes = ((self._nodes, 1.0),)
         if self._nodes_on[podm] == (number > 0):  # the first one, or the last one
             changes = (*changes, (self._podms, 1.0), (self._price, self._prices[podm] or 0.0))
         self._timeline.change(changes, number, moment)
@@ -293,7 +284,7 @@ class Occupancy:
 
 
 def rounded(number: float) -> float:
-    """Return a number as results have it: without the last digits of sums."""
+    """Return a number without the last digits of sums."""
     return round(number, DECIMALS) + 0.0
 
 
@@ -303,7 +294,7 @@ def _price(fact: object) -> float | None:
 
 
 class Refusals:
-    """Counts the nodes of decisions by flavor, and reads why the first of each was refused."""
+    """Counts nodes by flavor and outcome, and explains the first refusal of each flavor."""
 
     def __init__(self) -> None:
         self.warnings: dict[str, None] = {}
@@ -312,11 +303,11 @@ class Refusals:
         self._first: dict[str | None, FirstRefusal] = {}
 
     def count(self, flavor: str | None, outcome: str, nodes: int) -> None:
-        """Count nodes of a flavor by what became of them: one of ``OUTCOMES``."""
+        """Count nodes of a flavor by an outcome of ``OUTCOMES``."""
         self._counts[flavor, outcome] += nodes
 
     def refuse(self, decision: Decision, nodes: int, line: int, time_s: float) -> None:
-        """Count nodes that were refused, before anything else is taken from the site."""
+        """Count refused nodes of a decision on the present site."""
         flavor = decision.request.flavor
         self.count(flavor, "refused", nodes)
         self._steps[flavor, last_step(decision)] += nodes
@@ -361,7 +352,7 @@ class Refusals:
 
 
 def last_step(decision: Decision) -> str:
-    """Return the step of the funnel where the last pools went: a filter, or else ``fit``."""
+    """Return the step of the funnel that rejected the last pools: a filter, else ``fit``."""
     attempt = decision.main_attempt
     left: Mask = attempt.context.view.all_rows
     filters, verdicts = attempt.context.bound.filters, attempt.batch.evaluation.verdicts
@@ -373,9 +364,9 @@ def last_step(decision: Decision) -> str:
 
 
 def reason_groups(decision: Decision) -> tuple[ReasonGroup, ...]:
-    """Return why pod managers make no node of a request, the most frequent reasons first.
+    """Return the reasons of pod managers without a node of a request, the most frequent first.
 
-    The nearest of a group is the pod manager that has most of what was needed, else the first.
+    The nearest of a group is the pod manager with the largest amount, else the first.
     """
     groups: dict[tuple[str, str, bool], list[PodmVerdict]] = defaultdict(list)
     for verdict in Verdicts(decision).podm_verdicts():
@@ -405,10 +396,9 @@ Progress = Callable[[int], None]
 class ReplayRun:
     """Replays one workload on one site; every decision is that of a succession.
 
-    What departs at a moment departs before what arrives then. A node without departure stays.
-    ``mix`` is what the fragmentation of the site is measured by; ``place`` returns how errors
-    name the request of a line; ``progress`` is called with the number of requests so far. By the
-    times of the first ``lookahead`` requests the first buckets are made.
+    Departures of a moment come before its arrivals; a node without departure stays. Fragmentation
+    is that of the ``mix``; ``place`` returns the place of a line in errors; ``progress`` gets the
+    number of requests so far. The first ``lookahead`` requests set the width of the buckets.
     """
 
     def __init__(
@@ -437,10 +427,10 @@ class ReplayRun:
     def run(
         self, entries: Iterable[WorkloadEntry], site: str, policy: str | None = None
     ) -> ReplayResult:
-        """Replay entries, which are in the order of their arrival, and return what became of them.
+        """Replay entries in the order of their arrival; errors as of entries, and others.
 
-        RequestError, UnknownName: a request contradicts its policy, or names an unknown one or
-        an unknown pod manager; the error names its line. Errors of entries, too.
+        RequestError, UnknownName, with the line: a request contradicts its policy, or has an
+        unknown policy or pod manager.
         """
         entries = iter(entries)
         first = list(itertools.islice(entries, self._lookahead))
@@ -475,20 +465,17 @@ class ReplayRun:
         nodes = decision.placed_nodes
         missing = request.count - len(nodes)
         counts[0] += request.count
-        undecided = bool(decision.undecided_rows)  # a pool was left open
-        if missing:
-            counts[3 if undecided else 2] += missing
-        if missing and undecided:
+        if missing and decision.undecided_rows:
+            counts[3] += missing
             self._refusals.count(request.flavor, "undecided", missing)
         elif missing:
+            counts[2] += missing
             since = moment - self._timeline.start
             self._refusals.refuse(decision, missing, entry.line, since)
-        if decision.batch.evaluation.notes:
-            self._refusals.warnings.update(dict.fromkeys(decision.batch.evaluation.notes))
-        if not nodes:
-            return
-        counts[1] += len(nodes)
-        self._refusals.count(request.flavor, "placed", len(nodes))
+        self._refusals.warnings.update(dict.fromkeys(decision.batch.evaluation.notes))
+        if nodes:
+            counts[1] += len(nodes)
+            self._refusals.count(request.flavor, "placed", len(nodes))
         succession, occupancy = self._succession, self._occupancy
         for _, node in nodes:
             fit = node.chosen
@@ -513,7 +500,7 @@ class ReplayRun:
         refusals, occupancy, end = self._refusals, self._occupancy, self._now
         view, skipped = self._succession.view, self._succession.skipped
         by_flavor, buckets = refusals.by_flavor(), self._timeline.buckets
-        nodes, podms = occupancy.means_by_bucket()
+        (peak_nodes, peak_podms), (nodes, podms) = occupancy.peaks(), occupancy.means_by_bucket()
         measured = [one.sample for one in buckets if one.sample is not None]
         samples, fragmentation = tuple(map(rounded, measured)), None
         if samples:
@@ -539,8 +526,8 @@ class ReplayRun:
             undecided=refusals.total("undecided"),
             departed=self._departed,
             duration_s=rounded(end - self._timeline.start),
-            peak_nodes=occupancy.peak_nodes,
-            podms_needed=occupancy.peak_podms,
+            peak_nodes=peak_nodes,
+            podms_needed=peak_podms,
             spread=occupancy.spread(end),
             utilisation=occupancy.utilisation(end),
             fragmentation=fragmentation,
@@ -565,10 +552,9 @@ def replay_all(
     *,
     strict: bool = False,
 ) -> Replay:
-    """Replay a workload on every site under every policy, without any by those of the requests.
+    """Replay a workload on every site under every policy, by default those of the requests.
 
-    UnknownName: a site does not have a policy. SchedulerError: as for the workload, and for a
-    decision; its requests are named by place.
+    UnknownName: a site lacks a policy. SchedulerError: as for the workload, and for a decision.
     """
     check_runs(sites, policies)
     pairs = itertools.product(sites, dict.fromkeys(policies) or (None,))
