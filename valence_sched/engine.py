@@ -407,7 +407,7 @@ class Engine(OwnScheduler):
         decider, chosen = self.decider(), [one.chosen for one in report.placements]
         with self._access() as access:
             here = [one for one in chosen if one.podm in access.members]  # no other is asked
-            verify(decider, report.request, here, elsewhere=True)
+            verify(decider, report.request, here, partial=True)
             yield from map(access.preview, report.placements)
 
     def plan(self, request: Request) -> PlanResult:

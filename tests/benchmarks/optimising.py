@@ -42,9 +42,9 @@ def _mix(name: str, view: View, target: float) -> Iterator[Measurement]:
     optimum, milliseconds, probe = _timed(run)
     found = f"{optimum.placed} of at most {optimum.bound} nodes"
     yield against(f"optimising: {name}: {found}", milliseconds, probe, target, "CPU ms")
-    yield against(f"optimising: {name}: gap", optimum.gap, 1.0, LARGEST_GAP, "")
+    yield against(f"optimising: {name}: gap", _gap(optimum), 1.0, LARGEST_GAP, "")
     single = most_nodes(view, node_types()[1:2])
-    yield against(f"optimising: {name}: gap of one flavor", single.gap, 1.0, LARGEST_GAP, "")
+    yield against(f"optimising: {name}: gap of one flavor", _gap(single), 1.0, LARGEST_GAP, "")
 
 
 def _purchase(view: View, target: float) -> Measurement:
@@ -70,3 +70,7 @@ def _timed(run: Callable[[], Answer]) -> tuple[Answer, float, float]:
     answer = run()
     taken = (time.process_time() - started) * 1000
     return answer, taken, (before + median_ms(probe, PROBES)) / 2
+
+
+def _gap(optimum: Optimum) -> float:
+    return (optimum.bound - optimum.placed) / optimum.bound if optimum.bound else 0.0

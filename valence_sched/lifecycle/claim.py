@@ -225,7 +225,7 @@ class Claimer:
             known = generation if elsewhere else self._group_generation(request)
             decider = self.decider()
             try:
-                fits = verify(decider, request, candidates, elsewhere=elsewhere)
+                fits = verify(decider, request, candidates, partial=elsewhere)
             except StaleOffer as error:
                 raise ClaimLost(str(error)) from None
             nodes = [(fit, one.score) for fit, one in zip(fits, candidates, strict=True)]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Purchase: the fewest or the cheapest blocks of some sorts that make room for so many nodes.
+"""Purchase: the fewest or the cheapest blocks of some kinds that make room for nodes.
 
 The count model of every pool group gets a column for each block that may be bought for one of its
-pools, and the nodes become a requirement. Small sites are solved as one integer programme. Of a
-large one the linear relaxation gives the least price; then the groups that it buys for, and others
-as far as the effort goes, are solved as an integer programme, the rest of the site as it is.
+pools, and a row for the required nodes. Small sites are one integer programme. The linear
+relaxation of a large one gives the least price; then the groups with purchases, and others within
+the effort, are solved as an integer programme, with the rest of the site unchanged.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ def smallest_purchase(
 ) -> PurchaseResult:
     """Return the smallest purchase after which all nodes of a request fit.
 
-    ``choices`` are edits that add one block: what may be bought, and for which pod managers or
-    pools. ``prices`` are by block, and win over those of templates; without any, the fewest blocks
-    are the smallest purchase. A block is bought for one pool.
+    ``choices`` are edits that add one block, for pod managers or pools. ``prices`` are by block,
+    and override those of templates; without prices the fewest blocks are the smallest purchase. A
+    block is bought for one pool.
 
     Raises:
-        UsageError: no choice, or some blocks have a price and others none.
+        UsageError: no choice, or only some blocks have a price.
         UnknownName: a price is of no choice.
-        NothingMatches: a choice is nowhere.
+        NothingMatches: a choice matches no pod manager or pool.
     """
     if not choices:
-        raise UsageError("nothing may be bought: name blocks with --buy BLOCK@PODM")
+        raise UsageError("no block to buy given: name blocks with --buy BLOCK@PODM")
     priced = _prices(site, choices, prices or {})
     options, places = _options(site, choices, priced)
     rows = Succession(site.decider()).eligible(request)
@@ -131,7 +131,7 @@ def _prices(
 def _options(
     site: Site, choices: Sequence[AddBlocks], prices: Mapping[str, float]
 ) -> tuple[list[PurchaseOption], dict[tuple[int, int], _Place]]:
-    """Return what may be bought, and of each option and row the place that it is for."""
+    """Return the options, and the place by option and row."""
     view, options = site.view(), list[PurchaseOption]()
     places: dict[tuple[int, int], _Place] = {}
     for choice in choices:
@@ -156,10 +156,9 @@ def _options(
 
 
 class PurchaseOption(Struct, frozen=True):
-    """Blocks of one kind that may be added to the pools of some rows, and the price of one.
+    """Blocks of one kind, a number of the View's ``BlockKinds``, that some rows may get.
 
-    The kind is a number of the View's ``BlockKinds``. With the price 1 the fewest blocks are the
-    cheapest. ``most`` is how many there are for all pools together.
+    ``price`` is that of one block; ``most`` is their number for all pools together.
     """
 
     kind: int
@@ -169,7 +168,7 @@ class PurchaseOption(Struct, frozen=True):
 
 
 class PurchaseItem(Struct, frozen=True):
-    """So many blocks of an option, by its number, for the pool of a row."""
+    """A number of blocks of an option, by its number, for the pool of a row."""
 
     option: int
     row: int
@@ -177,20 +176,15 @@ class PurchaseItem(Struct, frozen=True):
 
 
 class Purchase(Struct, frozen=True):
-    """What to buy, its price, and the least price that any purchase has that is enough.
+    """The blocks to buy, their price, and the least price of any sufficient purchase.
 
-    Where ``exact_model`` is false, the fit may still refuse some nodes: ask for the most nodes of
-    the site with these blocks.
+    Without ``exact_model`` the fit may refuse some nodes: ask for the most nodes of the site then.
     """
 
     items: tuple[PurchaseItem, ...]
     price: int
     bound: int
     exact_model: bool
-
-    @property
-    def is_optimal(self) -> bool:
-        return self.price == self.bound
 
 
 def cheapest_purchase(
@@ -199,17 +193,17 @@ def cheapest_purchase(
     options: Sequence[PurchaseOption],
     effort: Effort = DEFAULT_EFFORT,
 ) -> Purchase | None:
-    """Return what to add so that ``most`` nodes of each type fit, all of them at once.
+    """Return the purchase after which ``most`` nodes of each type fit together.
 
-    None: all that may be bought does not suffice, or the effort ended before enough was found.
-    RequestError: a node type does not say how many nodes, or a price is below 0.
+    None: all options are not enough, or the effort ended before enough was found. RequestError: a
+    node type without ``most``, or a price below 0.
     """
     for option in options:
         if option.price < 0:
             raise RequestError(f"price {option.price}: give a whole number from 0")
     most = [node_type.most for node_type in node_types]
     if not most or None in most:
-        raise RequestError("give how many nodes of each flavor are to fit")
+        raise RequestError("no number of nodes given for a flavor")
     wanted = [number or 0 for number in most]
     variants = variants_of(node_types, view.kinds)
     limited = frozenset(name for pool in view.pools for name in pool.limits)
@@ -233,7 +227,7 @@ def cheapest_purchase(
 
 
 class _PurchaseOffer(NamedTuple):
-    """A pool group, the options that its pools may get, and the model, which equal ones share."""
+    """A pool group, the options for its pools, and the model, which equal groups share."""
 
     group: PoolGroup
     options: tuple[int, ...]
@@ -254,7 +248,7 @@ def _purchase_offers(
     classes: BlockClasses,
     wanted: Sequence[int],
 ) -> Iterator[_PurchaseOffer]:
-    """Yield all pool groups; a block class must be known before the first model is made."""
+    """Yield all pool groups; all block classes are found before the first model is made."""
     rows = [frozenset(option.rows) for option in options]
     found = [classes.of_kind(option.kind) for option in options]
     models: dict[Hashable, GroupModel] = {}
@@ -277,7 +271,7 @@ def _purchase_offers(
 def _useful(
     classes: BlockClasses, option: PurchaseOption, limits: Limits, wanted: Sequence[int]
 ) -> int:
-    """Return how many blocks of an option all nodes that are wanted can use in one pool."""
+    """Return how many blocks of an option all wanted nodes can use in one pool."""
     least = [limit.min for name, limit in limits if name in classes.kinds.kinds[option.kind].types]
     useful = 0
     for variant in classes.variants:
@@ -288,7 +282,7 @@ def _useful(
 
 
 class _PurchaseProgramme:
-    """Minimise the price of what is added to some groups, so that they make so many nodes."""
+    """Minimise the price of the blocks with which some groups make the wanted nodes."""
 
     def __init__(
         self,
@@ -325,7 +319,7 @@ class _PurchaseProgramme:
             self.programme.row(terms, upper=one.most)
 
     def buying(self, values: Floats, most_columns: int) -> list[_PurchaseOffer]:
-        """Return the groups for which a solution buys most, no more than are columns left."""
+        """Return the groups for which a solution buys most, within ``most_columns``."""
         amounts = defaultdict[int, float](float)
         for added in self._added:
             amounts[added.model] += float(values[added.column])
@@ -339,7 +333,7 @@ class _PurchaseProgramme:
         return chosen
 
     def purchase(self, solution: Solution, least: Solution) -> Purchase | None:
-        """Return what a solution buys; ``least`` bounds the price of any purchase, both below 0."""
+        """Return the purchase of a solution; ``least`` bounds the price, both negative."""
         if solution.values is None:
             return None
         bound = max(0, math.ceil(-least.bound - ROUNDING)) if least.feasible else 0

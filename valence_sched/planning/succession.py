@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Succession: decides on requests one after another, as if each node was composed; nodes leave."""
+"""Succession: decisions on requests one after another, as if each node was composed or removed."""
 
 from __future__ import annotations
 
@@ -31,12 +31,11 @@ MOST_PREPARED = 4096  # requests that are remembered as they were prepared
 
 
 class Succession:
-    """Decides on requests on a snapshot that its own nodes use up, and give back.
+    """Decides on requests on a snapshot that its own nodes take from, and give back to.
 
-    A decision is the one that a :class:`~valence_sched.core.decider.Decider` makes on an inventory
-    in which these nodes are composed: by the same preparation, evaluation, scheduler and fit.
-    What a decision was read from changes with the next node: keep what must last. The nodes of
-    pod managers ``elsewhere``, which the View lacks, count for groups.
+    A decision is that of a :class:`~valence_sched.core.decider.Decider` on an inventory with these
+    nodes. Its arrays change with the next node: copy what must last. Nodes on other pod managers
+    than those of the View count for groups.
     """
 
     def __init__(self, decider: Decider) -> None:
@@ -52,11 +51,11 @@ class Succession:
 
     @property
     def current_view(self) -> View:
-        """Return the View with what is free now; ``view`` is the one that it began with."""
+        """Return the present View; ``view`` is the first one."""
         return self._ledger.view
 
     def spending(self, requests: Iterable[Request]) -> Spending:
-        """Return what several requests may spend as one decision: the largest of their budgets."""
+        """Return what several requests may spend as one decision."""
         return Spending(self.budget(requests))
 
     def budget(self, requests: Iterable[Request]) -> Budget:
@@ -65,15 +64,15 @@ class Succession:
         return max(budgets, key=lambda budget: budget.decision_states, default=DEFAULT_BUDGET)
 
     def policy(self, request: Request) -> Policy:
-        """Return the policy that a request names; UnknownName if there is none."""
+        """Return the policy of a request; UnknownName if it does not exist."""
         return self._preparation.policy(request.policy).policy
 
     def costs(self, request: Request) -> Ints:
-        """Return the costs of all pools for the first node of a request, as they are now."""
+        """Return the present costs of all pools for the first node of a request."""
         return self._context(request).evaluation.cost.copy()
 
     def prepare(self, request: Request) -> Request:
-        """Return a request as decisions read it; errors as for a preparation."""
+        """Return a prepared request; errors as for a preparation."""
         return self._prepare(request)[0]
 
     def decide(
@@ -86,9 +85,9 @@ class Succession:
     ) -> Decision:
         """Choose pool and blocks for every node of a request, without taking them.
 
-        ``other_nodes`` is how many nodes the same decision asks for elsewhere, and ``spending``
-        what is left to it for hard questions. With ``planned``, fits by alternative, these nodes
-        are placed and no others. Errors as for a decider that is not strict about its budget.
+        ``other_nodes`` are those of other requests of the same decision, with which it shares
+        ``spending``. ``planned`` are the only fits to place, by alternative. Errors as for a
+        decider that is not strict about its budget.
         """
         context = self._context(request)
         if planned is not None:
@@ -98,7 +97,7 @@ class Succession:
         return Decision(try_alternatives(context, schedule), self.skipped)
 
     def check_pool(self, request: Request, row: int) -> None:
-        """Raise StaleOffer where the policy rejects a pool for the next node of a request."""
+        """Raise StaleOffer if the policy rejects a pool for the next node of a request."""
         if self._context(request).evaluation.cost[row] != INFINITE_COST:
             return
         from valence_sched.core.explain.verdicts import Verdicts  # only to explain
@@ -108,33 +107,33 @@ class Succession:
         raise StaleOffer(one_line(f"{place}: {ReasonPhrases().of_pool(reasons)}"))
 
     def eligible(self, request: Request) -> Mask:
-        """Return the rows that pass all filters which read neither free capacity nor the group."""
+        """Return the rows that pass all filters but those on free capacity and the group."""
         sealed, bound, _ = self._prepare(request)
         return self._eligible(sealed, bound)
 
     def take(self, request: Request, fit: Fit) -> None:
-        """Take the blocks and amounts of a node of a request: later decisions go without them."""
+        """Take the blocks and amounts of a node of a request."""
         self._ledger.take(fit)
         self._count(request, fit, 1)
 
     def give_back(self, request: Request, fit: Fit) -> None:
-        """Give back what a node of a request had; UsageError if it was not taken."""
+        """Free the blocks and amounts of a node of a request; UsageError if it was not taken."""
         self._ledger.give_back(fit)
         self._count(request, fit, -1)
 
     def remove(self, podm: int, node: Node) -> None:
-        """Take apart a node of the inventory on a podm, by number: each node at most once.
+        """Remove a node of the inventory from a podm, by number: each node at most once.
 
-        The amounts that it has of stocks stay in use: the inventory does not say which they are.
+        Its unknown amounts of stocks stay in use.
         """
         numbers = self.view.block_tables[podm].numbers
         self._ledger.remove_node(podm, [numbers[uri] for uri in node.blocks if uri in numbers])
         self._counts.add(node.group, node.owner, podm, -1)
 
     def close(self, podm: int) -> Callable[[], None]:
-        """Let a podm, by number, take no node of any hardware; return what undoes it.
+        """Close a podm, by number, to all nodes; return the undo step.
 
-        Nodes that were taken since then must be given back before that.
+        Nodes that were taken since then must be given back first.
         """
         return self._ledger.close(podm)
 
@@ -175,41 +174,37 @@ class Succession:
 
 
 def verify(
-    decider: Decider, request: Request, candidates: Sequence[Candidate], *, elsewhere: bool = False
+    decider: Decider, request: Request, candidates: Sequence[Candidate], *, partial: bool = False
 ) -> list[Fit]:
-    """Return the fits of candidates that were chosen earlier, if all may be carried out now.
+    """Return the fits of earlier candidates, one after another, if all are still valid.
 
-    One after another their very blocks make nodes of the request, on pools that its policy
-    accepts. With ``elsewhere`` they are a part of the nodes: who chose them counts those, and
-    keeps the rules of the group. Errors as for a decision, and:
-
-    Raises:
-        StaleOffer: one of them is not free, is not what the request takes, or is rejected.
+    Their blocks make nodes of the request, on pools that its policy accepts. ``partial`` candidates
+    are only some of the nodes: the scheduler that chose them keeps the rules of the group. Errors
+    as for a decision, and StaleOffer: a candidate is not free, does not fit, or is rejected.
     """
     succession, fits = Succession(decider), []
     names = {name for podm in succession.view.podms for name in (podm.id, podm.name)}
-    request = msgspec.structs.replace(  # others that it names may be gone
+    request = msgspec.structs.replace(  # some of its pod managers may be missing
         request,
         podms=tuple(filter(names.__contains__, request.podms)) or request.podms,
         exclude_podms=tuple(filter(names.__contains__, request.exclude_podms)),
     )
-    if elsewhere:
+    if partial:
         sealed = decider.seal(msgspec.structs.replace(request, min_count=0))
         eligible = decider.eligible(sealed, decider.preparation.policy(sealed.policy))
     else:
         sealed = succession.prepare(request)
-    least = 0 if elsewhere else sealed.required_count
-    if not least <= len(candidates) <= sealed.count:
-        asked = format_count(sealed.count, "node")
-        raise StaleOffer(f"{asked} requested, {len(candidates):,} chosen")
+    if not (0 if partial else sealed.required_count) <= len(candidates) <= sealed.count:
+        nodes = format_count(sealed.count, "node")
+        raise StaleOffer(f"{nodes} requested, {len(candidates):,} chosen")
     ways, budget = sealed.alternatives, succession.policy(sealed).budget
     fitters = [Fitter(one.needs, succession.view.kinds, one.bonds, budget) for one in ways]
-    very = CandidateFitter(succession.view, fitters)
+    fitter = CandidateFitter(succession.view, fitters)
     for candidate in candidates:
-        fit, number = very.fit(succession.current_view, candidate)
+        fit, number = fitter.fit(succession.current_view, candidate)
         way = {"needs": ways[number].needs, "bonds": ways[number].bonds, "fallbacks": ()}
         node = msgspec.structs.replace(sealed, **way, count=1, min_count=None)
-        if not elsewhere:
+        if not partial:
             succession.check_pool(node, fit.row)
         elif not eligible[fit.row]:
             text = f"{candidate.podm}: pool {candidate.pool!r}: a filter rejects it now"

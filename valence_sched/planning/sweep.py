@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweep: one workload on scenarios, under policies and with seeds; runs in any order, or at once.
+"""Sweep: one workload on scenarios, under policies and with seeds, as independent runs.
 
-A run is the same wherever it is made: it has its site, its policy and its seed, and nothing of the
-runs before it. Processes of this machine make them, or a Dask cluster, by joblib. A journal keeps
-those that are finished; they are written as JSON Lines, CSV or Parquet.
+Runs are made by joblib, in processes of this machine or on a Dask cluster. A journal has the
+finished ones; they are written as JSON Lines, CSV or Parquet.
 """
 
 from __future__ import annotations
@@ -23,7 +22,6 @@ from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import resource_tracker
 from pathlib import PurePath
-from types import TracebackType
 from typing import Any, BinaryIO, NamedTuple, Self
 
 from valence_sched.errors import InputError, SchedulerError, UsageError, describe_error, one_line
@@ -48,7 +46,7 @@ PortableWorkload = CompiledWorkload | SyntheticWorkload
 
 
 class SweepTask(NamedTuple):
-    """One run to be made: all that another process needs for it."""
+    """One run to be made, with all its data for another process."""
 
     site: Site
     policy: str | None
@@ -58,20 +56,16 @@ class SweepTask(NamedTuple):
     strict: bool
 
 
-#: What makes runs: it yields the results of tasks in the order in which they finish.
+#: Makes runs: yields the results of tasks in the order of their ends.
 Workers = Callable[[Callable[[SweepTask], SweepRun], Iterable[SweepTask]], Iterator[SweepRun]]
 
 
 class Sweep:
     """The runs of a workload on sites, under policies and with seeds.
 
-    Without ``policies`` every request is decided by its own, or by that of the site. A synthetic
-    workload is drawn by the seed; the requests of a file are decided with it.
-
-    Raises:
-        UnknownName: a site does not have a policy.
-        UsageError: two sites have one name.
-        SchedulerError: as of the workload.
+    Without ``policies`` every request has its own, or that of the site. A synthetic workload is
+    drawn by the seed; the requests of a file are decided with it. Errors as of the workload, and
+    UnknownName if a site lacks a policy, UsageError if two sites have one name.
     """
 
     def __init__(
@@ -87,11 +81,10 @@ class Sweep:
         self._sites = {site.name: site for site in sites}
         self._strict = strict
         self._workloads = _portable(workload, sites)
-        names: Sequence[str | None] = policies or (None,)
-        triples = itertools.product(self._sites, names, seeds)
+        triples = itertools.product(self._sites, policies or (None,), seeds)
         self.keys = sorted({SweepKey(*one) for one in triples}, key=lambda key: key.order)
-        #: The digest of the sites and of what they are asked, but for policies and seeds: these are
-        #: in the key of each run, so that a sweep can be continued with more of them.
+        #: The digest of the sites and the workload. Policies and seeds are in the key of each run,
+        #: so that a sweep can be continued with more of them.
         self.question = self._question()
 
     def run(
@@ -99,10 +92,7 @@ class Sweep:
     ) -> list[SweepRun]:
         """Make the runs that are not ``finished``; return all, in the order of their keys.
 
-        ``record`` is called with each when it finishes, in that order.
-
-        Raises:
-            SchedulerError: as of a replay, or of the workers; those recorded are finished.
+        ``record`` gets each at its end. Errors as of a replay, and of the workers.
         """
         wanted = set(self.keys)
         runs = {one.key: one for one in finished if one.key in wanted}
@@ -115,8 +105,7 @@ class Sweep:
         return [runs[key] for key in self.keys]
 
     def _task(self, key: SweepKey) -> SweepTask:
-        site, workload = self._sites[key.scenario], self._workloads[key.scenario]
-        seeded = workload.with_seed(key.seed)
+        site, seeded = self._sites[key.scenario], self._workloads[key.scenario].with_seed(key.seed)
         return SweepTask(site, key.policy, key.seed, seeded, self.question, self._strict)
 
     def _question(self) -> str:
@@ -157,11 +146,9 @@ Encode = Callable[[Sequence[SweepRun]], bytes]
 
 
 def encoder(file: str) -> Encode:
-    """Return what encodes runs as the name of a file says.
+    """Return the encoder of runs for the suffix of a file.
 
-    Raises:
-        UsageError: it does not end in .jsonl, .csv or .parquet.
-        SchedulerError: the library for Parquet is not installed.
+    UsageError: not .jsonl, .csv or .parquet. SchedulerError: pyarrow is not installed.
     """
     suffix = PurePath(file).suffix
     if suffix == ".jsonl":
@@ -174,12 +161,9 @@ def encoder(file: str) -> Encode:
 
 
 def _csv(runs: Sequence[SweepRun]) -> bytes:
-    """Return a row for each run; a measure that a run has no number of is an empty cell."""
-    text = io.StringIO(newline="")
-    columns = _columns(runs)
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    text, columns = io.StringIO(newline=""), _columns(runs)
+    rows = zip(*columns.values(), strict=True)
+    csv.writer(text, lineterminator="\n").writerows(itertools.chain([columns], rows))
     return text.getvalue().encode()
 
 
@@ -205,28 +189,23 @@ def _parquet_encoder() -> Encode:
 
 
 def _columns(runs: Sequence[SweepRun]) -> dict[str, list[Any]]:
-    """Return the cells of each column; of two runs with other resources each lacks some."""
+    """Return the cells by column, None for a measure that a run lacks."""
     rows = [run.cells() for run in runs]
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
 
 def _kind(cells: Sequence[Any]) -> type:
-    """Return the type of a column: of text, of whole numbers, or else of numbers."""
+    """Return the type of a column: text, whole numbers, else numbers."""
     kinds = {type(cell) for cell in cells if cell is not None}
-    if kinds == {str} or not kinds:
-        return str if kinds else float
-    return int if kinds == {int} else float
+    return kinds.pop() if kinds in ({str}, {int}) else float
 
 
 class SweepJournal:
-    """A file of finished runs, open for more; it is made where it is not there.
+    """A file of finished runs, open for more, and locked against other sweeps.
 
-    A last line that was cut off is of a run that was not finished: it is removed when the next run
-    is added. No two sweeps have the same journal at a time.
-
-    Raises:
-        InputError: it cannot be read or written, or another sweep has it.
+    An incomplete last line is removed before the next run is added. InputError: the file cannot be
+    read or written, or another sweep has it.
     """
 
     def __init__(self, file: str) -> None:
@@ -242,30 +221,18 @@ class SweepJournal:
             fcntl.flock(self._stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._stream.close()
-            found, hint = (
-                "another sweep that writes to it",
-                "wait for it to end, or name another file",
-            )
-            raise InputError(file, "", found, "a file of its own", hint) from None
+            hint = "wait for its end, or name another file"
+            raise InputError(file, "", "another sweep", "a file of its own", hint) from None
         self._whole = 0  # bytes up to the end of the last whole line
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stream.close()
 
     def finished(self, question: str) -> list[SweepRun]:
-        """Return the runs in the file, each once.
-
-        Raises:
-            InputError: a line is no run, or it is one of another question.
-        """
+        """Return the runs in the file, each once; InputError for a run of another question."""
         try:
             self._stream.seek(0)
             *lines, cut = self._stream.read().split(b"\n")
@@ -277,9 +244,9 @@ class SweepJournal:
             place = f"{self._file}: line {number}"
             run = decode(line, SweepRun, place)
             if run.question != question:
-                others = "its inventory, scenarios, policies, flavors or workload were others"
+                hint = "another inventory, scenario, policy, flavor or workload: name another file"
                 found, expected = f"a run of sweep {run.question[:12]}", f"of {question[:12]}"
-                raise InputError(place, "", found, expected, f"{others}: name another file")
+                raise InputError(place, "", found, expected, hint)
             runs[run.key] = run
         return list(runs.values())
 
@@ -302,20 +269,19 @@ class SweepJournal:
 
 @contextlib.contextmanager
 def opened_workers(jobs: int | None = None, backend: str | None = None) -> Iterator[Workers]:
-    """Yield so many processes of this machine, by default one for each core, or of a cluster.
+    """Yield ``jobs`` processes of this machine, by default one for each core, or a Dask cluster.
 
-    ``backend`` is ``dask:ADDRESS``, of the scheduler of a Dask cluster whose workers have
-    valence-sched as well; all of them work.
+    ``backend`` is ``dask:ADDRESS`` of the Dask scheduler, whose workers have valence-sched.
 
     Raises:
         UsageError: another backend, or one together with ``jobs``.
-        SchedulerError: a library is not installed, or the cluster is not reached.
+        SchedulerError: a library is not installed, or the cluster does not answer.
     """
     if backend is not None and (not backend.startswith(DASK) or backend == DASK):
         text = f"--backend: {backend[:60]!r} is not dask:ADDRESS, as in dask:tcp://127.0.0.1:8786"
         raise UsageError(text)
     if backend is not None and jobs is not None:
-        raise UsageError("--jobs: not with --backend, all of whose workers make runs")
+        raise UsageError("--jobs: not with --backend, which uses all its workers")
     joblib = _required("joblib")
     if backend is None:
         with _local(joblib, jobs):
@@ -328,9 +294,9 @@ def opened_workers(jobs: int | None = None, backend: str | None = None) -> Itera
 
 
 def _parallel_runs(joblib: Any, failures: tuple[type[Exception], ...], advice: str) -> Workers:
-    """Return what makes runs by joblib, where it was told to.
+    """Return workers by the current configuration of joblib.
 
-    ``failures`` are errors of workers, not of runs; ``advice`` says what helps after one.
+    ``failures`` are errors of workers, not of runs; ``advice`` ends their message.
     """
 
     def make(
@@ -339,7 +305,7 @@ def _parallel_runs(joblib: Any, failures: tuple[type[Exception], ...], advice: s
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
         delayed = joblib.delayed(run)
         try:
-            with _interrupts_held():  # what starts here leaves Ctrl-C to this process
+            with _interrupts_blocked():  # so that only this process gets Ctrl-C
                 started = parallel(delayed(task) for task in tasks)
             with contextlib.closing(started) as runs:
                 yield from runs
@@ -351,15 +317,12 @@ def _parallel_runs(joblib: Any, failures: tuple[type[Exception], ...], advice: s
 
 
 @contextlib.contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Let Ctrl-C wait; threads and processes that start meanwhile never get it.
+def _interrupts_blocked() -> Iterator[None]:
+    """Block Ctrl-C; threads and processes that start meanwhile never get it.
 
-    A terminal sends it to all of them, and a worker would tell where it was interrupted.
+    A terminal sends it to all of them, and an interrupted worker would print its traceback.
     """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    resource_tracker.ensure_running()  # to start it would let Ctrl-C through
+    resource_tracker.ensure_running()  # its start would unblock Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:
         yield
@@ -384,7 +347,7 @@ def _connected(distributed: Any, address: str) -> Iterator[None]:
         client = distributed.Client(address, timeout=CONNECT_S)
     except (OSError, ValueError) as error:
         text = one_line(describe_error(error), 200)
-        hint = "start dask scheduler and dask worker there, and name the address that it tells"
+        hint = "start dask scheduler and dask worker there, and give the address that it prints"
         found = f"--backend: no Dask scheduler at {address}: {text}"
         raise SchedulerError(f"{found}; {hint}") from None
     with client:

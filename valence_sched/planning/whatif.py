@@ -14,13 +14,12 @@ from valence_sched.config import parsers
 from valence_sched.config.scenario_file import parse_checks
 from valence_sched.config.settings import Configuration
 from valence_sched.errors import UnknownName
-from valence_sched.model.capacity import PurchaseResult
 from valence_sched.model.check import Check
-from valence_sched.model.relocation import Rebalance, Relocation, Survival
+from valence_sched.model.relocation import Rebalance, Relocation
 from valence_sched.model.replay import Replay, SweepRun, parse_replay
 from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scenario import AddBlocks, Edit, Target, parse_target
+from valence_sched.model.scenario import Edit, Target, parse_target
 from valence_sched.model.workload import TraceColumn
 from valence_sched.planning import relocate
 from valence_sched.planning.capacity import SiteCapacity
@@ -45,6 +44,8 @@ class WhatIf:
     sweep = Sweep
     sweep_journal = SweepJournal
     sweep_workers = staticmethod(opened_workers)
+    survive = staticmethod(relocate.survive)
+    smallest_purchase = staticmethod(smallest_purchase)
     synthetic_workload = SyntheticWorkload
 
     def __init__(self, config: Configuration) -> None:
@@ -159,10 +160,6 @@ class WhatIf:
         relocation = relocate.fail(site, [*parsed, *podms])
         return structs.replace(relocation, target=", ".join((*map(str, parsed), *zones)))
 
-    def survive(self, site: Site, failures: int, progress: Callable[[int, int], None]) -> Survival:
-        """Return whether any ``failures`` pod managers may fail; as :func:`relocate.survive`."""
-        return relocate.survive(site, failures, progress)
-
     def drain(self, site: Site, targets: Sequence[str]) -> Relocation:
         """Return the moves off targets; errors as for :func:`relocate.drain`."""
         return relocate.drain(site, _parsed(targets))
@@ -170,16 +167,6 @@ class WhatIf:
     def capacity(self, site: Site, *, strict: bool = False) -> SiteCapacity:
         """Return the capacity of a site."""
         return SiteCapacity(site.decider(strict=strict))
-
-    def smallest_purchase(
-        self,
-        site: Site,
-        request: Request,
-        choices: Sequence[AddBlocks],
-        prices: Mapping[str, float],
-    ) -> PurchaseResult:
-        """Return the purchase for a request; errors as for :func:`purchase.smallest_purchase`."""
-        return smallest_purchase(site, request, choices, prices)
 
     def rebalance(
         self,

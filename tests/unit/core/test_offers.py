@@ -327,14 +327,14 @@ class TestCandidates(unittest.TestCase):
     def offered(self, *podms, **words):
         return candidates(engine_of(*podms).offers(query(count=9, **words), ()).nodes)
 
-    def verify(self, podms, chosen, *, elsewhere=True, **fields):
+    def verify(self, podms, chosen, *, partial=True, **fields):
         wanted = request(CORES, **{"count": 9, "min_count": 1, **fields})
-        return verify(engine_of(*podms), wanted, chosen, elsewhere=elsewhere)
+        return verify(engine_of(*podms), wanted, chosen, partial=partial)
 
     def test_what_is_there_still_passes(self):
         offered = self.offered(*site())
-        for elsewhere in (True, False):
-            fits = self.verify(site(), offered, elsewhere=elsewhere)
+        for partial in (True, False):
+            fits = self.verify(site(), offered, partial=partial)
             self.assertEqual([one.waste for one in offered], [fit.waste for fit in fits])
 
     def test_a_block_that_is_gone_is_stale(self):
@@ -345,23 +345,23 @@ class TestCandidates(unittest.TestCase):
     def test_a_pool_that_a_filter_rejects_now_is_stale_and_named(self):
         offered = [one for one in self.offered(*site()) if one.podm == "c"]
         switched_off = [{**podm, "enabled": podm["id"] != "c"} for podm in site()]
-        for elsewhere, why in ((True, "a filter rejects it now"), (False, "not enabled")):
+        for partial, why in ((True, "a filter rejects it now"), (False, "not enabled")):
             with self.assertRaisesRegex(StaleOffer, f"^c: pool 'all': {why}"):
-                self.verify(switched_off, offered, elsewhere=elsewhere)
+                self.verify(switched_off, offered, partial=partial)
         self.verify(switched_off, [one for one in self.offered(*site()) if one.podm != "c"])
 
     def test_no_more_and_no_fewer_nodes_are_carried_out_than_were_requested(self):
         offered = self.offered(*site())
         for fields in ({"count": 4, "min_count": 4}, {"count": 9, "min_count": 6}):
             with self.subTest(fields), self.assertRaisesRegex(StaleOffer, "nodes requested, 5 cho"):
-                self.verify(site(), offered, elsewhere=False, **fields)
+                self.verify(site(), offered, partial=False, **fields)
 
     def test_the_rules_of_a_group_are_kept_among_the_nodes(self):
         apart = {"name": "g", "anti_affinity": ["podm"]}
         one, other = [one for one in self.offered(*site()) if one.podm == "c"]
-        self.verify(site(), [one], elsewhere=False, group=apart)
+        self.verify(site(), [one], partial=False, group=apart)
         with self.assertRaisesRegex(StaleOffer, "^c: pool 'all': .*filter spread"):
-            self.verify(site(), [one, other], elsewhere=False, group=apart)
+            self.verify(site(), [one, other], partial=False, group=apart)
         self.verify(site(), [one, other], group=apart)  # the zone above keeps them
 
 

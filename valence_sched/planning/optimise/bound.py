@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound: the most nodes that the pools can make, as two numbers that are both proven.
+"""Bound: the most nodes that the pools can make, as two proven numbers.
 
-``bound`` is a number of nodes that no placement exceeds. ``nodes`` are nodes that were placed, each
-verified by the fit. Where they meet, the number is the optimum. Between them lies what the solver
-left open (``Effort``), and what the model does not say of single nodes (``model``).
+No placement exceeds ``bound``; ``nodes`` are placed, each verified by the fit. They differ by what
+the solver left open (``Effort``), and what the model does not say of single nodes (``model``).
 
-Without a mix, and without a limit to the nodes of several types, nothing couples pool groups: each
-is solved alone, and groups with equal offers once. Else they are solved together: a small site is
-one integer programme. Of a large one the linear relaxation, in which equal groups are one, gives
-the bound. Its solution is rounded in chunks of groups, one after another: a chunk places whole
-nodes up to its part of that solution, and what it leaves is left to the next one.
+Without a mix, and without a limit to the nodes of several types, each pool group is solved alone,
+and groups with equal offers once. Else they are coupled: a small site is one integer programme. The
+linear relaxation of a large one, in which equal groups are one, gives the bound. Its solution is
+rounded in chunks of groups, one after another: a chunk places whole nodes up to its part of that
+solution, and leaves the rest to the next one.
 
-Of placements of equally many nodes goals say which. Each goal is a number that is to be small: of a
-count model a linear objective, of nodes that are placed a plain sum.
+Goals choose between placements of equally many nodes. Each goal is a number that is to be small: a
+linear objective of a count model, and a sum over placed nodes.
 """
 
 from __future__ import annotations
@@ -48,10 +47,7 @@ GOAL_ROUNDING = 1e-3  # by which a later goal may exceed what an earlier one rea
 
 
 class PodmOptimum(Struct, frozen=True):
-    """What a podm makes: its id, the nodes placed, and how many it never exceeds by itself.
-
-    There is no bound where the nodes of all podms together are limited.
-    """
+    """The nodes placed on a podm, and its own bound, without a limit to the nodes of all podms."""
 
     podm: str
     placed: int
@@ -60,10 +56,9 @@ class PodmOptimum(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The most nodes: those placed, and the number that no placement exceeds.
+    """The nodes placed, and the number that no placement exceeds.
 
-    ``exact_model`` tells whether the model says of single nodes all that the fit does; where it is
-    false, a gap may remain that no effort closes.
+    Without ``exact_model``, which has all conditions of the fit, no effort closes some gaps.
     """
 
     nodes: tuple[WitnessNode, ...]
@@ -74,15 +69,6 @@ class Optimum:
     @property
     def placed(self) -> int:
         return len(self.nodes)
-
-    @property
-    def is_optimal(self) -> bool:
-        return self.placed == self.bound
-
-    @property
-    def gap(self) -> float:
-        """Return how far the nodes placed may be below the most, as a share of the bound."""
-        return (self.bound - self.placed) / self.bound if self.bound else 0.0
 
 
 def most_nodes(
@@ -96,17 +82,16 @@ def most_nodes(
 ) -> Optimum:
     """Return the most nodes of some types that the pools of a View can make.
 
-    ``shares`` are whole numbers by type: then the nodes are a mix, and those beyond it are left
-    out. ``budget`` is that of the fit. A type without needs has no bound but ``most``, or the
-    largest number that a request may ask for. Of placements of equally many nodes ``goals`` say
-    which, but only where the site is solved as one programme. RequestError: there is no node type,
-    or the shares are not as many or not positive.
+    ``shares`` are whole numbers by type for a mix, without the nodes beyond it. ``budget`` is that
+    of the fit. The bound of a type without needs is ``most``, else the largest number of a request.
+    ``goals`` apply if the site is solved as one programme. RequestError: no node type, or not a
+    positive share for each.
     """
     if not node_types:
         raise RequestError("no node types: name at least one flavor")
     if shares is not None and (len(shares) != len(node_types) or min(shares) < 1):
-        each = f"give a whole number above 0 for each of {format_count(len(node_types), 'flavor')}"
-        raise RequestError(f"shares {list(shares)}: {each}")
+        flavors = format_count(len(node_types), "flavor")
+        raise RequestError(f"shares {list(shares)}: must be whole numbers above 0 for {flavors}")
     variants = variants_of(node_types, view.kinds, budget)
     limited = frozenset(name for pool in view.pools for name in pool.limits)
     classes = BlockClasses(variants, view.kinds, limited, "least-fragmentation" in goals)
@@ -152,11 +137,11 @@ def _most_of_group(model: GroupModel, effort: Effort) -> tuple[Floats, int]:
 
 @dataclass(slots=True)
 class JointProgramme:
-    """Maximise the nodes of some groups, each so often.
+    """Maximise the nodes of some groups, each with the number of equal ones.
 
-    ``most`` is how many nodes of each type are asked for, None without limit. With ``shares``,
-    whole numbers by type, a mix of ``n`` nodes has ``n × share / sum of shares`` nodes of each
-    type, rounded down or up. ``nodes`` are the columns of all nodes.
+    ``most`` limits the nodes of each type, None without limit. With ``shares`` a mix of ``n`` nodes
+    has ``n × share / sum of shares`` nodes of each type, rounded down or up. ``nodes`` are the
+    columns of all nodes.
     """
 
     models: Sequence[tuple[GroupModel, int]]
@@ -190,7 +175,7 @@ class JointProgramme:
             self.programme.row([*terms, (size, -float(share))], 1.0 - weight, weight - 1.0)
 
     def values_of(self, number: int, values: Floats) -> Floats:
-        """Return the values of a model, all its times together."""
+        """Return the values of a model, of all its groups together."""
         first = self.first[number]
         return values[first : first + len(self.models[number][0].programme.upper)]
 
@@ -198,7 +183,7 @@ class JointProgramme:
 def goal_value(
     goal: Goal, view: View, node_types: Sequence[NodeType], nodes: Iterable[WitnessNode]
 ) -> float:
-    """Return the value of a goal that nodes have; lower is better."""
+    """Return the value of a goal for some nodes; lower is better."""
     nodes = list(nodes)
     podms = Counter(int(view.podm_of[node.fit.row]) for node in nodes)
     if goal == "least-cost":
@@ -215,7 +200,7 @@ def goal_value(
 def goal_terms(
     goal: Goal, joint: JointProgramme, groups: Sequence[PoolGroup], node_types: Sequence[NodeType]
 ) -> Terms:
-    """Return a goal as columns with coefficients; columns and rows are added where it needs them.
+    """Return a goal as columns with coefficients; it adds the columns and rows that it needs.
 
     The models of the programme are those of the groups, each once.
     """
@@ -260,7 +245,7 @@ def _cost(node_type: NodeType, row: int) -> float:
 
 
 def _scaled(terms: Iterable[tuple[int, float]]) -> Terms:
-    """Return the sums by column, so that the largest coefficient is ``COST_UNITS``."""
+    """Return the sums by column, scaled to ``COST_UNITS`` as the largest coefficient."""
     sums: dict[int, float] = {}
     for column, value in terms:
         sums[column] = sums.get(column, 0.0) + value
@@ -270,7 +255,7 @@ def _scaled(terms: Iterable[tuple[int, float]]) -> Terms:
 
 @dataclass(slots=True)
 class CoupledGroups:
-    """One search: it places nodes on the witness, and returns the bound."""
+    """One search over groups that share limits: places nodes on the witness, returns the bound."""
 
     groups: Sequence[PoolGroup]
     models: dict[GroupOffer, GroupModel]
@@ -285,7 +270,7 @@ class CoupledGroups:
         self._most = [node_type.most for node_type in self.node_types]
 
     def solve(self) -> int:
-        """Place as many nodes as are found; return how many can be at most."""
+        """Place as many nodes as are found; return the bound."""
         columns = sum(len(self.models[group.offer].programme.upper) for group in self.groups)
         if not columns:
             return 0
@@ -294,7 +279,7 @@ class CoupledGroups:
         else:
             bound = self._solve_large()
         self._fill(bound)
-        # those of a type beyond its number, or beyond the mix, are given back
+        # without the nodes of a type beyond its number, or beyond the mix
         most: Sequence[int | None] = self._most
         if self.shares is not None:
             most = mix_counts(self._counts(), self.shares)
@@ -328,7 +313,7 @@ class CoupledGroups:
         return solution
 
     def _aimed(self, joint: JointProgramme, solution: Solution, best: Floats) -> Floats:
-        """Return values of as many nodes that are best by the goals, one after another."""
+        """Return values with equally many nodes that are best by the goals, one after another."""
         programme, nodes = joint.programme, round(solution.objective)
         for goal in self.goals:
             terms = goal_terms(goal, joint, self.groups, self.node_types)
@@ -353,7 +338,7 @@ class CoupledGroups:
         if solution.values is None:
             members = [self.models[group.offer] for group in self.groups]
             columns = [(model, node.column) for model in members for node in model.nodes]
-            # what each pool makes of each type by itself
+            # the nodes of each type in each pool alone
             return round(sum(model.programme.upper[column] for model, column in columns))
         wanted = [0.0] * len(self.node_types)
         effort = replace(self.effort, nodes=min(self.effort.nodes, CHUNK_NODES), gap=CHUNK_GAP)
@@ -417,7 +402,7 @@ def mix_size(counts: Sequence[int], shares: Sequence[int]) -> int:
 
 
 def mix_counts(counts: Sequence[int], shares: Sequence[int]) -> list[int]:
-    """Return how many nodes of each type the largest mix has."""
+    """Return the number of nodes of each type in the largest mix."""
     size, weight = mix_size(counts, shares), sum(shares)
     used = [size * share // weight for share in shares]
     for number, most in enumerate(_most_used(counts, shares, size)):
@@ -432,7 +417,7 @@ def _most_used(counts: Sequence[int], shares: Sequence[int], size: int) -> list[
 
 
 def _missing(counts: Sequence[int], shares: Sequence[int], size: int) -> list[int]:
-    """Return the types that a mix of a size lacks; where none does, those it has room for."""
+    """Return the types that a mix of a size lacks, else those that it has room for."""
     weight = sum(shares)
     least = [size * share // weight for share in shares]
     missing = [n for n, (have, need) in enumerate(zip(counts, least, strict=True)) if have < need]

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Migrations: the fewest moves of nodes that reach a goal, such as room for one more, in order.
 
-A migration makes before it breaks: the node gets blocks of its destination, those that the fit
-chooses there, while it still holds its own, then those are released. So capacity is never exceeded
-on the way, and each state between two migrations is one that the pods can stay in.
+A migration takes the blocks of the destination, those that the fit chooses there, before it frees
+the blocks of the source. So capacity is never exceeded, and each state between two migrations is
+valid.
 
-The search tries all plans by iterative deepening (Korf, 1985): no migration, then one, then two and
-more, each node to each pool that makes it, also a node that has moved before: so it finds a spare
-place for two nodes that need each other's place. The work is counted in fits; what was tried to the
-end is proven. For room an aimed search goes before it: to make room on a podm it removes a set of
-its nodes on paper, and where that helps finds a destination for each, for which room may have to be
-made first.
+The search tries all plans by iterative deepening (Korf, 1985): no migration, then one, two and
+more, each node to each pool that makes it, also again: so it finds a spare place for two nodes that
+need each other's place. The work is counted in fits; a completed search is a proof. For room a
+greedy search comes first: it removes a set of nodes from a podm, and if that makes room, finds a
+destination for each, for which it may have to make room first.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ from valence_sched.view.view import View
 
 MOST_MIGRATIONS = 3
 MOST_FITS = 50_000  # tried in each search
-MOST_WAITING = 2  # nodes that wait for each other
+MOST_WAITING = 2  # nodes that need each other's places
 MOST_COUNTED = 10_000  # nodes of one podm: a stock without a total makes any number
 
-Mark = tuple[int, int]  # how many steps to undo and migrations there were
+Mark = tuple[int, int]  # numbers of steps to undo and of migrations
 
 
 class MovableNode(Struct, frozen=True):
-    """A node that may move: its type by number, and the blocks and amounts that it holds.
+    """A node that may move: its type by number, and its blocks and amounts.
 
-    ``row`` is any of its podm. A ``planned`` node was taken from the View, so that all of its
-    blocks become free with it; of a composed one those do that the pod manager would free.
+    ``row`` is any of its podm. All blocks of a ``planned`` node, which was taken from the View,
+    become free with it; of a composed one those that the pod manager would free.
     """
 
     name: str
@@ -57,18 +56,18 @@ class MovableNode(Struct, frozen=True):
 
 
 class Migration(Struct, frozen=True):
-    """A node, by its number, and what makes it at its destination."""
+    """A node, by its number, and its fit at the destination."""
 
     node: int
     fit: Fit
 
 
 class MigrationPlan(Struct, frozen=True):
-    """Migrations in order, and whether they reach the goal; none does with fewer than ``least``.
+    """Migrations in order, and whether they reach the goal, which needs at least ``least``.
 
-    ``complete`` is false where the fits ran out before all plans of so many migrations were tried.
-    ``fit`` is what then makes the new node, where room for one was the goal. ``waiting`` are nodes
-    that would make room if they could move at once: they need each other's places.
+    ``complete`` is false if the fits ran out before the end of the search. ``fit`` is that of the
+    new node, if room was the goal. ``waiting`` are nodes that need each other's places, and would
+    make room if they moved at once.
     """
 
     migrations: tuple[Migration, ...]
@@ -81,10 +80,10 @@ class MigrationPlan(Struct, frozen=True):
 
 @dataclass(slots=True)
 class MigrationState:
-    """The overlay with the migrations made so far; ``places`` is where each node is now.
+    """The overlay after some migrations; ``places`` are the present places of the nodes.
 
-    ``fits_left`` counts down with the work; where it is 0 or less, no fit is found any more.
-    ``is_open`` tells whether a fit was left undecided by its budget: then nothing is proven.
+    ``fits_left`` counts down with the work; without any left, no fit is found. ``is_open`` is true
+    after an undecided fit: then nothing is proven.
     """
 
     view: View
@@ -108,7 +107,7 @@ class MigrationState:
 
     @property
     def current(self) -> View:
-        """Return the View with what is free now."""
+        """Return the present View."""
         return self._overlay.view
 
     @property
@@ -116,18 +115,18 @@ class MigrationState:
         return self.fits_left <= 0
 
     def podm(self, number: int) -> int:
-        """Return the podm that a node is on now."""
+        """Return the present podm of a node."""
         return int(self.view.podm_of[self.places[number].row])
 
     def by_podm(self) -> dict[int, list[int]]:
-        """Return the numbers of the nodes by the podm that they are on now."""
+        """Return the numbers of the nodes by their present podm."""
         found: dict[int, list[int]] = {}
         for number in range(len(self.places)):
             found.setdefault(self.podm(number), []).append(number)
         return found
 
     def fit(self, node_type: int, *, avoid: int = -1, only: int | None = None) -> Fit | None:
-        """Return the fit of the first pool, not of podm ``avoid`` or ``only`` of one, if any."""
+        """Return the fit of the first pool, except podm ``avoid``, or on podm ``only``."""
         return next(iter(self.fits(node_type, avoid=avoid, only=only, first=True)), None)
 
     def fits(
@@ -137,7 +136,7 @@ class MigrationState:
         view, mask = self._overlay.view, self.node_types[node_type].rows
         found: dict[int, Fit] = {}
         for variant in self._variants[node_type]:
-            self.fits_left -= 1  # looking for the rows takes about as long as one fit
+            self.fits_left -= 1  # the feasible rows cost about one fit
             rows = feasible_rows(view, variant.fitter.needs)
             rows = rows if mask is None else rows & mask
             rows = rows & (view.podm_of != avoid if only is None else view.podm_of == only)
@@ -157,7 +156,7 @@ class MigrationState:
         return list(found.values())
 
     def room(self, node_type: int) -> int:
-        """Return how many more nodes of a type all podms make, each one after another."""
+        """Return how many more nodes of a type all podms make, one after another."""
         total = 0
         for podm, table in enumerate(self.current.block_tables):
             known = self._room.get((podm, node_type))
@@ -171,7 +170,7 @@ class MigrationState:
         return total
 
     def migrate(self, number: int, fit: Fit) -> None:
-        """Make a node at its destination, then release what it held."""
+        """Take the destination of a node, then release its source."""
         self.take(fit)
         self.release(number)
         before = self.places[number]
@@ -192,7 +191,7 @@ class MigrationState:
         return fit is not None
 
     def release(self, number: int) -> None:
-        """Free what a node holds where it is now."""
+        """Free the blocks and amounts of a node at its present place."""
         node, podm = self.places[number], self.podm(number)
         before, base = self._overlay.view.block_tables[podm], self.view.block_tables[podm]
         if node.planned:
@@ -204,7 +203,7 @@ class MigrationState:
         self._undo.append(functools.partial(self._overlay.apply, undo))
 
     def held_accelerators(self, number: int) -> float:
-        """Return how many accelerators a node has, those of a block in each of its pools."""
+        """Return the accelerators of a node, those of a block once for each of its pools."""
         cards = self.view.kinds.amounts(MEASURES["accelerators"])
         table = self.view.block_tables[self.podm(number)]
         blocks = self.places[number].blocks
@@ -214,14 +213,14 @@ class MigrationState:
         return len(self._undo), len(self.migrations)
 
     def go_back(self, mark: Mark) -> None:
-        """Undo all that was done since a mark."""
+        """Undo all steps since a mark."""
         steps, migrations = mark
         while len(self._undo) > steps:
             self._undo.pop()()
         del self.migrations[migrations:]
 
     def signature(self, number: int) -> Hashable:
-        """Return what nodes of one podm have in common that can stand for one another."""
+        """Return a key that is equal for interchangeable nodes of one podm."""
         node = self.places[number]
         table = self._overlay.view.block_tables[self.podm(number)]
         blocks = Counter(
@@ -234,7 +233,7 @@ class MigrationState:
         return node.node_type, frozenset(blocks.items()), node.grants, node.planned
 
     def fingerprint(self) -> Hashable:
-        """Return what is equal for states from which the same migrations lead on."""
+        """Return a key that is equal for states with the same possible migrations."""
         moved = {migration.node for migration in self.migrations}
         return frozenset(
             (number, self.podm(number), self.places[number].blocks, self.places[number].grants)
@@ -243,13 +242,13 @@ class MigrationState:
 
 
 class MigrationGoal(Protocol):
-    """What migrations are made for."""
+    """The goal of migrations."""
 
     def lower_bound(self, state: MigrationState, left: int) -> int:
-        """Return a number that no plan is below, 0 if reached; above ``left`` it may be inexact."""
+        """Return a lower bound of migrations, 0 if reached; inexact above ``left``."""
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return the nodes of which one moves next in every plan of ``left`` migrations."""
+        """Return nodes of which every plan of ``left`` migrations moves one next."""
 
 
 def search_migrations(
@@ -257,8 +256,7 @@ def search_migrations(
 ) -> tuple[tuple[Migration, ...] | None, int]:
     """Try all plans of up to ``most`` migrations, while fits are left.
 
-    Return the migrations that reach the goal, which the state keeps, None if none were found; and
-    the least number that any plan has.
+    Return the migrations that reach the goal, made on the state, or None; and a lower bound.
     """
     if state.is_spent:
         return None, 0
@@ -274,9 +272,9 @@ def search_migrations(
 def _reach(
     state: MigrationState, goal: MigrationGoal, left: int, tried: dict[Hashable, int]
 ) -> bool:
-    """Make at most so many migrations that reach the goal.
+    """Make at most ``left`` migrations that reach the goal.
 
-    ``tried`` are the states that were tried in vain, with the number of migrations then left.
+    ``tried`` are the states that failed, with the number of migrations left there.
     """
     state.fits_left -= 1
     bound = goal.lower_bound(state, left)
@@ -301,7 +299,7 @@ def _reach(
 def _distinct_migrations(
     state: MigrationState, candidates: Iterable[int]
 ) -> Iterator[tuple[int, Fit]]:
-    """Yield each node with each destination; of those that stand for one another one."""
+    """Yield each node with each destination; one of interchangeable nodes."""
     seen: set[Hashable] = set()
     fits: dict[int, Sequence[Fit]] = {}
     podms = state.view.podm_of
@@ -328,7 +326,7 @@ def fewest_migrations(
     most: int = MOST_MIGRATIONS,
     fits: int = MOST_FITS,
 ) -> MigrationPlan:
-    """Return a plan of at most ``most`` migrations: room for one more node of type ``wanted``."""
+    """Return a plan of at most ``most`` migrations for room for one node of type ``wanted``."""
     state = MigrationState(view, tuple(node_types), nodes, fits)
     aimed = None
     for number in range(most + 1):
@@ -360,7 +358,7 @@ class RoomGoal:
     node_type: int
 
     def lower_bound(self, state: MigrationState, left: int) -> int:
-        """Return 0 with room, 1 without, and never where no podm would make the node if empty."""
+        """Return 0 with room, 1 without, ``NEVER`` if not even an empty podm makes the node."""
         if state.fit(self.node_type) is not None:
             return 0
         if left and not self._podms(state) and not (state.is_open or state.is_spent):
@@ -368,7 +366,7 @@ class RoomGoal:
         return 1
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return the nodes that make room alone as the last ones that move, in pairs before."""
+        """Return the nodes that make room alone as last moves, in pairs as second to last."""
         if left > 2:
             return range(len(state.places))
         podms = self._podms(state)
@@ -383,14 +381,14 @@ class RoomGoal:
         return sorted(set(itertools.chain.from_iterable(helpful)))
 
     def _podms(self, state: MigrationState) -> dict[int, list[int]]:
-        """Return the nodes of each podm that makes the node once all of its own have gone."""
-        # where the removal of all nodes does not help, that of some does not
+        """Return the nodes of each podm that makes the node without its own nodes."""
+        # if the removal of all nodes does not help, that of some does not
         nodes = state.by_podm().items()
         return {podm: own for podm, own in nodes if would_help(state, own, self.node_type)}
 
 
 def would_help(state: MigrationState, chosen: Iterable[int], node_type: int) -> bool:
-    """Return whether the podm of these nodes makes one of a type once they have gone."""
+    """Return whether the podm of these nodes makes one of a type without them."""
     mark, podm = state.mark(), -1
     for number in chosen:
         podm = state.podm(number)
@@ -401,10 +399,9 @@ def would_help(state: MigrationState, chosen: Iterable[int], node_type: int) -> 
 
 
 def _make_room(state: MigrationState, node_type: int, most: int, avoid: int = -1) -> Fit | None:
-    """Return what makes a node after at most so many migrations, which are made; else None.
+    """Make room for a node, not on the podm ``avoid``, by at most ``most`` migrations.
 
-    They move nodes away that stand in the way, each node once. None leaves the state as it was.
-    The node shall not come to the podm ``avoid``.
+    Each node moves at most once. Return the fit of the node, or None on an unchanged state.
     """
     fit = state.fit(node_type, avoid=avoid)
     if fit is not None or not most:
@@ -439,7 +436,7 @@ def _make_room(state: MigrationState, node_type: int, most: int, avoid: int = -1
 def _move_away(
     state: MigrationState, podm: int, chosen: tuple[int, ...], node_type: int, spare: int
 ) -> Fit | None:
-    """Migrate these nodes, with so many others to make room for them; return the new fit."""
+    """Migrate these nodes, with ``spare`` others to make room for them; return the new fit."""
     mark, before = state.mark(), len(state.migrations)
     for order, number in enumerate(chosen):
         moving = state.places[number].node_type
@@ -458,9 +455,8 @@ def _move_away(
 def _waiting_nodes(state: MigrationState, wanted: int) -> tuple[int, ...]:
     """Return the fewest nodes that, all released first, leave room for a node and for themselves.
 
-    They are looked for where no order of migrations makes room for a node of the type ``wanted``:
-    each then waits for a place that another one, or it itself, still holds. Empty for none, and
-    where the fits run out.
+    Without an order of migrations that makes room for a node of type ``wanted``, each needs a place
+    that another one, or it itself, has. Empty without such nodes, or without fits left.
     """
     start = state.mark()
     for size in range(1, MOST_WAITING + 1):

@@ -1,27 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Count model: how many nodes of each variant the pools of one group make, as columns and rows.
 
-Columns count nodes of a variant in a pool; covers, or blocks of a class, that these nodes take
-part by part; grants by stock; and shared blocks by the pool that takes them. Rows keep what is
-taken within what is free.
+Columns count the nodes of a variant in a pool; the covers of their parts, or blocks by class;
+grants by stock; and shared blocks by pool. Rows limit them to the free blocks and amounts.
 
 The parts of a node are demands that no block serves two of: processors and memory from sleds,
 accelerators from trays. A part is written into the model in one of three forms:
 
-- ``chain``: one demand, the gifts of which divide one another and the demand. Blocks in order of
-  their gifts fill node after node to the brim, so that sums over all nodes are exact;
-- ``covers``: all minimal covers. Each node has one of them, which is exact, too;
-- else sums over all nodes: more nodes may seem to fit than do.
+- ``chain``: one demand; the gifts of blocks divide one another and the demand. Blocks in order of
+  their gifts fill one node after another, so that sums over all nodes are exact;
+- ``covers``: all minimal covers. Each node has one of them, which is also exact;
+- else sums over all nodes, which may promise too many nodes.
 
 Worked example: a node of 4 GPUs from trays of 1, 2 and 8 is a chain (a tray of 8 gives 4, the rest
 of it is lost); from trays of 3 and 2 it has the covers {3, 3}, {3, 2} and {2, 2}.
 
-The model is *exact*, that is each whole solution is so many single nodes, where every part of every
-node is a chain or has its covers written out. Limits of a pool for each node, blocks in several
-pools, several stocks and the size of each grant are modelled. It is a relaxation, which gives
-a bound and maybe too many nodes, where a part has too many covers, where a node has topology
-constraints (only the bound of a pool counts them), and where blocks are shared by nodes (a node
-might get one twice).
+The model is *exact*, each whole solution being a number of single nodes, if every part is a chain
+or has its covers. It includes limits of a pool for each node, blocks in several pools, several
+stocks and the size of each grant. It is a relaxation, with a bound and perhaps too many nodes, if a
+part has too many covers, a node has topology constraints (only the bound of a pool counts them), or
+nodes share blocks (a node might get one twice).
 """
 
 from __future__ import annotations
@@ -53,8 +51,8 @@ Terms = list[tuple[int, float]]  # columns with coefficients
 class CoverPart(Struct, frozen=True):
     """Demands that the same classes of block serve.
 
-    ``gives`` is classes × demands. ``caps`` are the positions in ``classes`` of what is limited
-    together, and the limit. ``covers`` are numbers of blocks by class.
+    ``gives`` is classes × demands. ``caps`` are positions in ``classes`` with their common limit.
+    ``covers`` are numbers of blocks by class.
     """
 
     classes: tuple[int, ...]
@@ -70,7 +68,7 @@ class CoverPart(Struct, frozen=True):
 
     @property
     def lines(self) -> list[tuple[Counts, int]]:
-        """Return by demand what a block of each class gives to it, and the amount."""
+        """Return the gifts of the classes to each demand, and its amount."""
         return list(zip(zip(*self.gives, strict=True), self.demands, strict=True))
 
 
@@ -83,8 +81,7 @@ def cover_parts(
 ) -> list[CoverPart] | None:
     """Return the parts of a node of a variant in a pool that has blocks of these classes.
 
-    They share neither a class nor a cap. None: the classes do not make the node, however many
-    blocks of them there are.
+    They share neither a class nor a cap. None: no number of blocks of these classes makes the node.
     """
     gives = [
         ([one.gives[variant][n] for one in classes.values()], amount)
@@ -125,7 +122,7 @@ def cover_parts(
 
 
 def _without_implied(lines: list[tuple[Line, int]]) -> list[tuple[Line, int]]:
-    """Leave out each demand that another one implies: every class gives it a larger share."""
+    """Return the demands that no other one implies, to which each class gives a smaller share."""
 
     def implies(one: int, other: int) -> bool:
         (gifts, amount), (others, other_amount) = lines[one], lines[other]
@@ -143,9 +140,9 @@ def _without_implied(lines: list[tuple[Line, int]]) -> list[tuple[Line, int]]:
 
 
 class CoverFinder:
-    """Finds the form of parts, each once, the cheapest one that is exact.
+    """Finds the cheapest exact form of parts, each once.
 
-    All searches together visit so many states; when none are left, further parts become sums.
+    All searches together visit ``ALL_STATES`` states; then further parts become sums.
     """
 
     def __init__(self) -> None:
@@ -153,7 +150,7 @@ class CoverFinder:
         self._solved: dict[CoverPart, CoverPart] = {}
 
     def solve(self, part: CoverPart) -> CoverPart:
-        """Return the part as a chain or with its covers, as it is where these are too many."""
+        """Return the part as a chain or with its covers; unchanged if these are too many."""
         if part in self._solved:
             return self._solved[part]
         found = part
@@ -173,7 +170,7 @@ class CoverFinder:
 
 
 class _CoverSearch:
-    """Finds all minimal covers of a part, class by class; what is missing may not be negative."""
+    """Finds all minimal covers of a part, class by class."""
 
     def __init__(self, part: CoverPart, most_states: int) -> None:
         self.part, self.most_states = part, most_states
@@ -222,7 +219,7 @@ class _CoverSearch:
 
 
 class Addition(NamedTuple):
-    """Blocks of one class that may be added to a pool of the group, at most so many."""
+    """At most ``most`` blocks of one class that may be added to a pool of the group."""
 
     pool: int
     block_class: int
@@ -230,7 +227,7 @@ class Addition(NamedTuple):
 
 
 class GrantColumn(NamedTuple):
-    """The grants of one amount by one stock: one of the column is so many, each of this size."""
+    """The grants of one amount by one stock: a unit of the column is ``times`` of this size."""
 
     stock: int
     column: int
@@ -256,9 +253,8 @@ class NodeColumn(NamedTuple):
 class GroupModel:
     """The model of one group offer.
 
-    ``takers`` are the pools that can use the blocks of each class offer; where there are several,
-    ``flows`` are the columns that divide the blocks, by class offer and pool.
-    ``uses`` are the columns that take blocks, by pool and class.
+    ``takers`` are the pools that can use the blocks of each class offer, ``flows`` the columns that
+    divide them between several pools, ``uses`` the columns that take blocks, by pool and class.
     """
 
     offer: GroupOffer
@@ -276,7 +272,7 @@ class GroupModel:
 
     def __post_init__(self) -> None:
         self.is_exact = all(one.slots == 1 for one in self.offer.blocks)
-        # by pool and class: how often a block can be taken, and how many blocks differ
+        # by pool and class: the slots of blocks, and the number of blocks
         free, distinct = Counter[tuple[int, int]](), Counter[tuple[int, int]]()
         for one in self.offer.blocks:
             for pool in one.pools:
@@ -304,7 +300,7 @@ class GroupModel:
         self._add_supply_rows()
 
     def taken(self, values: Floats) -> dict[tuple[int, int], int]:
-        """Return how many blocks a solution takes, by pool and class."""
+        """Return the number of blocks that a solution takes, by pool and class."""
         return {
             key: round(sum(values[column] * number for column, number in terms))
             for key, terms in self.uses.items()
@@ -320,7 +316,7 @@ class GroupModel:
     ) -> None:
         prepared = self.classes.variants[variant]
         first = sum(len(one.grants) for one in self.classes.variants[:variant])
-        granting = []  # of each amount how often, and the stocks of the pool with their grants
+        granting = []  # the number of each amount, and the stocks of the pool with their grants
         for number, (_, _, count) in enumerate(prepared.grants, first):
             sizes = [
                 (stock, size)

@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node types: the nodes that are asked for, many of equal needs, and what pools offer to them.
+"""Node types: requested nodes, many of equal needs, and the offers of pools to them.
 
-To all node types together most kinds of block look alike: a drive of 1 TB and one of 2 TB, if 1 TB
-is asked for. Such kinds are one *block class*, so that pools with unlike blocks become equal ones.
+Kinds of block that are equal for all node types, such as a drive of 1 TB and one of 2 TB for
+requests of 1 TB, are one *block class*, so that pools with unlike blocks have equal offers.
 
-A pool group is the pools of one podm that share free blocks or stocks. What happens in one group
-leaves all others as they are: a site is the sum of its groups. Groups with equal offers are one
-problem, which is solved once.
+A pool group is the pools of one podm that share free blocks or stocks. Groups are independent, and
+groups with equal offers are solved once.
 """
 
 from __future__ import annotations
@@ -33,11 +32,11 @@ from valence_sched.view.view import Ints, Mask, View
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeType:
-    """Nodes of equal needs: the alternatives that make one, the pools that may, and how many.
+    """Nodes of equal needs: their alternatives, pools and number.
 
-    ``rows`` are the pools that the filters of a policy leave, all if None: what is free does not
-    belong in it. ``most`` is how many nodes are asked for, None for as many as fit. ``costs`` are
-    the costs of the pools by a policy, which only the goal ``least-cost`` reads.
+    ``rows`` are the pools that pass the filters of a policy which do not read free capacity, None
+    for all. ``most`` is the number of nodes, None for as many as fit. ``costs`` are those of the
+    pools by a policy, for the goal ``least-cost``.
     """
 
     name: str
@@ -54,10 +53,10 @@ class NodeType:
 
     @classmethod
     def in_context(cls, context: EvaluationContext, most: int | None = None) -> NodeType:
-        """Return the node type of a request in the pools that the filters of its policy leave.
+        """Return the node type of a request in the pools that pass the filters of its policy.
 
-        Filters that read free capacity or the group of the request change their answers with each
-        node and are passed over: a bound then counts more than the policy allows, never less.
+        Filters that read free capacity or the group change with each node and are passed over: a
+        bound may then count more nodes than the policy allows, never less.
         """
         evaluation = context.evaluation
         changing = evaluation.availability_readers | evaluation.group_state_readers
@@ -70,7 +69,7 @@ class NodeType:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Variant:
-    """One alternative of a node type, prepared: its fitter, and the amounts that it takes."""
+    """One alternative of a node type: its fitter, and the amounts that it takes."""
 
     node_type: int
     fitter: Fitter
@@ -101,11 +100,10 @@ def variants_of(
 
 
 class BlockClass(Struct, frozen=True):
-    """What kinds of block have in common that look alike to all variants.
+    """Kinds of block that are equal for all variants.
 
-    ``gives`` is what one block gives to each demand of each variant, no more than is demanded;
-    ``types`` are those of its types that some pool limits. Where classes differ by price, too,
-    ``price`` is that of a block, else 0.
+    ``gives`` are the gifts of a block to each demand of each variant, at most the demand; ``types``
+    are its types that some pool limits. ``price`` is 0 unless classes differ by price.
     """
 
     gives: tuple[tuple[int, ...], ...]
@@ -115,7 +113,7 @@ class BlockClass(Struct, frozen=True):
 
 @dataclass(slots=True)
 class BlockClasses:
-    """The block classes by number, in the order in which their kinds were met."""
+    """The block classes by number, in the order of their first kinds."""
 
     variants: tuple[Variant, ...]
     kinds: BlockKinds
@@ -126,7 +124,7 @@ class BlockClasses:
     _of_kind: dict[int, int | None] = field(default_factory=dict)
 
     def of_kind(self, kind: int) -> int | None:
-        """Return the class of a kind of block, None if it is of no use to any variant."""
+        """Return the class of a kind of block, None if it is useless for all variants."""
         if kind in self._of_kind:
             return self._of_kind[kind]
         one, number = self.kinds.kinds[kind], None
@@ -145,7 +143,7 @@ class BlockClasses:
 
 
 def _most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
-    """Return a bound of the nodes in the pool at a position; the largest request without any."""
+    """Return a bound of the nodes in the pool at a position, by its topology constraints."""
     most = MAX_NODES
     for bond in fitter.bonds:
         lines = [
@@ -179,7 +177,7 @@ Limits = tuple[tuple[BlockType, Limit], ...]
 
 
 class ClassOffer(NamedTuple):
-    """Free blocks of one class in the same pools, each for so many more nodes."""
+    """Free blocks of one class in the same pools, with equal numbers of free slots."""
 
     block_class: int
     pools: Positions
@@ -188,7 +186,7 @@ class ClassOffer(NamedTuple):
 
 
 class StockOffer(NamedTuple):
-    """A stock, the pools that it is in, and the grant that it makes of each amount."""
+    """A stock, its pools, and its grant of each amount."""
 
     pools: Positions
     resource: str
@@ -197,7 +195,7 @@ class StockOffer(NamedTuple):
 
 
 class PoolOffer(NamedTuple):
-    """The limits of a pool, the variants whose nodes it may make, and a bound for each."""
+    """The limits of a pool, the variants that it may make, and a bound for each."""
 
     limits: Limits
     variants: tuple[int, ...]
@@ -205,7 +203,7 @@ class PoolOffer(NamedTuple):
 
 
 class GroupOffer(Struct, frozen=True):
-    """What a pool group offers; pools are numbered within the group."""
+    """The offer of a pool group; pools are numbered within the group."""
 
     pools: tuple[PoolOffer, ...]
     blocks: tuple[ClassOffer, ...]
@@ -220,7 +218,7 @@ class PoolGroup(NamedTuple):
     offer: GroupOffer
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Return the rows with the variants whose nodes they may make."""
+        """Return the rows with the variants that they may make."""
         pools = zip(self.rows, self.offer.pools, strict=True)
         return [(row, variant) for row, pool in pools for variant in pool.variants]
 

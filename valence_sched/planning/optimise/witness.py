@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Witness: the single nodes behind a solution of the count model, each verified by the fit.
 
-A solution says how many nodes take how many blocks of which class. Here it becomes nodes with
-blocks and grants. The fit judges each one on a View in which nothing else is free, on top of those
-before it; what it refuses is left out. So a number of nodes that is claimed is one that was made.
+A solution has numbers of nodes and of blocks by class. Here it becomes nodes with blocks and
+grants. The fit verifies each one on a View in which nothing else is free, after those before it;
+refused nodes are left out. So each reported number of nodes was made.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ClassCounts = dict[int, int]
 
 
 class WitnessNode(Struct, frozen=True, gc=False):
-    """One node: the number of its node type, that of its variant, and what makes it."""
+    """One node: the numbers of its node type and of its variant, and its fit."""
 
     node_type: int
     variant: int
@@ -41,7 +41,7 @@ class WitnessNode(Struct, frozen=True, gc=False):
 
 @dataclass(slots=True)
 class Witness:
-    """Nodes taken one after another from an overlay, no more than ``most``, within one budget."""
+    """Nodes taken one after another from an overlay, at most ``most``, within one budget."""
 
     view: View
     variants: tuple[Variant, ...]
@@ -60,7 +60,7 @@ class Witness:
 
     @property
     def current_view(self) -> View:
-        """Return the View with what is free after the nodes."""
+        """Return the View after the nodes."""
         return self._overlay.view
 
     def realise(self, group: PoolGroup, model: GroupModel, values: Floats) -> None:
@@ -89,7 +89,7 @@ class Witness:
                     self._take(column.variant, fit)
 
     def realise_best(self, group: PoolGroup, model: GroupModel, values: Floats, bound: int) -> None:
-        """Take the nodes of a group: of a solution, or one after another where that makes more."""
+        """Take the nodes of a group: of a solution, or one after another if that makes more."""
         before = len(self.nodes)
         pairs = group.pairs()
         self.realise(group, model, values)
@@ -101,14 +101,13 @@ class Witness:
         self.undo(before)
         if self.fill(pairs, bound) < len(planned):
             self.undo(before)
-            for node in planned:  # which is free again
+            for node in planned:
                 self._take(node.variant, node.fit)
 
     def fill(self, pairs: Iterable[tuple[int, int]], most: int) -> int:
-        """Take up to so many more nodes, one after another; return how many.
+        """Take at most ``most`` more nodes, one after another; return how many.
 
-        ``pairs`` are rows with a variant that they may make. What a pair cannot make now it cannot
-        make later, when less is free: it is not tried again.
+        ``pairs`` are rows with a variant. After a failure, a pair is not tried again.
         """
         before = len(self.nodes)
         for row, variant in pairs:
@@ -161,7 +160,7 @@ class Witness:
 
 
 def _class_counts(column: NodeColumn, values: Floats, number: int) -> Iterator[list[ClassCounts]]:
-    """Yield, part by part, what each of so many nodes takes of each class."""
+    """Yield the number of blocks by class of each node, part by part."""
     for part, columns in column.parts:
         taken = [round(values[one]) for one in columns]
         if part.covers is None:
@@ -175,7 +174,7 @@ def _class_counts(column: NodeColumn, values: Floats, number: int) -> Iterator[l
 
 
 def _filled(part: CoverPart, taken: list[int], number: int) -> list[ClassCounts]:
-    """Fill nodes one after another to the brim, largest gifts first: exact for a chain."""
+    """Fill one node after another, largest gifts first: exact for a chain."""
     order = sorted(range(len(taken)), key=lambda position: -part.gives[position][0])
     queue = deque(position for position in order for _ in range(taken[position]))
     nodes = []
@@ -190,7 +189,7 @@ def _filled(part: CoverPart, taken: list[int], number: int) -> list[ClassCounts]
 
 
 def _covered(part: CoverPart, taken: list[int], number: int) -> list[ClassCounts]:
-    """Choose for one node after another the cover that wastes least of what is left."""
+    """Choose for one node after another the cover with the least waste."""
     capped = [
         tuple(n for n, (members, _) in enumerate(part.caps) if position in members)
         for position in range(len(part.classes))
@@ -258,7 +257,7 @@ def _blocks_of(
 def _expanded(
     grants: Sequence[GrantColumn], values: Floats, number: int, stocks: list[int]
 ) -> list[list[tuple[int, float]]]:
-    """Return for each of so many nodes the stocks that grant one of its amounts, and how much."""
+    """Return for each node the stocks that grant one of its amounts, and the sizes."""
     if len(grants) == 1:
         return [[(stocks[grants[0].stock], grants[0].size)] * grants[0].times] * number
     order = [
