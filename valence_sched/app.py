@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from valence_sched.inventory.registry import Registry
     from valence_sched.messaging.fanout import HintFanout
     from valence_sched.model.baremetal import Baremetal, CloudLogin, IronicSettings
+    from valence_sched.model.capacity import PurchaseResult
     from valence_sched.model.decision import Report, Reports
     from valence_sched.model.dispatch import Dispatch, DispatchSettings, MessagingSettings, Receipt
     from valence_sched.model.effect import EffectLog
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from valence_sched.model.plan import Plan
     from valence_sched.model.reading import ReadPace
     from valence_sched.model.registration import PasswordReference
-    from valence_sched.model.relocation import Relocation, Survival
+    from valence_sched.model.relocation import Rebalance, Relocation, Survival
     from valence_sched.model.replay import Replay
     from valence_sched.model.request import Request
     from valence_sched.model.scheduler import Scheduler
@@ -494,9 +495,15 @@ class App:
         with files.pending(file) as write:
             yield lambda page: write(page_html(page))
 
-    def relocation_page(self, result: Relocation | Survival, site: Site) -> Page:
-        """Return the page of a failure or a drain on a site, with the map of it."""
-        from valence_sched.model.relocation import Relocation
+    def whatif_page(
+        self, result: Relocation | Survival | Rebalance | PurchaseResult, site: Site, most: int = 0
+    ) -> Page:
+        """Return the page of moves or of a purchase on a site, with the map of it.
+
+        ``most`` is how many moves a rebalance was allowed.
+        """
+        from valence_sched.model.capacity import PurchaseResult
+        from valence_sched.model.relocation import Rebalance, Relocation
         from valence_sched.pages import hardware as maps
         from valence_sched.pages import relocation as pages
 
@@ -513,6 +520,10 @@ class App:
         )
         if isinstance(result, Relocation):
             return pages.relocation_page(result, listing, facts)
+        if isinstance(result, Rebalance):
+            return pages.rebalance_page(result, listing, most, facts)
+        if isinstance(result, PurchaseResult):
+            return pages.purchase_page(result, listing, facts)
         return pages.survival_page(result, listing, facts)
 
     def report_text(self, report: Report | Reports | Replay) -> str:

@@ -23,7 +23,10 @@ RUN = ("scheduler", "whatif", "run", "--inventory", SITE, "--flavor-file", FLAVO
 FAIL = ("scheduler", "whatif", "fail", "gpu-east", "--inventory", SITE)
 DRAIN = ("scheduler", "whatif", "drain", "gpu-west", "--inventory", SITE)
 SWEEP = ("scheduler", "whatif", "sweep", "--jobs", "1", *RUN[3:-2])
-ALL = (LIST, SCHEDULE, RUN, FAIL, DRAIN, SWEEP)
+REBALANCE = ("scheduler", "whatif", "rebalance", "--inventory", SITE, "--flavor", "gpu-large")
+NEED = ("scheduler", "whatif", "need", "--inventory", SITE, "--flavor", "gpu-large", "--count", "5",
+        "--buy", "GPU-03@gpu-east", "--buy", "Compute-02@gpu-east")  # fmt: skip
+ALL = (LIST, SCHEDULE, RUN, FAIL, DRAIN, SWEEP, REBALANCE, NEED)
 #: Runs commands where one library is not installed.
 WITHOUT = """
 import json, sys
@@ -96,6 +99,16 @@ class TestPages(Case):
                 self.assertEqual(first, second)
         self.assertIn("clone gpu-east: 1 podm", self.page(*FAIL, "--clone", "gpu-east"))
 
+    def test_a_rebalance_and_a_purchase_have_pages(self):
+        for words, lead in (
+            (REBALANCE, "gpu-large fits on gpu-east/row-a as things are: nothing has to move"),
+            (NEED, "5 gpu-large fit after 1 block: fewer are not enough"),
+        ):
+            with self.subTest(words[2]):
+                first, second = (self.page(*words, program=one) for one in PROGRAMS)
+                self.assertIn(lead, first)
+                self.assertEqual(first, second)
+
     def test_a_sweep_has_a_page_beside_its_file_of_runs(self):
         output = self.folder / "sweep.csv"
         words = (*SWEEP, "--seeds", "1..3", "--policy", "default", "--policy", "pack")
@@ -157,6 +170,7 @@ class TestBrowser(BrowserCase):
             ("refused", ("podm", "schedule", "--flavor", "gpu-large", "--count", "30")),
             ("replay", (*REPLAY, "--policy", "default", "--policy", "pack", "--compare")),
             ("failure", ("scheduler", "whatif", "fail", "gpu-east", "--clone", "gpu-east")),
+            ("purchase", ("scheduler", "whatif", "need", *NEED[5:])),
         ):
             cls.pages[name] = cls.folder / f"{name}.html"
             run("valence-sched", *words, "--inventory", SITE, "--html", cls.pages[name])
@@ -197,7 +211,7 @@ class TestBrowser(BrowserCase):
         cards = opened.locator(".podm")
         self.assertEqual("gpu-east", cards.first.locator("h3").inner_text())
         self.assertEqual("chosen", cards.first.locator("summary .tag").inner_text())
-        self.assertEqual(4, cards.first.locator("i.c[title]").count())
+        self.assertEqual(4, cards.first.locator("a.c[aria-label]").count())
         dark = cards.filter(has_text="dark-1")
         self.assertFalse(dark.locator(".pool").first.is_visible())
         dark.locator("summary").focus()
@@ -234,12 +248,12 @@ class TestBrowser(BrowserCase):
         source, takes, *_ = opened.locator(".podm").all()
         self.assertIn("nodes leave", source.locator("summary").inner_text())
         self.assertIn("takes nodes", takes.locator("summary").inner_text())
-        self.assertGreater(source.locator("i.o").count(), 4)
-        numbers = {text for square in takes.locator("i.t").all_inner_texts()
+        self.assertGreater(source.locator("a.o").count(), 4)
+        numbers = {text for square in takes.locator("a.t").all_inner_texts()
                    for text in square.split()}  # fmt: skip
         self.assertEqual({"1", "2", "3", "4"}, numbers)
         colours = "n => getComputedStyle(n).backgroundColor"
-        one, two = (takes.locator(f"i.t{number}").first for number in (0, 1))
+        one, two = (takes.locator(f"a.t{number}").first for number in (0, 1))
         self.assertNotEqual(one.evaluate(colours), two.evaluate(colours))
 
     def test_a_replay_on_paper_is_whole_and_no_wider_than_a_sheet(self):

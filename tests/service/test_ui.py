@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages of the service without a browser: parts of long lists, queries, and their size."""
 
+import html
 import json
 import re
 from types import MappingProxyType
 
 import sqlalchemy as sa
 
-from tests.service.application import SMALL, ApplicationCase
+from tests.service.application import SMALL, ApplicationCase, LivePodmsCase
 from tests.unit.store.site import part, podm
 from valence_sched.model.claim import ComposedNode
+from valence_sched.pages.links import POLICY, SCRIPT
 from valence_sched.store import tables
 from valence_sched.store.store import Store
 
@@ -124,3 +126,108 @@ class TestSite(ApplicationCase):
         self.check_problem(self.call("GET", "/v1/decisions?limit=0"), 400, "input_invalid")
         text = self.page("/ui/decisions")
         self.assertEqual(["r2", "r1", "r0"], re.findall(r">(r\d): 8 cores", text))
+
+
+class TestRecords(LivePodmsCase):
+    """The pages of a block and a node, and the form, for an admin and for tenants."""
+
+    users = ("ann:admin", "mo", "eve")
+    names = ("gpu-east", "mem-1", "dark-1")
+
+    def page(self, path, user="ann", status=200):
+        result = self.call("GET", path, user=user)
+        self.assertEqual(status, result.status_code, result.text)
+        return result.text
+
+    def hold(self, user="mo"):
+        """Hold one block of gpu-east; return the claim and the link to its block."""
+        body = {"request": {**SMALL["request"], "podms": ["gpu-east"]}}
+        claim = self.call("POST", "/v1/claims", body, user=user).json["claim"]
+        (part,) = claim["parts"]
+        uri = part["shares"][0]["blocks"][0]
+        return claim["id"], f"/ui/blocks/{uri.rpartition('/')[2]}?podm=gpu-east"
+
+    def links(self, text):
+        """Return the paths of all links of a page two steps below the first one."""
+        found = (html.unescape(one) for one in re.findall(r' href="([^"#]+)"', text))
+        return {"/" + one.replace("../", "") for one in found}
+
+    def test_a_block_says_who_holds_it_and_to_others_nothing(self):
+        claim, path = self.hold()
+        text = self.page(path)
+        self.assertIn("32 cores", text)
+        self.assertIn(f">{claim}</a>", text)
+        self.assertIn(claim, self.page(path, "mo"))
+        self.assertNotIn(claim, self.page(path, "eve"))
+        self.page("/ui/blocks/none?podm=gpu-east", status=404)
+
+    def test_what_is_free_on_a_disabled_pod_manager_is_not_usable(self):
+        done = self.call("PATCH", "/v1/podms/dark-1", {"enabled": False}, user="ann")
+        self.assertEqual(200, done.status_code, done.text)
+        text = self.page("/ui/blocks/GPU-01?podm=dark-1")
+        self.assertIn("Free, but dark-1 is disabled: 4 GPU", text)
+        self.assertIn("disabled: takes no node; 13 of 13", self.page("/ui/podms/dark-1").lower())
+        site = self.page("/ui")
+        self.assertIn("13 more are free on pod managers that take no node (1 disabled)", site)
+        self.assertIn("0 of 13 usable, 13 free", site)
+
+    def test_every_link_of_a_page_leads_to_a_page(self):
+        claim, _ = self.hold()
+        text = self.page("/ui/podms/gpu-east")
+        paths = self.links(text)
+        blocks = [one for one in paths if re.match("/ui/blocks/[^-]", one)]
+        self.assertEqual(37, len(blocks))
+        self.assertEqual(4, len({one for one in paths if "/ui/nodes/" in one}), paths)
+        self.assertIn(f"/ui/claims/{claim}", paths)
+        for path in paths:
+            self.page(path)
+
+    def test_a_node_that_no_claim_has_is_a_page_without_the_names_of_others(self):
+        (path,) = [one for one in self.links(self.page("/ui/podms/gpu-east"))
+                   if "notebook-7" in self.page(one) and "/nodes/" in one]  # fmt: skip
+        text = self.page(path)
+        self.assertIn("Unmanaged", text)
+        self.assertIn("Compute-", text)
+        self.assertNotIn("notebook-7", self.page("/ui/podms/gpu-east", "eve"))
+        self.page(path, "eve", status=404)
+
+    def test_the_form_decides_and_changes_nothing(self):
+        form = self.page("/ui/fit")
+        self.assertIn("<option>gpu-large</option>", form)
+        text = self.page("/ui/fit?flavor=gpu-large&count=2")
+        self.assertIn("Placed: 2 of 2 nodes", text)
+        self.assertIn("<option selected>gpu-large</option>", text)
+        empty = "flavor=&cores=64&memory_gib=&gpus=2&gpu_model=A100&drive_gib=&zone=&count=1"
+        self.assertIn("Placed: 1 of 1 node", self.page(f"/ui/fit?{empty}", "eve"))
+        refused = self.page("/ui/fit?cores=100000")
+        self.assertIn("Nothing fits", refused)
+        self.assertIn("Not chosen", refused)
+        self.assertEqual(refused, self.page("/ui/fit?cores=100000"), "a reload decides the same")
+        self.assertEqual([], self.call("GET", "/v1/decisions", user="ann").json)
+        self.assertEqual([], self.call("GET", "/v1/claims", user="ann").json)
+        for query, status in (("flavor=nope", 404), ("cores=-1", 400), ("cores=x", 400),
+                              ("flavor=small&cores=1", 400), ("count=2000000", 400),
+                              ("what=1", 400)):  # fmt: skip
+            with self.subTest(query):
+                self.page(f"/ui/fit?{query}", status=status)
+        evil = self.page("/ui/fit?zone=<script>alert(1)</script>&cores=1")
+        self.assertNotIn("<script>alert", evil)
+
+    def test_a_decision_names_no_node_of_others(self):
+        full = {"request": {"flavor": "memory-large", "count": 3}, "keep": True}
+        kept = self.call("POST", "/v1/select_destinations", full, user="eve")
+        path = kept.headers["content-location"].replace("/v1/", "/ui/")
+        fit = "/ui/fit?flavor=memory-large&count=3"
+        for text in (self.page(path, "eve"), self.page(fit, "eve")):
+            self.assertIn("removing a node of another owner", text)
+            self.assertNotIn("removing node", text)
+        self.assertIn("removing node", self.page(path))
+
+    def test_what_pages_run_is_named_by_their_policy(self):
+        result = self.call("GET", "/ui", user="ann")
+        policy = result.headers["content-security-policy"]
+        self.assertIn(POLICY, policy)
+        self.assertIn("frame-ancestors 'none'", policy)
+        (script,) = re.findall("<script>(.*)</script>", result.text, re.DOTALL)
+        self.assertEqual(SCRIPT, script)
+        self.assertNotRegex(result.text, r"<[^>]* on[a-z]+=")

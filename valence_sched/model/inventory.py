@@ -292,6 +292,13 @@ class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):
     stocks: tuple[Stock, ...] = ()
     nodes: tuple[Node, ...] = ()
 
+    @property
+    def unusable(self) -> str:
+        """The word for why the default policy places no node here, empty where it may."""
+        if not self.enabled:
+            return "disabled"
+        return {"Online": "", "Unknown": "unreachable"}.get(self.status, self.status)
+
 
 FullBlock = Block[Devices, Status]
 FullPodm = Podm[Devices, Status]

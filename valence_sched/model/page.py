@@ -12,11 +12,13 @@ from msgspec import Struct
 from valence_sched.model.decision import FunnelStep
 from valence_sched.model.hardware import BlockUse
 
-#: What a decision makes of a pod manager or pool, or that nodes leave it or land on it; empty
-#: where it is none of these.
+#: What a decision makes of a pod manager or pool, or that nodes leave it or land on it, or that
+#: blocks are bought for it; empty where it is none of these.
 Decided = Literal["", "chosen", "alternate", "candidate", "undecided", "rejected"]
-Role = Decided | Literal["source", "destination"]
+Role = Decided | Literal["source", "destination", "buyer"]
 BlockRole = Literal["", "chosen", "alternate", "left"]
+#: ``idle``: free, on a pod manager that takes no node for it is Offline, disabled or unreachable.
+MapUse = BlockUse | Literal["idle"]
 Tone = Literal["", "good", "part", "bad"]
 
 
@@ -53,12 +55,17 @@ class MapBlock(Struct, frozen=True, gc=False):
     """A block: the last part of its URI, its use, and whether it is taken, or left by a node.
 
     ``takers`` are the numbers, from 1, of those among the takers of the map that are to have it.
+    ``condition`` is the word for what is wrong with it, ``nodes`` are the names of those that use
+    it, and ``href`` is its page, where it has one.
     """
 
     name: str
-    use: BlockUse = "free"
+    use: MapUse = "free"
     role: BlockRole = ""
     takers: tuple[int, ...] = ()
+    condition: str | None = None
+    nodes: tuple[str, ...] = ()
+    href: str = ""
 
 
 class MapGroup(Struct, frozen=True, kw_only=True):
@@ -80,15 +87,20 @@ class MapPool(Struct, frozen=True, kw_only=True):
 class MapPodm(Struct, frozen=True, kw_only=True):
     """A pod manager: its pools, what there is to know about it, and what a decision makes of it.
 
-    A block in two pools is drawn in both; ``uses`` counts it once.
+    A block in two pools is drawn in both; ``uses`` counts it once. ``marks`` are the words for what
+    is wrong with it, ``nodes`` the names of its nodes, and ``href`` is its page, if it has one.
     """
 
     name: str
     pools: tuple[MapPool, ...] = ()
-    uses: dict[BlockUse, int] = {}
+    uses: dict[MapUse, int] = {}
     role: Role = ""
     text: str = ""
     labels: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    zone: str = ""
+    nodes: tuple[str, ...] = ()
+    href: str = ""
 
 
 class HardwareMap(Struct, frozen=True, kw_only=True):
@@ -192,23 +204,29 @@ class PageLink(Struct, frozen=True, kw_only=True):
 
 
 class SearchField(Struct, frozen=True, kw_only=True):
-    """A field of the search form of a page: its name in the query, its label and its value."""
+    """A field of the form of a page: its name in the query, its label and its value.
+
+    With ``choices`` it is one of these.
+    """
 
     name: str
     label: str
     value: str = ""
+    choices: tuple[str, ...] = ()
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """What is around a page that a service shows: links to the other pages, and a search form.
+    """What is around a page that a service shows: links to the other pages, and a form.
 
-    ``fields`` without a label are sent along unseen. ``before`` and ``after`` are the links of the
-    parts of a long list, ``range`` says which part is shown. ``user`` is who sees it.
+    ``fields`` without a label are sent along unseen, by the ``button``. ``before`` and ``after``
+    are the links of the parts of a long list, ``range`` says which part is shown. ``user`` is who
+    sees it.
     """
 
     links: tuple[PageLink, ...]
     user: str = ""
     fields: tuple[SearchField, ...] = ()
+    button: str = "Search"
     range: str = ""
     before: str = ""
     after: str = ""

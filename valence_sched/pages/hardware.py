@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page of an inventory, and the map of it and of what decisions take of it."""
 
+import datetime
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from msgspec.structs import replace
 
 from valence_sched.model import page as pages
 from valence_sched.model.base import format_value
@@ -11,16 +15,15 @@ from valence_sched.model.decision import Candidate, PodmVerdict, Report
 from valence_sched.model.hardware import (
     BlockFilter,
     BlockOverview,
-    BlockUse,
     PodmOverview,
-    PodmSummary,
     PoolOverview,
     count_devices,
 )
-from valence_sched.model.inventory import LeanPodm
-from valence_sched.model.quantity import format_count, format_mib
+from valence_sched.model.inventory import COUNTED_CONDITIONS, HIDDEN, OTHERS, LeanPodm, Node
+from valence_sched.model.quantity import age_s, format_count, format_mib
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.pages.tables import Facts, table
+from valence_sched.pages.links import PageLinks, anchor
+from valence_sched.pages.tables import MOST_ROWS, Facts, first_of, table
 from valence_sched.words.phrases import ReasonPhrases, device_phrases, request_phrase, short_model
 
 MOST_PODMS = 2000  # that a map draws
@@ -40,23 +43,51 @@ BlockMarks = Mapping[tuple[str, str], tuple[pages.BlockRole, tuple[int, ...]]]
 
 @dataclass(frozen=True)
 class HardwareListing:
-    """Pod managers, and by their ids their pools and blocks."""
+    """Pod managers, and by their ids their pools and blocks.
+
+    ``old`` has by id the day on which a pod manager was read, of those read too long ago.
+    ``links`` lead to the pages of a service, where it shows them.
+    """
 
     podms: Sequence[PodmOverview]
     pools: Mapping[str, Sequence[PoolOverview]]
     blocks: Mapping[str, Sequence[BlockOverview]]
+    old: Mapping[str, str] = field(default_factory=dict)
+    links: PageLinks | None = None
+
+
+OLD_READING_S = 86400.0  # from which age on a page marks a reading, unless it is told another
+
+
+def old_readings(
+    podms: Iterable[PodmOverview], now: datetime.datetime, limit_s: float | None = None
+) -> dict[str, str]:
+    """Return by id the day on which pod managers were read, of those read before the limit."""
+    most_s = OLD_READING_S if limit_s is None else limit_s
+    old = {}
+    for one in podms:
+        age = age_s(one.podm.read_at, now)
+        if age is not None and age > most_s:
+            old[one.podm.id] = f"{now - datetime.timedelta(seconds=age):%Y-%m-%d}"
+    return old
 
 
 def read_hardware(
-    scheduler: Scheduler, podms: Sequence[PodmOverview] | None = None
+    scheduler: Scheduler,
+    podms: Sequence[PodmOverview] | None = None,
+    old: Mapping[str, str] = MappingProxyType({}),
 ) -> HardwareListing:
     """Return what a scheduler decides on, or of it the named pod managers; errors as of it."""
     podms = scheduler.podms() if podms is None else podms
-    return hardware_listing(podms, scheduler.pools(), scheduler.blocks(BlockFilter()))
+    return hardware_listing(podms, scheduler.pools(), scheduler.blocks(BlockFilter()), old)
 
 
 def hardware_listing(
-    podms: Sequence[PodmOverview], pools: Iterable[PoolOverview], blocks: Iterable[BlockOverview]
+    podms: Sequence[PodmOverview],
+    pools: Iterable[PoolOverview],
+    blocks: Iterable[BlockOverview],
+    old: Mapping[str, str] = MappingProxyType({}),
+    links: PageLinks | None = None,
 ) -> HardwareListing:
     """Return these pod managers with those of the pools and blocks that are theirs."""
     pools_of: dict[str, list[PoolOverview]] = {one.podm.id: [] for one in podms}
@@ -65,7 +96,7 @@ def hardware_listing(
         pools_of.get(pool.podm, []).append(pool)
     for block in blocks:
         blocks_of.get(block.podm, []).append(block)
-    return HardwareListing(podms, pools_of, blocks_of)
+    return HardwareListing(podms, pools_of, blocks_of, old, links)
 
 
 def tail(uri: str) -> str:
@@ -149,28 +180,28 @@ def map_podm(
     text: str = "",
 ) -> pages.MapPodm:
     """Return a pod manager of a map; what a verdict makes of it stands for role and text."""
-    blocks = hardware.blocks[podm.id]
+    old = hardware.old.get(podm.id)
     return pages.MapPodm(
         name=podm.id,
-        uses=dict(Counter(block.use for block in blocks)),
+        uses=dict(block_uses(podm, hardware.blocks[podm.id])),
         role=_ROLES[verdict.outcome] if verdict else role,
         text=_text(verdict) or text,
-        labels=tuple(_labels(podm)),
-        pools=_pools(hardware, podm.id, blocks, marks, verdict),
+        labels=(podm.name,) if podm.name and podm.name != podm.id else (),
+        marks=tuple(filter(None, (podm.unusable, old and f"read {old}"))),
+        zone=podm.zone or "",
+        nodes=tuple(map(node_name, podm.nodes)),
+        pools=_pools(hardware, podm, marks, verdict),
+        href=hardware.links.podm(podm.id) if hardware.links else "",
     )
 
 
-def _labels(podm: LeanPodm) -> Iterable[str]:
-    if podm.name and podm.name != podm.id:
-        yield podm.name
-    if podm.status != "Online":
-        yield podm.status
-    if not podm.enabled:
-        yield "disabled"
-    if podm.zone:
-        yield f"zone {podm.zone}"
-    if podm.nodes:
-        yield format_count(len(podm.nodes), "node")
+def block_uses(podm: LeanPodm, blocks: Iterable[BlockOverview]) -> Counter[pages.MapUse]:
+    """Return how many blocks of a pod manager are drawn in each way."""
+    return Counter(_use(podm, block) for block in blocks)
+
+
+def _use(podm: LeanPodm, block: BlockOverview) -> pages.MapUse:
+    return "idle" if podm.unusable and block.use in ("free", "shared") else block.use
 
 
 def _text(verdict: PodmVerdict | None) -> str:
@@ -183,22 +214,26 @@ def _text(verdict: PodmVerdict | None) -> str:
 
 
 def _pools(
-    hardware: HardwareListing,
-    podm: str,
-    blocks: Sequence[BlockOverview],
-    marks: BlockMarks,
-    verdict: PodmVerdict | None,
+    hardware: HardwareListing, podm: LeanPodm, marks: BlockMarks, verdict: PodmVerdict | None
 ) -> tuple[pages.MapPool, ...]:
     """Return the pools of a pod manager with their blocks, those that hold the same together."""
+    blocks, links = hardware.blocks[podm.id], hardware.links
     groups: dict[str, dict[str, list[pages.MapBlock]]] = {
-        pool.pool: defaultdict(list) for pool in hardware.pools[podm]
+        pool.pool: defaultdict(list) for pool in hardware.pools[podm.id]
     }
+    alike = Counter(tail(block.uri) for block in blocks) if links else Counter()
     labels: dict[int, str] = {}  # equal devices are one object: each is put into words once
     for block in blocks:
         label = labels.get(id(block.devices))
         if label is None:
             label = labels[id(block.devices)] = ", ".join(device_phrases(block.devices))
-        square = pages.MapBlock(tail(block.uri), block.use, *marks.get((podm, block.uri), ()))
+        name = tail(block.uri)
+        role, takers = marks.get((podm.id, block.uri), ("", ()))
+        condition = None if block.condition in COUNTED_CONDITIONS else block.condition
+        named = block.uri if alike[name] > 1 else name
+        href = links.block(podm.id, named) if links else ""
+        use = _use(podm, block)
+        square = pages.MapBlock(name, use, role, takers, condition, block.nodes, href)
         for pool in block.pools or (NO_POOL,):
             here = groups.setdefault(pool, defaultdict(list))
             here[label or " ".join(block.types) or "devices unknown"].append(square)
@@ -236,63 +271,100 @@ _MEASURES = (
     ("nics", "NICs"),
 )
 _IN_TABLE = ("blocks", "cores", "memory_mib", "gpus")
-_BARS = "A bar is the part that is not free: in use or unusable."
+_BARS = "A bar is what is not usable: in use, unwell, or on a pod manager that takes no node."
 
 
 def inventory_page(hardware: HardwareListing) -> pages.Page:
     """Return the page of an inventory."""
     podms = hardware.podms
-    uses = Counter(block.use for blocks in hardware.blocks.values() for block in blocks)
-    every = sum(uses.values())
-    free = uses["free"] + uses["shared"]
-    tables = (device_table(hardware), podm_table(podms))
+    tables = (device_table(hardware), podm_table(hardware), node_table(hardware))
     return pages.Page(
         title="Inventory",
-        lead=f"{free:,} of {every:,} blocks are free on {len(podms):,} pod managers",
-        facts=(*size_facts(podms, every), *use_facts(uses)),
+        lead=usable_text(podms),
+        facts=(*size_facts(podms), *use_facts(hardware)),
         sections=(totals_table(podms), inventory_map(hardware), *tables),
     )
 
 
-def size_facts(podms: Sequence[PodmOverview], blocks: int) -> Facts:
+def usable_text(podms: Sequence[PodmOverview]) -> str:
+    """Return how many blocks are usable, and how many are free where no node may be placed."""
+    usable, every = usable_blocks(podms), sum(one.amounts.blocks[1] for one in podms)
+    count = format_count(len(podms), "pod manager")
+    text = f"{usable:,} of {every:,} blocks are usable on {count}"
+    reasons = Counter(one.podm.unusable for one in podms if one.podm.unusable)
+    if not reasons:
+        return text
+    idle = sum(one.amounts.blocks[0] for one in podms) - usable
+    why = ", ".join(f"{number:,} {word}" for word, number in sorted(reasons.items()))
+    return f"{text}; {idle:,} more are free on pod managers that take no node ({why})"
+
+
+def usable_blocks(podms: Sequence[PodmOverview]) -> int:
+    """Return how many blocks may be taken for a node."""
+    return sum(one.amounts.blocks[0] for one in podms if not one.podm.unusable)
+
+
+def size_facts(podms: Sequence[PodmOverview]) -> Facts:
     """Return how many pod managers, pools, blocks and nodes there are."""
-    pools, nodes = sum(one.pool_count for one in podms), sum(len(one.podm.nodes) for one in podms)
-    numbers = {"Pod managers": len(podms), "Pools": pools, "Blocks": blocks, "Nodes": nodes}
+    nodes = [node.uri for one in podms for node in one.podm.nodes]
+    numbers = {
+        "Pod managers": len(podms),
+        "Pools": sum(one.pool_count for one in podms),
+        "Blocks": sum(one.amounts.blocks[1] for one in podms),
+        "Nodes": sum(not uri.startswith(CLAIM) for uri in nodes),
+    }
+    if held := sum(uri.startswith(CLAIM) for uri in nodes):
+        numbers["Nodes that claims hold blocks for"] = held
     return tuple((name, f"{number:,}") for name, number in numbers.items())
 
 
-def use_facts(uses: Mapping[BlockUse, int]) -> Facts:
-    """Return how many blocks are shared and unusable, where some are."""
-    words: tuple[BlockUse, ...] = ("shared", "unusable")
-    return tuple((f"{word.capitalize()} blocks", f"{uses[word]:,}") for word in words if uses[word])
+def use_facts(hardware: HardwareListing) -> Facts:
+    """Return how many blocks are shared, unusable and unwell, and which readings are old."""
+    uses: Counter[str] = Counter()
+    conditions: Counter[str] = Counter()
+    for one in hardware.podms:
+        blocks = hardware.blocks[one.podm.id]
+        uses.update(block_uses(one.podm, blocks))
+        conditions.update(b.condition for b in blocks if b.condition not in COUNTED_CONDITIONS)
+    unwell = ", ".join(f"{number:,} {word}" for word, number in sorted(conditions.items()))
+    words = {
+        "Shared blocks": uses["shared"] and f"{uses['shared']:,}",
+        "Unusable blocks": uses["unusable"] and f"{uses['unusable']:,}",
+        "Blocks in a bad condition": unwell,
+        "Old readings": hardware.old and format_count(len(hardware.old), "pod manager"),
+    }
+    return tuple((name, str(text)) for name, text in words.items() if text)
 
 
 def totals_table(podms: Sequence[PodmOverview]) -> pages.PageTable:
-    """Return what pod managers have together, and what of it is free."""
-    pairs: dict[str, list[Pair]] = {}
+    """Return what pod managers have together, what of it is free, and what of that is usable."""
+    triples: dict[str, list[Amounts]] = {}
     for one in podms:
-        for field, title in _MEASURES:
-            pairs.setdefault(title, []).append(getattr(one.amounts, field))
-        for name, pair in one.amounts.stocks.items():
-            pairs.setdefault(name, []).append(pair)
+        pairs = {title: getattr(one.amounts, field) for field, title in _MEASURES}
+        for title, (free, total) in (pairs | one.amounts.stocks).items():
+            usable = 0 if one.podm.unusable else free
+            triples.setdefault(title, []).append((usable, free, total))
     rows: list[pages.Row] = [
         (title, *_total_texts(title, each))
-        for title, each in pairs.items()
-        if any(pair != (0, 0) for pair in each)
+        for title, each in triples.items()
+        if any(amounts != (0, 0, 0) for amounts in each)
     ]
-    columns = ("Resource", "Free", "Total", "Not free")
+    columns = ("Resource", "Usable", "Free", "Total", "Not usable")
     return table("What is free", columns, rows, columns[1:], _BARS)
 
 
-def _total_texts(title: str, pairs: Sequence[Pair]) -> Iterable[str | pages.TableCell]:
+Amounts = tuple[float | None, float | None, float | None]  # usable, free and total
+
+
+def _total_texts(title: str, each: Sequence[Amounts]) -> Iterable[str | pages.TableCell]:
     """Yield the sums of what is known, with a plus where a part is not, and the share in use."""
     sums: list[float] = []
-    for amounts in zip(*pairs, strict=True):
+    for amounts in zip(*each, strict=True):
         known = [amount for amount in amounts if amount is not None]
         sums.append(sum(known))
         yield _amount_text(title, sum(known)) + ("+" if len(known) < len(amounts) else "")
-    whole = all(None not in pair for pair in pairs)
-    yield _used((sums[0], sums[1])) if whole else pages.TableCell(text="unknown")
+    whole = all(None not in amounts for amounts in each)
+    yield _used((sums[0], sums[2])) if whole else pages.TableCell(text="unknown")
 
 
 def _amount_text(title: str, amount: float | None) -> str:
@@ -302,47 +374,112 @@ def _amount_text(title: str, amount: float | None) -> str:
 
 
 def _used(pair: Pair) -> pages.TableCell:
-    free, total = pair
-    if free is None or not total:
-        return pages.TableCell(text="unknown" if free is None or total is None else "none")
-    share = (total - free) / total
+    usable, total = pair
+    if usable is None or not total:
+        return pages.TableCell(text="unknown" if usable is None or total is None else "none")
+    share = (total - usable) / total
     return pages.TableCell(text=f"{share:.0%}", share=share)
 
 
 def device_table(hardware: HardwareListing) -> pages.PageTable:
     """Return the devices of hardware, counted by model."""
-    devices = count_devices(block for blocks in hardware.blocks.values() for block in blocks)
     rows: list[pages.Row] = []
-    for one in devices:
-        free, total = (_amount_text("", amount) for amount in (one.free, one.devices))
-        used = _used((one.free, one.devices))
+    every, usable = count_devices(_blocks(hardware)), count_devices(_usable_blocks(hardware))
+    for one, other in zip(every, usable, strict=True):
+        amounts = (other.free, one.free, one.devices)
+        numbers = (_amount_text("", amount) for amount in amounts)
         model = short_model(one.model) or "unknown"
-        rows.append((one.kind, model, free, total, used, f"{one.podms:,}"))
-    columns = ("Device", "Model", "Free", "Total", "Not free", "On podms")
+        used = _used((other.free, one.devices))
+        rows.append((one.kind, model, *numbers, used, f"{one.podms:,}"))
+    columns = ("Device", "Model", "Usable", "Free", "Total", "Not usable", "On podms")
     return table("Devices", columns, rows, columns[2:])
 
 
-def podm_table(
-    podms: Sequence[PodmOverview], href: Callable[[str], str] = lambda _podm: ""
-) -> pages.PageTable:
-    """Return pod managers, a row each; ``href`` gives the page of one where it has one."""
+def _blocks(hardware: HardwareListing) -> Iterator[BlockOverview]:
+    for blocks in hardware.blocks.values():
+        yield from blocks
+
+
+def _usable_blocks(hardware: HardwareListing) -> Iterator[BlockOverview]:
+    unusable = {one.podm.id for one in hardware.podms if one.podm.unusable}
+    for block in _blocks(hardware):
+        yield replace(block, slots=0) if block.podm in unusable else block
+
+
+def podm_table(hardware: HardwareListing) -> pages.PageTable:
+    """Return pod managers, a row each, with a link to the page of one where it has one."""
     titles = [title for field, title in _MEASURES if field in _IN_TABLE]
     rows: list[pages.Row] = []
-    for one in podms:
-        podm, page = one.podm, href(one.podm.id)
-        name = pages.TableCell(text=podm.id, href=page) if page else podm.id
-        status = podm.status if podm.enabled else f"{podm.status}, disabled"
-        nodes = f"{len(podm.nodes):,}"
-        amounts = _free_cells(one.amounts)
-        rows.append((name, status, podm.zone or "", *amounts, nodes, podm.read_at or ""))
+    for one in hardware.podms:
+        podm = one.podm
+        href = hardware.links.podm(podm.id) if hardware.links else f"#{anchor(podm.id)}"
+        name = pages.TableCell(text=podm.id, href=href)
+        read = f"{podm.read_at} (old)" if podm.id in hardware.old else podm.read_at or ""
+        state = (name, podm.unusable or podm.status, podm.zone or "")
+        rows.append((*state, *_usable_cells(one), f"{len(podm.nodes):,}", read))
     columns = ("Podm", "Status", "Zone", *titles, "Nodes", "Read at")
-    return table("Pod managers", columns, rows, (*titles, "Nodes"), f"Free of all. {_BARS}")
+    return table("Pod managers", columns, rows, (*titles, "Nodes"), f"Usable of all. {_BARS}")
 
 
-def _free_cells(amounts: PodmSummary) -> Iterable[pages.TableCell]:
-    for field, title in _MEASURES:
-        if field in _IN_TABLE:
-            pair = getattr(amounts, field)
+def _usable_cells(one: PodmOverview) -> Iterator[pages.TableCell]:
+    for name, title in _MEASURES:
+        if name in _IN_TABLE:
+            pair = getattr(one.amounts, name)
             free, total = (_amount_text(title, amount) for amount in pair)
-            text = "none" if pair == (0, 0) else f"{free} of {total}"
+            if one.podm.unusable and pair[0] != 0:
+                text, pair = f"0 of {total} ({free} free)", (0, pair[1])
+            else:
+                text = "none" if pair == (0, 0) else f"{free} of {total}"
             yield pages.TableCell(text=text, share=_used(pair).share)
+
+
+def node_table(hardware: HardwareListing) -> pages.PageTable:
+    """Return the nodes of pod managers with their blocks."""
+    rows: list[pages.Row] = []
+    links = hardware.links
+    every = [(one.podm.id, node) for one in hardware.podms for node in one.podm.nodes]
+    for podm, node in every[:MOST_ROWS]:
+        name = node_cell(podm, node, links)
+        of_podm = links.podm(podm) if links else f"#{anchor(podm)}"
+        rows.append(
+            (
+                name,
+                pages.TableCell(text=podm, href=of_podm),
+                node.flavor or "",
+                node.owner or "",
+                names_of(node.blocks),
+            )
+        )
+    text = first_of(MOST_ROWS, len(every), "nodes")
+    return table("Nodes", ("Node", "Podm", "Flavor", "Owner", "Blocks"), rows, text=text)
+
+
+CLAIM = "claim:"  # how what a claim holds for a node is named in place of a URI
+
+
+def node_name(node: Node) -> str:
+    """Return the name of a node, of what a claim holds for one, or of one of another owner."""
+    if node.uri.startswith(HIDDEN):
+        return f"a node of {OTHERS}"
+    return node.name or (node.uri if node.uri.startswith(CLAIM) else tail(node.uri))
+
+
+def node_cell(podm: str, node: Node, links: PageLinks | None) -> pages.TableCell:
+    """Return the name of a node with the link to its page, or to where it stands on this one."""
+    name = node_name(node)
+    if links is None:
+        href = f"#{anchor(podm, 'node', name)}"
+    elif node.uri.startswith(CLAIM):
+        href = links.claim(node.uri.removeprefix(CLAIM).partition("#")[0])
+    else:
+        href = "" if node.uri.startswith(HIDDEN) else links.node(node.uri, podm)
+    return pages.TableCell(text=name, href=href)
+
+
+MOST_NAMED = 30  # blocks of a node
+
+
+def names_of(uris: Sequence[str]) -> str:
+    """Return the names of blocks, and how many more there are."""
+    more = f" and {len(uris) - MOST_NAMED:,} more" if len(uris) > MOST_NAMED else ""
+    return ", ".join(map(tail, uris[:MOST_NAMED])) + more

@@ -1,16 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a failure or a maintenance: where each node goes, which cannot, and the map of it."""
+"""The pages of moves of nodes and of a purchase, each with the map of what it does to the site."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
+from valence_sched.model.capacity import PurchaseResult
 from valence_sched.model.page import HardwareMap, Lines, Page, PageTable, Role, Row, Section, Tone
 from valence_sched.model.quantity import format_count
-from valence_sched.model.relocation import MovedNode, NodeMove, Relocation, StuckNode, Survival
+from valence_sched.model.relocation import (
+    MovedNode,
+    NodeMove,
+    Rebalance,
+    Relocation,
+    SiteMeasure,
+    StuckNode,
+    Survival,
+)
 from valence_sched.pages import hardware as inventory
-from valence_sched.pages.tables import Facts, bar, sentence, table
+from valence_sched.pages.tables import Facts, amount_text, bar, sentence, table
+from valence_sched.words.capacity import purchase_line
 from valence_sched.words.phrases import ReasonPhrases, device_phrases
-from valence_sched.words.relocation import NO_HARDWARE, relocation_phrase, survival_phrases
+from valence_sched.words.relocation import (
+    NO_HARDWARE,
+    rebalance_lines,
+    relocation_phrase,
+    survival_phrases,
+)
 
 MOST_ROWS = 2000  # of nodes in a table
 MOST_REASONS = 3  # against a node that is stuck
@@ -49,6 +64,73 @@ def survival_page(result: Survival, hardware: inventory.HardwareListing, facts: 
         tone=tones[result.answer],
         facts=(*worst, *facts),
         sections=(*_stuck(result.stuck), drawn, *_notes(result.notes)),
+    )
+
+
+def rebalance_page(
+    result: Rebalance, hardware: inventory.HardwareListing, most: int, facts: Facts = ()
+) -> Page:
+    """Return the page of the moves that reach a goal; at most ``most`` were tried."""
+    lead, *lines = rebalance_lines(result, most)
+    tone: Tone = "good" if result.reached else "bad" if result.complete else "part"
+    rows: list[Row] = []
+    for move in result.moves:
+        place = (f"{move.step}", move.node, move.podm, move.to_podm, move.to_pool)
+        blocks = inventory.names_of(move.to_blocks)
+        rows.append((*place, blocks, _hardware(move), *_measure_texts(move.after)))
+    numbers = ("Room", "Fragmentation")
+    columns = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware", *numbers)
+    text = "In this order; room and fragmentation are those after each move."
+    moves = [table("Moves", columns, rows, numbers, text)] if rows else []
+    ends = zip(numbers, _measure_texts(result.before), _measure_texts(result.after), strict=True)
+    changes = ((name, f"{before} before, {after} after") for name, before, after in ends if before)
+    return Page(
+        title="Rebalance" + (f": room for {result.flavor}" if result.flavor else ""),
+        lead=sentence(lead),
+        tone=tone,
+        facts=(*changes, *facts),
+        sections=(
+            *moves,
+            relocation_map(hardware, result.moves, result.moves),
+            *_notes((*map(sentence, lines), *result.notes)),
+        ),
+    )
+
+
+def _measure_texts(measure: SiteMeasure) -> tuple[str, str]:
+    room, share = measure.room, measure.fragmentation
+    percent = "" if share is None else f"{100 * share:.1f} %"
+    return ("" if room is None else f"{room:,}"), percent
+
+
+def purchase_page(
+    result: PurchaseResult, hardware: inventory.HardwareListing, facts: Facts = ()
+) -> Page:
+    """Return the page of the smallest purchase that makes nodes fit, and where it goes."""
+    rows: list[Row] = []
+    bought: dict[str, list[str]] = {}
+    for one in result.lines or ():
+        prices = [amount_text(one.price), amount_text(one.price * one.number)] if one.price else []
+        rows.append((one.podm, one.pool, one.block, f"{one.number:,}", *(prices or ("", ""))))
+        bought.setdefault(one.podm, []).append(f"{one.number:,} {one.block} for {one.pool}")
+    numbers = ("Number", "Price", "Cost")
+    columns = ("Podm", "Pool", "Block", *numbers)
+    found = result.lines is not None
+    short = found and result.placed < result.wanted
+    placed = (("Placed with them", f"{result.placed:,} of {result.wanted:,}"),) if found else ()
+    podms = sorted(hardware.podms, key=lambda one: one.podm.id not in bought)
+    drawn = []
+    for podm in (one.podm for one in podms[: inventory.MOST_PODMS]):
+        role: Role = "buyer" if podm.id in bought else ""
+        text = "; ".join(bought.get(podm.id, ()))
+        drawn.append(inventory.map_podm(hardware, podm, {}, role=role, text=text))
+    buy = [table("Blocks to buy", columns, rows, numbers)] if rows else []
+    return Page(
+        title=f"Purchase for {result.wanted:,} {result.flavor}",
+        lead=sentence(purchase_line(result)),
+        tone="part" if short else "good" if found else "bad",
+        facts=(*placed, *facts),
+        sections=(*buy, inventory.hardware_map(hardware, drawn)),
     )
 
 
@@ -127,7 +209,7 @@ def _moves(moves: Sequence[NodeMove]) -> Iterator[PageTable]:
     rows: list[Row] = []
     for move in moves:
         place = (f"{move.step}", move.node, move.podm, move.to_podm, move.to_pool)
-        blocks = ", ".join(map(inventory.tail, move.to_blocks))
+        blocks = inventory.names_of(move.to_blocks)
         rows.append((*place, blocks, _hardware(move), move.owner or ""))
     columns = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware", "Owner")
     if rows:

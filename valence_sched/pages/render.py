@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders a page as one self-contained HTML file: style within, no script, nothing to load.
+"""Renders a page as one self-contained HTML file: style and script within, nothing to load.
 
 The same page gives the same bytes. A name is text wherever it stands: what would be markup is
 escaped, and what turns the direction of text or does not print is written out as in JSON.
@@ -8,44 +8,63 @@ escaped, and what turns the direction of text or does not print is written out a
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
 from valence_sched.model import page as pages
-from valence_sched.model.hardware import BlockUse
 from valence_sched.pages import charts
 from valence_sched.pages.charts import COLOURS, comparison_table
+from valence_sched.pages.links import POLICY, SCRIPT, anchor
 from valence_sched.pages.tables import shown_text
 
-#: How much of a map is drawn; names are what a pointer over a square shows.
-MapDetail = Literal["names", "squares", "bars"]
+#: How much of a map is drawn: a square for each block, with its name and use or with its anchor
+#: alone; a number for the blocks of a pool that hold the same; or one for each pool.
+MapDetail = Literal["names", "squares", "bars", "pools"]
 MOST_NAME = 40  # characters of the name of a block
-MOST_BYTES = {"names": 700_000, "squares": 2_000_000}  # of a map with this detail
+MOST_BYTES = 500_000  # of a map in all but the least detail
+MOST_NODES = 20  # of a pod manager that a map names
 
-_USES: tuple[BlockUse, ...] = ("free", "shared", "used", "unusable")
-_CLASSES = {"free": "f", "shared": "s", "used": "u", "unusable": "x"}
+_USES: tuple[pages.MapUse, ...] = ("free", "shared", "idle", "used", "unusable")
+_CLASSES = {"free": "f", "shared": "s", "idle": "d", "used": "u", "unusable": "x"}
+#: The words of the legend for them, and for one in use in a bad condition.
+_USE_WORDS = {
+    "f": "free",
+    "s": "in use, and free for another node as well",
+    "u": "in use",
+    "e": "in use, in a bad condition",
+    "x": "unusable: reserved, disabled or in a bad condition",
+    "d": "free, but the pod manager is Offline, disabled or unreachable",
+}
 _ROLE_WORDS = {"chosen": "chosen", "alternate": "alternate", "left": "left by a node"}
 _ROLE_CLASSES = {"chosen": "c", "alternate": "a", "left": "o"}
-_ORDER = {"c": 0, "a": 1, "o": 2, "f": 3, "s": 4, "u": 5, "x": 6}
+_ORDER = {name: number for number, name in enumerate("caofsduex")}
 TAKER_COLOURS = 5  # in the style of the page; then they begin again
 MOST_SHARERS = 3  # of a block, whose numbers it has
 MOST_TAKERS = 40  # that the legend names
-_BYTES = {"names": 24, "squares": 15, "group": 130}  # of the markup of a square or a group
+_BYTES = {"names": 45, "squares": 22, "group": 75, "bars": 60, "podm": 300}  # of their markup
 _DIGITS = re.compile(r"([0-9]+)")
 
 
 def map_detail(section: pages.HardwareMap) -> MapDetail:
     """Return how much of a map is drawn: less of a large one."""
-    groups = list(_groups(section))
-    names = [min(len(block.name), MOST_NAME) for group in groups for block in group.blocks]
-    labels = sum(len(group.label) + _BYTES["group"] for group in groups)
-    if labels + len(names) * _BYTES["names"] + sum(names) <= MOST_BYTES["names"]:
+    bars = len(section.podms) * _BYTES["podm"]
+    squares = named = 0
+    for podm in section.podms:
+        start = min(len(podm.name), MOST_NAME)
+        for group in (group for pool in podm.pools for group in pool.groups):
+            bars += _BYTES["bars"] + len(group.label)
+            for block in group.blocks:
+                one = start + min(len(block.name), MOST_NAME)
+                squares += _BYTES["squares"] + one
+                named += _BYTES["names"] + 3 * one + len(block.href)
+    if bars + named <= MOST_BYTES:
         return "names"
-    whole = labels + len(names) * _BYTES["squares"] <= MOST_BYTES["squares"]
-    return "squares" if whole else "bars"
+    if bars + squares <= MOST_BYTES:
+        return "squares"
+    return "bars" if bars <= MOST_BYTES else "pools"
 
 
 def _groups(section: pages.HardwareMap) -> Iterator[pages.MapGroup]:
@@ -54,24 +73,74 @@ def _groups(section: pages.HardwareMap) -> Iterator[pages.MapGroup]:
             yield from pool.groups
 
 
-def squares(group: pages.MapGroup, detail: MapDetail, takers: Sequence[str] = ()) -> Markup:
-    """Return a square for each block, without names where the detail has none."""
-    names = detail == "names"
-    return Markup("").join(_square(one, takers, names) for one in sorted(group.blocks, key=_rank))
+class PageWriter:
+    """What the templates of one page call: an id stands on it once, whatever repeats its name."""
+
+    def __init__(self) -> None:
+        self._ids: set[str] = set()
+
+    def id(self, *names: str) -> Markup:
+        """Return the attribute with the anchor of names, nothing where the page has it already."""
+        one = anchor(*(shown_text(name) for name in names))
+        if one in self._ids:
+            return Markup("")
+        self._ids.add(one)
+        return Markup(' id="{}"').format(one)
+
+    def squares(
+        self, podm: str, group: pages.MapGroup, detail: MapDetail, takers: Sequence[str] = ()
+    ) -> Markup:
+        """Return a square for each block; with names each is a link that shows its name."""
+        blocks = sorted(group.blocks, key=_rank)
+        draw = self._square if detail == "names" else self._plain_square
+        return Markup("").join(draw(podm, one, takers) for one in blocks)
+
+    def _plain_square(self, podm: str, block: pages.MapBlock, takers: Sequence[str]) -> Markup:
+        numbers = _numbers(block, takers)
+        kind = _taker_class(block.takers[0]) if numbers else _class(block)
+        return Markup('<i class="{}"{}>{}</i>').format(kind, self.id(podm, block.name), numbers)
+
+    def _square(self, podm: str, block: pages.MapBlock, takers: Sequence[str]) -> Markup:
+        name = shown_text(block.name, MOST_NAME)
+        words = [_ROLE_WORDS.get(block.role) or _USE_WORDS[_class(block)].partition(":")[0]]
+        if block.takers and takers:
+            words = [", ".join(shown_text(takers[n - 1], MOST_NAME) for n in _named(block))]
+            words[0] += _more(block)
+        if block.condition:
+            words.append(block.condition)
+        if block.nodes:
+            words.append("node " + ", ".join(shown_text(one, MOST_NAME) for one in block.nodes[:3]))
+        text, numbers = f"{name}: {'; '.join(words)}", _numbers(block, takers)
+        kind = _taker_class(block.takers[0]) if numbers else _class(block)
+        return Markup('<a class="{}"{} href="{}" aria-label="{}">{}</a>').format(
+            kind,
+            self.id(podm, block.name),
+            block.href or f"#{anchor(shown_text(podm), shown_text(block.name))}",
+            text,
+            numbers,
+        )
 
 
-def _square(block: pages.MapBlock, takers: Sequence[str], names: bool) -> Markup:
-    """Return a square; one that is taken has the numbers of its takers, and the first's colour."""
-    if not takers or not block.takers:
-        if not names:
-            return Markup("<i class={}></i>").format(_class(block))
-        return Markup('<i class={} title="{}"></i>').format(_class(block), _name(block))
-    shown = block.takers[:MOST_SHARERS]
-    more = f" +{len(block.takers) - len(shown)}" if len(block.takers) > len(shown) else ""
-    who = ", ".join(shown_text(takers[number - 1], MOST_NAME) for number in shown)
-    return Markup('<i class="{}" title="{}: {}{}">{}{}</i>').format(
-        _taker_class(shown[0]), _name(block), who, more, " ".join(map(str, shown)), more
-    )
+def _numbers(block: pages.MapBlock, takers: Sequence[str]) -> str:
+    """Return the numbers of the takers of a block, where the map has several."""
+    return " ".join(map(str, _named(block))) + _more(block) if takers and block.takers else ""
+
+
+def _named(block: pages.MapBlock) -> Sequence[int]:
+    return block.takers[:MOST_SHARERS]
+
+
+def _more(block: pages.MapBlock) -> str:
+    others = len(block.takers) - MOST_SHARERS
+    return f" +{others}" if others > 0 else ""
+
+
+def map_legend(section: pages.HardwareMap) -> list[tuple[str, str]]:
+    """Return class and word of the uses that blocks of a map have, then of their roles."""
+    found = {_CLASSES[use] for podm in section.podms for use in podm.uses}
+    found |= {_class(block) for group in _groups(section) for block in group.blocks}
+    uses = [(one, word) for one, word in _USE_WORDS.items() if one in found | {"f", "u"}]
+    return uses + block_roles(section)
 
 
 def block_roles(section: pages.HardwareMap) -> list[tuple[str, str]]:
@@ -92,21 +161,43 @@ def _taker_class(number: int) -> str:
     return f"t t{(number - 1) % TAKER_COLOURS}"
 
 
-def use_shares(uses: dict[BlockUse, int]) -> list[tuple[str, int]]:
+def use_shares(uses: Mapping[pages.MapUse, int]) -> list[tuple[str, int]]:
     """Return the parts of a bar of uses: the class of each and its number."""
     return [(_CLASSES[use], uses[use]) for use in _USES if uses.get(use)]
 
 
-def use_text(podm: pages.MapPodm | pages.MapGroup) -> str:
-    """Return uses in words: ``3 of 8 free, 1 unusable``; a shared one is free for another."""
-    uses = (
-        Counter(block.use for block in podm.blocks)
-        if isinstance(podm, pages.MapGroup)
-        else podm.uses
-    )
-    free = uses.get("free", 0) + uses.get("shared", 0)
-    unusable = f", {uses['unusable']:,} unusable" if uses.get("unusable") else ""
-    return f"{free:,} of {sum(uses.values()):,} free{unusable}"
+def group_uses(groups: Iterable[pages.MapGroup]) -> Counter[pages.MapUse]:
+    """Return how many blocks of groups are in each use."""
+    return Counter(block.use for group in groups for block in group.blocks)
+
+
+def use_text(uses: Mapping[pages.MapUse, int]) -> str:
+    """Return uses in words: ``3 of 8 usable, 1 unusable``; a shared one is free for another."""
+    usable, idle = uses.get("free", 0) + uses.get("shared", 0), uses.get("idle", 0)
+    more = f", {idle:,} free" if idle else ""
+    more += f", {uses['unusable']:,} unusable" if uses.get("unusable") else ""
+    return f"{usable:,} of {sum(uses.values()):,} usable{more}"
+
+
+class MapZone(NamedTuple):
+    """The pod managers of a zone on a map, and how many of their blocks are in each use."""
+
+    name: str
+    podms: list[pages.MapPodm]
+    uses: Counter[pages.MapUse]
+
+
+def map_zones(section: pages.HardwareMap) -> list[MapZone]:
+    """Return the pod managers by zone, where there are too many to look at one by one."""
+    podms = section.podms
+    names = {podm.zone for podm in podms}
+    if len(podms) <= MOST_OPEN_PODMS or len(names) < 2 or any(podm.role for podm in podms):
+        return []
+    zones = {name: MapZone(name or "no zone", [], Counter()) for name in sorted(names)}
+    for podm in podms:
+        zones[podm.zone].podms.append(podm)
+        zones[podm.zone].uses.update(podm.uses)
+    return list(zones.values())
 
 
 def _rank(block: pages.MapBlock) -> tuple[int, tuple[int, ...], list[tuple[int, str]]]:
@@ -117,14 +208,13 @@ def _rank(block: pages.MapBlock) -> tuple[int, tuple[int, ...], list[tuple[int, 
 
 
 def _class(block: pages.MapBlock) -> str:
-    return _ROLE_CLASSES.get(block.role) or _CLASSES[block.use]
-
-
-def _name(block: pages.MapBlock) -> str:
-    return shown_text(block.name, MOST_NAME)
+    unwell = block.use == "used" and block.condition
+    return _ROLE_CLASSES.get(block.role) or ("e" if unwell else _CLASSES[block.use])
 
 
 MOST_OPEN_ROWS = 30  # of a table, above which a reader opens it
+MOST_CARD_ROWS = 100  # of a table, above which a narrow screen scrolls it
+MOST_OPEN_PODMS = 12  # of a map
 ROLES = {
     "chosen": "chosen",
     "alternate": "alternate",
@@ -133,6 +223,7 @@ ROLES = {
     "rejected": "does not fit",
     "source": "nodes leave",
     "destination": "takes nodes",
+    "buyer": "gets new blocks",
 }
 #: The macro that draws each kind of section, in ``templates/sections.html``.
 _KINDS: dict[type, str] = {
@@ -154,12 +245,16 @@ def idle_filters(section: pages.FunnelChart) -> str:
 
 def page_html(page: pages.Page) -> bytes:
     """Return a page as HTML in UTF-8."""
-    return _environment().get_template("page.html").render(page=page).encode()
+    return _rendered("page.html", page=page)
 
 
 def site_html(page: pages.Page, frame: pages.Frame) -> bytes:
     """Return a page of a service as HTML in UTF-8, with what is around it."""
-    return _environment().get_template("site.html").render(page=page, frame=frame).encode()
+    return _rendered("site.html", page=page, frame=frame)
+
+
+def _rendered(template: str, **words: Any) -> bytes:
+    return _environment().get_template(template).render(**words, writer=PageWriter()).encode()
 
 
 def shown(value: Any) -> Any:
@@ -182,10 +277,11 @@ def _environment() -> jinja2.Environment:
     )
     functions: dict[str, Callable[..., Any]] = {
         "kind": lambda section: _KINDS[type(section)],
-        "squares": squares,
         "idle_filters": idle_filters,
         "detail": map_detail,
-        "block_roles": block_roles,
+        "map_legend": map_legend,
+        "map_zones": map_zones,
+        "group_uses": group_uses,
         "takers_legend": takers_legend,
         "use_shares": use_shares,
         "use_text": use_text,
@@ -197,6 +293,14 @@ def _environment() -> jinja2.Environment:
         "bar_chart": charts.bar_chart,
     }
     environment.globals.update(
-        functions, ROLES=ROLES, MOST_OPEN_ROWS=MOST_OPEN_ROWS, COLOURS=COLOURS
+        functions,
+        ROLES=ROLES,
+        COLOURS=COLOURS,
+        MOST_OPEN_ROWS=MOST_OPEN_ROWS,
+        MOST_CARD_ROWS=MOST_CARD_ROWS,
+        MOST_OPEN_PODMS=MOST_OPEN_PODMS,
+        MOST_NODES=MOST_NODES,
+        POLICY=POLICY,
+        SCRIPT=Markup(SCRIPT),  # noqa: S704 - a file of ours
     )
     return environment

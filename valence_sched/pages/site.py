@@ -1,79 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pages of a service: its site, one pod manager, decisions, claims and nodes."""
 
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
-from urllib.parse import quote, urlencode
+from collections.abc import Iterator, Sequence
 
 from valence_sched.model.base import format_value
-from valence_sched.model.claim import Claim
+from valence_sched.model.claim import Claim, ComposedNode, Grant
 from valence_sched.model.decision import DecisionSummary
-from valence_sched.model.hardware import BlockUsage, PodmOverview, PodmSummary
-from valence_sched.model.lifecycle import ClaimRecord, NodeStatus
-from valence_sched.model.page import Lines, Page, PageLink, PageTable, Row, Section, TableCell
+from valence_sched.model.hardware import (
+    BlockOverview,
+    BlockUsage,
+    PodmOverview,
+    PodmSummary,
+    device_groups,
+)
+from valence_sched.model.inventory import Node
+from valence_sched.model.lifecycle import ClaimRecord, Event, NodeStatus
+from valence_sched.model.page import Lines, Page, PageTable, Row, Section, TableCell
 from valence_sched.model.quantity import format_count
 from valence_sched.pages import hardware as inventory
-from valence_sched.pages.tables import MOST_ROWS, table
-from valence_sched.words.phrases import format_instant
-
-NAME_IN_QUERY = "-"  # in place of a name that a path cannot have
-
-
-class PageLinks(NamedTuple):
-    """Links from a page ``depth`` steps below the first one, relative: any path may be above."""
-
-    depth: int
-
-    def to(self, path: str = "", **query: object) -> str:
-        """Return the link to a path below the first page, such as ``/claims``."""
-        return "../" * self.depth + "ui" + path + query_text(query)
-
-    def podm(self, name: str) -> str:
-        return self._named("/podms/", name)
-
-    def claim(self, claim_id: str) -> str:
-        return self._named("/claims/", claim_id)
-
-    def decision(self, decision_id: str) -> str:
-        return self._named("/decisions/", decision_id)
-
-    def menu(self, current: str) -> tuple[PageLink, ...]:
-        """Return the links to all lists; the one that is called ``current`` is marked."""
-        lists = {"Site": "", "Decisions": "/decisions", "Claims": "/claims", "Nodes": "/nodes"}
-        return tuple(
-            PageLink(text=text, href=self.to(path), current=text == current)
-            for text, path in lists.items()
-        )
-
-    def _named(self, path: str, name: str) -> str:
-        if "/" in name or name in (NAME_IN_QUERY, ".", "..", ""):
-            return self.to(path + NAME_IN_QUERY, name=name)
-        return self.to(path + quote(name, safe=""))
-
-
-def query_text(words: Mapping[str, object]) -> str:
-    """Return a query with those words that are set, empty where none is."""
-    text = urlencode({name: word for name, word in words.items() if word}, errors="replace")
-    return f"?{text}" if text else ""
-
+from valence_sched.pages.links import PageLinks
+from valence_sched.pages.tables import MOST_ROWS, sentence, table
+from valence_sched.words.phrases import device_phrases, format_instant
 
 MOST_LINES = 100
 
 
-def site_page(
-    podms: Sequence[PodmOverview], shown: inventory.HardwareListing, links: PageLinks
-) -> Page:
+def site_page(podms: Sequence[PodmOverview], shown: inventory.HardwareListing) -> Page:
     """Return the page of these pod managers; of those in ``shown`` the hardware is drawn."""
-    free, every = (sum(one.amounts.blocks[n] for one in podms) for n in (0, 1))
     return Page(
         title="Site",
-        lead=f"{free:,} of {every:,} blocks are free on {len(podms):,} pod managers",
-        facts=inventory.size_facts(podms, every),
+        lead=inventory.usable_text(podms),
+        facts=inventory.size_facts(podms),
         sections=(
             inventory.totals_table(podms),
             inventory.inventory_map(shown),
-            inventory.podm_table(shown.podms, links.podm),
+            inventory.podm_table(shown),
         ),
     )
 
@@ -83,26 +44,31 @@ def podm_page(
 ) -> Page:
     """Return the page of a pod manager, its pools, its blocks and what holds them."""
     podm = one.podm
-    free, every = one.amounts.blocks
-    uses = Counter(block.use for block in hardware.blocks[podm.id])
+    age = " (old)" if podm.id in hardware.old else ""
     facts = [
         ("Name", podm.name or podm.id),
         ("Status", podm.status if podm.enabled else f"{podm.status}, disabled"),
         ("Zone", podm.zone or "none"),
-        ("Read at", podm.read_at or "unknown"),
-        *inventory.size_facts([one], every)[1:],
-        *inventory.use_facts(uses),
+        ("Read at", f"{podm.read_at or 'unknown'}{age}"),
+        *inventory.size_facts([one])[1:],
+        *inventory.use_facts(hardware),
     ]
+    free, every = one.amounts.blocks
+    lead = f"{free:,} of {every:,} blocks are usable"
+    if podm.unusable:
+        lead = f"{podm.unusable}: takes no node; {free:,} of {every:,} blocks are free"
     return Page(
         title=f"Podm {podm.id}",
-        lead=f"{free:,} of {every:,} blocks are free",
+        lead=sentence(lead),
+        tone="bad" if podm.unusable else "",
         facts=tuple(facts),
         sections=(
             inventory.totals_table([one]),
             inventory.inventory_map(hardware),
             _pools(one.pools),
+            inventory.node_table(hardware),
             inventory.device_table(hardware),
-            *_usage(usage, links),
+            *_usage(usage, podm.id, links),
         ),
     )
 
@@ -116,13 +82,12 @@ def _pools(pools: dict[str, PodmSummary]) -> PageTable:
     return table("Pools", columns, rows, columns[1:], "Free of all.", most=MOST_ROWS)
 
 
-def _usage(usage: BlockUsage, links: PageLinks) -> Iterator[Section]:
-    # several claims, or another owner, of whom no more is known, have no page
+def _usage(usage: BlockUsage, podm: str, links: PageLinks) -> Iterator[Section]:
     rows: list[Row] = [
-        (inventory.tail(uri), TableCell(text=ids, href="" if " " in ids else links.claim(ids)))
+        (TableCell(text=inventory.tail(uri), href=links.block(podm, uri)), _claim_cell(ids, links))
         for uri, ids in sorted(usage.held.items())
     ]
-    text = "Blocks that claims hold, or that nodes of claims are made of."
+    text = "Blocks that claims hold, or that nodes of claims have."
     yield table("Held blocks", ("Block", "Claim"), rows, text=text, most=MOST_ROWS)
     if usage.foreign:
         lines = [inventory.tail(uri) for uri in usage.foreign[:MOST_LINES]]
@@ -131,10 +96,55 @@ def _usage(usage: BlockUsage, links: PageLinks) -> Iterator[Section]:
         yield Lines(title="Blocks in use that no claim holds", lines=tuple(lines))
 
 
-MOST_BLOCKS = 30  # of a node that are named
+def _claim_cell(ids: str, links: PageLinks) -> TableCell:
+    # several claims, or another owner, of whom no more is known, have no page
+    return TableCell(text=ids, href="" if " " in ids else links.claim(ids))
+
+
+def block_page(
+    block: BlockOverview, podm: PodmOverview, usage: BlockUsage, links: PageLinks
+) -> Page:
+    """Return the page of a block: what it holds, whether it may be taken, and who uses it."""
+    why = podm.podm.unusable
+    use = f"free, but {block.podm} is {why}" if why and block.slots else block.use
+    devices: list[Row] = []
+    for kind, model, one in device_groups(block.devices):
+        number = "unknown" if one.count is None else f"{one.count:,}"
+        devices.append((kind, model or "unknown", number, one.condition or "no fault known"))
+    nodes: list[Row] = [
+        (inventory.node_cell(block.podm, node, links),)
+        for node in podm.podm.nodes
+        if block.uri in node.blocks
+    ]
+    held = usage.held.get(block.uri)
+    claims: list[Row] = [(_claim_cell(held, links),)] if held else []
+    facts = [
+        ("Use", use),
+        ("More nodes may use it", "0" if why else f"{block.slots:,}"),
+        ("Condition", block.condition or "no fault known"),
+        ("Type", ", ".join(block.types) or "unknown"),
+        ("Pools", ", ".join(block.pools) or inventory.NO_POOL),
+        *((f"Place: {name}", place) for name, place in block.topology.items()),
+        ("URI", block.uri),
+    ]
+    podm_row: Row = (_podm_cell(block.podm, links), why or podm.podm.status, podm.podm.zone or "")
+    return Page(
+        title=f"Block {inventory.tail(block.uri)}",
+        lead=sentence(f"{use}: {', '.join(device_phrases(block.devices)) or 'devices unknown'}"),
+        tone="" if block.slots and not why else "part",
+        facts=tuple(facts),
+        sections=(
+            table("Pod manager", ("Podm", "Status", "Zone"), (podm_row,)),
+            table("Devices", ("Device", "Model", "Number", "Condition"), devices, ("Number",)),
+            table("Nodes", ("Node",), nodes),
+            table("Claims", ("Claim",), claims),
+        ),
+    )
+
+
 MOST_PODMS = 3  # of a claim that are named
 
-NO_OWNER = "nobody"
+NO_OWNER = "–"
 
 
 def decisions_page(decisions: Sequence[DecisionSummary], links: PageLinks) -> Page:
@@ -147,7 +157,7 @@ def decisions_page(decisions: Sequence[DecisionSummary], links: PageLinks) -> Pa
         podms = _podm_names(one.podms, one.podm_count)
         rows.append((at, one.request or "unknown", outcome, nodes, podms, one.owner or NO_OWNER))
     columns = ("Decided at", "Request", "Outcome", "Nodes", "Podms", "Owner")
-    text = "Decisions that were asked for with keep."
+    text = "Saved decisions: those requested with keep."
     newest = table("Newest first", columns, rows, ("Nodes",), text, opened=True)
     return Page(title="Decisions", sections=(newest,))
 
@@ -171,18 +181,12 @@ def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
     parts: list[Row] = []
     for part in claim.parts:
         for share in part.shares:
-            amounts = []
-            for grant in share.grants:
-                name = grant.resource or inventory.tail(grant.uri)
-                amounts.append(f"{grant.amount:g} {grant.unit} {name}".strip())
-            made_of = (_blocks(share.blocks), ", ".join(amounts))
+            amounts = ", ".join(map(_grant_text, share.grants))
+            made_of = (inventory.names_of(share.blocks), amounts)
             parts.append((_podm_cell(part.podm, links), f"{share.node}", share.pool, *made_of))
     nodes: list[Row] = [
-        (one.name or one.id, _podm_cell(one.podm, links), _blocks(one.blocks))
+        (_node_cell(one, links), _podm_cell(one.podm, links), inventory.names_of(one.blocks))
         for one in record.nodes
-    ]
-    events: list[Row] = [
-        (format_time(one.at), one.kind, one.podm or "", one.words or "") for one in record.events
     ]
     columns = ("Podm", "Node", "Pool", "Blocks", "Amounts")
     facts = [
@@ -200,9 +204,84 @@ def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
         sections=(
             table("What it holds", columns, parts, most=MOST_ROWS),
             table("Nodes", ("Node", "Podm", "Blocks"), nodes, most=MOST_ROWS),
-            table("Events", ("At", "What", "Podm", "Note"), events, most=MOST_ROWS),
+            _events(record.events),
         ),
     )
+
+
+def _events(events: Sequence[Event]) -> PageTable:
+    rows: list[Row] = [
+        (format_time(one.at), one.kind, one.podm or "", one.words or "") for one in events
+    ]
+    return table("Events", ("At", "What", "Podm", "Note"), rows, most=MOST_ROWS)
+
+
+def node_page(status: NodeStatus, events: Sequence[Event], links: PageLinks) -> Page:
+    """Return the page of a node that was composed for a claim."""
+    node = status.node
+    hardware = ", ".join(device_phrases(status.devices)) or "unknown"
+    amounts = ", ".join(_grant_text(one) for one in (*node.grants, *node.amounts))
+    facts = [
+        ("State", status.state),
+        ("Owner", node.owner or NO_OWNER),
+        ("Hardware", hardware),
+        ("Flavor", node.flavor or "none"),
+        ("Group", node.group or "none"),
+        ("Amounts", amounts or "none"),
+        ("Created at", format_time(node.created_at)),
+        ("ID", node.id),
+        ("URI", node.uri),
+    ]
+    if status.unknown_blocks:
+        facts.append(("Blocks not in the inventory", f"{status.unknown_blocks:,}"))
+    blocks: list[Row] = [
+        (TableCell(text=inventory.tail(uri), href=links.block(node.podm, uri)), uri)
+        for uri in node.blocks
+    ]
+    places: list[Row] = [
+        (_podm_cell(node.podm, links), node.pool or "unknown", _claim_cell(node.claim, links))
+    ]
+    return Page(
+        title=f"Node {node.name or node.id}",
+        lead=f"{status.state}: {hardware}",
+        facts=tuple(facts),
+        sections=(
+            table("Where it is", ("Podm", "Pool", "Claim"), places),
+            table("Blocks", ("Block", "URI"), blocks, most=MOST_ROWS),
+            _events(events),
+        ),
+    )
+
+
+def unmanaged_node_page(podm: PodmOverview, node: Node, links: PageLinks) -> Page:
+    """Return the page of a node that a pod manager has and no claim of this state."""
+    blocks: list[Row] = [
+        (TableCell(text=inventory.tail(uri), href=links.block(podm.podm.id, uri)), uri)
+        for uri in node.blocks
+    ]
+    return Page(
+        title=f"Node {inventory.node_name(node)}",
+        lead="Unmanaged: its pod manager has it, and no claim of this service",
+        facts=(
+            ("Owner", node.owner or "unknown"),
+            ("Flavor", node.flavor or "none"),
+            ("Read at", podm.podm.read_at or "unknown"),
+            ("URI", node.uri),
+        ),
+        sections=(
+            table("Where it is", ("Podm",), [(_podm_cell(podm.podm.id, links),)]),
+            table("Blocks", ("Block", "URI"), blocks, most=MOST_ROWS),
+        ),
+    )
+
+
+def _node_cell(node: ComposedNode, links: PageLinks) -> TableCell:
+    return TableCell(text=node.name or node.id, href=links.node(node.id))
+
+
+def _grant_text(grant: Grant) -> str:
+    name = grant.resource or inventory.tail(grant.uri)
+    return f"{grant.amount:g} {grant.unit} {name}".strip()
 
 
 def nodes_page(nodes: Sequence[NodeStatus], links: PageLinks, *, every: int) -> Page:
@@ -210,13 +289,14 @@ def nodes_page(nodes: Sequence[NodeStatus], links: PageLinks, *, every: int) -> 
     rows: list[Row] = []
     for one in nodes:
         node = one.node
-        owned = (node.name or node.id, one.state, node.owner or NO_OWNER)
+        owned = (_node_cell(node, links), one.state, node.owner or NO_OWNER)
         made = (_podm_cell(node.podm, links), node.flavor or "none", f"{len(node.blocks):,}")
         claim = TableCell(text=node.claim, href=links.claim(node.claim))
         rows.append((*owned, *made, claim, format_time(node.created_at)))
     columns = ("Node", "State", "Owner", "Podm", "Flavor", "Blocks", "Claim", "Created at")
     newest = table("Newest first", columns, rows, ("Blocks",), opened=True)
-    return Page(title="Nodes", lead=format_count(every, "node"), sections=(newest,))
+    lead = f"{format_count(every, 'node')} composed for claims"
+    return Page(title="Nodes", lead=lead, sections=(newest,))
 
 
 def format_time(seconds: float | None) -> str:
@@ -226,11 +306,6 @@ def format_time(seconds: float | None) -> str:
 
 def _podm_cell(name: str, links: PageLinks) -> TableCell:
     return TableCell(text=name, href=links.podm(name))
-
-
-def _blocks(uris: Sequence[str]) -> str:
-    more = f" and {len(uris) - MOST_BLOCKS:,} more" if len(uris) > MOST_BLOCKS else ""
-    return ", ".join(map(inventory.tail, uris[:MOST_BLOCKS])) + more
 
 
 def _podm_names(names: Sequence[str], every: int) -> str:

@@ -94,10 +94,13 @@ OWN = (
     _route("zone_claims_hold", verbs.hold, "POST", "/v1/zones/claims", ZoneClaimBody, Claim, "zones:claims", "admin", 201),
     _route("ui_site", ui.site, "GET", "/ui", None, str, "podms:list", query=("search", "page"), media=HTML),
     _route("ui_podm", ui.podm, "GET", "/ui/podms/{name}", None, str, "podms:get", media=HTML),
+    _route("ui_block", ui.block, "GET", "/ui/blocks/{name}", None, str, "blocks:get", query=("podm",), media=HTML),
+    _route("ui_fit", ui.fit, "GET", "/ui/fit", None, str, "decisions:create", query=ui.FitQuery, media=HTML),
     _route("ui_decisions", ui.decisions, "GET", "/ui/decisions", None, str, "decisions:list", query=("page",), media=HTML),
     _route("ui_decision", ui.decision, "GET", "/ui/decisions/{name}", None, str, "decisions:get", media=HTML),
     _route("ui_claims", ui.claims, "GET", "/ui/claims", None, str, "claims:list", query=_RECORDS, media=HTML),
     _route("ui_claim", ui.claim, "GET", "/ui/claims/{name}", None, str, "claims:get", media=HTML),
+    _route("ui_node", ui.node, "GET", "/ui/nodes/{name}", None, str, "nodes:get", query=("podm",), media=HTML),
     _route("ui_nodes", ui.nodes, "GET", "/ui/nodes", None, str, "nodes:list", query=_RECORDS, media=HTML),
 )
 # fmt: on

@@ -54,6 +54,17 @@ def named(podms: Sequence[str]) -> str:
     return ", ".join([*podms[:MOST_NAMED], *([f"{others:,} more"] if others > 0 else [])])
 
 
+def unusable_lines(unusable: Mapping[str, str]) -> Iterator[str]:
+    """Yield which pod managers take no node, whatever is free there, by the word for why."""
+    podms: dict[str, list[str]] = {}
+    for name, why in unusable.items():
+        if why:
+            podms.setdefault(why, []).append(name)
+    if podms:
+        groups = "; ".join(f"{named(names)} ({why})" for why, names in sorted(podms.items()))
+        yield f"free, but not usable: {groups}"
+
+
 def stranded_lines(found: Iterable[StrandedAmount]) -> Iterator[str]:
     """Yield that nothing is stranded, where that is so."""
     if not any(one.stranded for one in found):

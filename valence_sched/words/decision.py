@@ -20,6 +20,7 @@ from valence_sched.model.decision import (
     Sensitivity,
     Shortfall,
 )
+from valence_sched.model.inventory import OTHERS
 from valence_sched.model.quantity import agree, format_bytes, format_count
 from valence_sched.model.request import Request
 from valence_sched.words.phrases import MIB, ReasonPhrases, share, thing, too_small
@@ -164,7 +165,9 @@ def near_miss_line(miss: NearMiss) -> str:
         return f"{miss.podm} fits but for {but} (filter {miss.lacks[0].filter})"
     if miss.freeing:
         where = f" (in {miss.freeing.pool})" if miss.freeing.pool != miss.pool else ""
-        remedy = f"removing node {miss.freeing.node}{where} frees it"
+        node = miss.freeing.node
+        node = node if node.endswith(OTHERS) else f"node {node}"
+        remedy = f"removing {node}{where} frees it"
     elif not miss.nodes:
         remedy = "it has no node to remove"
     elif miss.tried < miss.nodes:

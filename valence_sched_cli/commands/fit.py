@@ -81,29 +81,37 @@ class FitPodm(base.Lister):
         if args.scenario or args.edits or args.weight:
             site = edited_site(self, args)
         requests = self._requests(args, shares, site)
-        whatif, strict = self.scheduler_app.whatif, args.strict
-        counter = whatif.capacity(site, strict=strict) if site else self.report_scheduler(args)
+        counter: Any
+        if site is not None:
+            counter = self.scheduler_app.whatif.capacity(site, strict=args.strict)
+        else:
+            counter = scheduler = self.report_scheduler(args)
         if args.stranded:
             return self._stranded(args, counter.stranded([request for _, request in requests]))
 
         limit = args.limit or MOST_COUNTED
-        words = {"explain": args.explain, "proven": args.proven}
+        wanted = {"explain": args.explain, "proven": args.proven}
         counts = []
         for name, request in requests:
             with flavor_named(request, args):
-                one = counter.capacity(request, limit, **words)
+                one = counter.capacity(request, limit, **wanted)
             counts.append((name or one.name, one))
         if shares:
             known = dict(requests)
             mixed = [known[name] for name in shares]
             found_mix = counter.mix_capacity(
-                mixed, model.capacity.whole_shares(shares), limit, **words
+                mixed, model.capacity.whole_shares(shares), limit, **wanted
             )
             counts.append((f"the {MIX}" if MIX in dict(counts) else MIX, found_mix))
         self._close(args, counts)
+        if self.for_people(args) and not self.scheduler_app.service:
+            podms = site.view().podms if site else [one.podm for one in scheduler.podms()]
+            used = {podm.podm for _, one in counts for podm in one.podms if podm.nodes}
+            unusable = {one.id: one.unusable for one in podms if one.id not in used}
+            self.closing += words.capacity.unusable_lines(unusable)
         if self.for_people(args) and args.explain:
             self._sections = list(output.capacity.explanation(counts))
-        return output.capacity.capacity_table(counts, people=self.for_people(args), **words)
+        return output.capacity.capacity_table(counts, people=self.for_people(args), **wanted)
 
     def _requests(
         self, args: base.Args, shares: Mapping[str, float], site: app.Site | None

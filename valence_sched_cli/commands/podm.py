@@ -92,13 +92,16 @@ class ListPodm(base.PagedLister):
             listed = [one for one in listed if one.podm.id not in fresh]
         with self.page_writer(args) as write:
             if args.html:
-                write(
-                    pages.hardware.inventory_page(pages.hardware.read_hardware(scheduler, listed))
-                )
+                old = pages.hardware.old_readings(listed, now, max_age_s)
+                hardware = pages.hardware.read_hardware(scheduler, listed, old)
+                write(pages.hardware.inventory_page(hardware))
+        if self.for_people(args):
+            self.closing += output.hardware.usable_lines(listed)
         rows = []
         for one in listed:
             podm = one.podm
-            amounts = {"Pools": one.pool_count, **output.hardware.amount_cells(one.amounts)}
+            amounts = output.hardware.amount_cells(one.amounts, podm.unusable)
+            amounts["Pools"] = one.pool_count
             amounts["Nodes"] = len(podm.nodes)
             if podm.read_at is None and not any(one.amounts.blocks):  # never read: unknown, not 0
                 amounts = dict.fromkeys(amounts)
@@ -179,11 +182,12 @@ class ShowPodm(base.ShowOne):
         age = model.quantity.age_s(podm.read_at, app.now()) if overview.live else None
         cells = _cells(podm)
         head = {name: cells.pop(name) for name in ("Podm", "Name", "Status", "Enabled")}
+        amount_cells = output.hardware.amount_cells
+        if self.for_people(args):
+            amount_cells = output.hardware.bar_cells
         cells = {
             **head,
-            **(
-                output.hardware.bar_cells if self.for_people(args) else output.hardware.amount_cells
-            )(overview.amounts),
+            **amount_cells(overview.amounts, podm.unusable),
             **cells,
             "Read At": time_cell(podm.read_at, age, both=True),
             **registered,

@@ -51,7 +51,7 @@ class _MoveLister(base.Lister):
         with self.page_writer(args) as write:
             result = answer()
             if args.html:
-                write(self.scheduler_app.relocation_page(result, site))
+                write(self.scheduler_app.whatif_page(result, site))
         self.closing += warning_lines(result.notes)
         self.closing += output.relocation.stuck_lines(result.stuck, args.all_reasons)
         columns = (
@@ -161,7 +161,11 @@ class RebalanceWhatif(_MoveLister):
             with --fragmentation-below)
         """
     option_settings = {"fragmentation_below": percentage}
-    option_groups = (*_MoveLister.option_groups, inventory.FLAVOR_FILE)
+    option_groups = (
+        *_MoveLister.option_groups,
+        inventory.FLAVOR_FILE,
+        inventory.html_option("the moves and a map of the site"),
+    )
 
     def take_action(self, args: base.Args) -> base.Table:
         below = args.fragmentation_below
@@ -173,7 +177,10 @@ class RebalanceWhatif(_MoveLister):
         if below is None and request is None:
             raise UsageError("name a goal: room with --flavor F, or --fragmentation-below PERCENT")
         most = args.most or (MOST_MOVES if below is None else MOST_MOVES_TO_DEFRAGMENT)
-        result = whatif.rebalance(site, most, request, below, args.mix)
+        with self.page_writer(args) as write:
+            result = whatif.rebalance(site, most, request, below, args.mix)
+            if args.html:
+                write(self.scheduler_app.whatif_page(result, site, most))
         self.closing += [
             *warning_lines(result.notes),
             *words.relocation.rebalance_lines(result, most),
@@ -226,6 +233,7 @@ class NeedWhatif(base.Lister):
         decide --policy <policy>: policy that decides where nodes may be (default: that of the
             flavor, else of the scenario)
         """,
+        inventory.html_option("the purchase and a map of the site"),
     )
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -233,7 +241,10 @@ class NeedWhatif(base.Lister):
         files = {"policy": args.policy, "flavor_files": args.flavor_file}
         request = whatif.request(site, args.flavor, args.count, **files)
         prices = by_name("--price", args.price)
-        result = whatif.smallest_purchase(site, request, args.buy, prices)
+        with self.page_writer(args) as write:
+            result = whatif.smallest_purchase(site, request, args.buy, prices)
+            if args.html:
+                write(self.scheduler_app.whatif_page(result, site))
         self.closing.append(words.capacity.purchase_line(result))
         if result.lines is None:
             self.exit_code = NONE_PLACED

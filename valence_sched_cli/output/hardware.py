@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from valence_sched.model.hardware import PodmSummary
+from valence_sched.model.hardware import PodmOverview, PodmSummary
 from valence_sched.model.quantity import format_count, format_mib
 from valence_sched.words.phrases import device_phrases
 from valence_sched_cli.output.cells import (
@@ -44,15 +45,21 @@ class BarCell(Cell[tuple[float | None, float | None]]):
     """What is free of a total: a bar of what is used and the numbers in words."""
 
     def __init__(
-        self, free: float | None, total: float | None, shown: Callable[[float], str] = "{:,}".format
+        self,
+        free: float | None,
+        total: float | None,
+        shown: Callable[[float], str] = "{:,}".format,
+        unusable: str = "",
     ) -> None:
         super().__init__((free, total))
-        self._shown = shown
+        self._shown, self._unusable = shown, unusable
 
     def human_readable(self) -> str:
         free, total = self._value
         words = ["unknown" if amount is None else self._shown(amount) for amount in self._value]
         text = f"{words[0]} of {words[1]} free"
+        if self._unusable:
+            return f"{text}, none usable ({self._unusable})"
         if free is None or not total:
             return text
         return f"[{('#' * self._used).ljust(BAR_WIDTH, '-')}] {text}"
@@ -60,7 +67,7 @@ class BarCell(Cell[tuple[float | None, float | None]]):
     def coloured(self, text: str) -> str:
         """Return the text of the cell with its bar in the colour of what is free."""
         free, total = self._value
-        if free is None or not total or not self._used:
+        if free is None or not total or not self._used or self._unusable:
             return text
         end = 1 + self._used
         return text[:1] + painted(text[1:end], free / total) + text[end:]
@@ -128,27 +135,66 @@ def _free_phrases(amounts: PodmSummary) -> Iterator[str]:
         yield f"{'unknown' if free is None else format_value(free)} {name}"
 
 
-def bar_cells(amounts: PodmSummary) -> dict[str, BarCell]:
-    """Return a bar for each resource of which there is any, by its title."""
+def bar_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, BarCell]:
+    """Return a bar for each resource of which there is any, by its title.
+
+    Where ``unusable`` says why no node is placed, only its words: nothing of it can be used.
+    """
+    number = "{:,}".format
     bars = {
-        "Blocks": BarCell(*amounts.blocks),
-        "Cores": BarCell(*amounts.cores),
-        "Memory": BarCell(*amounts.memory_mib, format_mib),
-        "GPUs": BarCell(*amounts.gpus),
-        "Drives": BarCell(*amounts.drives),
-        "NICs": BarCell(*amounts.nics),
-        **{name: BarCell(*pair, format_value) for name, pair in amounts.stocks.items()},
+        "Blocks": BarCell(*amounts.blocks, number, unusable),
+        "Cores": BarCell(*amounts.cores, number, unusable),
+        "Memory": BarCell(*amounts.memory_mib, format_mib, unusable),
+        "GPUs": BarCell(*amounts.gpus, number, unusable),
+        "Drives": BarCell(*amounts.drives, number, unusable),
+        "NICs": BarCell(*amounts.nics, number, unusable),
+        **{name: BarCell(*pair, format_value, unusable) for name, pair in amounts.stocks.items()},
     }
     return {title: bar for title, bar in bars.items() if bar._value != (0, 0)}
 
 
-def amount_cells(amounts: PodmSummary) -> dict[str, Any]:
-    """Return the cells of what is free and of what there is in total, by their titles."""
+class IdleCell(Amount[Any]):
+    """An amount that is free where no node may be placed: in parentheses for people."""
+
+    def human_readable(self) -> str:
+        return f"({super().human_readable()})"
+
+    def __lt__(self, other: object) -> bool:
+        return bool(self._value < other) if isinstance(other, int) else super().__lt__(other)
+
+    def __gt__(self, other: object) -> bool:
+        return bool(self._value > other) if isinstance(other, int) else not super().__lt__(other)
+
+
+def usable_lines(podms: Iterable[PodmOverview]) -> Iterator[str]:
+    """Yield what is usable of what is free, where some is free where no node may be placed."""
+    every = list(podms)
+    unusable = Counter(one.podm.unusable for one in every if one.podm.unusable)
+    if not unusable:
+        return
+    sums = dict.fromkeys(("cores", "memory_mib", "gpus"), 0)
+    for one in every:
+        for name in () if one.podm.unusable else sums:
+            sums[name] += getattr(one.amounts, name)[0] or 0
+    cores, mib, gpus = sums.values()
+    amounts = f"{format_count(cores, 'core')}, {format_mib(mib)}, {format_count(gpus, 'GPU')}"
+    why = ", ".join(f"{number:,} {word}" for word, number in sorted(unusable.items()))
+    yield f"usable: {amounts}; in parentheses: free, but not usable ({why})"
+
+
+def amount_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, Any]:
+    """Return the cells of what is free and of what there is in total, by their titles.
+
+    People see in parentheses what is free where ``unusable`` says why no node is placed.
+    """
     cells: dict[str, Any] = {}
     for name, title in _AMOUNTS.items():
         for word, amount in zip(("Free", "Total"), getattr(amounts, name), strict=True):
             is_size = name == "memory_mib" and amount is not None
-            cells[f"{word} {title}"] = Amount(amount, format_mib) if is_size else amount
+            cell: Any = Amount(amount, format_mib) if is_size else amount
+            if amount and unusable and word == "Free":
+                cell = IdleCell(amount, format_mib if is_size else "{:,}".format)
+            cells[f"{word} {title}"] = cell
     for number, word in enumerate(("Free", "Total")):
         stocks = {name: pair[number] for name, pair in amounts.stocks.items()}
         cells[f"{word} Stocks"] = AmountLines(stocks)

@@ -2,12 +2,23 @@
 """The pages of a decision and of an inventory: which sections they have, and what these say."""
 
 import json
+import re
 import unittest
 
 from msgspec.structs import replace
 
 from tests.unit.cli.output.hostile import EVIL, raw
-from tests.unit.pages.inventories import CORES, PODMS, block, decided, engine, table, titles
+from tests.unit.pages.inventories import (
+    CORES,
+    PODMS,
+    USED,
+    block,
+    decided,
+    engine,
+    section,
+    table,
+    titles,
+)
 from valence_sched.model.decision import Reports
 from valence_sched.model.hardware import PodmOverview
 from valence_sched.model.page import (
@@ -20,10 +31,18 @@ from valence_sched.model.page import (
     MapPool,
     Page,
 )
+from valence_sched.model.quantity import format_count
 from valence_sched.pages import hardware as pages_hardware
 from valence_sched.pages.decision import decision_page
 from valence_sched.pages.hardware import decision_map, inventory_map, inventory_page, read_hardware
-from valence_sched.pages.render import MOST_TAKERS, map_detail, page_html, squares, use_text
+from valence_sched.pages.render import (
+    MOST_TAKERS,
+    PageWriter,
+    map_detail,
+    map_zones,
+    page_html,
+    use_text,
+)
 from valence_sched.testing import request
 from valence_sched.testing.generate import podms
 
@@ -117,7 +136,7 @@ class TestDecision(unittest.TestCase):
         for page in (decision_page(report, site, ((evil, evil),)), inventory_page(site)):
             text = page_html(page).decode()
             self.assertEqual("", raw(text))
-            self.assertNotIn("<script", text)
+            self.assertEqual(1, text.count("<script"))
             self.assertIn("&lt;script&gt;", text)
 
 
@@ -126,24 +145,45 @@ class TestInventory(unittest.TestCase):
 
     def test_it_counts_each_block_once_and_each_use(self):
         page = inventory_page(read_hardware(engine(*PODMS)))
-        self.assertEqual("6 of 9 blocks are free on 4 pod managers", page.lead)
+        lead = "5 of 9 blocks are usable on 4 pod managers"
+        why = "1 more are free on pod managers that take no node (1 Offline)"
+        self.assertEqual(f"{lead}; {why}", page.lead)
         facts = dict(page.facts)
         self.assertEqual(("5", "9", "1"), (facts["Pools"], facts["Blocks"], facts["Nodes"]))
         self.assertEqual(("1", "1"), (facts["Shared blocks"], facts["Unusable blocks"]))
 
     def test_it_says_what_is_free_of_each_resource_device_and_pod_manager(self):
         page = inventory_page(read_hardware(engine(*PODMS)))
-        self.assertIn(("Cores", "84", "132", "36%"), table(page, "What is free"))
-        self.assertIn(("CPU", "EPYC", "6", "9", "33%", "4"), table(page, "Devices"))
-        east = table(page, "Pod managers")[0]
+        self.assertIn(("Cores", "68", "84", "132", "48%"), table(page, "What is free"))
+        self.assertIn(("CPU", "EPYC", "5", "6", "9", "44%", "4"), table(page, "Devices"))
+        east, dark, *_ = table(page, "Pod managers")
         self.assertEqual(("east", "Online", "az1", "3 of 5", "48 of 80"), east[:5])
+        self.assertEqual(("dark", "Offline", "", "0 of 1 (1 free)", "0 of 16 (16 free)"), dark[:5])
+        self.assertEqual([("web", "east", "", "", "c3, c5")], table(page, "Nodes"))
+
+    def test_it_tells_what_is_free_from_what_is_usable(self):
+        blocks = [block("/b/1"), block("/b/2", **USED)]
+        off = ({"id": "off", "blocks": blocks, "enabled": False},
+               {"id": "lost", "blocks": blocks, "status": "Unknown"})  # fmt: skip
+        page = inventory_page(read_hardware(engine(*PODMS, *off), old={"east": "2026-01-05"}))
+        self.assertIn("3 more are free on pod managers that take no node (1 Offline, 1 disabled, "
+                      "1 unreachable)", page.lead)  # fmt: skip
+        self.assertEqual("1 pod manager", dict(page.facts)["Old readings"])
+        marks = {one.name: one.marks for one in section(page, "Hardware").podms if one.marks}
+        self.assertEqual({"east": ("read 2026-01-05",), "dark": ("Offline",), "off": ("disabled",),
+                          "lost": ("unreachable",)}, marks)  # fmt: skip
+        html = page_html(page).decode()
+        self.assertIn("free, but the pod manager is Offline, disabled or unreachable", html)
+        self.assertIn("0 of 2 usable, 1 free", html)
 
     def test_what_is_unknown_is_not_a_zero(self):
         unknown = {"id": "a", "blocks": [{"uri": "/b/1", "devices": {"memory": [{"count": 2}]}}]}
         known = {"id": "b", "blocks": [{"uri": "/b/1", "devices": {"memory": [
             {"count": 1, "capacity_mib": 1024}]}}]}  # fmt: skip
         page = inventory_page(read_hardware(engine(unknown, known)))
-        self.assertIn(("Memory", "1 GiB+", "1 GiB+", "unknown"), table(page, "What is free"))
+        self.assertIn(
+            ("Memory", "1 GiB+", "1 GiB+", "1 GiB+", "unknown"), table(page, "What is free")
+        )
         (first, second) = table(page, "Pod managers")
         self.assertIn("unknown of unknown", first)
         self.assertIn("1 GiB of 1 GiB", second)
@@ -152,7 +192,9 @@ class TestInventory(unittest.TestCase):
         scheduler = engine({"id": "bare"})
         for some in ([], scheduler.podms()):
             text = page_html(inventory_page(read_hardware(scheduler, some))).decode()
-            self.assertIn(f"0 of 0 blocks are free on {len(some)} pod managers", text)
+            self.assertIn(
+                f"0 of 0 blocks are usable on {format_count(len(some), 'pod manager')}", text
+            )
 
 
 MEGABYTE = 1_000_000
@@ -183,7 +225,7 @@ class TestMap(unittest.TestCase):
             {"a": {"c1": "free", "c2": "free", "c3": "used"},
              "b": {"c2": "free", "c4": "unusable", "c5": "shared"}}, uses(east))  # fmt: skip
         self.assertEqual({"free": 2, "used": 1, "unusable": 1, "shared": 1}, east.uses)
-        self.assertEqual(("East hall", "zone az1", "1 node"), east.labels)
+        self.assertEqual((("East hall",), "az1", ("web",)), (east.labels, east.zone, east.nodes))
 
     def test_blocks_that_hold_the_same_stand_together(self):
         (podm,) = inventory_map(read_hardware(engine({"id": "a", "blocks": [
@@ -213,7 +255,7 @@ class TestMap(unittest.TestCase):
         self.assertIn((1, 2, 3), drawn.values(), "a block that all share")
         html = page_html(Page(title="t", sections=(section,))).decode()
         self.assertIn('<li><i class="t t2">3</i>node 3</li>', html)
-        self.assertIn('title="c5: node 1, node 2, node 3">1 2 3</i>', html)
+        self.assertIn('aria-label="c5: node 1, node 2, node 3; node web">1 2 3</a>', html)
         self.assertNotIn("></i>chosen</li>", html)
 
     def test_a_single_node_takes_what_is_chosen_without_a_number(self):
@@ -235,8 +277,9 @@ class TestMap(unittest.TestCase):
 
     def test_a_block_of_many_takers_counts_the_others(self):
         shared = MapGroup(label="l", blocks=(MapBlock("b", "shared", "chosen", (1, 2, 3, 4, 5)),))
-        text = squares(shared, "names", tuple("abcde"))
-        self.assertEqual('<i class="t t0" title="b: a, b, c +2">1 2 3 +2</i>', text)
+        text = PageWriter().squares("p", shared, "names", tuple("abcde"))
+        link = 'id="p/b" href="#p/b" aria-label="b: a, b, c +2">1 2 3 +2</a>'
+        self.assertEqual(f'<a class="t t0" {link}', text)
 
     def test_more_takers_than_the_legend_has_room_for_are_counted(self):
         names = tuple(f"n{number}" for number in range(MOST_TAKERS + 3))
@@ -295,25 +338,47 @@ class TestDrawing(unittest.TestCase):
     def test_squares_are_sorted_by_colour_and_then_by_number(self):
         blocks = [MapBlock("b10", "free"), MapBlock("b9", "used"), MapBlock("b2", "free"),
                   MapBlock("a", "unusable", "chosen"), MapBlock("b1", "shared")]  # fmt: skip
-        markup = squares(MapGroup(label="l", blocks=tuple(blocks)), "names")
-        self.assertEqual(
-            '<i class=c title="a"></i><i class=f title="b2"></i><i class=f title="b10"></i>'
-            '<i class=s title="b1"></i><i class=u title="b9"></i>', markup)  # fmt: skip
+        markup = PageWriter().squares("p", MapGroup(label="l", blocks=tuple(blocks)), "squares")
+        expected = (("c", "a"), ("f", "b2"), ("f", "b10"), ("s", "b1"), ("u", "b9"))
+        drawn = "".join(f'<i class="{kind}" id="p/{name}"></i>' for kind, name in expected)
+        self.assertEqual(drawn, markup)
+
+    def test_what_is_wrong_with_a_block_is_drawn_and_said(self):
+        failed = MapBlock("b1", "used", condition="Failed", nodes=("web",))
+        text = PageWriter().squares("p", MapGroup(label="l", blocks=(failed,)), "names")
+        words = "b1: in use, in a bad condition; Failed; node web"
+        self.assertEqual(f'<a class="e" id="p/b1" href="#p/b1" aria-label="{words}"></a>', text)
+
+    def test_a_block_in_two_pools_has_one_anchor(self):
+        writer, group = PageWriter(), MapGroup(label="l", blocks=(MapBlock("b"),))
+        first, second = (writer.squares("p", group, "squares") for _ in "ab")
+        self.assertEqual(('<i class="f" id="p/b"></i>', '<i class="f"></i>'), (first, second))
 
     def test_what_is_shared_counts_as_free(self):
         podm = MapPodm(name="p", uses={"free": 2, "shared": 1, "used": 4, "unusable": 1})
-        self.assertEqual("3 of 8 free, 1 unusable", use_text(podm))
-        self.assertEqual("0 of 0 free", use_text(MapGroup(label="", blocks=())))
+        self.assertEqual("3 of 8 usable, 1 unusable", use_text(podm.uses))
+        self.assertEqual("0 of 0 usable", use_text({}))
+        self.assertEqual("0 of 3 usable, 2 free", use_text({"idle": 2, "used": 1}))
 
-    def test_a_large_map_loses_names_and_then_squares(self):
-        def detail(count: int) -> str:
-            group = MapGroup(label="l", blocks=(MapBlock("x" * 36),) * count)
-            pool = MapPool(name="p", groups=(group,))
-            return map_detail(HardwareMap(title="", podms=(MapPodm(name="a", pools=(pool,)),)))
+    def test_a_large_map_loses_uses_then_squares_and_then_what_blocks_hold(self):
+        def detail(blocks: int, podms: int = 1) -> str:
+            group = MapGroup(label="l", blocks=(MapBlock("x" * 36),) * blocks)
+            podm = MapPodm(name="a", pools=(MapPool(name="p", groups=(group,)),))
+            return map_detail(HardwareMap(title="", podms=(podm,) * podms))
 
         self.assertEqual(
-            ["names", "squares", "bars"], [detail(n) for n in (9_000, 90_000, 900_000)]
+            ["names", "squares", "bars", "pools"],
+            [detail(2_000), detail(8_000), detail(90_000), detail(1, 2_000)],
         )
+
+    def test_many_pod_managers_stand_by_their_zones(self):
+        podms = [MapPodm(name=f"p{n}", zone=f"z{n % 2}", uses={"free": 2}) for n in range(13)]
+        zones = map_zones(HardwareMap(title="m", podms=tuple(podms)))
+        found = [(one.name, len(one.podms), one.uses["free"]) for one in zones]
+        self.assertEqual([("z0", 7, 14), ("z1", 6, 12)], found)
+        self.assertEqual([], map_zones(HardwareMap(title="m", podms=tuple(podms[:12]))))
+        chosen = (replace(podms[0], role="chosen"), *podms[1:])
+        self.assertEqual([], map_zones(HardwareMap(title="m", podms=chosen)))
 
     def test_a_map_of_bars_says_why(self):
         group = MapGroup(label="l", blocks=(MapBlock("x"),) * 200_000)
@@ -327,7 +392,19 @@ class TestDrawing(unittest.TestCase):
 
 
 class TestSize(unittest.TestCase):
-    """A page of 100 pod managers of 100 blocks is below 1 MB."""
+    """A page of 100 pod managers of 100 blocks, or of 1,000 pod managers, is below 1 MB."""
+
+    def test_a_thousand_pod_managers_with_an_anchor_for_each_of_their_nodes(self):
+        site = [{"id": f"rack-{n:04}", "zone": f"zone-{n % 8}", "blocks": [
+            block(f"/redfish/v1/ResourceBlocks/Compute-{n}-{b:02}", **(USED if b < 4 else {}))
+            for b in range(6)], "nodes": [
+            {"uri": f"/redfish/v1/Systems/{n}-{b}", "name": f"service-{n:04}-{b}",
+             "blocks": [f"/redfish/v1/ResourceBlocks/Compute-{n}-{b:02}"]} for b in range(4)]}
+            for n in range(1000)]  # fmt: skip
+        text = page_html(inventory_page(read_hardware(engine(*site)))).decode()
+        self.assertLess(len(text), MEGABYTE)
+        self.assertEqual(1000, len(re.findall(r' id="rack-\d{4}"', text)))
+        self.assertEqual(4000, len(re.findall(r' id="rack-\d{4}/node/service-\d{4}-\d"', text)))
 
     def test_an_inventory_with_long_names_of_blocks_in_many_pools(self):
         for pools, uri in ((2, ""), (8, ""), (2, "4c4c4544-0042-3510-8051-")):

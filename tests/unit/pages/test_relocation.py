@@ -8,9 +8,11 @@ from tests.unit.cli.output.hostile import EVIL, raw
 from tests.unit.pages.inventories import USED, app_and_site, block, section, table, titles
 from valence_sched.model.page import HardwareMap, Lines, MapPodm, Page
 from valence_sched.model.relocation import Relocation
+from valence_sched.model.scenario import AddBlocks
 from valence_sched.pages.hardware import HardwareListing
 from valence_sched.pages.relocation import MOST_ROWS, relocation_page
 from valence_sched.pages.render import page_html
+from valence_sched.testing import request
 
 
 def node(name: str, *blocks: str) -> dict[str, Any]:
@@ -27,7 +29,7 @@ DARK = {"id": "dark", "blocks": [block("/b/1", cores=8)]}
 def failed(*podms: dict[str, Any], target: str = "east", drained: bool = False) -> Page:
     app, site = app_and_site(*podms)
     answer = app.whatif.drain if drained else app.whatif.fail
-    return app.relocation_page(answer(site, [target]), site)
+    return app.whatif_page(answer(site, [target]), site)
 
 
 def roles(podm: MapPodm) -> dict[str, tuple[str, tuple[int, ...]]]:
@@ -72,7 +74,7 @@ class TestRelocation(unittest.TestCase):
         self.assertEqual(("n1",), drawn.takers)
         html = page_html(page).decode()
         self.assertIn("></i>left by a node</li>", html)
-        self.assertIn('<i class="t t0" title="9: n1">1</i>', html)
+        self.assertIn('<a class="t t0" id="west/9" href="#west/9" aria-label="9: n1">1</a>', html)
         self.assertEqual(2, html.count(" open>"), "the pod managers that nodes leave or land on")
 
     def test_a_drain_says_that_nodes_move_away(self):
@@ -91,7 +93,7 @@ class TestRelocation(unittest.TestCase):
 
     def test_it_says_what_decided_on_which_inventory(self):
         app, site = app_and_site(EAST, WEST)
-        facts = dict(app.relocation_page(app.whatif.fail(site, ["east"]), site).facts)
+        facts = dict(app.whatif_page(app.whatif.fail(site, ["east"]), site).facts)
         self.assertEqual(("2", "default", "2", "3"),
                          (facts["Nodes"], facts["Policy"], facts["Pod managers"],
                           facts["Blocks"]))  # fmt: skip
@@ -117,10 +119,51 @@ class TestRelocation(unittest.TestCase):
                   "nodes": [{**node(evil, f"/b/{evil}"), "owner": evil}]},
                  {"id": f"b{evil}", "blocks": [block(f"/b/9{evil}")]})  # fmt: skip
         app, site = app_and_site(*podms)
-        text = page_html(app.relocation_page(app.whatif.fail(site, ["a*"]), site)).decode()
+        text = page_html(app.whatif_page(app.whatif.fail(site, ["a*"]), site)).decode()
         self.assertEqual("", raw(text))
-        self.assertNotIn("<script", text)
+        self.assertEqual(1, text.count("<script"))
         self.assertIn("lands again", text)
+
+
+class TestRebalance(unittest.TestCase):
+    """Moves that reach a goal."""
+
+    def test_it_says_what_moves_and_what_that_makes_room_for(self):
+        full = {"id": "east", "blocks": [block("/b/1", **USED), block("/b/2")],
+                "nodes": [node("n1", "/b/1")]}  # fmt: skip
+        app, site = app_and_site(full, WEST)
+        wanted = request({"processor": {"total_cores": 32}}, flavor="big")
+        result = app.whatif.rebalance(site, 3, wanted, None, None)
+        page = app.whatif_page(result, site, 3)
+        self.assertEqual(("good", "Rebalance: room for big"), (page.tone, page.title))
+        ((step, name, source, target, *_),) = table(page, "Moves")
+        self.assertEqual(("1", "n1", "east", "west"), (step, name, source, target))
+        self.assertEqual("0 before, 1 after", dict(page.facts)["Room"])
+        east, west = section(page, "Hardware").podms
+        self.assertEqual(("source", "destination"), (east.role, west.role))
+
+
+class TestPurchase(unittest.TestCase):
+    """The smallest purchase."""
+
+    def page(self, count: int) -> Page:
+        app, site = app_and_site(EAST, WEST)
+        wanted = request({"processor": {"total_cores": 16}}, flavor="small", count=count)
+        buy = [AddBlocks(add="9", to="west")]
+        result = app.whatif.smallest_purchase(site, wanted, buy, {"9": 100.0})
+        return app.whatif_page(result, site)
+
+    def test_it_says_what_to_buy_and_for_whom(self):
+        page = self.page(3)
+        self.assertEqual("good", page.tone)
+        self.assertEqual([("west", "row", "9", "2", "100", "200")], table(page, "Blocks to buy"))
+        first = section(page, "Hardware").podms[0]
+        self.assertEqual(("west", "buyer", "2 9 for row"), (first.name, first.role, first.text))
+
+    def test_nothing_to_buy_is_said(self):
+        page = self.page(1)
+        self.assertNotIn("Blocks to buy", titles(page))
+        self.assertIn("nothing has to be bought", page.lead)
 
 
 class TestSurvival(unittest.TestCase):
@@ -128,7 +171,7 @@ class TestSurvival(unittest.TestCase):
 
     def page(self, *podms: dict[str, Any]) -> Page:
         app, site = app_and_site(*podms)
-        return app.relocation_page(app.whatif.survive(site, 1, lambda tried, sets: None), site)
+        return app.whatif_page(app.whatif.survive(site, 1, lambda tried, sets: None), site)
 
     def test_the_worst_set_is_named_and_stands_first_on_the_map(self):
         page = self.page(WEST, EAST)

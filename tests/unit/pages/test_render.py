@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page: complete, without script, the same bytes, and harmless whatever names are in it."""
+"""A page: complete, with one script, the same bytes, and harmless whatever names are in it."""
 
+import base64
+import hashlib
 import html.parser
 import re
 import unittest
@@ -83,14 +85,21 @@ class TestPage(unittest.TestCase):
     def test_the_same_page_gives_the_same_bytes(self):
         self.assertEqual(page_html(page()), page_html(page()))
 
-    def test_nothing_is_loaded_and_nothing_runs(self):
+    def test_nothing_is_loaded_and_nothing_runs_but_the_script_that_the_policy_names(self):
         text = page_html(page()).decode()
-        for tag, attributes in Reader(text).elements:
-            self.assertNotIn(tag, ("script", "link", "img", "iframe", "object", "use", "base"))
+        elements = Reader(text).elements
+        self.assertEqual([{}], [attributes for tag, attributes in elements if tag == "script"])
+        (script,) = re.findall("<script>(.*)</script>", text, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        (policy,) = [one["content"] or "" for _, one in elements
+                     if one.get("http-equiv") == "Content-Security-Policy"]  # fmt: skip
+        self.assertIn(f"script-src 'sha256-{digest}';", policy)
+        self.assertIn("default-src 'none'", policy)
+        for tag, attributes in elements:
+            self.assertNotIn(tag, ("link", "img", "iframe", "object", "use", "base"))
             self.assertEqual([], [name for name in attributes if name.startswith("on")])
             for name in ("src", "href", "xlink:href", "action"):
                 self.assertTrue((attributes.get(name) or "#").startswith("#"), attributes)
-        self.assertIn("default-src 'none'", text)
         self.assertNotRegex(text, r"https?://|@import|url\(")
 
     def test_a_name_stays_text_in_every_field(self):
@@ -114,7 +123,7 @@ class TestPage(unittest.TestCase):
         ids = [attributes["id"] for _, attributes in elements if "id" in attributes]
         self.assertEqual(len(set(ids)), len(ids))
         links = {(attributes["href"] or "")[1:] for tag, attributes in elements if tag == "a"}
-        self.assertEqual(len(page().sections), len(links))
+        self.assertEqual(len(page().sections) + 1, len(links), "the squares are of one name")
         self.assertLessEqual(links, set(ids))
 
     def test_a_part_that_a_template_misspells_is_an_error(self):

@@ -3,49 +3,43 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 from msgspec import Meta
 from msgspec.structs import replace
 
-from valence_sched.errors import UnknownName
+from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.base import Noun
+from valence_sched.model.codec import convert
 from valence_sched.model.decision import Report, Reports, with_podm_paths
+from valence_sched.model.flavor import Properties
 from valence_sched.model.hardware import BlockFilter, BlockOverview, PodmOverview, PoolOverview
+from valence_sched.model.inventory import HIDDEN
 from valence_sched.model.lifecycle import NodeStatus
 from valence_sched.model.page import Frame, Lines, Page, SearchField
 from valence_sched.model.problem import Problem
+from valence_sched.model.request import with_content_id
+from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import ZonedList, silent_zones
+from valence_sched.pages import site as pages
 from valence_sched.pages.decision import decision_page
-from valence_sched.pages.hardware import HardwareListing, hardware_listing
-from valence_sched.pages.site import (
-    PageLinks,
-    claim_page,
-    claims_page,
-    decisions_page,
-    nodes_page,
-    podm_page,
-    query_text,
-    site_page,
-)
+from valence_sched.pages.hardware import CLAIM, HardwareListing, hardware_listing, old_readings
+from valence_sched.pages.links import POLICY, PageLinks, query_text
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.handlers import verbs
 from valence_sched.words.phrases import missing_line
 
 HTML = "text/html"
 
-#: A page loads nothing, runs nothing, stands in no frame, and sends its form to its own server.
-POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'self'; "
-    "frame-ancestors 'none'"
-)
+#: A page stands in no frame, and sends its form to its own server.
 HTML_HEADERS = MappingProxyType(
     {
         "Content-Type": f"{HTML}; charset=utf-8",
-        "Content-Security-Policy": POLICY,
+        "Content-Security-Policy": f"{POLICY}'self'; frame-ancestors 'none'",
         "Referrer-Policy": "no-referrer",
         "X-Frame-Options": "DENY",
         "Cross-Origin-Resource-Policy": "same-origin",
@@ -79,6 +73,53 @@ class SiteQuery(Noun, frozen=True, kw_only=True):
     page: Number = 1
 
 
+FIT = "Would it fit?"
+Amount = Annotated[int, Meta(ge=1, le=10**12)] | Literal[""]
+
+
+class FitQuery(Noun, frozen=True, kw_only=True):
+    """A request as a form has it; what is empty is not requested."""
+
+    flavor: Words = ""
+    cores: Amount = ""
+    memory_gib: Amount = ""
+    gpus: Amount = ""
+    gpu_model: Words = ""
+    drive_gib: Amount = ""
+    zone: Words = ""
+    count: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
+
+    @property
+    def asks(self) -> bool:
+        """Return whether anything is requested."""
+        return bool(self.flavor or self._properties())
+
+    def spec(self) -> RequestSpec:
+        """Return the request; RequestError where amounts stand beside a flavor."""
+        properties = self._properties()
+        if self.flavor and properties:
+            raise RequestError("a flavor and amounts of hardware: leave one of them empty")
+        return RequestSpec(
+            flavor=self.flavor or None,
+            properties=convert(properties, Properties, "the form") if properties else None,
+            zone=self.zone or None,
+            count=self.count,
+        )
+
+    def _properties(self) -> dict[str, Any]:
+        made: dict[str, Any] = {}
+        if self.cores:
+            made["processor"] = {"total_cores": self.cores}
+        if self.memory_gib:
+            made["memory"] = {"capacity_mib": self.memory_gib * 1024}
+        if self.gpus or self.gpu_model:
+            model = {"model": self.gpu_model} if self.gpu_model else {}
+            made["accelerators"] = [{"kind": "GPU", "count": self.gpus or 1} | model]
+        if self.drive_gib:
+            made["drives"] = [{"capacity_gib": self.drive_gib}]
+        return made
+
+
 class DecisionsPageQuery(Noun, frozen=True, kw_only=True):
     """Which part of the decisions to show."""
 
@@ -97,12 +138,12 @@ class RecordsQuery(Noun, frozen=True, kw_only=True):
 def site(call: Call) -> CallResult:
     """Show the site, or the pod managers that a search finds, as a page."""
     wanted = call.query_noun(SiteQuery)
-    podms, word = verbs.listed_podms(call), wanted.search.casefold()
+    podms, word = call.visible(verbs.listed_podms(call)), wanted.search.casefold()
     named = ((one, (one.podm.id, one.podm.name, one.podm.zone)) for one in podms)
     found = [one for one, names in named if any(name and word in name.casefold() for name in names)]
     part, around = _part(found, wanted.page, MOST_PODMS, {"search": wanted.search})
     links = PageLinks(0)
-    page = site_page(found, _hardware(call, part), links)
+    page = pages.site_page(found, _hardware(call, part, links))
     page = _with_silent(page, podms, "pod managers")
     fields = (SearchField(name="search", label="Name or zone", value=wanted.search),)
     return _shown(call, page, "Site", links, around, fields)
@@ -110,10 +151,20 @@ def site(call: Call) -> CallResult:
 
 def podm(call: Call) -> CallResult:
     """Show a pod manager as a page, with its blocks and what holds them."""
-    with call.reading() as scheduler:
-        one = scheduler.podm(call.name())
+    one = _podm(call, call.name())
     links = PageLinks(2)
-    page = podm_page(one, _hardware(call, [one]), verbs.block_usage(call), links)
+    usage = verbs.block_usage(call, one.podm.id)
+    page = pages.podm_page(one, _hardware(call, [one], links), usage, links)
+    return _shown(call, page, "", links)
+
+
+def block(call: Call) -> CallResult:
+    """Show a block as a page, with the nodes and claims that have it."""
+    with call.reading() as scheduler:
+        found = call.visible(scheduler.block(call.name(), call.text("podm") or None))
+    links = PageLinks(2)
+    usage = verbs.block_usage(call, found.podm)
+    page = pages.block_page(found, _podm(call, found.podm), usage, links)
     return _shown(call, page, "", links)
 
 
@@ -124,18 +175,46 @@ def decisions(call: Call) -> CallResult:
     found = call.parts.records.newest_decisions(MOST_ROWS + 1, skip, call.user.owner)
     links = PageLinks(1)
     around = _around(wanted.page, skip, found[:MOST_ROWS], len(found) > MOST_ROWS, {})
-    return _shown(call, decisions_page(found[:MOST_ROWS], links), "Decisions", links, around)
+    page = pages.decisions_page(found[:MOST_ROWS], links)
+    return _shown(call, page, "Decisions", links, around)
 
 
 def decision(call: Call) -> CallResult:
     """Show a decision that was kept as a page, on the hardware as it is now."""
-    report = verbs.decision(call)
+    report = call.visible(verbs.decision(call))
     named = _named_podms(report)
     podms = verbs.listed_podms(call) if named else ()
     every = [one for one in podms if one.podm.id in named]
     drawn, _ = _part(every, 1, MOST_PODMS, {})
-    page = decision_page(report, _hardware(call, drawn))
-    return _shown(call, page, "", PageLinks(2))
+    links = PageLinks(2)
+    return _shown(call, decision_page(report, _hardware(call, drawn, links)), "", links)
+
+
+def fit(call: Call) -> CallResult:
+    """Show whether a request would fit now, where, and why not; nothing is claimed or saved."""
+    wanted, links = call.query_noun(FitQuery), PageLinks(1)
+    with call.reading() as scheduler:
+        fields = _fit_fields(wanted, [one.name for one in scheduler.flavors()])
+        if not wanted.asks:
+            page = Page(title=FIT, lead="Name a flavor, or amounts of hardware", sections=())
+            return _shown(call, page, FIT, links, fields=fields, button="Decide")
+        request = with_content_id(call.compiled_spec(scheduler, wanted.spec()))
+        found = scheduler.select_destinations(request, detail="report").report
+    report = call.visible(found)
+    named = _named_podms(report)
+    every = [one for one in call.visible(verbs.listed_podms(call)) if one.podm.id in named]
+    page = decision_page(report, _hardware(call, every[:MOST_PODMS], links))
+    page = replace(page, title=FIT)
+    return _shown(call, page, FIT, links, fields=fields, button="Decide")
+
+
+def _fit_fields(wanted: FitQuery, flavors: Sequence[str]) -> list[SearchField]:
+    labels = ("Flavor", "or cores", "Memory GiB", "GPUs", "GPU model", "Drive GiB", "Zone", "Nodes")
+    fields = [
+        SearchField(name=name, label=label, value=str(getattr(wanted, name) or ""))
+        for name, label in zip(FitQuery.__struct_fields__, labels, strict=True)
+    ]
+    return [replace(fields[0], choices=("", *flavors)), *fields[1:]]
 
 
 def claims(call: Call) -> CallResult:
@@ -153,7 +232,7 @@ def claims(call: Call) -> CallResult:
         ordered = sorted(found, key=lambda one: -one.created_at)
         part, every = ordered[skip : skip + MOST_ROWS], len(found)
     links, around = PageLinks(1), _around_records(wanted, part, every)
-    page = _with_silent(claims_page(part, links, every=every), found, "claims")
+    page = _with_silent(pages.claims_page(part, links, every=every), found, "claims")
     fields = _record_fields(call, wanted)
     if ended:
         fields.append(SearchField(name="ended", label="", value="true"))
@@ -164,7 +243,7 @@ def claim(call: Call) -> CallResult:
     """Show a claim as a page, with its nodes and events."""
     record = verbs.claim_record(call)
     links = PageLinks(2)
-    return _shown(call, claim_page(record, links), "", links)
+    return _shown(call, pages.claim_page(record, links), "", links)
 
 
 def nodes(call: Call) -> CallResult:
@@ -180,8 +259,32 @@ def nodes(call: Call) -> CallResult:
         ordered = sorted(found, key=lambda one: -one.node.created_at)
         part, every = ordered[skip : skip + MOST_ROWS], len(found)
     links, around = PageLinks(1), _around_records(wanted, part, every)
-    page = _with_silent(nodes_page(part, links, every=every), found, "nodes")
+    page = _with_silent(pages.nodes_page(part, links, every=every), found, "nodes")
     return _shown(call, page, "Nodes", links, around, _record_fields(call, wanted))
+
+
+def node(call: Call) -> CallResult:
+    """Show a node as a page: one of a claim by its id or URI, any other by URI and pod manager."""
+    name, podm, owner = call.name(), call.text("podm") or None, call.user.owner
+    links = PageLinks(2)
+    with call.parts.schedulers.changing() as scheduler:
+        for status in scheduler.nodes(podm=podm, owner=owner):
+            if name == status.node.id or (podm and name == status.node.uri):
+                events = verbs.visible_claim(call, scheduler, status.node.claim).events
+                return _shown(call, pages.node_page(status, events, links), "", links)
+    if podm:
+        one = _podm(call, podm)
+        for found in one.podm.nodes:
+            if name == found.uri and not name.startswith((HIDDEN, CLAIM)):
+                return _shown(call, pages.unmanaged_node_page(one, found, links), "", links)
+    raise UnknownName("node", name, ())
+
+
+def _podm(call: Call, name: str) -> PodmOverview:
+    """Return a pod manager as the user may see it; UnknownName where there is none."""
+    with call.reading() as scheduler:
+        found: PodmOverview = call.visible(scheduler.podm(name))
+    return found
 
 
 def _over_zones(call: Call, ask: Callable[[Scheduler], Sequence[T]]) -> ZonedList[T] | None:
@@ -237,7 +340,7 @@ def _around(
     return _Around(text, before, after)
 
 
-def _hardware(call: Call, podms: Sequence[PodmOverview]) -> HardwareListing:
+def _hardware(call: Call, podms: Sequence[PodmOverview], links: PageLinks) -> HardwareListing:
     """Return the hardware of pod managers; of those that have too many blocks to draw, without."""
     pools: list[PoolOverview] = []
     blocks: list[BlockOverview] = []
@@ -252,7 +355,8 @@ def _hardware(call: Call, podms: Sequence[PodmOverview]) -> HardwareListing:
             except UnknownName:
                 continue  # it went since the list was read
             shown.append(one)
-    return hardware_listing(shown, pools, call.visible(blocks))
+    old = old_readings(shown, datetime.datetime.now(datetime.UTC))
+    return hardware_listing(shown, pools, call.visible(blocks), old, links)
 
 
 def _named_podms(report: Report | Reports) -> set[str]:
@@ -285,10 +389,15 @@ def _shown(
     links: PageLinks,
     around: _Around = _WHOLE,
     fields: Sequence[SearchField] = (),
+    button: str = "Search",
 ) -> CallResult:
     from valence_sched.pages.render import site_html  # Jinja2 takes long to import
 
     frame = Frame(
-        links=links.menu(current), user=call.user.name, fields=tuple(fields), **around._asdict()
+        links=links.menu(current),
+        user=call.user.name,
+        fields=tuple(fields),
+        button=button,
+        **around._asdict(),
     )
     return CallResult(site_html(call.visible(page), frame), headers=HTML_HEADERS)

@@ -246,11 +246,11 @@ def listed_podms(call: Call) -> Sequence[PodmOverview]:
         return scheduler.podms()
 
 
-def block_usage(call: Call) -> BlockUsage:
+def block_usage(call: Call, podm: str | None = None) -> BlockUsage:
     """Show which blocks of a pod manager are in use, and by which claims."""
     owner = call.user.owner
     with call.parts.schedulers.changing() as scheduler:
-        found = scheduler.block_usage(call.name())
+        found = scheduler.block_usage(call.name() if podm is None else podm)
         own = {one.id for one in scheduler.claims(owner=owner)} if owner is not None else set()
     if owner is None:
         return found
