@@ -34,10 +34,7 @@ class ZoneChild(NamedTuple):
 
 
 class ZoneAnswers(NamedTuple):
-    """What zones answered by name, empty for a zone's own pod managers.
-
-    ``silent`` are the zones whose part is lacking, at any level below.
-    """
+    """Answers by zone, ``""`` for own pod managers; ``silent`` are missing zones of any level."""
 
     by_zone: Mapping[str, Any]
     silent: Sequence[SilentZone]
@@ -45,12 +42,11 @@ class ZoneAnswers(NamedTuple):
 
 @dataclass(frozen=True)
 class ZonesBelow:
-    """What is directly below a zone: its ``own`` pod managers and its children.
+    """The parts directly below a zone: its ``own`` pod managers (``""``) and its children by name.
 
-    Its own part has no name (``""``), a child has the zone's name for it; why one cannot be asked
-    stands in its place. Those that are ``disabled`` are asked for claims and nodes alone.
-    ``stated`` are the capabilities of the zone, which hold for all of them. ``note_silence`` takes
-    each zone whose claims or nodes a list lacks.
+    A child that cannot be asked is the reason for that. ``disabled`` ones are asked for claims and
+    nodes alone. ``stated`` are the capabilities of the zone, which hold for all. ``note_silence``
+    takes each zone whose claims or nodes a list lacks.
     """
 
     own: OwnScheduler
@@ -61,15 +57,11 @@ class ZonesBelow:
     stated: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def part(self, zone: str) -> Scheduler:
-        """Return what is directly below by its name; errors as for a child."""
+        """Return the scheduler of a part by its name; errors as for a child."""
         return self._child(zone).verbs if zone else self.own
 
     def child(self, zone: str) -> RemoteZone:
-        """Return a child by its name.
-
-        Raises:
-            ServiceError: it cannot be asked, or is not a child any more.
-        """
+        """Return a child; ServiceError where it cannot be asked, or is no longer a child."""
         return self._child(zone).zone
 
     def _child(self, zone: str) -> ZoneChild:
@@ -81,18 +73,18 @@ class ZonesBelow:
         return found
 
     def find(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return which part has what a path names, and its name there; errors as for a child."""
+        """Return the part that a path leads to, and the name there; errors as for a child."""
         zone, rest = paths.split(name, self.children)
         return zone, self.part(zone), rest
 
     def find_podm(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the part that has a pod manager; one that no zone has would be this zone's own.
+        """Return the part with a pod manager, this zone for an unknown one.
 
-        ``CHILD/NAME`` is the way to one. A name alone is looked up in all zones.
+        ``CHILD/NAME`` is a path; a name alone is looked up in all zones.
 
         Raises:
             UsageError: several zones have one of this name.
-            ServiceError: no zone that answers has it, and one that does not may have it.
+            ServiceError: only a zone that does not answer may have it.
         """
         zone, verbs, rest = self.find(name)
         if zone or self.has_own(name):
@@ -112,12 +104,10 @@ class ZonesBelow:
         return paths.path(zone, rest)
 
     def requests(self, request: Request) -> Callable[[str], Request]:
-        """Return what tells a request as each zone names its pod managers; ``""`` is this one.
+        """Return a function from a zone to the request with its names; ``""`` is this zone.
 
-        A name alone is that of each pod manager that has it. Errors as to find one, and:
-
-        Raises:
-            UnknownName: no zone has a pod manager of the request.
+        A name alone is that of every pod manager of this name. Errors as to find a pod manager;
+        UnknownName: no zone has a pod manager of the request.
         """
         request = with_inherited(request, self.stated)
         having: dict[str, list[str]] = {}
@@ -127,7 +117,7 @@ class ZonesBelow:
                 try:
                     having[name] = [child] if self._has(child, rest) else []
                 except errors.SchedulerError:
-                    having[name] = [child]  # it is silent: what asks it next tells
+                    having[name] = [child]  # it is silent: the next query reports that
             else:
                 here = [""] if self.has_own(name) else []
                 having[name] = here + self._children_having(name, surely=not here)
@@ -147,9 +137,9 @@ class ZonesBelow:
         return True
 
     def _children_having(self, name: str, *, surely: bool = True) -> list[str]:
-        """Return the children with a pod manager of a name; without, ServiceError for silent ones.
+        """Return the children with a pod manager; ServiceError if only a silent one may have it.
 
-        Where another zone has it, not ``surely``, silent ones may be without.
+        Unless ``surely``, silent ones count as without it: another zone has it.
         """
         calls = {child: functools.partial(self._has, child, name) for child in self._enabled()}
         answers = call_below(calls, self.deadline_s)
@@ -164,12 +154,12 @@ class ZonesBelow:
         return [name for name in self.children if name not in self.disabled]
 
     def ask(self, ask: Callable[..., Any], *requests: Request) -> ZoneAnswers:
-        """Return the answer of each zone; one without what is named, or any pod manager, has none.
+        """Return the answers of zones, but those that raise UnknownName or NoPodm.
 
-        Each is asked with the ``requests`` as it names pod managers.
+        Each is asked with the ``requests`` with its names of pod managers.
 
         Raises:
-            UnknownName, NoPodm: no zone has it, and all answer.
+            UnknownName, NoPodm: every zone raises one of them.
         """
         named = [self.requests(one) for one in requests]
         calls = {zone: functools.partial(self._ask, ask, zone, named) for zone in self._enabled()}
@@ -201,7 +191,7 @@ class ZonesBelow:
     def merged(
         self, ask: Callable[..., Sequence[T]], below: Callable[[str, T], R], *requests: Request
     ) -> ZonedList[R]:
-        """Return what all zones list, each element as ``below`` names it, with what it lacks."""
+        """Return the lists of all zones as one, each element renamed by ``below``."""
         answers, silent = self.ask(ask, *requests)
         rows = [below(zone, one) for zone, found in answers.items() for one in found]
         return ZonedList(rows, silent)
@@ -209,7 +199,7 @@ class ZonesBelow:
     def reports(
         self, request_for: Callable[[str], Request], detail: Detail
     ) -> dict[str, Report | errors.SchedulerError]:
-        """Return what each child says of a decision of its own, or why it does not."""
+        """Return the report of each child on its own decision, or its error."""
 
         def report(zone: str) -> Report:
             asked = request_for(zone)
@@ -241,10 +231,9 @@ class ZonesBelow:
         return ZoneAnswers(lists, silent)
 
     def claims_of(self, part: ZoneClaimPart, row: ZoneClaim) -> list[Claim]:
-        """Return what a zone has for a part: one claim, or a claim for each node of it.
+        """Return the claims of a part in its zone: one, or one for each node.
 
-        Of a claim that has ended also those that ended. ServiceError for more nodes than the part
-        has.
+        ServiceError: they have more nodes than the part.
         """
         claims = self.part(part.zone).claims(owner=row.owner, ended=row.state in ENDED_STATES)
         found = parts_of(row, claims)
@@ -270,7 +259,7 @@ class ZonesBelow:
 
 
 def zone_claim_id(claim: Claim) -> str:
-    """Return the id of the zone claim that a claim is a part of, by its key; else any word."""
+    """Return the id of the zone claim that a claim is a part of, else another text: by its key."""
     return (claim.key or "").partition("#")[0]
 
 

@@ -8,8 +8,8 @@
         └── one refuses or does not answer: the others release ──> FAILED          v
                                                       RELEASED, EXPIRED <── COMPOSED
 
-A zone keeps which child has which part, and nothing of what the child holds. What was prepared
-below expires by itself where the zone above dies.
+A zone stores which child has which part, and nothing of what the child holds. Prepared parts
+expire where the zone above dies.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ PREPARE_TTL_S = 60.0  # how long a part waits for the other zones
 MOST_ATTEMPTS = 8
 MOST_LOSSES = 2  # of one zone, before others are decided on instead
 MOST_ID = 255  # characters of the claim of a zone
-MOST_CONTENDED = 64  # attempts that another claim of the same group was in the way of
+MOST_CONTENDED = 64  # attempts that lost to another claim of the same group
 LONGEST_PAUSE_S = 1.0
-OWN = "this zone"  # in words, for the pod managers of the zone itself
+OWN = "this zone"  # in messages, for the pod managers of the zone itself
 
-#: What another decision may avoid: a part that is gone, or a zone that does not answer.
+#: Errors that another decision may avoid: a lost part, or a zone that does not answer.
 _AVOIDABLE = (errors.ClaimLost, errors.StaleOffer, errors.ServiceError, errors.ServiceBusy)
 
 
 class PartLost(errors.ClaimLost):
-    """A part of a claim that zones did not hold: each child that did not, and its error."""
+    """A part of a claim that zones did not hold, with the error of each such child."""
 
     def __init__(self, text: str, by_zone: Mapping[str, errors.SchedulerError]) -> None:
         super().__init__(text)
@@ -60,7 +60,7 @@ class PartLost(errors.ClaimLost):
 
     @property
     def refusal(self) -> errors.SchedulerError | None:
-        """Return the error of a child to which it would come again at once."""
+        """Return the error of a child that it would repeat at once."""
         for zone, error in self.errors.items():
             if not isinstance(error, _AVOIDABLE):
                 return in_zone(zone, error)
@@ -68,9 +68,9 @@ class PartLost(errors.ClaimLost):
 
 
 class ZoneClaimOutcome(NamedTuple):
-    """The claim of a request, None where nothing fits, and how often it was decided again.
+    """The claim of a request, None where nothing fits, and the number of retries.
 
-    ``selected`` is None where the claim was made earlier, under the same key.
+    ``selected`` is None for a claim that was made earlier under the same key.
     """
 
     claim: Claim | None
@@ -84,9 +84,9 @@ Select = Callable[[Request, Sequence[SilentZone]], Selected]
 
 @dataclass
 class _Share:
-    """What of some offers one zone is to hold, in the order of the nodes ``numbers``.
+    """The offers that one zone is to hold, in the order of the nodes ``numbers``.
 
-    ``generations`` are those of the group in this zone at which each was offered.
+    ``generations`` are those of the group in this zone when each was offered.
     """
 
     numbers: list[int] = field(default_factory=list)
@@ -98,10 +98,10 @@ class _Share:
 
 @dataclass(frozen=True)
 class ZoneClaims:
-    """The claims of one zone, over what is directly ``below`` it.
+    """The claims of one zone over the zones directly ``below`` it.
 
-    ``id`` and ``tokens`` are as of its tree. A zone without children keeps no zone claims.
-    ``prepare_ttl_s`` is how long what was prepared outlives a zone that dies.
+    ``id`` and ``tokens`` are as of its tree. A zone without children stores no zone claims.
+    Prepared parts outlive a zone that dies by ``prepare_ttl_s``.
     """
 
     id: str
@@ -123,15 +123,15 @@ class ZoneClaims:
         avoid: Sequence[SilentZone] = (),
         report: Callable[[Selected], Report] | None = None,
     ) -> ZoneClaimOutcome:
-        """Decide and hold what was chosen; where a zone lost its part, decide again.
+        """Decide and hold the choice; where a zone lost its part, decide again.
 
-        Zones to ``avoid``, and from then on those that do not answer or refuse, are not decided
-        on; those that lost their part twice only where the others make too few nodes. Where
-        ``report`` makes a report of what was selected, that is queued for the controller.
+        Zones to ``avoid``, and those that fail meanwhile, are left out; zones that lost their part
+        twice only where the others make enough nodes. The ``report`` of the selection, if any, is
+        queued for the controller.
 
         Raises:
-            ClaimLost: a part could not be had every time; the message names the last zone.
-            NameTaken: the key stands for another request.
+            ClaimLost: a part was lost every time; the message names the last zone.
+            NameTaken: the key is that of another request.
             SchedulerError: as of a zone that refuses, where the others make too few nodes.
         """
         content = asked_content(request).decode()
@@ -184,10 +184,10 @@ class ZoneClaims:
         """Hold offers of this zone, in the order of the nodes: all, or none.
 
         Raises:
-            ClaimLost: an offer is no longer there, or a zone that has it does not answer.
+            ClaimLost: an offer is taken, or its zone does not answer.
             StaleOffer: a token is not one of this zone, or too old.
-            NameTaken: the key stands for something else.
-            SchedulerError: the call went in a circle, or too deep; or as a zone says.
+            NameTaken: the key is that of another request.
+            SchedulerError: the zones are a circle, or too deep; or as of a zone.
         """
         if self.id in body.route:
             raise errors.SchedulerError("the zones are a circle: one of them is below itself")
@@ -292,13 +292,13 @@ class ZoneClaims:
         parts: Sequence[nouns.ZoneClaimPart],
         answers: Mapping[str, Claim | errors.SchedulerError],
     ) -> None:
-        """Give a claim up, and raise the error about it, where a zone gave one."""
+        """Give a claim up, and raise the error about it, if a zone answered with an error."""
         refusals = {
             zone: one for zone, one in answers.items() if isinstance(one, errors.SchedulerError)
         }
         if not refusals:
             return
-        # one that refuses has nothing; of one that fails or does not answer that is not known
+        # a zone that refuses holds nothing; one that fails or does not answer may hold its part
         unsure = {zone for zone, error in refusals.items() if error.http_status >= 500}
         self._give_up(row, [part for part in parts if part.claim or part.zone in unsure])
         own = refusals.get("")
@@ -308,7 +308,7 @@ class ZoneClaims:
         raise PartLost("; ".join(lines), refusals)
 
     def _give_up(self, row: nouns.ZoneClaim, parts: Sequence[nouns.ZoneClaimPart]) -> None:
-        """Release the parts of a claim that is not held; those of silent zones end later."""
+        """Release the parts of a claim that is not held; those of silent zones expire."""
         note = "not all of it could be claimed"
         changed = self.rows.change(
             row.id, ["PREPARED"], "RELEASING", parts=parts, ttl_s=0.0, note=note
@@ -321,10 +321,10 @@ class ZoneClaims:
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> nouns.ZonedList[Claim]:
-        """Return the claims of this zone and of those below, these by their paths.
+        """Return the claims of this zone and, by their paths, of those below.
 
-        What zones below hold for a claim of this zone stands in that claim alone. The list names
-        the zones that it lacks.
+        Parts that zones below hold for a claim of this zone are in that claim alone. The list
+        names the zones that it lacks.
         """
         if podm is not None:
             podm = self.below.podm_path(podm)
@@ -348,7 +348,6 @@ class ZoneClaims:
         return nouns.ZonedList(wanted, silent)
 
     def claim_record(self, claim_id: str) -> ClaimRecord:
-        """Return a claim with its nodes and events; UnknownName where there is none."""
         self.rows.expire()
         row = self.rows.get(claim_id)
         if row is None:
@@ -368,7 +367,7 @@ class ZoneClaims:
         return ClaimRecord(claim=merged, nodes=nodes, events=tuple(events))
 
     def records(self, row: nouns.ZoneClaim) -> dict[str, list[ClaimRecord] | errors.SchedulerError]:
-        """Return what each zone of a claim has for it, or the error about it."""
+        """Return the records of each zone of a claim, or its error."""
 
         def of_part(part: nouns.ZoneClaimPart) -> list[ClaimRecord]:
             zone = self.below.part(part.zone)
@@ -381,11 +380,9 @@ class ZoneClaims:
         return call_all(calls, self.below.deadline_s)
 
     def merged(self, row: nouns.ZoneClaim) -> Claim:
-        """Return a claim of this zone with what the zones below hold for it."""
         return self.claim_record(row.id).claim
 
     def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        """Let a claim that is held end ``ttl_s`` from now; ClaimState where it is not held."""
         self.rows.expire()
         row = self.rows.get(claim_id)
         if row is None:
@@ -419,8 +416,7 @@ class ZoneClaims:
     def release(self, claim_ids: Sequence[str]) -> Iterator[errors.SchedulerError]:
         """Release claims; yield the error about each that could not be released.
 
-        Of a claim of several zones those that answer release their parts at once; a part of one
-        that does not ends by its time, or when the claims are reconciled.
+        A part in a zone that does not answer expires, or ends when the claims are reconciled.
         """
         for claim_id in dict.fromkeys(claim_ids):
             try:
@@ -459,7 +455,7 @@ class ZoneClaims:
         return refusals
 
     def _shares(self, body: nouns.ZoneClaimBody) -> dict[str, _Share]:
-        """Return what each zone is to hold; the pod managers of this zone are ``""``."""
+        """Return the share of each zone; that of this zone's own pod managers is ``""``."""
         shares: dict[str, _Share] = {}
         for number, token in enumerate(body.tokens, 1):
             content = self.tokens.read(token)
@@ -486,10 +482,7 @@ def _generation(shares: Mapping[str, _Share]) -> int | None:
 
 
 def merged_claim(row: nouns.ZoneClaim, below: Mapping[str, Sequence[Claim]]) -> Claim:
-    """Return a claim of a zone with what the claims of the zones below hold for it.
-
-    Its nodes are numbered as they were asked for.
-    """
+    """Return a claim of a zone with the parts that zones below hold, numbered as requested."""
 
     def renumbered(share: NodeAllocation, numbers: Sequence[int]) -> NodeAllocation:
         return replace(share, node=numbers[share.node - 1]) if share.node <= len(numbers) else share

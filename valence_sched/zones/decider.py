@@ -56,9 +56,9 @@ SelectNodes = Callable[[int, Sequence[OtherOffer]], Selected]
 
 @dataclass(frozen=True)
 class ZoneTrial:
-    """What is selected for requests in one order, by their number, and how far it is from all.
+    """The selections for requests in one order, by their number.
 
-    The score is the number of nodes that are short of what must be placed, and of all.
+    The score is the number of missing nodes: of those that must be placed, and of all.
     """
 
     selected: Mapping[int, Selected]
@@ -135,9 +135,9 @@ R = TypeVar("R")
 
 MOST_TRIES = 3  # of a decision whose offers others take meanwhile
 
-#: Tells a request as a zone names its pod managers: one directly below, or this one (``""``).
+#: Returns a request with a zone's names of pod managers: of one below, or this one (``""``).
 RequestFor = Callable[[str], Request]
-#: Returns what each zone directly below says of a decision on a request, or the error about it.
+#: Returns the report of each zone directly below on a request, or its error.
 ReportsBelow = Callable[[RequestFor, nouns.Detail], Mapping[str, nouns.Report | SchedulerError]]
 
 
@@ -145,9 +145,9 @@ class ZoneDecider(Scheduler):
     """Decides over ``zone``, the tree of a zone; every other verb is that of its ``own`` scheduler.
 
     That one has the zone's own pod managers; with ``own_has_all`` those of all zones.
-    ``reports_below`` returns what each child says of a decision on a request, or its error;
-    ``requests`` tells the request as each zone names its pod managers.
-    ``sums`` are what zones supplied to mixes: those who decide over the same zones may share them.
+    ``reports_below`` returns the report of each child on a request, or its error; ``requests``
+    returns the request with the names that each zone has for its pod managers. ``sums`` are the
+    supplies to mixes, which deciders over the same zones may share.
     """
 
     def __init__(
@@ -177,13 +177,6 @@ class ZoneDecider(Scheduler):
     def select_destinations(
         self, request: Request, *, detail: nouns.Detail = "placements"
     ) -> nouns.DecisionResult:
-        """Choose pool and blocks for every node of a request, of all zones.
-
-        Errors as of a scheduler.
-
-        Raises:
-            InventoryIncomplete: no zone has a part in the answer.
-        """
         return self.result(request, *self.select(request), detail)
 
     def selected(self, request: Request) -> Selected:
@@ -193,12 +186,9 @@ class ZoneDecider(Scheduler):
     def select(
         self, request: Request, avoid: Sequence[nouns.SilentZone] = ()
     ) -> tuple[SealedRequest, Selected]:
-        """Return a request as zones were asked it, and what they offer for it.
+        """Return a sealed request, and what zones offer for it but those to ``avoid``.
 
-        Zones to ``avoid`` are not asked.
-
-        Raises:
-            StaleOffer: others took each time what was offered.
+        StaleOffer: other requests took the offers each time.
         """
 
         def select() -> tuple[SealedRequest, Selected]:
@@ -215,7 +205,6 @@ class ZoneDecider(Scheduler):
         return zoned_result(sealed, selected, reasons)
 
     def rank(self, request: Request, limit: int) -> nouns.Ranking:
-        """Return the best candidates of all zones; errors as for a decision."""
         sealed = self._own.seal(request)
         offers, selected = self._selection(sealed, self._mixes()).ranking(limit)
         missing = [f"zone {one.zone}: {one.reason}" for one in selected.silent.values()]
@@ -230,10 +219,7 @@ class ZoneDecider(Scheduler):
     def select_all(
         self, requests: Sequence[Request], *, detail: nouns.Detail = "placements"
     ) -> nouns.DecisionResults:
-        """Choose for several requests, all or nothing, in the order by which most nodes fit.
-
-        Errors as for one request.
-        """
+        """Choose for several requests in the order by which most nodes fit."""
         if not requests:
             return self._own.select_all(requests, detail=detail)
         return _retried(functools.partial(self._select_all, requests, detail))
@@ -307,11 +293,11 @@ class ZoneDecider(Scheduler):
         detail: nouns.Detail,
         others: int = 0,
     ) -> nouns.Report | None:
-        """Return what the engine says of the decision, None where it does not know all of it.
+        """Return the report of the own scheduler on the decision, None where it is not whole.
 
-        It says why its pod managers make too few nodes, if all zones together make too few, or
-        where a whole report is asked for, and so do the children. One that has the pod managers of
-        all zones says the same of any decision that is its own, too.
+        It explains why too few nodes fit, or the whole decision for the detail ``report``, with
+        the reports of the children. A scheduler with the pod managers of all zones explains any
+        decision that it makes alike.
         """
         placed = len(selected.nodes) >= request.required_count
         if others or (placed and not self._own_has_all and detail != "report"):
@@ -364,10 +350,7 @@ def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:
 
 
 class ZoneChoices:
-    """The choices of a decision over zones, each of which is asked for every one of them.
-
-    ``nodes`` are those that fit, which are ``placed`` or too few for that.
-    """
+    """The choices of a decision over zones; its ``nodes`` are ``placed``, or too few."""
 
     def __init__(
         self,
@@ -416,7 +399,7 @@ class ZoneChoices:
         return self._most_free.get(need, 0.0)
 
     def explained(self, explanation: nouns.Explanation) -> nouns.Explanation:
-        """Return an explanation with what changes the choice; a note names silent zones."""
+        """Return an explanation with the sensitivity of the choice; a note names silent zones."""
         notes: list[str] = []
         earlier = self._selection.silent
         changes = sorted(sensitivity.choice_changes(self, notes), key=sensitivity.relative_size)

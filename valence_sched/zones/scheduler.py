@@ -47,7 +47,7 @@ _OF_PODM = ("reported_stats", "forget_report")  # verbs of the zone that has a p
 class ZoneScheduler(Scheduler):
     """Claims and composes over the zones that ``zoned`` decides over; ``nodes`` are theirs.
 
-    With ``dispatches`` each decision that is claimed is queued for the controller of this zone.
+    With ``dispatches`` each claimed decision is queued for the controller of this zone.
     """
 
     def __init__(self, zoned: ZoneDecider, nodes: ZoneNodes, *, dispatches: bool = False) -> None:
@@ -74,7 +74,6 @@ class ZoneScheduler(Scheduler):
         ttl_s: float = TTL_S,
         detail: nouns.Detail = "placements",
     ) -> ClaimResult:
-        """Decide over all zones and hold what was chosen; errors as of a scheduler."""
         decision = _Selecting(self._zoned, request, detail)
         report = decision.report if self._dispatches else None
         outcome = self._claims.claim(request, decision.select, key=key, ttl_s=ttl_s, report=report)
@@ -90,7 +89,6 @@ class ZoneScheduler(Scheduler):
         wait_s: float = WAIT_S,
         detail: nouns.Detail = "placements",
     ) -> ProvisionResult:
-        """Decide over all zones, hold what was chosen, and compose it; errors as of a scheduler."""
         decision = _Selecting(self._zoned, request, detail)
         provision, selected = self._nodes.compose(
             request, decision.select, key=key, ttl_s=ttl_s, wait_s=wait_s
@@ -98,10 +96,7 @@ class ZoneScheduler(Scheduler):
         return replace(provision, decision=decision.result(selected))
 
     def reconcile(self, *, dry_run: bool = False, keep_s: float = KEEP_S) -> ReconcileResult:
-        """Reconcile the zone's own pod managers, and its claims with the zones directly below.
-
-        The zones below reconcile their own.
-        """
+        """Reconcile the zone's own pod managers and its claims; zones below reconcile their own."""
         own = self._below.own.reconcile(dry_run=dry_run, keep_s=keep_s)
         recovery = self._nodes.recovery
         actions = tuple(recovery.reap(dry_run=dry_run))
@@ -115,7 +110,6 @@ class ZoneScheduler(Scheduler):
         return paths.overview_below(zone, verbs.podm(name_there))
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        """Store what a pod manager reports in the zone that has it; a new one is this zone's."""
         _, verbs, name = self._below.find_podm(podm_id(podm))
         return verbs.update_resource_stats(name, stats)
 
@@ -140,12 +134,7 @@ class ZoneScheduler(Scheduler):
         return [paths.podm_below(zone, one) for one in found]
 
     def block(self, name: str, podm: str | None = None) -> hardware.BlockOverview:
-        """Return a block by its URI or the last part of it.
-
-        Raises:
-            UsageError: several zones have one of this name.
-            ServiceError: no zone that answers has it, and one that does not may have it.
-        """
+        """Return a block; ServiceError where only a zone that does not answer may have it."""
         if podm is not None:
             zone, verbs, known = self._below.find_podm(podm)
             return paths.podm_below(zone, verbs.block(name, known))
@@ -207,10 +196,7 @@ class ZoneScheduler(Scheduler):
         explain: bool = False,
         proven: bool = False,
     ) -> Capacity:
-        """Return what each zone makes of the mix by itself, added up.
-
-        As one zone they may make more or fewer, and no most is proven.
-        """
+        """Return the sum of what each zone makes of the mix; without a proven bound of all."""
 
         def ask(zone: Scheduler, *mix: Request) -> Capacity:
             return zone.mix_capacity(mix, shares, most, explain=explain, proven=proven)
@@ -224,11 +210,7 @@ class ZoneScheduler(Scheduler):
         )
 
     def plan(self, request: Request) -> PlanResult:
-        """Return a plan for a request, made by the zone that its nodes are in.
-
-        Raises:
-            RequestError: its nodes are in several zones, or the rules of its group reach over them.
-        """
+        """Return a plan of the zone of the nodes; RequestError for nodes in several zones."""
         self._check_group(request)
         sealed, selected = self._zoned.select(request)
         if len(selected.nodes) < sealed.request.required_count:
@@ -247,12 +229,10 @@ class ZoneScheduler(Scheduler):
         return PlanResult(decision=replace(found.decision, report=report), plan=plan)
 
     def check_plan(self, plan: Plan) -> None:
-        """Refuse a plan for own pod managers that this zone did not sign; others check theirs."""
         zone, plan = self._placed(plan)
         self._below.part(zone).check_plan(plan)
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
-        """Hold what a plan says, in the zone that has its pod managers."""
         self._check_group(plan.decision.request)
         zone, plan = self._placed(plan)
         claim = self._below.part(zone).claim_plan(plan, key=key, ttl_s=ttl_s)
@@ -261,14 +241,12 @@ class ZoneScheduler(Scheduler):
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
     ) -> ProvisionResult:
-        """Compose what a plan says, in the zone that has its pod managers."""
         self._check_group(plan.decision.request)
         zone, plan = self._placed(plan)
         result = self._below.part(zone).compose_plan(plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
         return provision_below(zone, result) if zone else result
 
     def refresh(self, plan: Plan) -> PlanRefresh:
-        """Decide again on the request of a plan, in the zone that has its pod managers."""
         zone, plan = self._placed(plan)
         return self._below.part(zone).refresh(plan)
 
@@ -280,12 +258,10 @@ class ZoneScheduler(Scheduler):
             raise RequestError(one_line(text))
 
     def _placed(self, plan: Plan) -> tuple[str, Plan]:
-        """Return the zone directly below that a plan is of, or this one, and the plan as of it.
+        """Return the zone directly below that a plan is for, or this one, and its plan.
 
-        A plan that does not name a zone of this one is of the zone that has its pod managers.
-
-        Raises:
-            RequestError: no zone has one of them, or several zones have them.
+        Without the name of a zone it is the zone with its pod managers: RequestError where no
+        zone has one of them, or several zones have them.
         """
         zone, _, rest = plan.zone.partition("/")
         while zone and zone not in self._below.children:  # of zones above this one
@@ -312,10 +288,7 @@ class ZoneScheduler(Scheduler):
 
 
 class _Selecting:
-    """Selects the nodes of one request; what fits is explained before it is held.
-
-    What is held changes what zones would say of it.
-    """
+    """Selects the nodes of one request; a fit is explained before it is held, and so changed."""
 
     def __init__(self, zoned: ZoneDecider, request: Request, detail: nouns.Detail) -> None:
         self._zoned, self._request, self._detail = zoned, request, detail
@@ -329,13 +302,12 @@ class _Selecting:
         return selected
 
     def report(self, selected: Selected) -> nouns.Report:
-        """Return the report of what was selected."""
         result = self.result(selected)
         assert result is not None, "it was selected just now"
         return result.report
 
     def result(self, selected: Selected | None) -> nouns.DecisionResult | None:
-        """Return the decision on what was selected, None where an earlier one was found."""
+        """Return the decision on a selection, None where an earlier claim was found."""
         for one, sealed, result in self._selections:
             if one is selected:
                 return result or self._result(sealed, one)
