@@ -70,7 +70,7 @@ class TestClaimed(Registered):
         self.assertEqual(first, again)
         self.planned("--exclude-podm", first[0]["Podm"])
         done = self.apply(*words, code=1)
-        self.assertIn("key 'k' stands for claim", done.err)
+        self.assertIn("key 'k' belongs to claim", done.err)
         self.assertEqual(1, len(self.podm("claim", "list", "-f", "json").data))
 
     def test_what_moved_is_named_and_nothing_is_held(self):

@@ -314,7 +314,7 @@ class TestDeaths(TreeCase):
         self.assertEqual("would be ended in these zones", action.done)
         self.assertIn("west", self.held())
         (action,) = self.top.nodes_here.recovery.reap()
-        self.assertEqual("freed what it held: nobody went on with it", action.done)
+        self.assertEqual("freed what it held: not composed in time", action.done)
         self.assertEqual({}, self.held())
         self.assertEqual([], list(self.top.nodes_here.recovery.reap()))
 

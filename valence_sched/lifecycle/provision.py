@@ -283,12 +283,12 @@ class Provisioner:
             try:
                 self.composer.remove(node)
                 self.store.effects.forget("node", node.id)
-                gone = f"{node.podm}: {node.uri} taken apart again: too few came to be"
+                gone = f"{node.podm}: {node.uri} decomposed again: too few nodes were composed"
                 progress.failures.append(gone)
             except Unverified as error:
                 progress.unverified.append(error)
             except SchedulerError as error:
-                stays = f"{node.podm}: {node.uri} stays, though too few came to be"
+                stays = f"{node.podm}: {node.uri} stays, though too few nodes were composed"
                 text = one_line(f"{stays}: {error} (podm node delete)")
                 progress.unverified.append(Unverified(text))
         progress.nodes = []

@@ -15,11 +15,11 @@ from valence_sched.model.http_headers import DEADLINE
 
 T = TypeVar("T")
 
-DEADLINE_SHARE = 0.8  # of the time that is left, for the zones below: the rest is for the way back
+DEADLINE_SHARE = 0.8  # of the time that is left, for the zones below
 
 
 class NoAnswerInTime(ServiceError):
-    """A zone that did not answer in time: what was asked of it may have been done, or may be."""
+    """A zone that did not answer in time: it may have carried out the call, or may do so later."""
 
     def __init__(self) -> None:
         super().__init__("it did not answer in time")
@@ -28,10 +28,9 @@ class NoAnswerInTime(ServiceError):
 def call_all(
     calls: Mapping[str, Callable[[], T]], deadline_s: float
 ) -> dict[str, T | SchedulerError]:
-    """Call each at once; return by name what it returned, or the error about it.
+    """Call each at once; return by name its result or its error.
 
-    One that takes longer than ``deadline_s`` goes on, on a thread that does not keep the process
-    from its end. A defect is raised.
+    A call that takes longer than ``deadline_s`` goes on, on a daemon thread. A defect is raised.
     """
     futures: dict[str, Future[T]] = {name: Future() for name in calls}
     for name, call in calls.items():
@@ -56,10 +55,9 @@ def call_all(
 def call_below(
     calls: Mapping[str, Callable[[], T]], deadline_s: float
 ) -> dict[str, T | SchedulerError]:
-    """Call zones below as ``call_all`` does, within what is left to what this zone answers.
+    """Call zones below as ``call_all`` does, within the time that this zone has left.
 
-    What is asked is told eight tenths of that, so that of a zone whose own child hangs the rest
-    comes in time.
+    Zones below get eight tenths of it, so that one whose own child hangs answers in time.
     """
     left_s = time_left(deadline_s)
     token = DEADLINE.set(left_s * DEADLINE_SHARE)
@@ -70,9 +68,9 @@ def call_below(
 
 
 def time_left(deadline_s: float) -> float:
-    """Return how long this zone may take: ``deadline_s``, or less where it was told so."""
-    told_s = DEADLINE.get()
-    return deadline_s if told_s is None else min(deadline_s, told_s)
+    """Return how long this zone may take: ``deadline_s``, or less if the zone above says so."""
+    left_s = DEADLINE.get()
+    return deadline_s if left_s is None else min(deadline_s, left_s)
 
 
 def _run(future: Future[T], call: Callable[[], T]) -> None:

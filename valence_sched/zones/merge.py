@@ -41,9 +41,9 @@ PLAIN = Weighting()
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The answer of one zone directly below, by its name, with how it is weighted.
+    """The answer of one zone directly below, by its name, with its weighting.
 
-    Without a name it is the part of the pod managers of the zone itself.
+    Without a name it is that of the pod managers of the zone itself.
     """
 
     answer: ZoneAnswer
@@ -64,14 +64,14 @@ class OfferOrder:
         self.worst_cost = worst if query.most_cost is None else min(worst, query.most_cost)
 
     def as_above(self, part: Part, offer: Offer) -> Offer:
-        """Return an offer with the cost that it has in this zone, and scores within 0..1."""
+        """Return an offer with its cost in this zone, and scores within 0..1."""
         one, cost = offer.candidate, self.cost(part, offer)
         score = round(1.0 - cost / self.worst_cost, 6) if self.worst_cost else 1.0
         scores = {name: min(max(value, 0.0), 1.0) for name, value in one.scores.items()}
         return replace(offer, candidate=replace(one, cost=cost, score=score, scores=scores))
 
     def cost(self, part: Part, offer: Offer) -> int:
-        """Return the cost of an offer as this zone has it: a score is never out of 0..1."""
+        """Return the cost of an offer in this zone; a score is never out of 0..1."""
         worst = part.answer.worst_cost
         cost = min(max(offer.candidate.cost, 0), worst)
         if worst != self.worst_cost and worst:
@@ -80,7 +80,7 @@ class OfferOrder:
         return min(max(weighted, 0), self.worst_cost)
 
     def key(self, part: Part, offer: Offer) -> RankKey:
-        """Return what an offer is sorted by, the best has the lowest."""
+        """Return the sort key of an offer; the best has the lowest."""
         one, request = offer.candidate, self._query.request
         if self._query.order == "cost":
             return self.cost(part, offer), pool_lot(one.podm, one.pool, request)
@@ -96,7 +96,7 @@ def merge_ranking(parts: Sequence[Part], order: OfferOrder) -> list[tuple[Part, 
 
 
 def merge_nodes(parts: Sequence[Part], order: OfferOrder, count: int) -> list[tuple[Part, Offer]]:
-    """Return up to ``count`` nodes of all parts, in the order in which a flat zone places them."""
+    """Return up to ``count`` nodes of all parts, in the order of a flat zone."""
     rows = ([(part, offer) for offer in part.answer.nodes] for part in parts)
     merged = heapq.merge(*rows, key=lambda one: order.key(*one))
     return list(itertools.islice(merged, count))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mixes of requests, completed by what the pools of all zones supply to them together.
+"""Mixes of requests, completed by the supplies of the pools of all zones together.
 
-What zones supplied to a mix is remembered. The next decision asks its offers by that, and zones
-tell with them what they supply now: where it is the same, nothing else is asked.
+The sum of the supplies to a mix is remembered for the next decision. Zones return their present
+supplies with their offers: where the sum is the same, the decision needs no other query.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from valence_sched.model.policy import Policy
 from valence_sched.model.scheduler import OwnPodms
 from valence_sched.model.zone import GroupAnswer, SealedRequest, ZoneSupplies
 
-OLDER = "it does not tell its supplies: its version is older"
-NO_SUPPLIES = "what it tells of its supplies is none: its version or its policy is another one"
+OLDER = "it does not report its supplies: its version is older"
+NO_SUPPLIES = "its supplies are invalid: it has another version or policy"
 MOST_SUMS = 64  # of which a process remembers the completed mix
 
 SumKey = tuple[str, str, tuple[tuple[str, tuple[str, ...]], ...]]
@@ -30,7 +30,7 @@ SumKey = tuple[str, str, tuple[tuple[str, tuple[str, ...]], ...]]
 
 @dataclass(frozen=True)
 class SupplySum:
-    """What all zones supplied to a mix under a policy, and the mix that it completes."""
+    """The supplies of all zones to a mix under a policy, and the completed mix."""
 
     policy: Policy
     supplies: ZoneSupplies
@@ -48,13 +48,13 @@ class SupplySums:
         self._sums: OrderedDict[SumKey, SupplySum] = OrderedDict()
 
     def find(self, sealed: SealedRequest) -> SupplySum | None:
-        """Return the sum for a request, None where none is known."""
+        """Return the sum for a request, None for an unknown one."""
         with self._lock:
             found = self._sums.get(_key(sealed.request))
         return found if found is not None and found.policy == sealed.policy else None
 
     def store(self, sealed: SealedRequest, supplies: ZoneSupplies, mix: nouns.Mix) -> None:
-        """Remember a sum, and forget the oldest one where there are too many."""
+        """Remember a sum, and forget the oldest one of too many."""
         key = _key(sealed.request)
         with self._lock:
             self._sums[key] = SupplySum(sealed.policy, supplies, mix)
@@ -71,7 +71,7 @@ def _key(request: nouns.Request) -> SumKey:
 class CompletedRequest:
     """A request with its mix completed, and the zones that do not count in it.
 
-    Zones have yet to confirm that they supply the ``unconfirmed`` sum to it, if there is one.
+    Zones have yet to confirm the ``unconfirmed`` sum of supplies, if there is one.
     """
 
     request: nouns.Request
@@ -80,9 +80,9 @@ class CompletedRequest:
 
 
 class ZoneMixes:
-    """Completes the mixes of the requests of one decision, of which ``podms`` seals each.
+    """Completes the mixes of the requests of one decision, each sealed by ``podms``.
 
-    Like one zone it asks again for the supplies of all pools once the decision has taken nodes of
+    Like one zone it asks again for the supplies of all pools once the decision has placed nodes on
     a fortieth of them. ``sums`` are those of earlier decisions.
     """
 
@@ -95,8 +95,8 @@ class ZoneMixes:
     ) -> CompletedRequest:
         """Return a sealed request with its mix completed.
 
-        ``ask`` returns what all zones supply. The decision has ``taken`` so many nodes before; with
-        ``anew`` zones are asked in any case.
+        ``ask`` returns the supplies of all zones. The decision has placed ``taken`` nodes before;
+        with ``anew`` zones are asked in any case.
         """
         key = sealed.request.policy, sealed.request.mix.digest
         known = self._known.get(key)
@@ -121,7 +121,7 @@ class ZoneMixes:
 
 
 def as_asked_below(request: nouns.Request) -> nouns.Request:
-    """Return a request whose mix is complete also where nothing is scarce: all count alike."""
+    """Return a request with a complete mix: without scarcity all shares count alike."""
     mix = request.mix
     if mix.scarcity:
         return request
@@ -131,19 +131,18 @@ def as_asked_below(request: nouns.Request) -> nouns.Request:
 def zone_supplies(
     own: ZoneSupplies | None, below: Mapping[str, GroupAnswer], shares: int
 ) -> tuple[ZoneSupplies, tuple[SilentZone, ...]]:
-    """Return what a zone and those below it supply, and which of these do not count in it.
+    """Return the supplies of a zone and those below it, and the zones that do not count in them.
 
-    Supplies of a child that are no amounts of so many shares are left out.
+    Supplies of a child that are not amounts of so many shares are left out.
     """
     found, uncounted = ([own] if own else []), list[SilentZone]()
     for zone, answer in below.items():
-        told = answer.supplies
-        if told is UNSET:
+        if answer.supplies is UNSET:
             uncounted.append(SilentZone(zone=zone, reason=OLDER))
-        elif not _are_supplies(told, shares):
+        elif not _are_supplies(answer.supplies, shares):
             uncounted.append(SilentZone(zone=zone, reason=NO_SUPPLIES))
         else:
-            found.append(told)
+            found.append(answer.supplies)
     supplies = _added(found)
     return (replace(supplies, most_nodes=nouns.MAX_NODES) if uncounted else supplies), tuple(
         uncounted
@@ -151,15 +150,15 @@ def zone_supplies(
 
 
 def supplies_with_offers(
-    told: Sequence[ZoneSupplies | UnsetType], shares: int
+    supplies: Sequence[ZoneSupplies | UnsetType], shares: int
 ) -> ZoneSupplies | UnsetType:
-    """Return what zones supply that offer nodes, UNSET where not each of them tells that."""
-    found = [one for one in told if one is not UNSET and _are_supplies(one, shares)]
-    return _added(found) if len(found) == len(told) else UNSET
+    """Return the supplies of zones that offer nodes, UNSET if one of them lacks its own."""
+    found = [one for one in supplies if one is not UNSET and _are_supplies(one, shares)]
+    return _added(found) if len(found) == len(supplies) else UNSET
 
 
-def _are_supplies(told: ZoneSupplies, shares: int) -> bool:
-    return all(nouns.is_supply(each, shares) for each in told.by_weigher.values())
+def _are_supplies(supplies: ZoneSupplies, shares: int) -> bool:
+    return all(nouns.is_supply(each, shares) for each in supplies.by_weigher.values())
 
 
 def _added(found: Sequence[ZoneSupplies]) -> ZoneSupplies:

@@ -42,7 +42,7 @@ _UNHELD: tuple[ZoneClaimState, ...] = ("PREPARED", "RELEASING")
 
 @dataclass
 class _Composed:
-    """What became of the parts of a claim: nodes, who still composes, and claims without nodes."""
+    """The parts of a claim: composed nodes, a zone that still composes, and held claims."""
 
     nodes: int = 0
     asked: int = 0
@@ -64,7 +64,7 @@ class ZoneClaimRecovery:
     rows: ZoneClaimRows
 
     def reap(self, *, dry_run: bool = False) -> Iterator[Action]:
-        """Yield what was done about each claim whose time is over, or that it would be ended."""
+        """Yield the action on each expired claim, with ``dry_run`` a planned one."""
         if not dry_run:
             self.rows.expire()
         for row in self.rows.due():
@@ -82,7 +82,7 @@ class ZoneClaimRecovery:
     def composing(self, own: Iterable[Claim], reaped: Container[str]) -> tuple[Claim, ...]:
         """Return the claims that are being composed and were not ``reaped``, the oldest first.
 
-        Those that are this zone's ``own`` stand in a claim of several zones where one has them.
+        An ``own`` claim that is a part of a claim of several zones is left out.
         """
         rows = {row.id: row for row in self.rows.list()}
         going_on = (row for row in rows.values() if row.state == "COMPOSING")
@@ -91,7 +91,7 @@ class ZoneClaimRecovery:
         return tuple(sorted(found, key=lambda claim: claim.created_at))
 
     def settle(self) -> None:
-        """End claims whose nodes are all gone, as far as their zones answer."""
+        """End claims without any node left, as far as their zones answer."""
         rows = self.rows.list(("COMPOSED",))
         if not rows:
             return
@@ -123,12 +123,12 @@ class ZoneClaimRecovery:
                 return f"left as it is: {paths.line_below(zone, str(error))}"
         except errors.SchedulerError as error:
             return f"left as it is: {error}"
-        note = row.note or "nobody went on with it"
+        note = row.note or "not composed in time"
         self.rows.change(row.id, ["RELEASING"], "FAILED", note=note)
         return f"freed what it held: {note}"
 
     def _find_composed(self, row: ZoneClaim) -> str:
-        """End a claim whose composition was interrupted, as its zones say."""
+        """End a claim whose composition was interrupted, by the claims of its zones."""
         found = self._composed(row)
         if found.goes_on:
             return f"left as it is: {found.goes_on}"
@@ -164,7 +164,7 @@ _WAITS, _MORE_S = 2, 360.0  # how often a zone may wait, and for all its own cal
 
 @dataclass
 class _Outcome:
-    """What became of a claim in all its zones."""
+    """The nodes, failures and unverified nodes of a claim in all its zones."""
 
     nodes: list[tuple[str, ComposedNode]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -175,7 +175,7 @@ class _Outcome:
     cannot_tell: bool = False
 
     def add(self, zone: str, result: ProvisionResult, part: ZoneClaimPart | None = None) -> None:
-        """Add what a zone answers; of a ``part`` no more nodes than it has, and no fewer unsaid."""
+        """Add the answer of a zone; an error if it has too many, or unexplained too few, nodes."""
         if part is not None:
             try:
                 going_on = sum(one.still_composing for one in result.unverified)
@@ -195,7 +195,7 @@ class _Outcome:
             self.failed_zones.add(zone)
 
     def add_error(self, zone: str, error: errors.SchedulerError) -> None:
-        """Add that a zone gave an error; where it does not answer it may have composed."""
+        """Add the error of a zone; one that does not answer may have composed."""
         line = paths.line_below(zone, str(error))
         if isinstance(error, errors.ServiceError | errors.Unverified):
             text = errors.one_line(
@@ -210,7 +210,6 @@ class _Outcome:
 
     @property
     def node_count(self) -> int:
-        """Return how many nodes are composed, or still being composed."""
         return len(self.nodes) + sum(one.still_composing for one in self.unverified)
 
     def result(self) -> ProvisionResult:
@@ -225,7 +224,7 @@ class _Outcome:
 
 
 def provision_below(zone: str, result: ProvisionResult) -> ProvisionResult:
-    """Return what a zone composed as the zone above names it."""
+    """Return the result of a zone as the zone above names it."""
     outcome = _Outcome()
     outcome.add(zone, result)
     return outcome.result()
@@ -243,7 +242,6 @@ class ZoneNodes:
 
     @property
     def recovery(self) -> ZoneClaimRecovery:
-        """Return what ends the claims that nobody goes on with."""
         return ZoneClaimRecovery(self._below, self.claims.rows)
 
     def compose(
@@ -255,16 +253,16 @@ class ZoneNodes:
         ttl_s: float = TTL_S,
         wait_s: float = WAIT_S,
     ) -> tuple[ProvisionResult, Selected | None]:
-        """Make the nodes of a request, or as many as it must have; return them and the decision.
+        """Compose a request, or at least its required nodes; return the result and the decision.
 
-        What was composed is taken apart where too few came to be; the request is then decided
-        again without the zones that failed. Where the others make too few, the failure stands.
+        Too few nodes are decomposed; the request is then decided again without the zones that
+        failed. Where the others make too few, the failure stays.
 
         Raises:
-            ClaimLost: a part could not be had every time; nothing is held.
-            ClaimState: the key stands for nodes that are being composed; a pod manager of the
-                claim was disabled, and the claim stays held.
-            NameTaken: the key stands for another request.
+            ClaimLost: a part was lost every time; nothing is held.
+            ClaimState: nodes of the key are being composed; or a pod manager of the claim was
+                disabled, and the claim stays held.
+            NameTaken: the key is that of another request.
         """
         avoid: tuple[SilentZone, ...] = ()
         notes: list[str] = []
@@ -296,12 +294,12 @@ class ZoneNodes:
         raise AssertionError("unreachable")
 
     def _earlier(self, outcome: ZoneClaimOutcome) -> ProvisionResult | None:
-        """Return the nodes that a key stands for, None for a claim that is to be composed now."""
+        """Return the nodes of an earlier claim of the key, None for one to be composed now."""
         claim = outcome.claim
         if outcome.selected is not None or claim is None or claim.state == "HELD":
             return None
         if claim.state != "COMPOSED":
-            text = f"key {claim.key!r} stands for claim {claim.id}, which is {claim.state}"
+            text = f"key {claim.key!r} belongs to claim {claim.id}, which is {claim.state}"
             hint = "wait for it, or run podm claim reap once its time is over"
             raise errors.ClaimState(errors.one_line(f"{text}: {hint}"))
         row = self.claims.rows.get(claim.id)
@@ -317,12 +315,11 @@ class ZoneNodes:
         return ProvisionResult(nodes=nodes, failures=tuple(failures))
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
-        """Make all nodes of a claim, or none: in all its zones at the same time.
+        """Compose all nodes of a claim, or none, in all its zones at the same time.
 
         Raises:
-            ClaimState, UnknownName: the claim is not held, or a pod manager of it was disabled,
-                and then it stays held; there is none.
-            Unverified: a zone of it does not answer: no zone was asked, and it stays held.
+            ClaimState: the claim is not held, or stays held: a pod manager of it was disabled.
+            Unverified: a zone does not answer: no zone was asked, and the claim stays held.
         """
         self.claims.rows.expire()
         row = self.claims.rows.get(claim_id)
@@ -337,7 +334,7 @@ class ZoneNodes:
     def _compose(
         self, row: ZoneClaim, required: int, wait_s: float
     ) -> tuple[ProvisionResult, set[str]]:
-        """Return what was composed of a held claim, and the zones that failed."""
+        """Return the result of a held claim, and the zones that failed."""
         deadline_s = _WAITS * wait_s + _MORE_S
         if not self.claims.rows.change(row.id, ["HELD"], "COMPOSING", ttl_s=deadline_s):
             current = self.claims.rows.get(row.id) or row
@@ -388,7 +385,7 @@ class ZoneNodes:
                 raise disabled_error(row.id, name, zone)
 
     def _note_end(self, row: ZoneClaim, outcome: _Outcome) -> None:
-        """Store what became of a claim; one that is unverified is reconciled later."""
+        """Store the end of a claim; one with unverified nodes is reconciled later."""
         rows = self.claims.rows
         if outcome.unverified:
             rows.change(row.id, ["COMPOSING"], "COMPOSING", ttl_s=0.0, note="not all is verified")
@@ -396,13 +393,11 @@ class ZoneNodes:
         if outcome.nodes:
             rows.change(row.id, ["COMPOSING"], "COMPOSED")
         else:
-            self._below.release(row)  # where a zone had not begun; what stays ends by its time
+            self._below.release(row)  # of a zone that had not begun; other parts expire
             rows.change(row.id, ["COMPOSING"], "FAILED", note="nothing was composed")
         self.claims.effects.forget("claim", row.id)
 
     def _take_apart(self, outcome: _Outcome, wait_s: float) -> None:
-        """Decompose what came to be: too little of a request."""
-
         def delete(zone: str, node: ComposedNode) -> None:
             for error in self._below.part(zone).delete_nodes([node.id], wait_s=wait_s):
                 raise error
@@ -418,10 +413,10 @@ class ZoneNodes:
             above, error = paths.node_below(zone, node), answers[f"{zone}/{node.id}"]
             if error is None:
                 self.claims.effects.forget("node", above.id)
-                gone = f"{above.podm}: {node.uri} taken apart again: too few came to be"
+                gone = f"{above.podm}: {node.uri} decomposed again: too few nodes were composed"
                 outcome.failures.append(gone)
                 continue
-            stays = f"{above.podm}: {node.uri} stays, though too few came to be"
+            stays = f"{above.podm}: {node.uri} stays, though too few nodes were composed"
             text = errors.one_line(f"{stays}: {error} (podm node delete)")
             outcome.unverified.append(UnverifiedNode(message=text))
         outcome.nodes = []
@@ -429,7 +424,7 @@ class ZoneNodes:
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
     ) -> ZonedList[NodeStatus]:
-        """Return the nodes of this zone and of those below, these by their paths.
+        """Return the nodes of this zone and, by their paths, of those below.
 
         The list names the zones that it lacks. Errors of the zone of ``podm`` are raised.
         """
@@ -446,7 +441,6 @@ class ZoneNodes:
         return ZonedList(nodes, found.silent)
 
     def node_record(self, node_id: str) -> NodeRecord:
-        """Return a node by its id or path; UnknownName for others."""
         zone, part, rest = self._below.find(node_id)
         record = part.node_record(rest)
         node, events = paths.node_below(zone, record.node), paths.events_below(zone, record.events)
@@ -455,7 +449,6 @@ class ZoneNodes:
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
     ) -> Iterator[errors.SchedulerError]:
-        """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
         for node_id in dict.fromkeys(node_ids):
             try:
                 zone, part, rest = self._below.find(node_id)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths: the names of what is below a zone, ``CHILD/NAME``, each level in front of the next."""
+"""Paths: the names of things below a zone, ``CHILD/NAME``, with each level in front."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import DomainValues, Generations
 
 V = TypeVar("V")
-LACK = "no pod manager "  # how a line begins about what none of a zone tells
+LACK = "no pod manager "  # begins a line about what every pod manager of a zone lacks
 OnPodm = TypeVar("OnPodm", BlockOverview, PoolOverview, StrandedAmount)
 
 
 def path(zone: str, name: str) -> str:
-    """Return the path of what a zone directly below has; of the zone's own (``""``) its name."""
+    """Return the path of a name in a zone directly below; in the zone itself (``""``) the name."""
     return f"{zone}/{name}" if zone else name
 
 
 def way(*zones: str) -> str:
-    """Return the way down through zones, of which a zone itself has no name."""
+    """Return the path of a zone through others; a zone itself has no name."""
     return "/".join(filter(None, zones))
 
 
@@ -43,10 +43,10 @@ def request_for(
     zones: Container[str],
     having: Callable[[str], Container[str]] | None = None,
 ) -> Request:
-    """Return a request with pod managers as a zone below, or this one (``""``), names them.
+    """Return a request with the names of pod managers in a zone below, or this one (``""``).
 
     A name alone is for every zone, or for those ``having`` a pod manager of this name. Where all
-    names are of others, the zone is asked for one that it does not have.
+    names are of other zones, the zone is asked for one that it does not have.
     """
     if not request.podms and not request.exclude_podms:
         return request
@@ -64,7 +64,7 @@ def name_in(
     zones: Container[str],
     having: Callable[[str], Container[str]] | None = None,
 ) -> str:
-    """Return the name of a pod manager in a zone, empty where it is one of another."""
+    """Return the name of a pod manager in a zone, empty for one of another zone."""
     child, rest = split(name, zones)
     if child:
         return rest if child == zone else ""
@@ -91,7 +91,7 @@ def node_below(zone: str, node: ComposedNode) -> ComposedNode:
 
 
 def events_below(zone: str, events: Iterable[Event]) -> tuple[Event, ...]:
-    """Return the events of a zone as the zone above names what they are about."""
+    """Return the events of a zone as the zone above names their claims and pod managers."""
     return tuple(
         replace(
             one, claim=one.claim and path(zone, one.claim), podm=one.podm and path(zone, one.podm)
@@ -114,7 +114,7 @@ def overview_below(zone: str, overview: PodmOverview) -> PodmOverview:
 
 
 def podm_below(zone: str, one: OnPodm) -> OnPodm:
-    """Return what names its pod manager as the zone above names that."""
+    """Return a noun with its pod manager as the zone above names that."""
     return replace(one, podm=path(zone, one.podm))
 
 
@@ -124,7 +124,7 @@ def silent_below(zone: str, silent: Iterable[SilentZone]) -> list[SilentZone]:
 
 
 def name_for(zone: str, name: str) -> str:
-    """Return the name that a zone below has for a path: of others one that it lacks."""
+    """Return the name of a path in a zone below; for other zones a name that it lacks."""
     start = f"{zone}/"
     return name.removeprefix(start) if name.startswith(start) else f"../{name}"
 
@@ -159,7 +159,7 @@ def renamed_state(state: GroupState, rename: Callable[[str], str]) -> GroupState
 
 
 def _renamed(by_domain: Mapping[str, V], rename: Callable[[V], V]) -> dict[str, V]:
-    """Return values by domain, of which only those of pod managers are names of a zone."""
+    """Return values by domain; only those of the domain ``podm`` are names of a zone."""
     return {domain: rename(one) if domain == "podm" else one for domain, one in by_domain.items()}
 
 
@@ -169,9 +169,9 @@ def line_below(zone: str, line: str) -> str:
 
 
 def lines_below(by_zone: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the lines of zones, with their names; what all zones lack is said once, without any.
+    """Return the lines of zones with their names; what all zones lack is one line without a name.
 
-    A fact or capability that a zone does not tell is left out where another one may tell it.
+    A fact or capability that one zone lacks is left out where another one may have it.
     """
     lacks = [
         {line.partition(" (")[0]: line for line in lines if line.startswith(LACK)}

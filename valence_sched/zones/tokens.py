@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens and signatures: what a zone offers and plans, signed: it needs to remember nothing.
+"""Tokens and signatures: offers and plans, signed, so that a zone need not remember them.
 
 The keys are the secrets of the zone, the newest last: that one signs, and all of them verify.
 """
@@ -23,10 +23,9 @@ TOKEN_AGE_S = 900  # how long an offer can be claimed
 
 
 class ChildToken(msgspec.Struct, frozen=True, array_like=True, tag="child"):
-    """The token of a child, with the name under which this zone has it.
+    """The token of a child, by its name, with the ``place`` of the offer.
 
-    ``generation`` is that of the group in this zone when it was offered, under hard rules of the
-    group; ``place`` is that of the offer.
+    ``generation`` is that of the group in this zone at the offer, under hard rules of the group.
     """
 
     child: str
@@ -64,15 +63,10 @@ class Tokens:
         )
 
     def sign(self, content: ChildToken | OwnToken) -> Token:
-        """Return a token for what is offered."""
         return str(self._serializer.dumps(content))
 
     def read(self, token: Token) -> ChildToken | OwnToken:
-        """Return what a token stands for.
-
-        Raises:
-            StaleOffer: it is too old, or was not made by this zone.
-        """
+        """Return the content of a token; StaleOffer if it is too old, or of another zone."""
         try:
             return self._serializer.loads(token, max_age=self._age_s)  # type: ignore[no-any-return]
         except SignatureExpired:
@@ -84,7 +78,7 @@ class Tokens:
 class PlanSignatures:
     """Signs and verifies plans by ``keys``: every scheduler that has one of them takes a plan.
 
-    A signature begins with a digest of its key, so that an unknown key is told from a change.
+    A signature begins with a digest of its key, which tells an unknown key from a changed plan.
     """
 
     def __init__(self, keys: Sequence[str]) -> None:

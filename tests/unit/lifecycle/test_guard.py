@@ -408,8 +408,9 @@ class TestProvision(ProvisionCase):
         )
         self.assertEqual((), done.nodes)
         (stays,) = done.unverified
-        self.assertIn(f"stays, though too few came to be: node {self.one.nodes.list()[0].id}: p",
-                      stays.message)  # fmt: skip
+        node = self.one.nodes.list()[0].id
+        text = f"stays, though too few nodes were composed: node {node}: p"
+        self.assertIn(text, stays.message)
 
 
 class TestReap(ReapCase):

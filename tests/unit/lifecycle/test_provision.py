@@ -151,7 +151,7 @@ class TestSeveral(ProvisionCase):
     def test_too_few_are_taken_apart_again(self):
         done = self.failing(1, "p").provision(self.request(count=2))
         self.assertEqual(((), ()), (done.nodes, done.unverified))
-        self.assertIn("p: /S/p1 taken apart again: too few came to be", done.failures)
+        self.assertIn("p: /S/p1 decomposed again: too few nodes were composed", done.failures)
         self.assertEqual(2, len(done.failures))
         self.assertEqual([], self.one.nodes.list())
         self.assertEqual([], self.one.effects.unnamed_lines())
@@ -189,7 +189,7 @@ class TestSeveral(ProvisionCase):
 
         composer = renewed(self.provisioner.composer, connect=refuse_later)
         done = renewed(self.provisioner, composer=composer).provision(self.request(count=2))
-        line = "p: /S/p1 stays, though too few came to be: p: /S/p1: connection refused"
+        line = "p: /S/p1 stays, though too few nodes were composed: p: /S/p1: connection refused"
         self.assertEqual([f"{line} (podm node delete)"], [one.message for one in done.unverified])
 
     def test_on_one_pod_manager_only_some_are_made_at_a_time(self):
