@@ -219,8 +219,8 @@ class Provisioner:
         claims = [one for one in self.store.claims.list(owner=request.owner) if one.key in keys]
         other = [one for one in claims if one.content != key_of(content)]
         if other:
-            what = f"claim {other[0].id}, which asked for something else"
-            raise NameTaken(f"key {key!r} stands for {what}: choose another key")
+            what = f"claim {other[0].id} of another request"
+            raise NameTaken(f"key {key!r} belongs to {what}: choose another key")
         ours = {one.id for one in claims if one.state in ("COMPOSED", "SETTLED")}
         others = [one for one in claims if one.id not in ours]
         # one of the key itself is composed now where it is held, and split where it has several
@@ -229,7 +229,7 @@ class Provisioner:
         if going:
             what = f"claim {going[0].id}, which is {going[0].state}"
             hint = "wait for it, or run podm claim reap once its time is over"
-            raise ClaimState(f"key {key!r} stands for {what}: {hint}")
+            raise ClaimState(f"key {key!r} belongs to {what}: {hint}")
         return [node for node in self.store.nodes.list() if node.claim in ours]
 
     def _compose_node(self, claim: Claim, find_another: _FindAnother) -> _NodeResult:
