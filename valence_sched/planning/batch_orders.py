@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batch orders: the orders in which requests that are known at once are worth deciding.
+"""Batch orders: promising orders of the requests of a batch.
 
-*Scarcest first* is the first one: the fewer nodes of a request the pools make, the earlier it is
-decided. That number is a bound, by each need alone: a pool with 40 free cores and 1 free card makes
+The first is *scarcest first*: the fewer nodes of a request the pools make, the earlier it is
+decided. That number is a bound by each need alone: a pool with 40 free cores and 1 free card makes
 at most 1 node of 8 cores and a card.
 """
 
@@ -21,9 +21,9 @@ Order = tuple[int, ...]
 
 
 def most_nodes_together(view: View, types: Sequence[NodeType], most_alone: Sequence[int]) -> int:
-    """Return a bound of how many nodes of several types fit at once, ``most`` of each at most.
+    """Return a bound of the nodes of several types that fit together, ``most`` of each at most.
 
-    Of each resource by itself: the smallest amounts first, until all pools together have no more.
+    For each resource alone the smallest amounts come first, until all pools together are full.
     """
     most = [min(alone, one.most or 0) for alone, one in zip(most_alone, types, strict=True)]
     bound, resources = sum(most), dict[Need, list[tuple[float, int]]]()
@@ -47,8 +47,7 @@ def most_nodes_together(view: View, types: Sequence[NodeType], most_alone: Seque
 def worthwhile_orders(requests: Sequence[Request], most_alone: Sequence[int]) -> Iterator[Order]:
     """Yield the orders that are tried first, each once.
 
-    Scarcest first, as asked, the tightest first (nodes asked for per node that fits), and the
-    largest nodes first.
+    Scarcest first, as given, tightest first (requested nodes per node that fits), largest first.
     """
     numbers = range(len(requests))
     tight = [alone / one.count for alone, one in zip(most_alone, requests, strict=True)]
@@ -59,20 +58,17 @@ def worthwhile_orders(requests: Sequence[Request], most_alone: Sequence[int]) ->
         sorted(numbers, key=tight.__getitem__),
         sorted(numbers, key=size.__getitem__),
     )
-    yield from dict.fromkeys(_with_groups_as_asked(requests, order) for order in orders)
+    yield from dict.fromkeys(_with_groups_in_order(requests, order) for order in orders)
 
 
 def all_orders(requests: Sequence[Request]) -> Iterator[Order]:
     """Yield every order of some requests, each once."""
     orders = itertools.permutations(range(len(requests)))
-    yield from dict.fromkeys(_with_groups_as_asked(requests, order) for order in orders)
+    yield from dict.fromkeys(_with_groups_in_order(requests, order) for order in orders)
 
 
-def _with_groups_as_asked(requests: Sequence[Request], order: Sequence[int]) -> Order:
-    """Return the order in which the requests of one group stand as they were asked.
-
-    What a group's rules allow a node depends on the nodes before it.
-    """
+def _with_groups_in_order(requests: Sequence[Request], order: Sequence[int]) -> Order:
+    """Return an order with the requests of each group in the given one, as their rules need."""
     ordered = list(order)
     for name in {one.group.name for one in requests if one.group is not None}:
         groups = [requests[number].group for number in order]

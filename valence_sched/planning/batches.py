@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Batches: several requests that are known at once, planned together so that most nodes fit.
+"""Batches: several requests that are planned together so that most nodes fit.
 
-The requests are decided scarcest first (``batch_orders``). Where that leaves nodes out, other
-orders are tried, all of them where they are few, and then an exact optimiser is asked: the fit
-verifies each of its nodes, and filters judge each when it is placed. A trial is better if fewer
-nodes are short of what must be placed, then if more nodes are placed; of equals the first is taken.
-The work is counted in fits (``Budget.batch_fits``). The scheduler ``joint`` asks the optimiser
-first, also for the nodes of one request, and also for nodes that are better by the goals of its
-policy; no answer is worse than that of the first order.
+The requests are decided scarcest first (``batch_orders``). If nodes are left out, other orders are
+tried, all of them if they are few, and then an exact optimiser: the fit verifies each of its nodes,
+and filters judge each when it is placed. A trial is better if fewer required nodes are missing,
+then if more nodes are placed; of equals the first is taken. The work is counted in fits
+(``Budget.batch_fits``). The scheduler ``joint`` asks the optimiser first, also for one request, and
+for nodes that are better by the goals of its policy; no answer is worse than the first order.
 """
 
 from __future__ import annotations
@@ -59,10 +58,10 @@ Score = tuple[int, int]  # nodes that must be placed and are not, and nodes that
 
 @dataclass
 class Decisions:
-    """The decisions on several requests, in order; after one that fails there are none.
+    """The decisions on several requests, in order, up to the first that fails.
 
-    A request that must have more nodes than fit fails them all: nothing of them is placed. No
-    placement has more nodes than ``bound``.
+    A request whose required nodes do not fit fails all: no node is placed. No placement has more
+    nodes than ``bound``.
     """
 
     requests: Sequence[Request]
@@ -73,11 +72,11 @@ class Decisions:
 
     @property
     def failure(self) -> Decision | None:
-        """Return the decision for which fewer nodes fit than must be placed."""
-        for one in self.decisions[-1:]:
-            if len(one.placed_nodes) < one.request.required_count:
-                return one
-        return None
+        """Return the decision with fewer nodes than required."""
+        failed = (
+            it for it in self.decisions[-1:] if len(it.placed_nodes) < it.request.required_count
+        )
+        return next(failed, None)
 
     @property
     def requested_count(self) -> int:
@@ -123,11 +122,10 @@ class Decisions:
 
 
 def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
-    """Decide on requests that are known at once: all of them are one decision.
+    """Decide on several requests together, as one decision.
 
-    Several are planned together; one is decided as by itself. They share what the most generous of
-    their policies has to spend. Where some request gets fewer nodes than it must have, the
-    decisions are those in the order asked, up to the first that fails. Errors as of
+    They share the largest budget of their policies. If a request gets fewer nodes than required,
+    the decisions are those in the given order, up to the first that fails. Errors as of
     ``Decider.select_destinations``, with the number of the request.
     """
     succession, sealed = Succession(decider), []
@@ -160,7 +158,7 @@ def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
 
 
 def _decide_in_order(succession: Succession, requests: Sequence[Request]) -> list[Decision]:
-    """Return the decisions up to the first by which fewer nodes fit than must be placed."""
+    """Return the decisions up to the first with fewer nodes than required."""
     decisions: list[Decision] = []
     total, spending = sum(one.count for one in requests), succession.spending(requests)
     for request in requests:
@@ -179,24 +177,23 @@ def _decide_in_order(succession: Succession, requests: Sequence[Request]) -> lis
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The decisions of one order, as the requests were asked, and how far they are from all."""
+    """The decisions of one order, in the order of the requests, and the missing nodes."""
 
     decisions: list[Decision]
     score: Score
 
     @property
     def is_short(self) -> bool:
-        """Return whether some request has fewer nodes than it must have."""
+        """Return whether a request has fewer nodes than required."""
         return bool(self.score[0])
 
 
 @dataclass(slots=True)
 class BatchPlan:
-    """Requests on what a succession has free, which is the same after each trial.
+    """The plan of requests on a succession, which each trial leaves unchanged.
 
     Requests for equal nodes on the same pools are one node type: ``type_of`` has its number by
-    request. ``least`` is how many nodes of a type must be placed; no placement has more than
-    ``bound`` nodes.
+    request. ``least`` are the required nodes by type; no placement has more than ``bound`` nodes.
     """
 
     succession: Succession
@@ -231,10 +228,10 @@ class BatchPlan:
         self.bound = most_nodes_together(view, self.types, self._most_alone)
 
     def best(self, goals: Sequence[Goal] = (), *, exact: bool = False) -> Trial | None:
-        """Return the best trial, None where too few nodes of some type fit by themselves.
+        """Return the best trial, None if too few nodes of some type fit alone.
 
-        ``exact`` asks the optimiser before other orders than the first are tried; of equally many
-        nodes those are better that are by ``goals``, one after another.
+        ``exact`` asks the optimiser after the first order; ``goals``, one after another, choose
+        between equally many nodes.
         """
         pairs = zip(self._most_alone, self.least, strict=True)
         if any(most < least for most, least in pairs) or self.bound < sum(self.least):
@@ -266,9 +263,9 @@ class BatchPlan:
         return best
 
     def _optimised(self, goals: Sequence[Goal], fixed: Sequence[WitnessNode] = ()) -> Trial:
-        """Return the trial of the most nodes that the optimiser finds, and lower the bound.
+        """Return the trial of the nodes that the optimiser finds, and lower the bound.
 
-        Nodes that are ``fixed`` stay, and no others of their types are added.
+        ``fixed`` nodes stay, and no others of their types are added.
         """
         if "least-cost" in goals:
             for number, one in enumerate(self.types):
@@ -287,7 +284,7 @@ class BatchPlan:
         return self.realised([*fixed, *optimum.nodes])
 
     def trial(self, order: Sequence[int], planned: Sequence[PlannedFits] | None = None) -> Trial:
-        """Decide on the requests in an order, as many nodes of each as fit; give all back."""
+        """Decide on the requests in an order, as many nodes of each as fit; free all again."""
         succession, total = self.succession, self._requested
         spending = succession.spending(self.requests)
         decisions: dict[int, Decision] = {}
@@ -312,7 +309,7 @@ class BatchPlan:
         return Trial(in_order, (short, total - len(taken)))
 
     def realised(self, nodes: Sequence[WitnessNode]) -> Trial:
-        """Return the trial that places these nodes, which are dealt out to the requests."""
+        """Return the trial that places these nodes, distributed over the requests."""
         queues = [deque[WitnessNode]() for _ in self.types]
         for node in nodes:
             queues[node.node_type].append(node)
@@ -365,7 +362,7 @@ class BatchPlan:
 
 
 def keep_explainable(decision: Decision, current: View) -> None:
-    """Copy all that later nodes change of a decision that may be explained; else note that."""
+    """Copy the arrays of a decision that later nodes change, if an explanation may need them."""
     if len(decision.placed_nodes) == decision.request.count and len(decision.attempts) == 1:
         decision.explainable = False
         return

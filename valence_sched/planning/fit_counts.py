@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fit counts: how many more nodes of a request each pod manager makes, one after another.
 
-Placing one after another gives a lower bound: packing a whole pod at its best is a harder problem.
-Pods do not depend on each other. Where a fit is a cover of blocks alone, pools whose offers are
-alike share it (``pool_covers``): each turn places one node on every pod that still makes one, and
-evaluates all these pods in one call. The counts are the same as those of one pod at a time.
+This is a lower bound, as an optimal packing may have more nodes. Pods are independent. If a fit is
+a cover of blocks alone, pools with equal offers share it (``pool_covers``): each turn places one
+node on every pod that still makes one, and evaluates all these pods in one call. The counts are the
+same as those of one pod at a time.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from valence_sched.view.view import Ints, View, was_derived
 
 @dataclass(frozen=True, slots=True)
 class BlockEntries:
-    """Which blocks each entry of the block counts counts, and which entries count each block.
+    """The blocks by entry of the block counts, and the entries by block.
 
     Blocks are numbered through all pod managers. Those of pool entry ``e`` are
     ``blocks[start[e]:start[e + 1]]``: those in the fewest pools first, then in inventory order. The
-    pool entries of block ``b`` are ``entries[first[b]:first[b + 1]]``, and its only entry of pod
-    managers is ``podm_entry[b]``.
+    pool entries of block ``b`` are ``entries[first[b]:first[b + 1]]``, its entry of pod managers is
+    ``podm_entry[b]``.
     """
 
     start: Ints
@@ -49,22 +49,21 @@ class BlockEntries:
 
 
 class BlockSlots:
-    """The free slots of all blocks while nodes take them, one after another; the View stays."""
+    """The free slots of all blocks while nodes take them; the View is unchanged."""
 
     def __init__(self, view: View) -> None:
         arrays = view.memoise_free("block arrays", (), lambda: block_arrays(view.block_tables))
         self._slots = arrays.slots.astype(np.int64)
         self._shared = arrays.shared.copy()
-        #: What the View's counts have of each block.
         self.of: BlockEntries = view.memoise_latest(
             ("constant", "block entries"), (), lambda: _block_entries(view, arrays)
         )
 
     def take(self, entries: Ints, numbers: Ints) -> Ints:
-        """Take a slot of ``numbers[n]`` blocks of pool entry ``entries[n]``, which has as many.
+        """Take a slot of ``numbers[n]`` free blocks of pool entry ``entries[n]``.
 
-        The blocks are those that :meth:`BlockTable.free_blocks` has. No block may be in two of the
-        entries. Return the blocks that are full now.
+        The blocks are in the order of :meth:`BlockTable.free_blocks`, and in one of the entries
+        only. Return the blocks that are full now.
         """
         low = self.of.start[entries]
         sizes = self.of.start[entries + 1] - low
@@ -83,7 +82,7 @@ class BlockSlots:
         return full
 
     def entries(self, blocks: Ints) -> Ints:
-        """Return the pool entries of some blocks, of each all."""
+        """Return all pool entries of some blocks."""
         low = self.of.first[blocks]
         entries: Ints = self.of.entries[ranges(low, self.of.first[blocks + 1] - low)]
         return entries
@@ -101,7 +100,7 @@ def _block_entries(view: View, arrays: BlockArrays) -> BlockEntries:
     row = view.first_row[podm_of][block] + flat[ranges(starts[codes], in_pools)]
     kinds = len(view.kinds)
     entries = _find_entries(view.block_counts, row, arrays.kind[block], kinds)
-    order = np.lexsort((in_pools[block], entries))  # it keeps the order of equal ones
+    order = np.lexsort((in_pools[block], entries))  # a stable order
     ends = np.searchsorted(entries[order], np.arange(len(view.block_counts.kind) + 1))
     return BlockEntries(
         start=ends,
@@ -113,7 +112,7 @@ def _block_entries(view: View, arrays: BlockArrays) -> BlockEntries:
 
 
 def _find_entries(counts: BlockCounts, rows: Ints, kinds: Ints, kind_count: int) -> Ints:
-    """Return the entries of rows and kinds, which must exist; ``kind_count`` is above all kinds."""
+    """Return the existing entries of rows and kinds; ``kind_count`` is above all kinds."""
     keys = np.repeat(np.arange(len(counts)), np.diff(counts.start)) * kind_count + counts.kind
     order = np.argsort(keys, kind="stable")
     found: Ints = order[np.searchsorted(keys, rows * kind_count + kinds, sorter=order)]
@@ -121,7 +120,7 @@ def _find_entries(counts: BlockCounts, rows: Ints, kinds: Ints, kind_count: int)
 
 
 def ranges(low: Ints, sizes: Ints) -> Ints:
-    """Return the numbers from each of ``low`` on, so many as its size, one after another."""
+    """Return the concatenated ranges from each of ``low``, of these sizes."""
     ends = np.cumsum(sizes)
     ranges: Ints = np.repeat(low - ends + sizes, sizes) + np.arange(ends[-1] if len(ends) else 0)
     return ranges
@@ -137,20 +136,17 @@ def count_fits(
 ) -> FitCounts:
     """Return how many more nodes of a request each podm makes, at most ``most`` each.
 
-    Warnings are plug-ins that broke their contract, unknown terms, and the podms that may make
-    more: the budget of the policy left that open. A ``listener`` gets the number of each podm with
-    the attempts on it, which takes longer.
+    Warnings are plug-ins that broke their contract, unknown terms, and podms that the budget of the
+    policy left undecided. A ``listener`` gets the number of each podm with its attempts, which
+    takes longer.
     """
     group = request.group
     if group is not None and group.hard:  # each pod manager is counted alone
         apart = (*group.anti_affinity, *group.at_most)
         firm = any(not rule.soft for rule in group.spread)
         if group.affinity or firm or any(domain != "podm" for domain in apart):
-            reason = (
-                "each pod manager is counted by itself, so only anti-affinity and at most per podm"
-            )
-            text = f"{reason} can be counted: leave the other rules out"
-            raise RequestError(f"group {group.name!r}: {text}")
+            text = "counts by pod manager allow only the rules anti-affinity and at most per podm"
+            raise RequestError(f"group {group.name!r}: {text}: leave the other rules out")
     context = decider.context(request)
     view, counts, open_pools = context.view, [], []
     warnings = [*context.evaluation.notes, *unknown_terms(view, context.request)]
@@ -203,8 +199,8 @@ def _count_alone(
 class _CoverRounds:
     """Places nodes that are covers of blocks alone, each on the best pool that makes it.
 
-    A pool keeps its cover for as long as it has the blocks (``pool_covers``), and no block table is
-    made for a node: what plug-ins read of one cannot be counted here.
+    A pool keeps its cover while it has the blocks (``pool_covers``), and no block table is made for
+    a node: plug-ins that read one cannot be counted here.
     """
 
     def __init__(self, context: EvaluationContext, most: int, min_pools: int = MIN_POOLS) -> None:
@@ -217,7 +213,7 @@ class _CoverRounds:
         self._open: dict[int, int] = {}  # the first pool of a podm that may make more
 
     def run(self) -> list[FitCount] | None:
-        """Return the count of each podm; None where plug-ins fail, or read more than counts."""
+        """Return the count of each podm; None if plug-ins fail, or read more than counts."""
         podms = np.arange(len(self._context.view.podms))
         counts = np.zeros(len(podms), dtype=np.int64)
         failed = set(self._evaluation.failed_plugins)
@@ -236,7 +232,7 @@ class _CoverRounds:
         ]
 
     def _choose(self, podms: Ints) -> tuple[Ints, Ints]:
-        """Return the podms that make another node, and of each the pool that makes it."""
+        """Return the podms that make another node, and their pools for it."""
         view, cost, covers = self._overlay.view, self._evaluation.cost, self._covers
         rows, sizes = self._rows(podms)
         rows = rows[np.lexsort((self._lots[rows], cost[rows], view.podm_of[rows]))]
@@ -261,14 +257,14 @@ class _CoverRounds:
         return podms[making], chosen[making]
 
     def _rows(self, podms: Ints) -> tuple[Ints, Ints]:
-        """Return the rows of these podms, which are in order, and how many each has."""
+        """Return the rows of these podms in order, and how many each has."""
         first_row = self._context.view.first_row
         low = first_row[podms]
         sizes = first_row[podms + 1] - low
         return ranges(low, sizes), sizes
 
     def _take(self, podms: Ints, rows: Ints) -> bool:
-        """Take a node of each podm, and evaluate its rows: false if block tables were read."""
+        """Take a node of each podm, and evaluate its rows; false if block tables were read."""
         context, slots = self._context, self._slots
         full = slots.take(*self._covers.of(rows))
         if len(full):

@@ -12,7 +12,7 @@ from valence_sched.drivers.links import ROOT
 from valence_sched.simulator.server import documents as docs
 from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json, RequestRefused
 
-#: The power state after each type of reset; None: as it was, an empty one: the other one.
+#: The power state after each type of reset; None: unchanged, empty: the opposite.
 RESETS: Mapping[str, str | None] = dict.fromkeys(
     ("On", "ForceOn", "ForceRestart", "GracefulRestart", "PowerCycle"), "On"
 ) | {"ForceOff": "Off", "GracefulShutdown": "Off", "PushPowerButton": "", "Nmi": None}
@@ -31,7 +31,7 @@ _EMPTY["ConnectedVia"] = "NotConnected"
 
 
 def complete_system(documents: DocumentTree, uri: str) -> None:
-    """Add to a system what its owner uses and it lacks; what it has stays as it is."""
+    """Add the missing power state, boot, actions, interfaces and manager to a system."""
     json = documents.get(uri)
     if json is None:
         return
@@ -68,7 +68,7 @@ def power_after(reset_type: str, was: Any) -> Any:
 
 
 def reset(documents: DocumentTree, system: str, body: Json) -> HttpReply:
-    """Reset a system: its power state follows, and a boot override for once is used up."""
+    """Reset a system: change its power state, and end a boot override for one boot."""
     kind = str(body.get("ResetType"))
     if kind not in RESETS:
         text = f"ResetType is {kind!r}, expected one of {', '.join(RESETS)}."
@@ -165,7 +165,7 @@ def devices_of(documents: DocumentTree, block: Json) -> Devices:
 def put_system(
     documents: DocumentTree, uri: str, name: str, blocks: Sequence[str], body: Json
 ) -> None:
-    """Put the documents of a system that is made of these blocks; what stood there goes."""
+    """Put the documents of a system of these blocks, in place of those at its URI."""
     before = documents.get(uri) or {}
     documents.remove_below(uri)
     devices: Devices = {kind: {} for kind in (*COLLECTIONS, "Drives")}
@@ -208,7 +208,7 @@ def put_system(
 
 
 def remove_system(documents: DocumentTree, uri: str) -> None:
-    """Remove the documents of a system, all below it, and the manager that was made for it."""
+    """Remove the documents of a system, all below it, and its own manager."""
     manager = _manager_uri(documents, uri)
     documents.unlist_member(manager.rpartition("/")[0], manager)
     documents.remove_below(manager)

@@ -31,19 +31,19 @@ from valence_sched.model.inventory import Status
 from valence_sched.simulator.redfish.composition import content_of
 from valence_sched.simulator.server.documents import DocumentTree, Json, value_at
 
-#: Returns the expectation that a value does not meet, None for a value that is valid.
+#: Returns the expected value, None for a valid one.
 Check = Callable[[Any], str | None]
 
 
 def violations(body: Any, knows: Callable[[str], bool]) -> list[str]:
-    """Return the faults of a body, a line each; ``knows`` returns whether a URI exists here."""
+    """Return the errors of a body, a line each; ``knows`` returns whether a URI exists."""
     if not isinstance(body, dict):
         return ["The body: expected an object"]
     return [*_property_violations(body, BODY, ""), *_clashes(body), *_unknown_links(body, knows)]
 
 
 def requested_resources(body: Json) -> dict[str, list[str]]:
-    """Return the URIs that the elements of each list of a valid body name."""
+    """Return the resource URIs of the elements of each list of a valid body."""
     return {
         key: [item["Resource"]["@odata.id"] for item in body.get(key) or () if item.get("Resource")]
         for key in LISTS
@@ -89,7 +89,7 @@ def _unknown_links(body: Json, knows: Callable[[str], bool]) -> Iterator[str]:
             for word in ("Resource", "Chassis"):
                 uri = value_at(item, word, "@odata.id")
                 if isinstance(uri, str) and not knows(uri):
-                    yield f"{place}.{word}: {uri} is not here"
+                    yield f"{place}.{word}: {uri} does not exist"
 
 
 def _more(value: Any) -> str | None:
@@ -175,9 +175,9 @@ class SystemChooser:
         self._status |= {it.device.uri: uses.offer_status(it, attached) for it in found.offers}
 
     def choose(self, body: Json, *, equal: bool = False) -> tuple[ChosenSystem | None, str]:
-        """Return the system of a valid body, None for none, and the counts after each filter.
+        """Return the system for a valid body, or None, and the counts after each filter.
 
-        With ``equal`` the last equal device of a fabric stands in for one that was chosen.
+        With ``equal`` the last equal device of a fabric replaces each chosen one.
         """
         there = [system for system in self._found.systems if self._is_available(system)]
         counts = [f"available: {len(there)}"]
@@ -298,10 +298,10 @@ class SystemChooser:
 def match_devices(
     requested: Iterable[Json], there: Sequence[D], matches: Matches[D], size: Callable[[D], object]
 ) -> list[D] | None:
-    """Return the device of each wanted one, the smallest left; None when one gets none.
+    """Return the smallest remaining device for each request, or None if one gets no device.
 
-    Those that are named by their URI come first. Greedy is how these pod managers work, so a body
-    may be refused that could be served.
+    Requests with a URI come first. These pod managers are greedy: they may refuse a body that is
+    possible.
     """
     left = sorted(there, key=size)  # type: ignore[arg-type]
     found: list[D] = []
@@ -322,7 +322,7 @@ def _is_healthy(system: RackSystem) -> bool:
 
 
 def _processor_matches(device: ProcessorDevice, wanted: Json) -> bool:
-    """Return whether a processor matches; its type is CPU unless another is wanted."""
+    """Return whether a processor matches, by default one of type CPU."""
     oem = wanted.get("Oem") or {}
     detail: Json = oem.get("Intel_RackScale") or oem
     own = value_at(device.json, "Oem", "Intel_RackScale")

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Nodes service of a rack's pod manager: allocates, assembles, resets and deletes nodes.
 
-It changes documents and nothing else: those of nodes, fabric zones, and volumes. One node is the
-first system that is left after all filters; what is asynchronous happens in
-:meth:`NodesService.tick` by the clock.
+It changes only the documents of nodes, fabric zones and volumes. A node gets the first system that
+passes all filters. :meth:`NodesService.tick` advances asynchronous changes to the present time.
 """
 
 from __future__ import annotations
@@ -348,7 +347,7 @@ def _invalid(violations: Iterable[str]) -> HttpReply:
 
 
 def _missing(uri: str) -> HttpReply:
-    return _refused(404, "InvalidEndpoint", "No such composed node", [f"{uri} is not here"])
+    return _refused(404, "InvalidEndpoint", "No such composed node", [f"{uri} does not exist"])
 
 
 def _conflict(message: str, *reasons: str) -> HttpReply:

@@ -24,7 +24,7 @@ ENDLESS_BYTES = 1 << 30
 
 
 async def stream_events(request: web.BaseRequest, podm: SimulatedPodm) -> web.StreamResponse | None:
-    """Send an event for each change until the client is gone; None when a fault rule cuts it."""
+    """Send an event for each change to a connected client; None if a fault rule cuts it."""
     if "stream-redirect" in podm.faults:
         where = f"https://elsewhere.example.net{request.path}"
         return web.Response(status=307, headers={"Location": where})
@@ -54,7 +54,7 @@ async def stream_events(request: web.BaseRequest, podm: SimulatedPodm) -> web.St
     return None
 
 
-#: Bodies that are no document, by the word of the rule ``body``.
+#: Bodies that are not documents, by the kind of the rule ``body``.
 BODIES = {"text": b"It is done.", "number": b"42", "list": b"[]", "object": b"{}"}
 WRITES = ("POST", "PATCH", "PUT", "DELETE")
 NESTING_DEPTH = 100_000
@@ -62,7 +62,7 @@ _PIECE = b'{"@odata.id":"/redfish/v1/Chassis/of-very-many"},' * 1338  # about 64
 
 
 class SeenRequest(NamedTuple):
-    """A request that came, and its status: 0 where it was cut, -1 where none went out yet."""
+    """A received request, and its status: 0 if it was cut, -1 if it is not answered yet."""
 
     method: str
     path: str
@@ -71,7 +71,7 @@ class SeenRequest(NamedTuple):
 
 @dataclass(slots=True)
 class Traffic:
-    """The requests that came in: how many, the last of them, and how many at once."""
+    """The received requests: their number, the last ones, and the number at once."""
 
     requests: int = 0
     writes: int = 0
@@ -98,7 +98,7 @@ class SimulatorApp:
             response = await self._respond(request)
             status = 0 if response is None else response.status
             return _cut(request) if response is None else response
-        except ConnectionError:  # the client has had enough
+        except ConnectionError:  # the client has closed it
             status = 0
             return _cut(request)
         finally:
@@ -142,7 +142,7 @@ class SimulatorApp:
 
     async def _fault_response(self, request: web.BaseRequest) -> web.StreamResponse | None:
         if fault := self._take_fault("status", request):
-            text = "This service is told to answer so."
+            text = "A fault rule sets this status."
             return _response(encode_reply(refusal(fault.number, "GeneralError", text)))
         if fault := self._take_fault("busy", request):
             busy = refusal(503, "ServiceTemporarilyUnavailable", "Come back later.")
@@ -152,7 +152,7 @@ class SimulatorApp:
             page = "<!DOCTYPE html><html><body><h1>It works!</h1></body></html>"
             return web.Response(text=page, content_type="text/html")
         if self._take_fault("lie", request):
-            body = error_body("InternalError", "The request failed, whatever its status says.")
+            body = error_body("InternalError", "The request failed, in spite of its status.")
             return web.json_response(body)
         if self._take_fault("deep", request):
             nested = b'{"Members":' + b"[" * NESTING_DEPTH + b"]" * NESTING_DEPTH + b"}"
@@ -196,7 +196,7 @@ RECEIVER_S = 2.0  # that a receiver of events may take
 
 
 async def deliver_events(podms: Sequence[SimulatedPodm]) -> None:
-    """Send events until this is cancelled; a receiver that is away loses some."""
+    """Send events until cancelled; a receiver that does not answer loses some."""
     positions = [podm.documents.changes for podm in podms]
     sent = 0
     async with ClientSession(timeout=ClientTimeout(total=RECEIVER_S)) as session:

@@ -28,12 +28,12 @@ class HttpReply:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-#: Changes that are remembered for those who follow them.
+#: Changes that are kept for event streams.
 MOST_CHANGES = 10_000
 
 
 class Change(NamedTuple):
-    """A change of a document, by the count of changes that it brought about."""
+    """A change of a document, by its number."""
 
     number: int
     kind: Literal["ResourceAdded", "ResourceUpdated", "ResourceRemoved"]
@@ -41,7 +41,7 @@ class Change(NamedTuple):
 
 
 class DocumentTree:
-    """Redfish documents whose ``changes`` are counted; a slash at the end of a URI is nothing."""
+    """Redfish documents whose ``changes`` are counted; a slash at the end of a URI is ignored."""
 
     def __init__(self, documents: Mapping[str, Json]) -> None:
         own: dict[str, Json] = msgspec.json.decode(msgspec.json.encode(documents))
@@ -56,7 +56,7 @@ class DocumentTree:
         return iter(tuple(self._documents))
 
     def get(self, uri: str) -> Json | None:
-        """Return the document at a URI as it stands: change it through :meth:`put` only."""
+        """Return the document at a URI; change it through :meth:`put` only."""
         return self._documents.get(_key(uri))
 
     def put(self, uri: str, json: Json) -> None:
@@ -68,7 +68,7 @@ class DocumentTree:
         self._recent.append(Change(self.changes, kind, key))
 
     def update(self, uri: str, **changes: Any) -> None:
-        """Change properties of a document, if it is there."""
+        """Change properties of a document, if it exists."""
         if (json := self.get(uri)) is not None:
             self.put(uri, {**json, **changes})
 
@@ -94,7 +94,7 @@ class DocumentTree:
             self._recent.append(Change(self.changes, "ResourceRemoved", uri))
 
     def changes_since(self, number: int) -> list[Change]:
-        """Return the changes after the ``number``-th, of very many the last."""
+        """Return the changes after the ``number``-th, at most the last ``MOST_CHANGES``."""
         return [change for change in tuple(self._recent) if change.number > number]
 
     def free_id(self, collection: str) -> str:
@@ -102,11 +102,11 @@ class DocumentTree:
         return next(str(id_) for id_ in itertools.count(1) if f"{collection}/{id_}" not in self)
 
     def member_uris(self, collection: str) -> list[str]:
-        """Return the members of a collection, none when it is not there."""
+        """Return the members of a collection, empty if it is missing."""
         return uris(value_at(self.get(collection), "Members"))
 
     def linked(self, links: Any) -> list[tuple[str, Json]]:
-        """Return the documents that links lead to; a collection stands for its members."""
+        """Return the linked documents, and the members of linked collections."""
         found: dict[str, Json] = {}
         for uri in uris(links):
             json = self.get(uri) or {}
@@ -116,7 +116,7 @@ class DocumentTree:
         return list(found.items())
 
     def add_member(self, collection: str, json: Json) -> None:
-        """Put a document and list it in its collection, if that is there."""
+        """Put a document and list it in its collection, if that exists."""
         self.put(json["@odata.id"], json)
         self.list_member(collection, json["@odata.id"])
 
@@ -152,7 +152,7 @@ def _key(uri: str) -> str:
 
 
 def uri_of(link: Any) -> str:
-    """Return the path that a link object names, empty when it names none."""
+    """Return the path of a link object, empty without one."""
     uri = link.get("@odata.id") if isinstance(link, dict) else None
     if not isinstance(uri, str) or not uri:
         return ""
@@ -163,7 +163,7 @@ def uri_of(link: Any) -> str:
 
 
 def uris(links: Any) -> list[str]:
-    """Return the paths that an array of links, or one link, names; each once."""
+    """Return the paths of an array of links, or of one link; each once."""
     if isinstance(links, dict):
         links = [links]
     found = [uri_of(link) for link in links] if isinstance(links, list) else []
@@ -171,7 +171,7 @@ def uris(links: Any) -> list[str]:
 
 
 def value_at(json: Json | None, *keys: str) -> Any:
-    """Return what stands inside nested objects, None when it is not there."""
+    """Return the value inside nested objects, None if it is missing."""
     value: Any = json
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
@@ -179,13 +179,13 @@ def value_at(json: Json | None, *keys: str) -> Any:
 
 
 def object_of(json: Json | None, key: str) -> Json:
-    """Return the object at a key, an empty one when there is none."""
+    """Return the object at a key, an empty one if it is missing."""
     found = value_at(json, key)
     return found if isinstance(found, dict) else {}
 
 
 def array_of(json: Json | None, key: str) -> list[Any]:
-    """Return the array at a key, an empty one when there is none."""
+    """Return the array at a key, an empty one if it is missing."""
     found = value_at(json, key)
     return found if isinstance(found, list) else []
 
@@ -225,7 +225,7 @@ COMPOSITION_MESSAGES += ("NoResourceMatch", "IncompatibleZone", "SpecifiedResour
 
 
 class RequestRefused(Exception):
-    """A request that cannot be done; nothing was changed."""
+    """A refused request; nothing was changed."""
 
     def __init__(self, status: int, id_: str, text: str, *args: str) -> None:
         super().__init__(text)
@@ -249,11 +249,11 @@ def error_body(id_: str, text: str, *args: str, severity: str = "Critical") -> J
 
 
 def not_found(uri: str) -> HttpReply:
-    """Return the answer about a resource that is not there."""
+    """Return the answer for a missing resource."""
     return refusal(404, "ResourceMissingAtURI", f"There is no resource at {uri}.", uri)
 
 
 def method_not_allowed(method: str, uri: str) -> HttpReply:
-    """Return the answer about a method that a resource does not know."""
-    text = f"{uri} does not know the method {method}."
+    """Return the answer for a method that a resource does not allow."""
+    text = f"{uri} does not allow the method {method}."
     return HttpReply(405, error_body("OperationNotAllowed", text), {"Allow": "GET, HEAD"})

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fault rules: the table of faults a simulated pod manager can have, and their parser.
 
-A rule is words with colons between them: ``status:503:/redfish/v1/Systems*:2``. What a rule
-applies to is a path, where ``*`` stands for anything, with a method and a colon before it if it
-is about one method: ``drop-reply:POST:/redfish/v1/Systems``. A path with ``?`` is compared with
-the query too. ``@ID`` at the end confines a rule to one of several pod managers.
+A rule is a ``:``-separated list: ``status:503:/redfish/v1/Systems*:2``. It applies to a path, a
+pattern with ``*``, after a method for requests of that method only:
+``drop-reply:POST:/redfish/v1/Systems``. A path with ``?`` includes the query. ``@ID`` at the end
+restricts a rule to one of several pod managers.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from valence_sched.errors import UnknownName, UsageError
 
@@ -19,84 +20,83 @@ METHODS = ("GET", "HEAD", "POST", "PATCH", "PUT", "DELETE")
 _MOST = 10**9
 
 
-@dataclass(frozen=True, slots=True)
-class FaultRule:
-    """A kind of fault: its name, what follows the name, and what happens."""
+class FaultRule(NamedTuple):
+    """A kind of fault: its name, its arguments, and its effect."""
 
     name: str
     words: str
     help: str
 
 
-#: ``WHERE`` is [METHOD:]PATH; what stands in brackets may be left out.
+#: ``WHERE`` is [METHOD:]PATH; brackets mark optional arguments.
 RULES = (
-    FaultRule("refuse", "", "its port takes no connection"),
-    FaultRule("hang", "WHERE", "no answer ever comes"),
-    FaultRule("delay", "MS:WHERE", "the answer comes so many milliseconds later"),
-    FaultRule("status", "CODE:WHERE[:TIMES]", "this status with a Redfish error, nothing is done"),
-    FaultRule("busy", "S:WHERE[:TIMES]", "503 and S seconds in Retry-After, nothing is done"),
-    FaultRule("malformed", "WHERE", "the body ends in its middle"),
-    FaultRule("html", "WHERE", "a page of HTML with status 200, nothing is done"),
-    FaultRule("huge", "WHERE", "a body that does not end before 1 GB"),
-    FaultRule("deep", "WHERE", "JSON nested 100,000 deep"),
-    FaultRule("drop-reply", "WHERE", "all is done, then the connection is cut"),
-    FaultRule("cut-body", "WHERE", "half of the body is sent, then the connection is cut"),
-    FaultRule("cut-after", "N", "after N requests every connection is cut unanswered"),
-    FaultRule("lie", "WHERE", "status 200 with an error in the body, nothing is done"),
-    FaultRule("die-after", "N", "after N writes every connection is cut unanswered"),
-    FaultRule("closed-root", "", "the service root, too, needs a login"),
-    FaultRule("slash-root", "", "the root answers only with a slash at its end"),
-    FaultRule("bare-root", "", "the root answers only without a slash at its end"),
+    FaultRule("refuse", "", "the port refuses connections"),
+    FaultRule("hang", "WHERE", "the request is never answered"),
+    FaultRule("delay", "MS:WHERE", "the answer is delayed by MS milliseconds"),
+    FaultRule("status", "CODE:WHERE[:TIMES]", "this status with a Redfish error; no effect"),
+    FaultRule("busy", "S:WHERE[:TIMES]", "503 with S seconds in Retry-After; no effect"),
+    FaultRule("malformed", "WHERE", "the body is only the first half of the document"),
+    FaultRule("html", "WHERE", "an HTML page with status 200; no effect"),
+    FaultRule("huge", "WHERE", "the body has 1 GB"),
+    FaultRule("deep", "WHERE", "the body is JSON with 100,000 levels"),
+    FaultRule("drop-reply", "WHERE", "the request is carried out, then the connection is closed"),
+    FaultRule("cut-body", "WHERE", "the connection is closed after half of the body"),
+    FaultRule("cut-after", "N", "after N requests every connection is closed without an answer"),
+    FaultRule("lie", "WHERE", "status 200 with an error in the body; no effect"),
+    FaultRule("die-after", "N", "after N writes every connection is closed without an answer"),
+    FaultRule("closed-root", "", "the service root requires a login too"),
+    FaultRule("slash-root", "", "the root answers only with a trailing slash"),
+    FaultRule("bare-root", "", "the root answers only without a trailing slash"),
     FaultRule("older-root", "", "the root has its entries below Links"),
     FaultRule("older-collections", "", "collections have their members below Links"),
-    FaultRule("no-members", "WHERE", "a collection is sent without its members"),
-    FaultRule("short-links", "", "links lack the path of the document they stand in"),
-    FaultRule("session-basic", "", "making a session, too, needs basic authentication"),
-    FaultRule("no-uuid", "", "the service root tells no UUID"),
-    FaultRule("session-limit", "N", "no more than N sessions at a time"),
-    FaultRule("no-expand", "", "$expand is neither offered nor known (501)"),
-    FaultRule("expand-404", "", "$expand is offered, and answers 404"),
-    FaultRule("expand-ignored", "", "$expand is offered, and does nothing"),
-    FaultRule("expand-drops", "", "$expand leaves Id and Name out of every expanded member"),
+    FaultRule("no-members", "WHERE", "the collection has no members"),
+    FaultRule("short-links", "", "links below a document omit its path"),
+    FaultRule("session-basic", "", "creating a session requires basic authentication too"),
+    FaultRule("no-uuid", "", "the service root has no UUID"),
+    FaultRule("session-limit", "N", "at most N sessions at a time"),
+    FaultRule("no-expand", "", "$expand is not offered and answers 501"),
+    FaultRule("expand-404", "", "$expand is offered and answers 404"),
+    FaultRule("expand-ignored", "", "$expand is offered and has no effect"),
+    FaultRule("expand-drops", "", "$expand omits Id and Name of every expanded member"),
     FaultRule("page-missing", "N", "page N of every collection answers 404 (see --page-size)"),
-    FaultRule("foreign-link", "", "the list of blocks links one on another host"),
-    FaultRule("dangle", "", "the list of blocks links one that is not there"),
+    FaultRule("foreign-link", "", "the list of blocks links a block on another host"),
+    FaultRule("dangle", "", "the list of blocks links a missing block"),
     FaultRule("list-twice", "", "blocks list each device again, without a common link or name"),
-    FaultRule("physical-volumes", "", "the physical volume of each storage pool is listed, too"),
-    FaultRule("no-sizes", "", "only what memory domains and storage pools hold tells their size"),
-    FaultRule("no-limits", "", "no capability and no limit is stated"),
-    FaultRule("join", "", "a composed system has two compute blocks, and no limit is stated"),
+    FaultRule("physical-volumes", "", "the physical volume of each storage pool is listed too"),
+    FaultRule("no-sizes", "", "memory domains and storage pools report no size of their own"),
+    FaultRule("no-limits", "", "no capabilities and no limits are reported"),
+    FaultRule("join", "", "a composed system has two compute blocks, and no limit is reported"),
     FaultRule("omit", "PROPERTY", "the property is missing in every document"),
     FaultRule("null", "PROPERTY", "the property is null in every document"),
     FaultRule("async", "", "every composition answers 202 with a task monitor"),
-    FaultRule("task-exception", "", "every task ends in Exception, nothing is composed"),
-    FaultRule("empty-create", "", "composing answers 201 and composes nothing"),
-    FaultRule("stores", "", "composing stores a system as it was sent, and nothing else"),
-    FaultRule("double-book", "", "a busy block is composed again"),
-    FaultRule("steal", "BLOCK", "somebody else takes the block just before the next composition"),
-    FaultRule("failed-node", "", "what is composed comes out as failed"),
-    FaultRule("ghost", "", "deleting a node answers 204, and the node stays"),
+    FaultRule("task-exception", "", "every task ends in Exception; no node is composed"),
+    FaultRule("empty-create", "", "composing answers 201 and composes no node"),
+    FaultRule("stores", "", "composing stores the posted system and changes nothing else"),
+    FaultRule("double-book", "", "a block in use is composed again"),
+    FaultRule("steal", "BLOCK", "another client takes the block just before the next composition"),
+    FaultRule("failed-node", "", "a composed node is in state Failed"),
+    FaultRule("ghost", "", "deleting a node answers 204 and does not delete it"),
     FaultRule("patch-replaces", "", "PATCH replaces a nested object as a whole"),
     FaultRule("if-match", "", "PATCH and DELETE without If-Match answer 428"),
     FaultRule("stale-tags", "", "PATCH and DELETE with an ETag in If-Match answer 412"),
-    FaultRule("body", "KIND:WHERE", "all is done, the answer is text, a number, a list or object"),
-    FaultRule("own-names", "", "a composed node has a name and a URI of its own"),
-    FaultRule("uri-names", "", "a composed node keeps its name only in its URI"),
-    FaultRule("no-location", "", "composing answers 201 and nothing more"),
-    FaultRule("stays-unused", "BLOCK", "a block (* in it is anything) always says Unused"),
-    FaultRule("equal-device", "", "an equal block is composed in place of one that was named"),
-    FaultRule("short-amounts", "", "a memory chunk or volume comes out at half its size"),
+    FaultRule("body", "KIND:WHERE", "the request is carried out, the body is no document"),
+    FaultRule("own-names", "", "a composed node gets another name and URI"),
+    FaultRule("uri-names", "", "a composed node has its name only as the last part of its URI"),
+    FaultRule("no-location", "", "composing answers 201 without Location and body"),
+    FaultRule("stays-unused", "BLOCK", "the block (a pattern with *) always reports Unused"),
+    FaultRule("equal-device", "", "a free equal block replaces each requested block"),
+    FaultRule("short-amounts", "", "a memory chunk or a volume has half of the requested size"),
     FaultRule("no-events", "", "the event service offers no stream and no subscriptions"),
-    FaultRule("no-stream", "", "the event service takes subscriptions, and offers no stream"),
-    FaultRule("stream-cut", "N", "the event stream is cut after N events, with 0 at once"),
+    FaultRule("no-stream", "", "the event service accepts subscriptions and offers no stream"),
+    FaultRule("stream-cut", "N", "the event stream is closed after N events; 0 closes it at once"),
     FaultRule("stream-storm", "N", "the event stream sends each event N times"),
-    FaultRule("stream-endless", "", "the event stream sends one line without an end"),
+    FaultRule("stream-endless", "", "the event stream sends one endless line, up to 1 GB"),
     FaultRule("stream-redirect", "", "the event stream is redirected to another host"),
-    FaultRule("stream-older", "", "events are those of older services: types, origins as text"),
-    FaultRule("odd-actions", "", "the actions of a rack's nodes begin with other words"),
+    FaultRule("stream-older", "", "events have the older form: types, and origins as text"),
+    FaultRule("odd-actions", "", "the actions of a rack's nodes have names with another prefix"),
 )
 
-#: What a body may be in place of a document.
+#: The forms of a body that is not a document.
 KINDS = ("text", "number", "list", "object")
 
 _BY_NAME = {rule.name: rule for rule in RULES}
@@ -104,7 +104,7 @@ _BY_NAME = {rule.name: rule for rule in RULES}
 
 @dataclass(slots=True)
 class Fault:
-    """One rule as it was given; ``times`` is how often it still applies."""
+    """One rule as given; ``times`` counts down its uses."""
 
     name: str
     number: int = 0
@@ -115,7 +115,7 @@ class Fault:
     kind: str = ""
 
     def hits(self, method: str, path: str, path_qs: str) -> bool:
-        """Return whether a request is one that the fault is about, and it still applies."""
+        """Return whether the fault applies to a request."""
         if self.times <= 0 or (self.method and method != self.method):
             return False
         target = path_qs if "?" in self.path else path.rstrip("/") or "/"
@@ -132,15 +132,15 @@ class Faults:
         return any(fault.name == name and fault.times > 0 for fault in self._faults)
 
     def number(self, name: str) -> int | None:
-        """Return the number a rule was given, None when the rule was not given."""
+        """Return the number of a rule, None without the rule."""
         return next((fault.number for fault in self._faults if fault.name == name), None)
 
     def paths(self, name: str) -> list[str]:
-        """Return the paths, or blocks, that the rules of this name are about."""
+        """Return the paths, or blocks, of the rules of this name."""
         return [fault.path for fault in self._faults if fault.name == name]
 
     def take(self, name: str, method: str, path: str, path_qs: str) -> Fault | None:
-        """Return the fault of this name that a request meets; it is used up by one."""
+        """Return the fault of this name that applies to a request, and count its use."""
         for fault in self._faults:
             if fault.name == name and fault.hits(method, path, path_qs):
                 fault.times -= 1
@@ -148,7 +148,7 @@ class Faults:
         return None
 
     def once(self, name: str) -> Iterator[str]:
-        """Yield the path of every fault of this name that was not yet used, and use it up."""
+        """Yield the path of every unused fault of this name, and mark it as used."""
         for fault in self._faults:
             if fault.name == name and fault.times > 0:
                 fault.times = 0
@@ -158,7 +158,7 @@ class Faults:
 def faults_of(rules: Sequence[str], podms: Sequence[str]) -> dict[str, Faults]:
     """Return the faults that rules give each pod manager; UnknownName or UsageError of a rule."""
     every = [_fault(rule, podms) for rule in rules]
-    # each pod manager has a fault of its own, since it counts
+    # each pod manager has its own copy of a fault, which counts its uses
     return {
         id_: Faults(replace(fault) for fault in every if fault.podm in ("", id_)) for id_ in podms
     }
@@ -189,7 +189,7 @@ def _read(fault: Fault, form: str, words: list[str]) -> None:
         if part in ("N", "S", "MS", "CODE"):
             fault.number = _number(words, 599 if part == "CODE" else _MOST)
             if part == "CODE" and fault.number < 200:
-                raise ValueError(f"{fault.number} is no status")
+                raise ValueError(f"{fault.number} is not a status")
             if fault.name == "page-missing" and not fault.number:
                 raise ValueError("pages count from 1")
         elif part == "KIND":
@@ -207,7 +207,7 @@ def _read(fault: Fault, form: str, words: list[str]) -> None:
     if words and form.endswith("[:TIMES]"):
         fault.times = _number(words, _MOST)
         if not fault.times:
-            raise ValueError("found 0 times, which is never")
+            raise ValueError("found 0 times")
     if words:
         raise ValueError(f"found {words[0]!r} at the end")
 

@@ -23,7 +23,7 @@ from valence_sched.simulator.server.documents import DocumentTree, Json
 from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.reads import EXPAND_FEATURES
 
-#: The properties that tell that two documents are of one device.
+#: The properties that identify a device.
 _NAMES: tuple[str, ...] = ("@odata.id", "SerialNumber", "UUID", "Identifiers", "MACAddress")
 _NAMES += ("PermanentMACAddress", "PhysicalLocation", "Links")
 _BY_SYSTEM = ("Processors", "Memory", "EthernetInterfaces")
@@ -54,8 +54,8 @@ def _list_twice(documents: DocumentTree) -> None:
         if drives:
             copies = _put_copies(documents, f"{uri}/Storage/Again/Drives", drives.values())
             again = {"Name": "Again", "Drives": docs.links_to(copies)}
-            told = ("Name", "CapacityBytes", "Model")
-            devices = [{key: json[key] for key in told if key in json} for json in drives.values()]
+            names = ("Name", "CapacityBytes", "Model")
+            devices = [{key: json[key] for key in names if key in json} for json in drives.values()]
             simple = {"Name": "Again", "Devices": devices}
             others = docs.links_to(it for it in drives if it not in direct)
             changed |= {
@@ -78,7 +78,7 @@ def _list_twice(documents: DocumentTree) -> None:
 
 
 def _omit_sizes(documents: DocumentTree) -> None:
-    """Leave the sizes of memory domains, storage pools and groups to what they are made of."""
+    """Move the sizes of memory domains, storage pools and groups to their modules and drives."""
     for uri in documents:
         json = documents.get(uri) or {}
         data = docs.value_at(json, "Capacity", "Data") or {}
@@ -162,7 +162,7 @@ _CHANGES: dict[str, Callable[[DocumentTree], None]] = {
 }
 
 
-#: The documents that the root links in a tree that has them and no root of its own.
+#: The documents below a root that a tree lacks.
 PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "StorageServices")
 
 
@@ -210,7 +210,7 @@ def _root(documents: DocumentTree) -> Json:
 
 
 def _add(documents: DocumentTree, collection: str, link: str) -> None:
-    """Add a member without any check: this one is meant to be wrong."""
+    """Add a wrong member without checks."""
     members = [*docs.array_of(documents.get(collection), "Members"), {"@odata.id": link}]
     documents.update(collection, **{"Members": members, "Members@odata.count": len(members)})
 

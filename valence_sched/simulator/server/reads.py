@@ -25,7 +25,7 @@ from valence_sched.simulator.server.services import Tasks
 
 
 def _page_of(json: Json, uri: str, query: Mapping[str, str], size: int) -> Json:
-    """Return the page of a collection that a query names; with 0 members a page all of them."""
+    """Return the requested page of a collection; ``size`` 0 is a page of all members."""
     members = json.get("Members")
     if not isinstance(members, list) or not (size or "$skip" in query or "$top" in query):
         return json
@@ -50,7 +50,7 @@ def _query_number(query: Mapping[str, str], name: str, otherwise: int) -> int:
     if not text:
         return otherwise
     if not text.isascii() or not text.isdecimal() or len(text) > 9:
-        problem = f"{name} is no number."
+        problem = f"{name} is not a number."
         raise RequestRefused(400, "QueryParameterValueTypeError", problem, text, name)
     return int(text)
 
@@ -198,7 +198,7 @@ def _parse_expand(value: str, offered: Json) -> ExpandQuery:
     """Return the meaning of a value of ``$expand``, if the root offers it; else RequestRefused."""
     found = _FORM.fullmatch(value)
     if not found:
-        text = f"{value} is no value of $expand."
+        text = f"{value} is not a value of $expand."
         raise RequestRefused(400, "QueryParameterValueFormatError", text, value, "$expand")
     kind, levels = found[1], int(found[2] or 1)
     stated = offered.get("MaxLevels", 1)
@@ -213,7 +213,7 @@ def _parse_expand(value: str, offered: Json) -> ExpandQuery:
 
 
 def expand_document(documents: DocumentTree, json: Json, uri: str, expand: ExpandQuery) -> Json:
-    """Return a document with the documents it links; a link back to an outer one stays."""
+    """Return a document with its linked documents; a link back to an outer one stays."""
     return _Expansion(documents, expand).document(json, expand.levels, (uri,))
 
 

@@ -31,7 +31,7 @@ Ready = Callable[[list[tuple[str, str]]], None]
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """Which pod managers are served (none named: all), where and how; port 0 is any free one."""
+    """The served pod managers (empty: all), and how; port 0 is any free one."""
 
     podms: Sequence[str] = ()
     port: int = 0
@@ -46,7 +46,7 @@ class ServeOptions:
 def serve(
     records: Iterable[Record], diagnostics: Diagnostics, options: ServeOptions, ready: Ready
 ) -> None:
-    """Serve until told to stop; errors of options, of ports, and of a missing web framework."""
+    """Serve until SIGTERM or SIGINT; errors of options, of ports, and of a missing aiohttp."""
     try:
         from valence_sched.simulator.server import app
     except ModuleNotFoundError as error:
@@ -87,7 +87,7 @@ HOST = "127.0.0.1"
 
 
 def url_of(port: int) -> str:
-    """Return where a pod manager answers."""
+    """Return the URL of a pod manager."""
     return f"http://{HOST}:{port}/redfish/v1"
 
 
@@ -105,7 +105,7 @@ def bind_sockets(count: int, port: int = 0) -> list[socket.socket]:
         except OSError as error:
             for one in found:
                 one.close()
-            reason = (error.strerror or "no reason told").lower()
+            reason = (error.strerror or "unknown error").lower()
             text = f"{HOST}:{port + number}: {reason}: name another --port, or 0 for free ones"
             raise PodmError(text) from None
     return found
@@ -115,7 +115,7 @@ def bind_sockets(count: int, port: int = 0) -> list[socket.socket]:
 async def listen(
     apps: Sequence[SimulatorApp], sockets: Sequence[socket.socket]
 ) -> AsyncIterator[None]:
-    """Answer on these sockets while the context lasts; a fault rule may keep one from it."""
+    """Answer on these sockets while the context lasts, except on those that refuse by a rule."""
     from aiohttp import web  # an extra, needed only to serve
 
     from valence_sched.simulator.server.app import deliver_events
@@ -125,7 +125,7 @@ async def listen(
     try:
         for app, sock in zip(apps, sockets, strict=True):
             if "refuse" in app.podm.faults:
-                continue  # bound and not listening: the port stays ours, and refuses
+                continue  # bound and not listening: it refuses connections
             runner = web.ServerRunner(
                 web.Server(app.handle, access_log=None), shutdown_timeout=0.5, access_log=None
             )

@@ -28,7 +28,7 @@ Clock = Callable[[], float]
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account that can log in; without a name a login is possible and not required."""
+    """The account of the service; without a name a login is optional."""
 
     username: str = ""
     password: str = field(default="", repr=False)
@@ -47,7 +47,7 @@ class _Session:
 
 
 class Sessions:
-    """The sessions of one pod manager; ``changes`` counts those of documents by them."""
+    """The sessions of one pod manager; ``changes`` counts their changes of documents."""
 
     def __init__(
         self, documents: DocumentTree, clock: Clock, login: Account, limit: int, timeout_s: float
@@ -80,13 +80,13 @@ class Sessions:
         return None if self._login.username else ""
 
     def create(self, body: Json) -> HttpReply:
-        """Log in: 201 with the token, or why not."""
+        """Log in: 201 with the token, or a refusal."""
         username, password = body.get("UserName"), body.get("Password")
         if not isinstance(username, str) or not isinstance(password, str):
             text = "A session needs UserName and Password."
             return docs.refusal(400, docs.MISSING, text, "UserName")
         if not self._login.matches(username, password):
-            text = "Nobody with this name and password is known here."
+            text = "The user name or password is wrong."
             return docs.refusal(401, "ResourceAtUriUnauthorized", text)
         if len(self._open) >= self._limit:
             text = f"No more than {format_count(len(self._open), 'session')} at a time."
@@ -137,13 +137,13 @@ def _add_session_service(documents: DocumentTree, timeout_s: float) -> str:
 
 
 EVENT_SERVICE = f"{ROOT}/EventService"
-#: The messages of a change, and what services before them call it.
+#: The messages of a change, by its older type.
 MESSAGES = {
     "ResourceAdded": ("ResourceCreated", "The resource was created successfully."),
     "ResourceUpdated": ("ResourceChanged", "One or more resource properties have changed."),
     "ResourceRemoved": ("ResourceRemoved", "The resource was removed successfully."),
 }
-#: The properties that say where events can be had.
+#: The properties with the URIs of events.
 OFFERS = ("ServerSentEventUri", "Subscriptions")
 #: Events of one message.
 MOST_EVENTS = 100
@@ -217,7 +217,7 @@ MOST_SUBSCRIPTIONS = 20
 
 
 class Destination(NamedTuple):
-    """Where events are sent, and the words of the client that asked for them."""
+    """The URL of a receiver of events, and the context of its client."""
 
     url: str
     context: str
@@ -238,7 +238,7 @@ class Subscriptions:
             yield Destination(str(json.get("Destination")), str(json.get("Context") or ""))
 
     def create(self, body: Json) -> HttpReply:
-        """Subscribe: 201 with where it is, or why not."""
+        """Subscribe: 201 with the URI, or a refusal."""
         destination, protocol = body.get("Destination"), body.get("Protocol")
         if not isinstance(destination, str) or not isinstance(protocol, str):
             text = "A subscription needs Destination and Protocol."
@@ -304,7 +304,7 @@ class Tasks:
         self._tasks: dict[str, _Task] = {}
 
     def start(self, plan: CompositionPlan) -> HttpReply:
-        """Begin to compose: 202 with the task monitor; the blocks are Composing meanwhile."""
+        """Begin to compose: 202 with the task monitor; the blocks are Composing until the end."""
         if not self._tasks:
             self._add_task_service()
         id_ = str(len(self._tasks) + 1)
@@ -316,7 +316,7 @@ class Tasks:
         return self._running(id_, self._put(id_))
 
     def monitor(self, uri: str) -> HttpReply | None:
-        """Return how a task stands, None when the URI is no task monitor."""
+        """Return the state of a task, None if the URI is not that of a task monitor."""
         start, _, id_ = uri.rpartition("/")
         if start != f"{TASK_SERVICE}/TaskMonitors" or id_ not in self._tasks:
             return None
@@ -349,9 +349,9 @@ class Tasks:
         task = self._tasks[id_]
         state = "Exception" if task.failed else "Completed" if task.system else "Running"
         uri, status = f"{TASK_SERVICE}/Tasks/{id_}", "Critical" if task.failed else "OK"
-        told = {"TaskState": state, "TaskStatus": status}
-        told["TaskMonitor"] = f"{TASK_SERVICE}/TaskMonitors/{id_}"
-        json = docs.resource_document(uri, "Task.v1_7_3", f"Composition {id_}", **told)
+        own = {"TaskState": state, "TaskStatus": status}
+        own["TaskMonitor"] = f"{TASK_SERVICE}/TaskMonitors/{id_}"
+        json = docs.resource_document(uri, "Task.v1_7_3", f"Composition {id_}", **own)
         if task.failed:
             failure = docs.error_body("InternalError", "The composition failed.")
             json["Messages"] = failure["error"]["@Message.ExtendedInfo"]
