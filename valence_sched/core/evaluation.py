@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -22,10 +22,9 @@ from valence_sched.core.policy import (
     BoundWeigher,
 )
 from valence_sched.errors import PluginError, describe_error, one_line
-from valence_sched.model.need import Need
 from valence_sched.model.quantity import format_count
 from valence_sched.model.request import Request
-from valence_sched.view.view import By, Floats, Ints, Mask, View
+from valence_sched.view.view import Floats, Ints, Mask, View
 
 
 def _tracked(name: str) -> Any:
@@ -37,6 +36,17 @@ def _tracked(name: str) -> Any:
         return field_of.__get__(view)
 
     return property(read, field_of.__set__)
+
+
+def _tracked_call(name: str) -> Any:
+    """Return a method that records such a read, also of a remembered value."""
+    method = getattr(View, name)
+
+    def call(view: TrackedView, *arguments: Any, **options: Any) -> Any:
+        view.was_read = True
+        return method(view, *arguments, **options)
+
+    return call
 
 
 class TrackedView(View):
@@ -51,20 +61,9 @@ class TrackedView(View):
     podm_block_counts = _tracked("podm_block_counts")
     resources = _tracked("resources")
     block_tables = _tracked("block_tables")
-
-    def free(self, need: Need, by: By = "pool") -> Floats:
-        """Return what :meth:`View.free` does; a remembered value is recorded, too."""
-        self.was_read = True
-        return View.free(self, need, by)
-
-    def free_table(self, needs: tuple[Need, ...], by: By) -> Floats:
-        """Return what :meth:`View.free_table` does; a remembered value is recorded, too."""
-        self.was_read = True
-        return View.free_table(self, needs, by)
-
-    def memoise_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
-        self.was_read = True
-        return self.memoise_latest(("free", name), key, make)
+    free = _tracked_call("free")
+    free_table = _tracked_call("free_table")
+    memoise_free = _tracked_call("memoise_free")
 
 
 def track_view(view: View) -> TrackedView:
@@ -111,7 +110,7 @@ def _tracked_class(kind: type[Request]) -> type[TrackedRequest]:
 
 
 ONE = np.float64(1.0).view(np.uint64)
-BOOL, FLOAT = np.dtype(bool), np.dtype(np.float64)
+FLOAT = np.dtype(np.float64)
 
 
 class Evaluation(msgspec.Struct):
@@ -237,16 +236,14 @@ def evaluate(
     tracker = _ReadTracker(view, request)
     passed = every = view.all_rows
     for filter_ in bound.filters:
-        mask = _verdict(filter_, tracker.view, tracker.request, evaluation, strict)
+        mask = _answer("filter", filter_, tracker.view, tracker.request, evaluation, strict)
         if mask is not every:
             passed = passed & mask
         verdicts.append(mask)
         tracker.note(filter_.name)
     for weigher in bound.weighers:
-        score = _score(weigher, tracker.view, tracker.request, evaluation, strict)
-        if not _all_within(score):
-            score = _clamped_score(score, weigher, evaluation, strict)
-        scores.append(score)
+        score = _answer("weigher", weigher, tracker.view, tracker.request, evaluation, strict)
+        scores.append(_clamped_score(score, weigher, evaluation, strict))
         tracker.note(weigher.name)
     evaluation.availability_readers = frozenset(tracker.availability_readers)
     evaluation.group_state_readers = frozenset(tracker.group_state_readers)
@@ -323,20 +320,19 @@ def _call_again(
     names = readers - evaluation.failed_plugins
     for verdicts, filter_ in zip(evaluation.verdicts, bound.filters, strict=True):
         if filter_.name in names:
-            passed = _verdict(filter_, view, request, evaluation, strict)
+            passed = _answer("filter", filter_, view, request, evaluation, strict)
             if changed is not None:
                 changed |= verdicts != passed
             verdicts[:] = passed
     for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
         if weigher.name in names:
-            scores = _score(weigher, view, request, evaluation, strict)
+            scores = _answer("weigher", weigher, view, request, evaluation, strict)
             if changed is not None:
                 changed |= score != scores
             score[:] = scores
     if not _all_within(evaluation.scores):
         for score, weigher in zip(evaluation.scores, bound.weighers, strict=True):
-            if not _all_within(score):
-                score[:] = _clamped_score(score, weigher, evaluation, strict)
+            score[:] = _clamped_score(score, weigher, evaluation, strict)
 
 
 def row_weights(view: View, bound: BoundPolicy) -> Ints | None:
@@ -382,47 +378,35 @@ def write_costs(
     evaluation.cost[(~passed).nonzero()[0]] = INFINITE_COST
 
 
-def _verdict(
-    filter_: BoundFilter, view: View, request: Request, evaluation: Evaluation, strict: bool
-) -> Mask:
+def _answer(
+    kind: Literal["filter", "weigher"],
+    use: BoundFilter | BoundWeigher,
+    view: View,
+    request: Request,
+    evaluation: Evaluation,
+    strict: bool,
+) -> Any:
+    """Return the array that a plug-in answers, False or 0 for all where it breaks its contract."""
+    dtypes, dtype, noun = ("b", bool, "bool") if kind == "filter" else ("fiu", FLOAT, "number")
+    cause = None
     try:
-        answer: Any = filter_.evaluate(view, request)
+        answer: Any = use.evaluate(view, request)
+        is_whole = type(answer) is np.ndarray and answer.shape == evaluation.cost.shape
+        if is_whole and answer.dtype.kind in dtypes:
+            return answer.astype(dtype, copy=False)
+        text = f"returned {_shape(answer)}, not {format_count(len(view), noun)}"
     except (Exception, SystemExit) as error:
-        text = f"filter {filter_.name!r} failed: {describe_error(error)}"
-        _mark_failed(filter_.name, one_line(text), evaluation, strict, error)
-        return np.zeros(len(view), dtype=bool)
-    is_whole = type(answer) is np.ndarray and answer.shape == evaluation.cost.shape
-    if is_whole and answer.dtype == BOOL:
-        return answer  # type: ignore[no-any-return]
-    expected = format_count(len(view), "bool")
-    text = f"filter {filter_.name!r} returned {_shape(answer)}, not {expected}"
-    _mark_failed(filter_.name, text, evaluation, strict)
-    return np.zeros(len(view), dtype=bool)
-
-
-def _score(
-    weigher: BoundWeigher, view: View, request: Request, evaluation: Evaluation, strict: bool
-) -> Floats:
-    try:
-        answer: Any = weigher.evaluate(view, request)
-    except (Exception, SystemExit) as error:
-        text = f"weigher {weigher.name!r} failed: {describe_error(error)}"
-        _mark_failed(weigher.name, one_line(text), evaluation, strict, error)
-        return np.zeros(len(view))
-    if type(answer) is np.ndarray and answer.shape == evaluation.cost.shape:
-        if answer.dtype == FLOAT:
-            return answer
-        if answer.dtype.kind in "fiu":
-            return answer.astype(FLOAT)
-    expected = format_count(len(view), "number")
-    text = f"weigher {weigher.name!r} returned {_shape(answer)}, not {expected}"
-    _mark_failed(weigher.name, text, evaluation, strict)
-    return np.zeros(len(view))
+        text, cause = f"failed: {describe_error(error)}", error
+    _note(one_line(f"{kind} {use.name!r} {text}"), evaluation, strict, cause)
+    evaluation.failed_plugins.add(use.name)
+    return np.zeros(len(view), dtype=dtype)
 
 
 def _clamped_score(
     score: Floats, weigher: BoundWeigher, evaluation: Evaluation, strict: bool
 ) -> Floats:
+    if _all_within(score):
+        return score
     _note(f"weigher {weigher.name!r} left 0..1: clamped, and NaN counted as 0", evaluation, strict)
     return np.clip(np.nan_to_num(score, nan=0.0), 0.0, 1.0)
 
@@ -436,13 +420,6 @@ def _all_within(scores: Floats) -> bool:
     # read as whole numbers, floats from 0 to 1 are the least: -0, all below it and NaN are above
     most = np.maximum.reduce(scores.view(np.uint64), axis=None)
     return bool(most <= ONE or scores.min() >= 0 >= scores.max() - 1)
-
-
-def _mark_failed(
-    name: str, text: str, evaluation: Evaluation, strict: bool, cause: BaseException | None = None
-) -> None:
-    _note(text, evaluation, strict, cause)
-    evaluation.failed_plugins.add(name)
 
 
 def _note(

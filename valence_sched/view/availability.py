@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from valence_sched.model.decision import Uncounted
 from valence_sched.model.need import Need
-from valence_sched.view.block_kinds import is_meant, line_amount
-from valence_sched.view.view import By, Floats, Ints, Mask, View, read_only
+from valence_sched.view.block_kinds import is_meant, line_amount, read_only
+from valence_sched.view.view import By, Floats, Ints, Mask, View
 
 NO_ROWS = np.empty(0, dtype=np.int64)
 

@@ -312,24 +312,18 @@ class BlockCounts(Struct, frozen=True):
 
     def take(self, rows: Ints) -> BlockCounts:
         """Return a copy with these rows in this order."""
-        if len(self.kind) == len(self):  # an entry each
-            start, entries = np.arange(len(rows) + 1), rows
-            return read_only(start, self.kind[entries], self.free[entries], self.total[entries])
-        sizes = (self.start[1:] - self.start[:-1])[rows]
-        start = np.concatenate(([0], np.cumsum(sizes)))
-        entries = np.repeat(self.start[rows] - start[:-1], sizes) + np.arange(start[-1])
-        return read_only(start, self.kind[entries], self.free[entries], self.total[entries])
+        start, entries = taken_entries(self.start, rows)
+        parts = (start, self.kind[entries], self.free[entries], self.total[entries])
+        return BlockCounts(*all_read_only(parts))
 
     def splice(self, first: int, last: int, other: BlockCounts) -> BlockCounts:
         """Return a copy with ``other`` for ``[first, last)``; unchanged arrays are shared."""
-        low, high = int(self.start[first]), int(self.start[last])
-        start = self.start
-        if not np.array_equal(start[first : last + 1] - low, other.start):
-            growth = len(other.kind) - (high - low)
-            start = np.concatenate((start[:first], other.start[:-1] + low, start[last:] + growth))
-        kind = splice_array(self.kind, low, high, other.kind)
-        free = splice_array(self.free, low, high, other.free)
-        return read_only(start, kind, free, splice_array(self.total, low, high, other.total))
+        low, high = self.start[[first, last]].tolist()
+        mine: tuple[Any, ...] = (self.kind, self.free, self.total)
+        pairs = zip(mine, (other.kind, other.free, other.total), strict=True)
+        parts = (splice_array(array, low, high, theirs) for array, theirs in pairs)
+        start = splice_starts(self.start, first, last, other.start)
+        return BlockCounts(*all_read_only((start, *parts)))
 
     def entry(self, row: int, kind: int) -> int:
         """Return the number of the entry of a row and a kind, which must exist."""
@@ -359,7 +353,8 @@ def count_blocks(rows: Ints, kinds: Ints, free: Floats, size: int, kind_count: i
     counts = (np.bincount(inverse, each, minlength=len(order)) for each in weights)
     free_and_total = (each.astype(np.float32) for each in counts)
     start = np.searchsorted(order, np.arange(size + 1) * kind_count)
-    return read_only(start.astype(np.int64), order % kind_count, *free_and_total)
+    parts = (start.astype(np.int64), order % kind_count, *free_and_total)
+    return BlockCounts(*all_read_only(parts))
 
 
 def splice_array(mine: Array, first: int, last: int, theirs: Array) -> Array:
@@ -369,8 +364,30 @@ def splice_array(mine: Array, first: int, last: int, theirs: Array) -> Array:
     return np.concatenate((mine[:first], theirs, mine[last:]))  # type: ignore[return-value]
 
 
-def read_only(start: Ints, kind: Ints, free: Counts, total: Counts) -> BlockCounts:
-    """Return block counts whose arrays are read-only."""
-    for array in (start, kind, free, total):
-        array.flags.writeable = False
-    return BlockCounts(start, kind, free, total)
+def splice_starts(mine: Ints, first: int, last: int, theirs: Ints) -> Ints:
+    """Return where the entries of rows start, with those of ``theirs`` for ``[first, last)``."""
+    low, high = mine[first], mine[last]
+    if np.array_equal(mine[first : last + 1] - low, theirs):
+        return mine
+    later = mine[last:] + (theirs[-1] - (high - low))
+    return np.concatenate((mine[:first], theirs[:-1] + low, later))
+
+
+def taken_entries(start: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Return where the entries of some rows start when they are taken, and these entries."""
+    if start[-1] == len(start) - 1:  # an entry each
+        return np.arange(len(rows) + 1), rows
+    sizes = (start[1:] - start[:-1])[rows]
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    return starts, np.repeat(start[rows] - starts[:-1], sizes) + np.arange(starts[-1])
+
+
+def read_only(array: Array) -> Array:
+    """Make an array read-only and return it."""
+    array.flags.writeable = False
+    return array
+
+
+def all_read_only(arrays: Iterable[Any]) -> Iterator[Any]:
+    """Make arrays read-only and yield them."""
+    return map(read_only, arrays)

@@ -10,9 +10,10 @@ from msgspec import structs
 
 from valence_sched.model.inventory import free_amount, largest_grant
 from valence_sched.view import stocks
+from valence_sched.view.block_kinds import read_only
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.stocks import StockColumn
-from valence_sched.view.view import FIXED, Ints, View, empty_memo, read_only
+from valence_sched.view.view import FIXED, Ints, View, empty_memo
 
 Undo = Callable[[], None]
 Blocks = tuple[int, ...]

@@ -13,7 +13,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from valence_sched.model.inventory import Stock, free_amount, largest_grant, to_a_billionth
-from valence_sched.view.block_kinds import Floats, Ints, splice_array
+from valence_sched.view.block_kinds import (
+    Floats,
+    Ints,
+    all_read_only,
+    read_only,
+    splice_array,
+    splice_starts,
+    taken_entries,
+)
 
 NO_STOCK = (0.0, 0.0, 0.0, 0.0)
 EPSILON = 1e-9  # the rounding error of a quotient
@@ -111,25 +119,16 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
         return StockGrants(self.start[first : last + 1] - low, *parts, unlimited=self.unlimited)
 
     def take(self, rows: Ints) -> StockGrants:
-        if len(self.free) == len(self.start) - 1:
-            start, entries = np.arange(len(rows) + 1), rows
-        else:
-            sizes = (self.start[1:] - self.start[:-1])[rows]
-            start = np.concatenate(([0], np.cumsum(sizes)))
-            entries = np.repeat(self.start[rows] - start[:-1], sizes) + np.arange(start[-1])
-        parts = (array[entries] for array in self.stock_arrays())
-        return read_only_grants(start, *parts, unlimited=self.unlimited)
+        start, entries = taken_entries(self.start, rows)
+        parts = (start, *(array[entries] for array in self.stock_arrays()))
+        return StockGrants(*all_read_only(parts), unlimited=self.unlimited)
 
     def splice(self, first: int, last: int, other: StockGrants) -> StockGrants:
-        low, high = int(self.start[first]), int(self.start[last])
-        start = self.start
-        if not np.array_equal(start[first : last + 1] - low, other.start):
-            growth = len(other.free) - (high - low)
-            start = np.concatenate((start[:first], other.start[:-1] + low, start[last:] + growth))
+        low, high = self.start[[first, last]].tolist()
         pairs = zip(self.stock_arrays(), other.stock_arrays(), strict=True)
-        return read_only_grants(
-            start, *(splice_array(mine, low, high, theirs) for mine, theirs in pairs)
-        )
+        parts = (splice_array(mine, low, high, theirs) for mine, theirs in pairs)
+        start = splice_starts(self.start, first, last, other.start)
+        return StockGrants(*all_read_only((start, *parts)))
 
     def stock_arrays(self) -> tuple[Floats, Floats, Floats, Floats]:
         """Return the arrays that have one element per stock, in the order of their declaration."""
@@ -144,14 +143,7 @@ def build_grants(values: Sequence[Sequence[tuple[float, ...]]]) -> StockGrants:
     rows = [row or (NO_STOCK,) for row in values]
     start = np.concatenate(([0], np.cumsum([len(row) for row in rows]))).astype(np.int64)
     table = np.array([stock for row in rows for stock in row], dtype=np.float64).reshape(-1, 4)
-    return read_only_grants(start, *(column.copy() for column in table.T))
-
-
-def read_only_grants(start: Ints, *parts: Floats, unlimited: bool = False) -> StockGrants:
-    """Return grants whose arrays are read-only."""
-    for array in (start, *parts):
-        array.flags.writeable = False
-    return StockGrants(start, *parts, unlimited=unlimited)
+    return StockGrants(*all_read_only((start, *(column.copy() for column in table.T))))
 
 
 class _RowAmounts(Struct, frozen=True):
@@ -180,13 +172,13 @@ class StockColumn(_RowAmounts, frozen=True, kw_only=True):
         return StockColumn(*sums, by_stock=self.by_stock.window(first, last))
 
     def take(self, rows: Ints) -> StockColumn:
-        by_stock = self.by_stock.take(rows)
-        return read_only(*(array[rows] for array in self.row_arrays()), by_stock=by_stock)
+        parts = (read_only(array[rows]) for array in self.row_arrays())
+        return StockColumn(*parts, by_stock=self.by_stock.take(rows))
 
     def splice(self, first: int, last: int, other: StockColumn) -> StockColumn:
         pairs = zip(self.row_arrays(), other.row_arrays(), strict=True)
-        sums = (splice_array(mine, first, last, theirs) for mine, theirs in pairs)
-        return read_only(*sums, by_stock=self.by_stock.splice(first, last, other.by_stock))
+        sums = (read_only(splice_array(mine, first, last, theirs)) for mine, theirs in pairs)
+        return StockColumn(*sums, by_stock=self.by_stock.splice(first, last, other.by_stock))
 
     def row_arrays(self) -> tuple[Floats, ...]:
         """Return the arrays of one element per row, in the order in which they are declared."""
@@ -202,9 +194,9 @@ _ROW_ARRAYS = _RowAmounts.__struct_fields__
 
 def empty_column(rows: int) -> StockColumn:
     """Return the column of a resource that no pool has."""
-    start = np.arange(rows + 1)
-    by_stock = read_only_grants(start, *(np.zeros(rows) for _ in NO_STOCK))
-    return read_only(*(np.zeros(rows) for _ in _ROW_ARRAYS), by_stock=by_stock)
+    nothing, start = read_only(np.zeros(rows)), read_only(np.arange(rows + 1))
+    by_stock = StockGrants(start, *[nothing] * len(NO_STOCK))
+    return StockColumn(*[nothing] * len(_ROW_ARRAYS), by_stock=by_stock)
 
 
 def build_column(
@@ -214,10 +206,10 @@ def build_column(
     table = np.zeros((5, rows))
     if values:
         table[:, list(values)] = np.array(list(values.values())).T
-    free, total, largest, podm_free, podm_total = (row.copy() for row in table)
+    sums = [row.copy() for row in table]
     grants = build_grants([grant_bounds(pools.get(row, ())) for row in range(rows)])
-    inverses = inverse(total), inverse(podm_total)
-    return read_only(free, total, largest, podm_free, podm_total, *inverses, by_stock=grants)
+    inverses = inverse(sums[1]), inverse(sums[4])  # of the totals of pool and podm
+    return StockColumn(*all_read_only((*sums, *inverses)), by_stock=grants)
 
 
 def grant_bounds(pool: Sequence[Stock]) -> list[tuple[float, float, float, float]]:
@@ -229,13 +221,6 @@ def grant_bounds(pool: Sequence[Stock]) -> list[tuple[float, float, float, float
 def inverse(total: Floats) -> Floats:
     """Return ``1 / total``, and 0 where the total is 0."""
     return np.divide(1.0, total, out=np.zeros_like(total), where=total > 0.0)
-
-
-def read_only(*arrays: Floats, by_stock: StockGrants) -> StockColumn:
-    """Return a column whose arrays are read-only."""
-    for array in arrays:
-        array.flags.writeable = False
-    return StockColumn(*arrays, by_stock=by_stock)
 
 
 def free_sum(amounts: Sequence[float]) -> float:

@@ -20,7 +20,8 @@ from valence_sched.model.decision import Uncounted
 from valence_sched.model.inventory import LeanPodm, Pool
 from valence_sched.model.need import NameRequirements, Proximity
 from valence_sched.model.request import Request
-from valence_sched.view.view import Floats, Labels, Mask, View, read_only
+from valence_sched.view.block_kinds import read_only
+from valence_sched.view.view import Floats, Labels, Mask, View
 
 P = ParamSpec("P")
 

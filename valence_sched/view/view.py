@@ -20,7 +20,7 @@ from valence_sched.model.inventory import LeanPodm, Pool, to_json
 from valence_sched.model.need import Need
 from valence_sched.model.request import FACT_PREFIX, check_domain
 from valence_sched.view import stocks
-from valence_sched.view.block_kinds import Array, BlockCounts, BlockKinds, BoundedMemo
+from valence_sched.view.block_kinds import BlockCounts, BlockKinds, BoundedMemo, read_only
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.stocks import StockGrants
 
@@ -401,12 +401,6 @@ def lot_of(podm: str, pool: str) -> int:
     """Return the lot of a pool: 64 bits that depend on its ids alone, not on the inventory."""
     text = f"{podm}\0{pool}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big")
-
-
-def read_only(array: Array) -> Array:
-    """Make an array read-only and return it."""
-    array.flags.writeable = False
-    return array
 
 
 class DomainIndex(Struct, frozen=True):

@@ -12,11 +12,11 @@ from msgspec import Meta, Struct
 from valence_sched.model.need import Need
 from valence_sched.model.request import FlavorShare, Mix, MixSupplies, Request
 from valence_sched.view.availability import feasible_rows
-from valence_sched.view.block_kinds import BoundedMemo
+from valence_sched.view.block_kinds import BoundedMemo, read_only
 from valence_sched.view.fragmentation import FlavorMix, MixSupply, flavor_mix, may_have
 from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.reads import completes_mix, reads, reads_podm
-from valence_sched.view.view import Floats, Ints, Labels, Mask, View, read_only
+from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
 MOST_GROWTHS = 16  # nodes of which the growth is remembered
 #: Returns what the use of rows with these traits counts.

@@ -5,8 +5,9 @@ import numpy as np
 
 from valence_sched.model.need import Need, Test
 from valence_sched.model.request import Request
+from valence_sched.view.block_kinds import read_only
 from valence_sched.view.reads import reads_podm
-from valence_sched.view.view import Floats, View, read_only
+from valence_sched.view.view import Floats, View
 
 
 @reads_podm()

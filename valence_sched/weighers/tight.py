@@ -16,8 +16,9 @@ from msgspec import Meta
 from valence_sched.model.need import MEASURES, Need, need_for_measure, need_for_stock
 from valence_sched.model.request import FlavorShare, Request
 from valence_sched.view.availability import weighted_sum
+from valence_sched.view.block_kinds import read_only
 from valence_sched.view.reads import reads, reads_podm
-from valence_sched.view.view import By, Floats, View, read_only
+from valence_sched.view.view import By, Floats, View
 
 Scale = Annotated[float, Meta(gt=0, le=10**15)]
 Within = Literal["site", "podm"]
@@ -125,10 +126,6 @@ def _mean_amounts(*shares: FlavorShare) -> dict[Need, float]:
                 )
                 amounts[resource] += share.weight * need.total_amount() / weights
     return dict(amounts)
-
-
-def _resource(need: Need) -> Need:
-    return Need(kind=need.kind, measure=need.measure, amount=0, resource=need.resource)
 
 
 def _named(view: View, name: str) -> Need:

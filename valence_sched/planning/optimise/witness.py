@@ -153,7 +153,7 @@ class Witness:
         alone = replace(  # in which nothing else is free
             self._rows[row],
             block_tables=[msgspec.structs.replace(table, slots=slots, stocks=stocks)],
-            block_counts=block_kinds.read_only(np.array([0, len(kinds)]), kinds, free, free),
+            block_counts=block_kinds.BlockCounts(np.array([0, len(kinds)]), kinds, free, free),
         )
         fit = self.variants[variant].fitter.fit(alone, 0, self._spending)
         return msgspec.structs.replace(fit, row=row) if isinstance(fit, Fit) else None
