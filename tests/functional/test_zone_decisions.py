@@ -72,11 +72,11 @@ class TestZoneFile(Case):
                 self.assertRegex(done.out, r"1 \| west/hall-2 \| gpu-north")
                 self.assertRegex(done.out, r"gpu-north +hall-1 .* chosen")
                 self.assertRegex(done.out, r"Nearest miss: +gpu-east fits but for \S+")
-                self.assertNotIn("no pod manager tells", done.err)
+                self.assertNotIn("no pod manager reports", done.err)
                 done = run(OURS, *ask, text.replace("{}", "air"))
                 self.assertEqual(3, done.code)
                 self.assertRegex(done.out, r"gpu-north +hall-1: [a-z .]*liquid, needs")
-                self.assertNotIn("no pod manager tells", done.err)
+                self.assertNotIn("no pod manager reports", done.err)
 
     def test_what_a_zone_states_holds_for_what_is_below_unless_that_says_otherwise(self):
         file = self.write("tree.yaml", f"""

@@ -46,7 +46,7 @@ MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is tak
 
 
 class PlacedNode(Struct, frozen=True, gc=False):
-    """One node: the fit that was chosen, its scores, cost, and the fits of its alternates."""
+    """One node: the chosen fit, its cost and scores, and the fits of its alternates."""
 
     chosen: Fit
     cost: int
@@ -58,8 +58,8 @@ class PlacedNode(Struct, frozen=True, gc=False):
 class Batch:
     """The outcome: nodes in order; view, evaluation and request as the last node left them.
 
-    ``undecided_rows`` are those that would have been chosen if they made the node, which was not
-    settled. No placement has more nodes than ``bound``, where a scheduler proves one.
+    Whether ``undecided_rows``, which might have been chosen, make the node is open. No placement
+    has more nodes than ``bound``, where a scheduler proves one.
     """
 
     nodes: list[PlacedNode]
@@ -87,11 +87,9 @@ def goes_by_cost(policy: Policy) -> bool:
 def place(context: EvaluationContext, order: RowOrder) -> Batch:
     """Place as many nodes as the request asks for, or as many as fit.
 
-    Each node is chosen as if those before it had been composed. The shared view is never
-    written: an overlay takes the nodes, and only the rows of the podm that gave blocks are
-    evaluated again, several podms at a time (``Lookahead``). Plug-ins that read the group state of
-    the request evaluate every row again.
-    Of a context with a plan the planned nodes are placed, but for those that a filter now rejects.
+    Each node is chosen as if those before it had been composed: an overlay takes the nodes, and
+    only the rows of podms that gave blocks are evaluated again (``Lookahead``), or every row by
+    plug-ins that read the group state. Of a plan the nodes that no filter rejects are placed.
     """
     request = context.request
     batch = Batch([], context.view, context.evaluation, request)
@@ -165,13 +163,13 @@ def candidate_of(
 
 
 def score_of(bound: BoundPolicy, cost: int) -> float:
-    """Return the score 0..1 that a cost stands for under a policy."""
+    """Return the score 0..1 of a cost under a policy."""
     worst = bound.worst_cost * COST_SCALE
     return round(1.0 - cost / worst, 6) if worst else 1.0
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One alternative that was tried: the context it was decided from, and the nodes placed."""
+    """One alternative that was tried: its context, and the nodes placed."""
 
     context: EvaluationContext
     batch: Batch
@@ -250,20 +248,17 @@ def _try_in_order(
         current = context
         if alternative is not None:  # on what the last one left, with its group state
             last, needs, bonds = attempts[-1], alternative.needs, alternative.bonds
-            before, request = (
-                last.context,
-                msgspec.structs.replace(
-                    last.batch.request, needs=needs, bonds=bonds, count=missing, min_count=None
-                ),
+            before = last.context
+            request = msgspec.structs.replace(
+                last.batch.request, needs=needs, bonds=bonds, count=missing, min_count=None
             )
-            others, spending, strict = before.other_nodes, before.spending, before.strict
             current = context_of(
                 last.batch.view,
                 request,
                 before.bound,
-                strict=strict,
-                other_nodes=others,
-                spending=spending,
+                strict=before.strict,
+                other_nodes=before.other_nodes,
+                spending=before.spending,
             )
             if before.planned is not None:
                 current = replace(current, planned=before.planned[1:])
@@ -294,10 +289,9 @@ class _NextNode(Struct, frozen=True, gc=False):
 class Lookahead:
     """The overlay and the evaluation of a batch; ``take`` updates both by one node.
 
-    Evaluating one pod again costs almost as much as evaluating sixty, so a batch that spreads over
-    pods looks ahead: it takes the next node of several pods on the overlay, evaluates them
-    together, and stores each result until that pod's turn comes. A pod from which another node is
-    taken is put back as it was. The outcome is the same to the bit as without looking ahead.
+    Evaluating one pod again costs almost as much as evaluating sixty. So the next node of several
+    pods is taken on the overlay, they are evaluated together, and each result is stored until the
+    pod's turn comes. The outcome is the same to the bit as without looking ahead.
     """
 
     def __init__(self, context: EvaluationContext, most_ahead: int = MOST_AHEAD) -> None:
@@ -379,10 +373,7 @@ class Lookahead:
         self._ahead.clear()
 
     def _likely_fits(self, chosen_podm: int) -> list[Fit]:
-        """Return the fits of the pods that are best now, no more than to look ahead at or are left.
-
-        Only those that a short search settles: the others are left to their turn.
-        """
+        """Return the fits of the pods that are best now, of those that a short search settles."""
         count = min(self._count_ahead, self._left) - 1
         if count < 1:
             return []

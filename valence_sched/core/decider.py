@@ -82,11 +82,11 @@ class Decider:
         return self._snapshot.view
 
     def note_skipped(self, lines: Sequence[str]) -> None:
-        """Let the decisions from now on name these lines as what could not be read."""
+        """Name these lines in the decisions from now on, as what could not be read."""
         self.skipped = lines
 
     def note_elsewhere(self, podms: Sequence[LeanPodm]) -> None:
-        """Let the decisions from now on count the nodes of pod managers that the View lacks."""
+        """Count the nodes of these pod managers, which the View lacks, from now on."""
         self.elsewhere = podms
 
     def policies(self) -> Sequence[Policy]:
@@ -96,20 +96,18 @@ class Decider:
     def policy(self, sealed: Request) -> tuple[Policy, int]:
         """Return the policy of a sealed request, and the largest cost of a pool under it.
 
-        Where the request has a group or an owner, that is the cost with all weighers at work.
+        With a group or an owner, that is the cost with all weighers active.
         """
-        bound = self.preparation.policy(sealed.policy)
-        at_work = bound
+        bound = active = self.preparation.policy(sealed.policy)
         if sealed.group is None and sealed.owner is None:
-            at_work = self.preparation.active(sealed, bound)
-        return bound.policy, at_work.worst_cost * COST_SCALE
+            active = self.preparation.active(sealed, bound)
+        return bound.policy, active.worst_cost * COST_SCALE
 
     def select_destinations(self, request: Request) -> Decision:
         """Choose pool and blocks for every node of a request; if nothing fits, the reasons.
 
-        Errors as for :class:`valence_sched.model.scheduler.Scheduler`; and, of a strict decider,
-        PluginError if a plug-in broke its contract, DecisionUndecided if the budget left a pool
-        open that might have been chosen.
+        A strict decider raises PluginError if a plug-in broke its contract, and DecisionUndecided
+        if the budget left a pool open that might have been chosen.
         """
         decision = Decision(try_alternatives(self.context(request), schedule), self.skipped)
         self.check_decided(decision.undecided, decision.context.bound.policy)
@@ -131,10 +129,10 @@ class Decider:
             elif candidate := decision.candidate(row):
                 candidates.append(candidate)
         self.check_decided(open_pools, context.bound.policy)
-        missing = [undecided_text(open_pools, context.bound.policy)] if open_pools else []
+        missing = (undecided_text(open_pools, context.bound.policy),) if open_pools else ()
         return Ranking(
             candidates=tuple(candidates),
-            missing=tuple(missing),
+            missing=missing,
             request_id=context.request.id,
             seed=context.request.seed,
         )
@@ -158,9 +156,8 @@ class Decider:
     ) -> ZoneAnswer:
         """Return what these pods offer to a tree of zones, without tokens.
 
-        The alternatives of the request, and the anchors of its group, are tried by who asks.
-        ``earlier`` and ``others`` are candidates of these pods. Errors as for a decision, and
-        StaleOffer: one of these candidates is no longer there.
+        The caller tries the alternatives of the request and the anchors of its group. StaleOffer:
+        a candidate of ``earlier`` or ``others``, which are of these pods, is no longer there.
         """
         if others:
             return self._after(others).offers(query, earlier)
@@ -194,7 +191,7 @@ class Decider:
         return self.preparation.prepare(request, self._snapshot.view, elsewhere=True)
 
     def seal(self, request: Request) -> Request:
-        """Return a request as it is asked of every zone; errors as for a decision."""
+        """Return a request as every zone gets it; errors as for a decision."""
         return self.preparation.prepare(request, self._snapshot.view, elsewhere=True)[0]
 
     def needs_supplies(self, sealed: Request) -> bool:
@@ -234,8 +231,7 @@ class Decider:
 
     def complete_mix(self, sealed: Request, supplies: Mapping[str, MixSupplies]) -> Request:
         """Return a sealed request with its mix completed by what all pools supply to it."""
-        bound = self.preparation.policy(sealed.policy)
-        mix = bound.completed_mix(sealed.mix, supplies)
+        mix = self.preparation.policy(sealed.policy).completed_mix(sealed.mix, supplies)
         return msgspec.structs.replace(sealed, mix=mix)
 
     def replace(self, podm: LeanPodm, file: str = "update", key: UriKey = str) -> None:
@@ -274,8 +270,7 @@ class Decider:
 class Preparation:
     """Binds the policies that requests name, each once, and seals requests for them.
 
-    ``mix`` returns the workload to leave room for, where a request brings none; it is called once,
-    and only when a policy reads it. ``stated`` are the capabilities of the zone itself.
+    ``mix`` is as for a :class:`Decider`; ``stated`` are the capabilities of the zone itself.
     """
 
     def __init__(
@@ -320,7 +315,7 @@ class Preparation:
             lack = f"{lack}, so what the request says about it would be ignored"
             raise RequestError(f"{lack}: add the {reader.kind} or choose another policy")
         if not elsewhere and (request.podms or request.exclude_podms):
-            known = {name for podm in view.podms for name in (podm.id, podm.name) if name}
+            known = {name for podm in view.podms for name in (podm.id, podm.name)}
             for name in (*request.podms, *request.exclude_podms):
                 if name not in known:
                     raise UnknownName("pod manager", name, view.podm_ids)

@@ -30,11 +30,9 @@ RowFit = Literal["fits", "none", "undecided"]
 class Decision:
     """The nodes chosen for a request, with all that the explanation is read from.
 
-    ``attempts`` has an element for each alternative of the request that was tried, in order: a
-    later one is tried for the nodes that those before it left. Reasons are about
-    ``main_attempt``. A decision is not ``explainable`` where the evaluation that it was made from
-    has changed since. ``podms_of_others`` are the podms that take nodes of requests decided
-    together with this one.
+    ``attempts`` are those of the alternatives tried, in order; reasons are about ``main_attempt``.
+    A decision is not ``explainable`` where its evaluation has changed since. ``podms_of_others``
+    take nodes of requests decided together with this one.
     """
 
     attempts: Sequence[Attempt]
@@ -45,10 +43,7 @@ class Decision:
     @property
     def main_attempt(self) -> Attempt:
         """Return the first attempt that placed a node, the first of all when none did."""
-        for attempt in self.attempts:
-            if attempt.batch.nodes:
-                return attempt
-        return self.attempts[0]
+        return next((one for one in self.attempts if one.batch.nodes), self.attempts[0])
 
     @property
     def context(self) -> EvaluationContext:
@@ -81,8 +76,7 @@ class Decision:
         """Return the nodes in order, each with its attempt; none when fewer fit than required.
 
         No alternate is on a pod manager that takes a node of the request, or of one decided
-        together with it: that node may take the blocks of the alternate. No alternate breaks a
-        rule of the group in the presence of the other nodes.
+        together with it, nor breaks a rule of the group beside the other nodes.
         """
         if self.fit_count < self.request.required_count:
             return []
@@ -127,14 +121,15 @@ class Decision:
 
     @functools.cached_property
     def undecided_rows(self) -> list[int]:
-        """Return the pools that would have been chosen if they make the node: it is not known."""
+        """Return the pools that might have been chosen: whether they make the node is open."""
         return sorted(set().union(*(one.batch.undecided_rows for one in self.attempts)))
 
     @property
     def undecided(self) -> tuple[PoolRef, ...]:
         """Return the same pools by name."""
-        pools = ((self.view.podm(row).id, self.view.pools[row].id) for row in self.undecided_rows)
-        return tuple(PoolRef(podm=podm, pool=pool) for podm, pool in pools)
+        view = self.view
+        rows = self.undecided_rows
+        return tuple(PoolRef(podm=view.podm(row).id, pool=view.pools[row].id) for row in rows)
 
     @property
     def outcome(self) -> Outcome:
@@ -186,7 +181,7 @@ class Decision:
         return int(self.view.podm_of[fit.row])
 
     def score(self, cost: int) -> float:
-        """Return the score 0..1 that a cost stands for."""
+        """Return the score 0..1 of a cost."""
         return score_of(self.context.bound, cost)
 
 

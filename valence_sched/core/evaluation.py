@@ -116,12 +116,10 @@ FLOAT = np.dtype(np.float64)
 class Evaluation(msgspec.Struct):
     """The answers of every filter and weigher for every pool.
 
-    ``filter_verdicts`` and ``weigher_scores`` (0..1) hold an array of pools for each filter and
-    weigher; ``cost`` is the weighted sum of ``COST_SCALE × (1 - score)`` per pool,
-    ``INFINITE_COST`` where a filter rejects.
-    ``availability_readers`` names the plug-ins that read free capacity: depletion can change only
-    their answers. ``group_state_readers`` names those that read the group state: a placed node can
-    change their answers for any pool. ``failed_plugins`` are not called again in one decision.
+    ``filter_verdicts`` and ``weigher_scores`` (0..1) hold an array of pools each; ``cost`` is the
+    weighted sum of ``COST_SCALE × (1 - score)``, ``INFINITE_COST`` where a filter rejects.
+    Depletion changes only answers of ``availability_readers``, a placed node those of
+    ``group_state_readers`` for any pool; ``failed_plugins`` are not called again in a decision.
     """
 
     filter_verdicts: Sequence[Mask] | Mask
@@ -180,15 +178,11 @@ class Evaluation(msgspec.Struct):
 class EvaluationContext:
     """A snapshot, a request under a policy, their evaluation, and the fitter of the needs.
 
-    A context never changes. (It is not frozen because one is made for every decision, and a
-    frozen one takes three times as long.)
-    With ``strict`` a plug-in that breaks its contract raises. ``other_nodes`` is how many nodes
-    other requests ask for at the same time, which may take the blocks of an alternate.
-    ``spending`` is what the decision has left for questions that are hard to settle. ``planned``
-    has the fits of the nodes by alternative, this one first, where a plan over several requests
-    or nodes chose them: those are placed, and no others. None: the scheduler chooses. ``earlier``
-    has the fits of nodes that the same decision placed here before, and ``turn`` counts its nodes
-    that were placed before, here and in other zones.
+    A context never changes; a frozen class takes three times as long to make. With ``strict`` a
+    plug-in that breaks its contract raises. ``other_nodes`` counts those of other requests at the
+    same time, which may take the blocks of an alternate. ``planned`` has the fits by alternative,
+    this one first, that a plan chose; None: the scheduler chooses. ``earlier`` has the fits of
+    nodes that the same decision placed here, and ``turn`` counts those placed here and elsewhere.
     """
 
     view: View
@@ -348,12 +342,10 @@ def write_costs(
     weights: Ints | None = None,
     passed: Mask | None = None,
 ) -> None:
-    """Write the costs of verdicts and scores into an evaluation.
+    """Write the costs of verdicts and scores into an evaluation; ``passed`` are the rows that pass.
 
-    A caller that knows them passes the rows that pass all filters (``passed``). With ``weights`` a
-    row's cost is the mean by its own weights, scaled as all others are, so that rows compare:
-    ``worst × sum(weight × cost) / sum(weight)``, a whole number. A row on which no weigher has any
-    weight costs the most.
+    With ``weights`` a row's cost is the mean by its own weights, scaled so that rows compare:
+    ``worst × sum(weight × cost) / sum(weight)``, a whole number; without any weight, the most.
     """
     if passed is None:
         passed = np.logical_and.reduce(evaluation.verdicts)

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evaluation cache: evaluations by key, and the ledger that takes nodes and gives them back.
 
-Only rows that changed since are evaluated again.
-
-That is exact, because filters and weighers answer for each row by itself.
+Only rows that changed since are evaluated again: filters and weighers answer for each row by
+itself.
 """
 
 from collections import OrderedDict, deque
@@ -122,10 +121,9 @@ class EvaluationCache:
         return self._completed_mix(mix, bound).supplies
 
     def _completed_mix(self, mix: Mix, bound: BoundPolicy) -> CompletedMix:
-        """Return the shares of a mix with what weighers need to know of all pools about them.
+        """Return a mix with what weighers need to know of all pools, renewed after some changes.
 
-        That is renewed after some changes, not after each: what was evaluated can then be used
-        again. The request carries it, so that the decision can be repeated from the request.
+        The request carries it, so that the decision can be repeated from the request.
         """
         key, version = (id(bound), mix.digest), self._snapshot.version
         completed = self._mixes.get(key)
@@ -139,7 +137,7 @@ class EvaluationCache:
 
 
 class SplicedSnapshot:
-    """A View in which podms are replaced; an evaluation that was handed out stays what it was."""
+    """A View in which podms are replaced; evaluations that were returned do not change."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -153,7 +151,7 @@ class SplicedSnapshot:
         self._splices.append(splice)
 
     def uncached_view(self) -> View:
-        return self.view  # whatever it has memoised is of the rows that it has
+        return self.view
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int | None:
         lag = self.version - cached.version
@@ -187,9 +185,7 @@ UsageKey = tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]
 class Ledger:
     """A snapshot that is used up and given back; the View that it began with is not touched.
 
-    Evaluations are cached and changed in place: only the rows of podms that changed since are
-    evaluated again. A context shows the ledger as it is when made, so decide on it before the next
-    node is taken.
+    Evaluations change in place: decide on a context before the next node is taken.
     """
 
     def __init__(self, view: View, most: int = MOST_LEDGER_EVALUATIONS) -> None:
@@ -218,7 +214,7 @@ class Ledger:
     def give_back(self, fit: Fit) -> None:
         """Give back what was taken; UsageError if it was not taken, or given back before."""
         key = self._usage_key(fit)
-        count = self._usage.pop(key, 0)  # what nobody has is forgotten: there is ever more of it
+        count = self._usage.pop(key, 0)
         if not count:
             podm = self.view.podm(fit.row).id
             raise UsageError(f"nothing to give back to pod manager {podm!r}: it was not taken")

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Group state: counts the nodes of a request's group and of its owner per domain value.
 
-It is counted once per decision, so that plug-ins stay row-local, and updated by every node that a
-batch places.
+It is counted once per decision, and updated by every node that a batch places.
 """
 
 from collections import Counter
@@ -39,7 +38,7 @@ class NodeCounts(msgspec.Struct):
             _add_count(self.by_owner, owner, podm, number)
 
     def members(self, group: str, owner: str | None) -> Iterator[CountByPodm]:
-        """Yield the counts of an owner's nodes in a group, and nobody's; without an owner, all."""
+        """Yield the counts of the nodes in a group of an owner or without one; of all if None."""
         for of, counts in self.by_group.get(group, {}).items():
             if owner is None or of is None or of == owner:
                 yield counts
@@ -64,17 +63,12 @@ def with_group_state(
     earlier: NodeCounts = NONE_EARLIER,
     elsewhere: Sequence[LeanPodm] = (),
 ) -> Request:
-    """Return the request with its group state; only a request with a group or an owner has any.
+    """Return the request with its group state; RequestError for a domain that does not exist.
 
     ``eligible`` returns the rows that pass every filter which reads neither free capacity nor the
-    group; it is called only for a group that is spread. A full value of a domain is open: it
-    counts for the skew, though no node can be placed there. A value whose pod managers are
-    offline, excluded or of another zone is not open. Kubernetes' topology spread does so with
-    ``nodeAffinityPolicy: Honor``. Nodes placed ``earlier`` count like those in the inventory, and
-    so do those ``elsewhere``, on pod managers that the View lacks.
-
-    Raises:
-        RequestError: the group mentions a domain that does not exist.
+    group; it is called only for a group that is spread. Values of a domain without such rows do not
+    count for the skew, full ones do (Kubernetes: ``nodeAffinityPolicy: Honor``). Nodes placed
+    ``earlier``, and ``elsewhere`` on pod managers that the View lacks, count like those in it.
     """
     group = request.group
     if group is None and request.owner is None:
@@ -121,8 +115,8 @@ def _counted(counts: dict[str, int], values: Iterable[str], number: int) -> dict
 def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collection[str]) -> bool:
     """Return whether a placed node changes no answer of these plug-ins for other podms.
 
-    That holds if all plug-ins of these ``names`` declare that they count nodes, and count them by
-    podm: always, or because no rule of the group has another domain or compares values.
+    That holds if all declare that they count nodes by podm: always, or because no rule of the
+    group has another domain or compares values.
     """
     counts_by: set[str | None] = set()
     for use in (one for one in bound.plugins if one.name in names):

@@ -27,8 +27,8 @@ FitFinder = Callable[[int], Fit | Undecided | None]
 def draw_lots(lots: Lots, request: Request, turn: int = 0) -> Lots:
     """Return lots mixed with (request id, seed, turn): random across requests, equal on replay.
 
-    A pool's lot does not depend on which other pools there are, so zones draw alike whether they
-    are flat or a tree. The mixing is the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
+    A pool's lot does not depend on other pools, so flat zones and trees draw alike. The mixing is
+    the finaliser of SplitMix64 (Steele, Lea, Flood 2014).
     """
     lots = lots ^ _salt(request.id, request.seed, turn)
     lots = (lots ^ (lots >> _30)) * _MULTIPLIER_1
@@ -97,11 +97,10 @@ def choose_fit(
     rows_without_fit: set[int],
     undecided_rows: set[int],
 ) -> Fit | None:
-    """Return the fit of the first of ``rows`` that makes the node, None when none does.
+    """Return the fit of the first of ``rows`` that makes the node; with ``best_of`` K drawn of K.
 
-    With ``best_of`` K, one of the first K by lot. Rows that passed all filters but have no
-    set of blocks that makes the node are added to ``rows_without_fit``, and rows in it are skipped.
-    Rows of which that was not settled are added to ``undecided_rows``.
+    Rows that make no node are added to ``rows_without_fit``, of which none is tried; rows of which
+    that was not settled to ``undecided_rows``.
     """
     fits: list[Fit] = []
     for row in rows:

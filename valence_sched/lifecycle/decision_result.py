@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 
 from valence_sched.core.decision import Decision
-from valence_sched.core.explain.report import decision_report, decision_warnings, funnel_steps
+from valence_sched.core.explain.report import decision_report, funnel_steps
+from valence_sched.core.explain.unknown import decision_warnings
 from valence_sched.model.decision import (
     MAX_LISTED_PODMS,
     DecisionDetails,

@@ -24,12 +24,8 @@ from valence_sched.core.batch import Attempt, Batch, place
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
-from valence_sched.core.explain.report import (
-    bound_notes,
-    decision_report,
-    decision_warnings,
-    inventory_source,
-)
+from valence_sched.core.explain.report import decision_report, inventory_source
+from valence_sched.core.explain.unknown import bound_notes, decision_warnings
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.optimiser import Effort
 from valence_sched.core.offers import most_nodes_alone

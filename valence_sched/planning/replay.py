@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from valence_sched.core.decision import Decision
-from valence_sched.core.explain.report import decision_warnings, funnel_steps, inventory_source
+from valence_sched.core.explain.report import funnel_steps, inventory_source
+from valence_sched.core.explain.unknown import decision_warnings
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
 from valence_sched.errors import RequestError, UnknownName, UsageError

@@ -175,16 +175,22 @@ def path_fields(paths: Iterable[AttributePath]) -> Iterator[str]:
             yield str(path)
 
 
-def place_fields(near: Iterable[Proximity], *, soft: bool) -> Iterator[str]:
-    """Yield the fields that pod managers share with the places of hard or of soft resources."""
-    for place in near:
-        if place.soft is not soft:
-            continue
-        if place.zone is not None:
-            yield "zone"
-        if place.aggregates:
-            yield "aggregates"
-        yield from (f"facts.{name}" for name in place.facts)
+def reads_near(*, soft: bool) -> Callable[[Plugin], Plugin]:
+    """Declare that a plug-in compares pod managers with the places of hard or of soft resources."""
+
+    def is_read(near: Iterable[Proximity]) -> bool:
+        return any(place.soft is soft for place in near)
+
+    def fields(_options: Options, request: Request | None) -> Iterator[str]:
+        if request is None:
+            yield from PLACE_FIELDS
+        for place in request.near if request is not None else ():
+            if place.soft is soft:
+                yield from ["zone"] if place.zone is not None else []
+                yield from ["aggregates"] if place.aggregates else []
+                yield from (f"facts.{name}" for name in place.facts)
+
+    return lambda plugin: reads("near", when=is_read)(reads_podm(of=fields)(plugin))
 
 
 def group_fields(_options: Options, request: Request | None) -> Iterator[str]:

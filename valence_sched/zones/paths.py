@@ -182,7 +182,7 @@ def lines_below(by_zone: Mapping[str, Iterable[str]]) -> list[str]:
     found = dict.fromkeys(all_lack.values())
     for zone, lines in by_zone.items():
         for line in lines:
-            if line.startswith(f"{LACK}tells ") or line.partition(" (")[0] in all_lack:
+            if line.startswith(f"{LACK}reports ") or line.partition(" (")[0] in all_lack:
                 continue
             lacks_here = not zone and line.startswith(LACK)
             found[f"this zone: {line}" if lacks_here else line_below(zone, line)] = None

@@ -32,7 +32,7 @@ inventory --full: read everything anew, not only what can have changed since the
 inventory --max-age <age>: exit 5 when a pod manager was read longer ago than this, such as 30s,
     10m, 2h or 1d, or nobody knows when
 """
-#: Resources that no pod manager tells.
+#: Resources that no pod manager reports.
 RESOURCE_FILE = """\
 inventory --resource-file <file>...: YAML file of resources that pod managers have and do not tell,
     such as power (repeat for several)

@@ -23,7 +23,7 @@ from valence_sched.core.evaluation import (
     funnel,
     reevaluate_group_state,
 )
-from valence_sched.core.explain.report import decision_warnings
+from valence_sched.core.explain.unknown import decision_warnings
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit, Fitter
 from valence_sched.core.fit.spending import Spending

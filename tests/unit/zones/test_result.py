@@ -249,14 +249,14 @@ class TestReasons(unittest.TestCase):
         self.assertEqual((*own.warnings, "zone east: it is old"), found.warnings)
 
     def test_what_no_zone_tells_is_said_once_and_what_one_tells_is_not(self):
-        line = "no pod manager tells 'facts.x' (no name is known)"
-        other = "no pod manager tells 'y'"
-        hint = "no pod manager tells 'facts.x' (did you mean 'z'?)"
+        line = "no pod manager reports 'facts.x' (no name is known)"
+        other = "no pod manager reports 'y'"
+        hint = "no pod manager reports 'facts.x' (did you mean 'z'?)"
         for own in (replace(refused("a"), warnings=("old", line, other)), None):
             east = replace(refused("b"), warnings=(hint, "old"))
             west = replace(refused("c"), warnings=(line, other))
             found = with_reasons_below(own, {"east": east, "west": west}).warnings
-            self.assertEqual([(line if own else hint)], [one for one in found if "tells" in one])
+            self.assertEqual([(line if own else hint)], [one for one in found if "reports" in one])
             self.assertIn("zone east: old", found)
 
     def test_what_one_zone_lacks_names_it_and_what_all_lack_does_not(self):
@@ -265,7 +265,7 @@ class TestReasons(unittest.TestCase):
         for east, expected in (
             ((), (f"this zone: {here}",)),
             ((there,), (here,)),
-            (("no pod manager tells 'z'",), (f"this zone: {here}",)),
+            (("no pod manager reports 'z'",), (f"this zone: {here}",)),
         ):
             below = {"east": replace(refused("b"), warnings=east)}
             found = with_reasons_below(replace(refused("a"), warnings=(here,)), below)

@@ -30,7 +30,7 @@ MOST_FITS = 20_000  # fits tried
 
 @dataclass
 class NearMissSearch:
-    """Searches the evaluation of a decision for near misses; ``notes`` tell where it stopped."""
+    """Searches the evaluation of a decision for near misses; ``notes`` name the bounds it met."""
 
     decision: Decision
     notes: list[str] = field(default_factory=list)
@@ -102,11 +102,6 @@ class NearMissSearch:
         return set(self.decision.chosen_podms() if self.decision.outcome == "placed" else ())
 
     @functools.cached_property
-    def _bounds(self) -> list[int]:
-        """The first row of each podm, and the number of all."""
-        return self.decision.batch.view.first_row.tolist()  # type: ignore[no-any-return]
-
-    @functools.cached_property
     def _may_fit(self) -> list[bool]:
         """Whether each row passes every filter and the decision did not find it without a fit."""
         passing = self.decision.batch.evaluation.cost != INFINITE_COST
@@ -116,7 +111,7 @@ class NearMissSearch:
     def _takes_node(self, podm: int) -> bool:
         """Return whether a podm takes the next node, or may take it: it was not settled."""
         fit_of = self.decision.row_fits.of
-        for row in range(self._bounds[podm], self._bounds[podm + 1]):
+        for row in range(*self.decision.batch.view.rows(podm)):
             if not self._may_fit[row]:
                 continue
             if self._fits >= MOST_FITS:
@@ -134,7 +129,7 @@ class NearMissSearch:
     def _freeing(self, podm: int, nodes: list[Node]) -> NodeRemoval | None:
         """Return the first of some nodes of a podm whose removal makes the next node fit."""
         context, batch = self.decision.context, self.decision.batch
-        first, last = int(batch.view.first_row[podm]), int(batch.view.first_row[podm + 1])
+        first, last = batch.view.rows(podm)
         overlay = Overlay(batch.view.window(first, last))
         table = overlay.view.block_tables[0]
         numbers = table.numbers

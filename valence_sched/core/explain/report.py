@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from valence_sched.core.batch import Attempt, goes_by_cost
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import funnel
-from valence_sched.core.explain.unknown import undecided_text, unknown_terms
+from valence_sched.core.explain.unknown import decision_warnings
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import WEIGHT_UNITS
 from valence_sched.core.ranking import rank_rows
@@ -38,9 +38,9 @@ BUDGET_SHARE = 4  # the part of a decision's states that its explanation may spe
 def decision_report(
     decision: Decision, source: InventorySummary | None = None, *, explain: bool = True
 ) -> Report:
-    """Return a decision as a document; ``source`` is the inventory, where that is known.
+    """Return a decision as a document; ``source`` is the inventory, if known.
 
-    The explanation is the expensive part of it: without ``explain`` there is none.
+    The explanation is the expensive part: only with ``explain``.
     """
     from valence_sched.core.explain.verdicts import Verdicts
 
@@ -64,37 +64,14 @@ def decision_report(
     )
 
 
-def decision_warnings(decision: Decision) -> list[str]:
-    """Return plug-ins that broke their contract, terms that nothing reports, undecided pools."""
-    notes = [*decision.batch.evaluation.notes, *unknown_terms(decision.view, decision.request)]
-    if decision.undecided_rows:
-        notes.append(undecided_text(decision.undecided, decision.context.bound.policy))
-    bounds = [one.batch.bound for one in decision.attempts if one.batch.bound is not None]
-    if bounds and len(decision.attempts) == 1:
-        notes += bound_notes(bounds[0], decision.fit_count, decision.request.count)
-    return notes
-
-
-def bound_notes(bound: int, fitting: int, requested: int) -> list[str]:
-    """Return how far the nodes that fit are from the most, where they are not all."""
-    if fitting >= requested or bound >= requested:
-        return []
-    most = f"no placement has more than {bound:,} of the {format_count(requested, 'node')}"
-    if fitting == bound:
-        return [most]
-    return [f"{most}; {fitting:,} were found"]
-
-
 def funnel_steps(decision: Decision, attempt: Attempt | None = None) -> tuple[FunnelStep, ...]:
     """Return the funnel of an attempt's first node: pools into and out of every filter."""
     if not decision.explainable:
         return ()
     attempt = attempt or decision.main_attempt
     context, undecided = attempt.context, len(attempt.batch.undecided_rows)
-    steps = [
-        FunnelStep(filter=name, came_in=i, went_on=out)
-        for name, i, out in funnel(context.bound, context.evaluation.verdicts, len(context.view))
-    ]
+    counts = funnel(context.bound, context.evaluation.verdicts, len(context.view))
+    steps = [FunnelStep(filter=name, came_in=i, went_on=out) for name, i, out in counts]
     if undecided:
         passed = steps[-1].went_on if steps else len(context.view)
         left = max(0, passed - undecided)

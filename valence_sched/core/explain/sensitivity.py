@@ -2,9 +2,8 @@
 """Sensitivity: the smallest change of one weight, or of one amount, that changes the choice.
 
 A pool's cost is linear in each weight, in whole numbers: the crossing with the chosen pool's is
-solved for, added up and ranked again. For amounts the search doubles the change and then halves
-the gap; each try is evaluated and placed as any request. It reports a step at which the choice
-changes while one step before it does not.
+solved for, added up and ranked again. For amounts the search doubles the change, then halves the
+gap; each try is placed as any request.
 """
 
 import dataclasses
@@ -37,12 +36,12 @@ MOST_TRIES = 160  # tries for all needs of a request together
 GIB_IN_MIB = 1024
 
 #: How the notes of ``choice_changes`` begin.
-NOTES = ("flips: ", "drawn by lot among ", "the scheduler ")
+NOTES = ("flips: ", "drawn among ", "the scheduler ")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What makes the first node, None for no pool, and whether lots decide it, or a better may."""
+    """The pool of the first node, if any, and whether lots decide or a better one is open."""
 
     pool: PoolRef | None
     undecided: bool
@@ -50,9 +49,9 @@ class Choice:
 
 
 class Choices(Protocol):
-    """The choice of a decision's first node, and what it is if one thing is asked otherwise.
+    """The choice of a decision's first node, and the choice if one weight or need changes.
 
-    ``attempt_index`` is the alternative that makes the node; those before it make none.
+    ``attempt_index`` is the first alternative that makes the node.
     """
 
     request: Request
@@ -74,7 +73,7 @@ class Choices(Protocol):
 
 
 def choice_changes(choices: Choices, notes: list[str]) -> Iterator[Sensitivity]:
-    """Yield the least changes of weights and needs that change the choice; the notes tell of none.
+    """Yield the least changes of weights and needs that change the choice; notes say why not.
 
     Weights are whole thousandths within 0..1000.
     """
@@ -89,7 +88,7 @@ def choice_changes(choices: Choices, notes: list[str]) -> Iterator[Sensitivity]:
         notes.append(f"flips: {text}")
         return
     elif pick.best_of > 1:
-        notes.append(f"drawn by lot among the best {pick.best_of}: another seed may choose another")
+        notes.append(f"drawn among the best {pick.best_of}: another seed may choose another")
         return
     elif not goes_by_cost(choices.policy):
         text = f"the scheduler {choices.policy.scheduler!r} does not go by weights"
@@ -108,7 +107,7 @@ class FlatChoices:
     """The choices of a decision on one view."""
 
     def __init__(self, decision: Decision, row: int | None) -> None:
-        """``row`` is that of the first node, None where there is none."""
+        """``row`` is that of the first node, if any."""
         context = decision.context
         self._context, self._row = context, row
         self.request = decision.request
@@ -205,8 +204,7 @@ def weight_changes(
 def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | None:
     """Return for each weight, up and down, the pool that is the first to overtake a rival.
 
-    None where the weights of pools differ. Only for the filter scheduler that takes the
-    best: with others, cost alone does not decide the choice.
+    None where the weights of pools differ. Only for a scheduler that takes the best by cost.
     """
     if context.bound.weights_vary:
         return None
@@ -278,8 +276,7 @@ def relative_size(change: Sensitivity) -> float:
 class AmountSearch:
     """Tries other amounts of each need; ``out_of_tries`` if the number of tries ran out.
 
-    The request keeps its identity, and so its lots: only the need changes. A need that all
-    alternatives begin with changes in all of them.
+    The request keeps its lots. A need that all alternatives begin with changes in all of them.
     """
 
     choices: Choices
@@ -340,7 +337,7 @@ class AmountSearch:
             )
 
     def _differs(self, number: int, need: Need, steps: int) -> bool:
-        """Return whether so many steps change the choice; True when that cannot be told."""
+        """Return whether so many steps change the choice, or whether that is open."""
         amount = need.amount + steps * _step(need)
         key = number, amount
         if key not in self._choice_by_amount:

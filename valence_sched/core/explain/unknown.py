@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unknown: names and values in a request that nothing reports, and pools left undecided."""
 
+from __future__ import annotations
+
+import functools
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from valence_sched.errors import closest, one_line, suggest, unknown_lines
 from valence_sched.model.base import as_text
@@ -14,6 +18,9 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.request import FACT_PREFIX, Request
 from valence_sched.view.block_kinds import passes
 from valence_sched.view.view import View
+
+if TYPE_CHECKING:
+    from valence_sched.core.decision import Decision
 
 DEVICE_NOUNS = {"memory": "memory module"}  # the device, where its kind is named otherwise
 BOOLEAN_ATTRIBUTE = "remote"  # true or false of a device: no name that could be misspelt
@@ -35,9 +42,10 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
                 yield one_line(f"no {noun} has the {test.attribute} {test.value!r} ({hint})")
     for constraint in alternative.bonds:
         place = constraint.place
-        if place != "zone" and not _is_topology_name(view, place):
-            hint = suggest(place, {name for one in _topologies(view) for name in one})
-            yield one_line(f"no block tells its place {place!r} ({hint})")
+        names = functools.partial(_topology_names, view)
+        if place != "zone" and place not in view.memoise(("topology names",), names):
+            hint = suggest(place, names())
+            yield one_line(f"no block reports its place {place!r} ({hint})")
 
 
 def _hint(value: str, known: Collection[str]) -> str:
@@ -47,27 +55,15 @@ def _hint(value: str, known: Collection[str]) -> str:
     return suggest(value, known if close is None else [close], SIMILARITY)
 
 
-def _is_topology_name(view: View, name: str) -> bool:
-    known = view.memoise(("is place", name), lambda: any(name in one for one in _topologies(view)))
-    return bool(known)
-
-
-def _topologies(view: View) -> Iterator[Mapping[str, str]]:
-    for table in view.block_tables:
-        yield from filter(None, table.topologies or ())
+def _topology_names(view: View) -> frozenset[str]:
+    tables = (filter(None, table.topologies or ()) for table in view.block_tables)
+    return frozenset(name for topologies in tables for one in topologies for name in one)
 
 
 def unknown_terms(view: View, request: Request) -> list[str]:
-    """Return a line for each name or value in a request that nothing reports, with the nearest.
-
-    Those are resources; facts and capabilities, wherever they are named; the zone, locations,
-    aggregates, traits and values of capabilities; attributes of devices; and topology names.
-    """
-    key = request.evaluation_key
-    lines: list[str] = view.memoise_free(
-        "unknown terms", key, lambda: _unknown_terms(view, request)
-    )
-    return lines
+    """Return a line for each name or value in a request that nothing reports, with the nearest."""
+    make = functools.partial(_unknown_terms, view, request)
+    return view.memoise_free("unknown terms", request.evaluation_key, make)  # type: ignore[no-any-return]
 
 
 def _unknown_terms(view: View, request: Request) -> list[str]:
@@ -97,7 +93,7 @@ def _request_terms(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def _unknown_lines(view: View, root: str, name: str) -> Iterator[str]:
-    """Yield a line where no pod manager tells a fact or a capability."""
+    """Yield a line where no pod manager reports a fact or a capability."""
     if root == "facts":
         reported = view.has_fact(name)
     else:
@@ -106,7 +102,7 @@ def _unknown_lines(view: View, root: str, name: str) -> Iterator[str]:
         known = {name for podm in view.podms for name in getattr(podm, root)}
         if root == "facts":  # a name alone is one of the plain attributes, else a fact
             known.update(PLAIN_ATTRIBUTES)
-        yield one_line(f"no pod manager tells '{root}.{name}' ({suggest(name, known)})")
+        yield one_line(f"no pod manager reports '{root}.{name}' ({suggest(name, known)})")
 
 
 def _unknown_values(view: View, request: Request) -> Iterator[str]:
@@ -141,6 +137,25 @@ def _unknown_names(
     wishes = [*names.required, *(name for one in names.any_of for name in one)]
     wishes += [name for name in names.forbidden if closest(name, known) is not None]
     yield from unknown_lines(what, wishes, known)
+
+
+def decision_warnings(decision: Decision) -> list[str]:
+    """Return plug-ins that broke their contract, terms that nothing reports, undecided pools."""
+    notes = [*decision.batch.evaluation.notes, *unknown_terms(decision.view, decision.request)]
+    if decision.undecided_rows:
+        notes.append(undecided_text(decision.undecided, decision.context.bound.policy))
+    bounds = [one.batch.bound for one in decision.attempts if one.batch.bound is not None]
+    if bounds and len(decision.attempts) == 1:
+        notes += bound_notes(bounds[0], decision.fit_count, decision.request.count)
+    return notes
+
+
+def bound_notes(bound: int, fitting: int, requested: int) -> list[str]:
+    """Return how far the nodes that fit are from the most, where they are not all."""
+    if fitting >= requested or bound >= requested:
+        return []
+    most = f"no placement has more than {bound:,} of the {format_count(requested, 'node')}"
+    return [most if fitting == bound else f"{most}; {fitting:,} were found"]
 
 
 def undecided_text(pools: Sequence[PoolRef], policy: Policy) -> str:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Verdicts: the outcome of each pod manager in a decision and the reasons against it.
 
-The comparisons of a filter are read by column, once for all pools, so that a verdict on one pod
-manager more costs no more than looking it up.
+The comparisons of a filter are read by column, once for all pools.
 """
 
 import functools

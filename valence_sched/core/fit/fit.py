@@ -3,11 +3,10 @@
 
 Which devices satisfy which group of the request is a matching; by Hall's theorem it exists just
 when every set of groups finds enough devices that pass for one of them. So a choice of blocks
-makes the node when it covers a list of whole-number demands: the totals, one demand for each
-set of groups, and the pool's least numbers of blocks. The cheapest cover is the fit that wastes
-least (prices: ``view.block_kinds``). Where a request has topology constraints, many such covers are
-compared (``topology``). A yes or a no is always exact; a question that the budget does not settle
-is undecided (``Spending``), and of covers the cheapest is taken that was found within it.
+makes the node when it covers whole-number demands: the totals, one demand for each set of groups,
+and the pool's least numbers of blocks. The cheapest cover wastes least (prices:
+``view.block_kinds``); topology constraints are met by ``topology``. A question that the budget does
+not settle is undecided (``Spending``).
 """
 
 from __future__ import annotations
@@ -20,16 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from msgspec import Struct
 
-from valence_sched.core.fit import stocks
-from valence_sched.core.fit.set_cover import (
-    Demand,
-    Item,
-    cheapest_cover,
-    demands,
-    least_blocks,
-    upper_bound,
-    waste,
-)
+from valence_sched.core.fit import set_cover, stocks
 from valence_sched.core.fit.spending import (
     FREE_STATES,
     FREE_TOPOLOGY_STATES,
@@ -67,15 +57,14 @@ class Fit(Struct, frozen=True, gc=False):
 class Fitter:
     """A request's needs, prepared once and fitted in many pools.
 
-    Pools whose free blocks are alike share one search: the offer of a pool is cut to the blocks
-    that could help, so thousands of pools come down to a few searches.
+    Pools share a search where the blocks that could help are alike.
     """
 
     needs: tuple[Need, ...]
     kinds: BlockKinds
     bonds: tuple[TopologyConstraint, ...] = ()
     budget: Budget = DEFAULT_BUDGET
-    demands: list[Demand] = field(init=False)
+    demands: list[set_cover.Demand] = field(init=False)
     _amounts: stocks.AmountsByResource = field(init=False)
     _gives: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _useful: dict[Limits, Counts] = field(default_factory=dict)
@@ -83,7 +72,7 @@ class Fitter:
     _topology: TopologyFitter | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self.demands = list(demands(self.needs))
+        self.demands = list(set_cover.demands(self.needs))
         self._amounts = stocks.stock_amounts(self.needs)
         self._topology = None
         is_wide = len(self.demands) > MOST_DEMANDS
@@ -94,10 +83,7 @@ class Fitter:
             self._topology = fitter if fitter.domains or is_wide else None
 
     def fit(self, view: View, row: int, spending: Spending | None = None) -> Fit | Undecided | None:
-        """Return what makes the node of pool ``row``, None when nothing does.
-
-        ``spending`` is what the decision has left for hard questions: a new decision without.
-        """
+        """Return what makes the node of pool ``row``, None when nothing does."""
         return self._fit(view, row, spending or Spending(self.budget))
 
     def quick_fit(self, view: View, row: int) -> Fit | None:
@@ -132,7 +118,7 @@ class Fitter:
             numbers = {offer.keys[group]: number for group, number in answer.found.items()}
             blocks = table.free_blocks_by_topology(position, numbers, topology.domains)
             kinds = [(kind, number) for (kind, _), number in numbers.items()]
-            wasted = waste(self.kinds, kinds, self.needs)
+            wasted = set_cover.waste(self.kinds, kinds, self.needs)
         return Fit(row, tuple(blocks), tuple(grants), wasted)
 
     def _undecided(self, answer: SearchOutcome) -> Undecided | None:
@@ -173,17 +159,17 @@ class Fitter:
 
     @property
     def covers_blocks_alone(self) -> bool:
-        """Return whether the fit of a pool is a cover of blocks: no stock, no topology, no none."""
+        """Return whether the fit of a pool is a cover of blocks, without stocks and topology."""
         return bool(self.demands) and not self._amounts and self._topology is None
 
-    def whole_cover(self, pool: Pool) -> tuple[Offer, list[Item], list[int], list[int]]:
+    def whole_cover(self, pool: Pool) -> tuple[Offer, list[set_cover.Item], list[int], list[int]]:
         """Return offer, items, caps and demands of a pool with all blocks that a node can use."""
         every = [(kind, self._most_useful(kind, pool)) for kind in range(len(self.kinds))]
         offer = sorted([pair for pair in every if pair[1]], key=self._sort_key)
         return offer, *self._cover_problem(pool, offer)
 
     def pool_cover(self, view: View, row: int, spending: Spending) -> SearchOutcome:
-        """Return the cheapest cover by kind of what is free in a pool, and whether that is sure."""
+        """Return the cheapest cover of a pool's free blocks, by kind."""
         answer = self._answer(*self._cover_question(view, row), spending)
         if answer.found is None:
             return answer
@@ -198,9 +184,9 @@ class Fitter:
         offer = self._offer(view.block_counts.kinds(row), pool)
         items, caps, demands = self._cover_problem(pool, offer)
         for index, needed in enumerate(demands):
-            most = upper_bound(items, index, caps)
+            most = set_cover.upper_bound(items, index, caps)
             if most < needed:
-                least = [f"{name} blocks" for name in least_blocks(pool.limits)]
+                least = [f"{name} blocks" for name in set_cover.least_blocks(pool.limits)]
                 labels = [demand.label for demand in self.demands] + least
                 return f"{labels[index]} within the pool's block limits", needed, most
         if self._topology:
@@ -213,7 +199,7 @@ class Fitter:
     def _cover_question(
         self, view: View, row: int
     ) -> tuple[Hashable, Callable[[int], SearchOutcome]]:
-        """Return what is asked about a pool; equal offers pose equal questions."""
+        """Return the question about a pool, equal for equal offers, and the search for it."""
         limits = tuple(view.pools[row].limits.items())
         if not self.demands and not limits:
             return NOTHING, lambda states: SearchOutcome(({}, 0), True, 0)
@@ -231,22 +217,24 @@ class Fitter:
 
     def _search(self, pool: Pool, offer: Offer, states: int) -> SearchOutcome:
         items, caps, amounts = self._cover_problem(pool, offer)
-        cover = cheapest_cover(items, amounts, caps, states=states)
+        cover = set_cover.cheapest_cover(items, amounts, caps, states=states)
         if cover.found is None:
             return cover
         by_kind = {kind: n for (kind, _), n in zip(offer, cover.found, strict=True) if n}
-        wasted = waste(self.kinds, by_kind.items(), self.needs)
+        wasted = set_cover.waste(self.kinds, by_kind.items(), self.needs)
         return SearchOutcome((by_kind, wasted), cover.complete, cover.states)
 
-    def _cover_problem(self, pool: Pool, offer: Offer) -> tuple[list[Item], list[int], list[int]]:
-        least = least_blocks(pool.limits)
+    def _cover_problem(
+        self, pool: Pool, offer: Offer
+    ) -> tuple[list[set_cover.Item], list[int], list[int]]:
+        least = set_cover.least_blocks(pool.limits)
         capped = [name for name, limit in pool.limits.items() if limit.max is not None]
         items = []
         for kind, number in offer:
             types = self.kinds.kinds[kind].types
             gives = self.gives(kind) + tuple(int(name in types) for name in least)
             uses = tuple(index for index, name in enumerate(capped) if name in types)
-            items.append(Item(number, self.kinds.kinds[kind].price, gives, uses))
+            items.append(set_cover.Item(number, self.kinds.kinds[kind].price, gives, uses))
         caps = [pool.limits[name].max or 0 for name in capped]
         return items, caps, [d.amount for d in self.demands] + list(least.values())
 
@@ -275,18 +263,17 @@ class Fitter:
     def _most_useful(self, kind: int, pool: Pool) -> int:
         pairs = zip(self.demands, self.gives(kind), strict=True)
         useful = [-(-demand.amount // give) for demand, give in pairs if give]
-        least = least_blocks(pool.limits).items()
+        least = set_cover.least_blocks(pool.limits).items()
         useful += [n for name, n in least if name in self.kinds.kinds[kind].types]
         return max(useful, default=0)
 
     def gives(self, kind: int) -> tuple[int, ...]:
         """Return what one block of this kind gives to each demand."""
-        gifts = self._gives.get(kind)
-        if gifts is None:
+        amounts = self._gives.get(kind)
+        if amounts is None:
             lines = self.kinds.devices_of(kind)
-            gifts = tuple(
+            amounts = self._gives[kind] = tuple(
                 sum(max(device_amount(need, *line) for need in demand.needs) for line in lines)
                 for demand in self.demands
             )
-            self._gives[kind] = gifts
-        return gifts
+        return amounts

@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Optimiser: a linear programme, with whole or real columns, that HiGHS maximises.
 
-The work is bounded by counts: one thread, a fixed seed, so many nodes of the branch and bound, so
-much work between them, no clock. Equal programmes get equal answers.
+The work is bounded by counts, not by a clock: equal programmes get equal answers.
 
-HiGHS counts with floating-point numbers. So a solution of whole numbers is checked in whole numbers
-(``optimum``), and its word that there is none is taken only where all numbers are so small that
-tolerances cannot matter. ``PropagationSearch`` counts with whole numbers alone: it settles small
-programmes sooner.
+HiGHS counts with floating-point numbers. So a whole solution is checked in whole numbers
+(``optimum``), and HiGHS is believed that a programme is infeasible only where numbers are too small
+for tolerances to matter. ``PropagationSearch`` counts with whole numbers alone.
 """
 
 from __future__ import annotations
@@ -46,10 +44,9 @@ LARGEST = 1 << 45  # number that floating-point numbers count with
 class Effort:
     """How much the solver may do: nodes of the branch and bound, and the relative gap to leave.
 
-    A model that is not exact is worth ``relaxed_nodes``. Of a programme with more than
-    ``most_columns`` only the linear relaxation is solved. ``work`` bounds that of a whole
-    programme. The ``heuristics`` of HiGHS find a first solution sooner, and cost more than the rest
-    where one is known or easily found.
+    A model that is not exact is worth ``relaxed_nodes``. Of more than ``most_columns`` only the
+    linear relaxation is solved. The ``heuristics`` of HiGHS find a first solution sooner, and cost
+    more than the rest where one is known or easily found.
     """
 
     nodes: int = 500
@@ -97,10 +94,9 @@ class ProgrammePart:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What the solver found: the values of the columns, None for none, and a proven bound.
+    """What the solver found: the values of the columns, if any, and a proven bound.
 
-    ``duals`` are the prices of the rows, of a linear programme only. It is ``optimal`` if no other
-    is better, and cost so much ``work``.
+    ``duals`` are the prices of the rows, of a linear programme only.
     """
 
     values: Floats | None
@@ -227,7 +223,7 @@ def least_work(entries: int) -> int:
 
 
 def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
-    """Return what the solver says; an answer that is not whole is none."""
+    """Return the solution of the solver, without values that are incomplete."""
     status, info = solver.getModelStatus(), solver.getInfo()
     if status == highs.HighsModelStatus.kInfeasible:
         return Solution(None, -INFINITY, -INFINITY, False)
@@ -249,10 +245,7 @@ def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
 def optimum(
     part: ProgrammePart, prices: Mapping[int, int], states: int, start: Sequence[int] | None = None
 ) -> SearchOutcome:
-    """Return the values of the columns at the least price that is found within so many states.
-
-    ``start`` is a solution that is known.
-    """
+    """Return the values of the columns at the least price found within so many states."""
     known = None if start is None else list(start)
     limits = [abs(one) for one in (*part.lower_rows, *part.upper_rows) if abs(one) != INFINITY]
     largest = max([0, *limits, *part.upper])
@@ -288,11 +281,10 @@ def is_solution(part: ProgrammePart, values: Sequence[int]) -> bool:
 class PropagationSearch:
     """The depth-first search for the cheapest solution of a programme of whole numbers from 0.
 
-    Each step adds one to a column of the unmet row that has the least choice left, the first column
-    that does something already if there is one. What the rows then require of other columns is
-    propagated, and where they contradict each other the search goes back.
+    Each step adds one to a column of the unmet row that has the least choice left, the first that
+    is not 0 if any, and propagates to the other columns; at a contradiction the search goes back.
 
-    ``prices`` are by column, and ``demands`` the rows whose least value makes work.
+    ``prices`` are by column, and ``demands`` the rows that must be met.
     """
 
     def __init__(
@@ -322,9 +314,9 @@ class PropagationSearch:
         return -(-self._entries // PROPAGATED_PER_STATE)
 
     def run(self, bound: int | None, states: int) -> bool:
-        """Search within so many states; return whether ``best`` is the cheapest, or there is none.
+        """Search within so many states; return whether it is complete.
 
-        ``bound`` is a price below which there is none: a solution at it ends the search.
+        ``bound`` is a lower bound of the price: a solution at it ends the search.
         """
         entries = states * PROPAGATED_PER_STATE
         if not self._propagate():

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pool covers: the blocks that make a node in each pool, for as long as they are free.
 
-Pools whose offers differ little share few searches: demands and caps that no kind of block has in
-common are parts of their own, each with a tree of covers, and the cheapest covers of all parts
-together are the cheapest cover of the whole.
+Pools whose offers differ little share few searches: demands and caps that share no kind of block
+are components, each with a tree of covers; their cheapest covers together are that of the whole.
 """
 
 from __future__ import annotations
@@ -30,10 +29,9 @@ Offer = tuple[int, ...]  # numbers by kind
 
 
 class PoolCovers:
-    """The cover of each pool, found when it is asked for.
+    """The cover of each pool, found on demand; ``min_pools`` of equal limits share their covers.
 
-    A column is a kind of block that helps to make the node in any of the pools. Fewer pools of
-    equal limits than ``min_pools`` do not share their covers.
+    A column is a kind of block that helps to make the node in any of the pools.
     """
 
     def __init__(self, fitter: Fitter, view: View, min_pools: int = MIN_POOLS) -> None:
@@ -104,7 +102,7 @@ class PoolCovers:
         return has_cover, known
 
     def find(self, row: int, free: Counts) -> bool:
-        """Find the cover of a row; false if there is none, or in ``undecided_rows``."""
+        """Find the cover of a row; false without one, or if it is in ``undecided_rows``."""
         if (trees := self._trees_of.get(self._limits[row])) is not None:
             by_kind = dict(zip(self._column, free.tolist(), strict=True))
             before = self._nodes.get(row) or [tree.root for tree in trees]
@@ -187,9 +185,9 @@ def connected_components(
 
 
 class CoverNode:
-    """An offer, and how many of which kinds are its cheapest cover: None where there is none.
+    """An offer, and how many of which kinds are its cheapest cover, if it has any.
 
-    It is ``complete`` where all was searched; where not, nothing is known of smaller offers.
+    If the search was not ``complete``, nothing is known of smaller offers.
     """
 
     __slots__ = ("children", "complete", "cover", "offer")
@@ -202,12 +200,10 @@ class CoverNode:
 
 
 class CoverTree:
-    """The covers of all offers for one part, within so many states of the search each.
+    """The covers of all offers for one component, within so many states of the search each.
 
-    The cheapest cover of an offer is the cheapest cover of every smaller offer that still has its
-    blocks: a smaller offer has no other covers. So the root is an offer with enough of everything;
-    an offer with too few of a kind for its cover goes on to the offer with that many of that kind,
-    and so on.
+    The cheapest cover of an offer is that of every smaller offer that still has its blocks. So the
+    root has enough of everything, and a child has fewer of one kind of the cover.
     """
 
     def __init__(self, part: CoverComponent, states: int) -> None:
@@ -217,9 +213,9 @@ class CoverTree:
         self.root = self._node(tuple(item.available for item in part.items))
 
     def find(self, node: CoverNode, free: Mapping[int, float]) -> CoverNode:
-        """Return the node that has the cheapest cover of what is free, by kind.
+        """Return the node with the cheapest cover of the free blocks, by kind.
 
-        ``node`` has no less of any kind: the root, or what was found when more was free.
+        ``node`` has no less of any kind: the root, or a node found when more was free.
         """
         while node.complete and node.cover is not None:
             for kind, number in node.cover:

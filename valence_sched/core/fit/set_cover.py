@@ -38,7 +38,7 @@ WIDTH = 16  # demands and caps from which on a state counts as several
 
 
 class Item(Struct, frozen=True):
-    """One kind of thing to take: its number, the price and gifts of one, and the caps it uses."""
+    """One kind of item: its number, the price of one, what one gives, and the caps it uses."""
 
     available: int
     price: int
@@ -92,18 +92,13 @@ def _dive(
 
 
 def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]) -> ProgrammePart:
-    """Return the cover as a programme, as tight as it can be made.
-
-    No gift is above its demand, a demand is counted in the unit that its gifts are multiples of,
-    and no item is there more often than can help.
-    """
+    """Return the cover as a programme, made as tight as possible."""
     from valence_sched.core.fit.optimiser import ProgrammePart
 
     part = ProgrammePart()
     for item in items:
-        part.column(
-            min([item.available, _helpful(item, demand), *[caps[one] for one in item.caps]])
-        )
+        rooms = [caps[one] for one in item.caps]
+        part.column(min([item.available, _helpful(item, demand), *rooms]))
     for number, amount in enumerate(demand):
         if amount:
             gives = [min(item.gives[number], amount) for item in items]
@@ -126,10 +121,7 @@ def whole_units(amount: int, gives: Sequence[int]) -> tuple[int, list[int]]:
 def _without_needless(
     items: Sequence[Item], demand: Sequence[int], found: Sequence[int]
 ) -> list[int]:
-    """Return the counts of a cover without what it does not need, the dearest left out first.
-
-    A dive that searched all has found none such; the best of a search that was ended may be.
-    """
+    """Return the counts of a cover without what it does not need, the dearest left out first."""
     counts = list(found)
     taken = list(zip(items, counts, strict=True))
     surplus = [sum(item.gives[j] * n for item, n in taken) - d for j, d in enumerate(demand)]
@@ -173,8 +165,7 @@ def connected(members: Iterable[int], links: Iterable[Sequence[int]]) -> list[li
 class Dive:
     """A depth-first search: the items in order, their bounds, the best cover so far.
 
-    Bounds are the most that the remaining items can give and the least that must cost, and no state
-    is visited twice at a higher price.
+    No state is visited twice at a higher price.
     """
 
     def __init__(
@@ -306,7 +297,7 @@ DEVICE_KINDS = ("processor", "memory", "accelerator", "drive", "nic")
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """One line of the cover: an amount, and the needs that it stands for."""
+    """One row of the cover: an amount, and the needs that it is of."""
 
     amount: int
     needs: tuple[Need, ...]

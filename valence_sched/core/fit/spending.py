@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Spending: the states that a decision may still spend on questions that are hard to settle.
 
-A question is whether one pool makes the node. Nearly all are settled by a short search, which is
-free; the others are searched within the budget of the policy: so many states for each question,
-and so many for all hard questions of one decision. States are counted by question, whether or not
-an earlier decision has left its answer behind: what a decision answers does not depend on that.
+A question is whether one pool makes the node. A short search, which is free, settles nearly all;
+the others are searched within the budget of the policy, for each question and for all of one
+decision. States count whether or not the answer is remembered: decisions do not depend on that.
 """
 
 from collections.abc import Callable, Hashable
@@ -36,7 +35,7 @@ class SearchOutcome(Struct, frozen=True, gc=False):
 
 
 class Spending:
-    """What one decision has left, and the answers that it was given."""
+    """The states that one decision has left, and its answers to hard questions."""
 
     __slots__ = ("_answers", "left")
 

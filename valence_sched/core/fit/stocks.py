@@ -21,10 +21,9 @@ NO_GRANTS = SearchOutcome(None, True, 1)
 
 
 def allocate(stocks: list[Stock], amounts: list[float], states: int) -> SearchOutcome:
-    """Return one grant per amount, in the order of ``amounts``, found within so many states.
+    """Return one grant per amount, in order, found within so many states; tightest stocks first.
 
-    Exact: if any assignment of the amounts to the stocks exists, one is found, or the answer is
-    open. Among the stocks, the one that is left with least goes first.
+    If any assignment of the amounts to the stocks exists, one is found, or the answer is open.
     """
     if len(amounts) < 2:
         return SearchOutcome(_choices(stocks, amounts[0])[:1] or None if amounts else [], True, 1)
@@ -163,10 +162,7 @@ def question(view: View, row: int, by_resource: AmountsByResource) -> Hashable:
 def allocate_in_pool(
     view: View, row: int, by_resource: AmountsByResource, states: int
 ) -> SearchOutcome:
-    """Return how much of which stock of the podm pool ``row`` gives, found within so many states.
-
-    Each resource may take so many.
-    """
+    """Return how much of which stock pool ``row`` gives, within so many states a resource."""
     table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     grants: list[StockAmount] = []
     complete, visited = True, 0

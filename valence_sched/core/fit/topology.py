@@ -3,11 +3,9 @@
 
 The node is an integer programme: how many blocks of each group it takes, which of their devices
 count for which need, and which domain values each need uses. The cheapest cover without the
-constraints is a bound: a solution at its price, which a search with propagation nearly always finds
-or excludes, is the answer. What that leaves open is put to HiGHS.
-
-The values of a domain are numbered in the order of the blocks at them, so pools that differ only in
-the names of their switches are one problem.
+constraints is a bound, at which a search with propagation nearly always finds or excludes a
+solution. HiGHS gets what that leaves open. Pools that differ only in the names of their domain
+values are one problem: values are numbered in the order of the blocks at them.
 """
 
 from __future__ import annotations
@@ -22,16 +20,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from valence_sched.core.fit import optimiser
+from valence_sched.core.fit import optimiser, set_cover
 from valence_sched.core.fit.optimiser import INFINITY, ProgrammePart, PropagationSearch
-from valence_sched.core.fit.set_cover import (
-    IMPROVE_STATES,
-    Demand,
-    Item,
-    cheapest_cover,
-    least_blocks,
-    whole_units,
-)
 from valence_sched.core.fit.spending import FREE_TOPOLOGY_STATES, SearchOutcome
 from valence_sched.model.inventory import BlockType, Pool
 from valence_sched.model.need import Need, TopologyConstraint
@@ -68,16 +58,13 @@ class TopologyFitter:
 
     needs: tuple[Need, ...]
     bonds: tuple[TopologyConstraint, ...]
-    demands: list[Demand]
+    demands: list[set_cover.Demand]
     kinds: BlockKinds
     domains: tuple[str, ...] = field(init=False)
     _device_gives: dict[int, list[dict[Need, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Prepare: groups of the same devices and name are one need.
-
-        A constraint on the pool, which all blocks of a node share, requires nothing.
-        """
+        """Make one need of groups of the same devices and name; drop constraints on the pool."""
         self.bonds = tuple(constraint for constraint in self.bonds if constraint.place != "zone")
         amounts: Counter[Need] = Counter()
         for need in (one for one in self.needs if one.kind != "stock"):
@@ -92,19 +79,16 @@ class TopologyFitter:
     def question(
         self, offer: BlockOffer, pool: Pool
     ) -> tuple[Hashable, Callable[[int], SearchOutcome]]:
-        """Return what is asked about a pool; equal groups pose equal questions."""
+        """Return the question about a pool, equal for equal groups, and the search for it."""
         key = (offer.groups, tuple(pool.limits.items()))
         return key, functools.partial(self.search, offer.groups, pool)
 
     def search(self, groups: tuple[BlockGroup, ...], pool: Pool, states: int) -> SearchOutcome:
-        """Return how many blocks of each group make the cheapest node found within the states.
-
-        The best of a search that was ended may have needless blocks: these are left out.
-        """
+        """Return how many blocks of each group make the cheapest node found within the states."""
         outcome = self._search(groups, pool, states)
         if outcome.complete or outcome.found is None:
             return outcome
-        found = outcome.found
+        found = outcome.found  # the best of a search that was ended may have needless blocks
         chosen = tuple(groups[group]._replace(number=number) for group, number in found.items())
         needed = self._search(chosen, pool, FREE_TOPOLOGY_STATES)
         if needed.complete:
@@ -126,7 +110,7 @@ class TopologyFitter:
         spent += search.states
         best = search.best
         if not complete and states > FREE_TOPOLOGY_STATES:
-            left = states - spent if best is None else min(states - spent, IMPROVE_STATES)
+            left = states - spent if best is None else min(states - spent, set_cover.IMPROVE_STATES)
             further = optimiser.optimum(part, prices, left, best)
             best, complete, spent = further.found, further.complete, spent + further.states
         found = None if best is None else programme.blocks_by_group(best)
@@ -137,15 +121,14 @@ class TopologyFitter:
     ) -> tuple[Mapping[int, int] | None, int | None, int]:
         """Return the cheapest blocks by kind without the constraints, their price and the states.
 
-        Sets of needs of one kind are left out between one need and all of them, so that the price
-        is a bound. None: there are no such blocks; a price of None: it is not known.
+        Demands are of one need or of all of a kind. None: no such blocks, or an unknown price.
         """
         numbers: Counter[int] = Counter()
         for group in groups:
             numbers[group.kind] += group.number
         sizes = {one.needs[0].kind: len(one.needs) for one in self.demands}  # the last has all
         demands = [one for one in self.demands if len(one.needs) in (1, sizes[one.needs[0].kind])]
-        least = least_blocks(pool.limits)
+        least = set_cover.least_blocks(pool.limits)
         capped = [name for name, limit in pool.limits.items() if limit.max is not None]
         items = []
         for kind, number in numbers.items():
@@ -156,9 +139,13 @@ class TopologyFitter:
             ]
             caps = tuple(n for n, name in enumerate(capped) if name in types)
             common = [int(name in types) for name in least]
-            items.append(Item(number, self.kinds.kinds[kind].price, (*gives, *common), caps))
+            items.append(
+                set_cover.Item(number, self.kinds.kinds[kind].price, (*gives, *common), caps)
+            )
         amounts = [demand.amount for demand in demands] + list(least.values())
-        cover = cheapest_cover(items, amounts, [pool.limits[name].max or 0 for name in capped])
+        cover = set_cover.cheapest_cover(
+            items, amounts, [pool.limits[name].max or 0 for name in capped]
+        )
         if cover.found is None:
             return (None if cover.complete else {}), None, cover.states
         price = sum(item.price * n for item, n in zip(items, cover.found, strict=True))
@@ -200,7 +187,7 @@ class TopologyFitter:
             elif gives and need.unknown == "allow":
                 unreported, blocks = unreported + gives, blocks + group.number
         if not gifts_by_value and not blocks:
-            return f"blocks with {need.label} that tell their {constraint.place}", 1, 0
+            return f"blocks with {need.label} that report their {constraint.place}", 1, 0
         needed = math.ceil(need.amount)
         if constraint.relation == "same":
             most = max(gifts_by_value.values(), default=0) + unreported
@@ -215,15 +202,14 @@ class TopologyFitter:
         """Return the free blocks of a pool that could help, by kind and topology."""
         table = view.block_tables[view.podm_of[row]]
         free = table.free_by_topology(int(view.position_of[row]), self.domains)
-        least = least_blocks(view.pools[row].limits)
+        least = set_cover.least_blocks(view.pools[row].limits)
         useful = {kind: self._useful(kind, least) for kind, _ in free}
         return block_offer(free, self.kinds, useful.__getitem__, sum(useful.values()))
 
     def _useful(self, kind: int, least: Mapping[BlockType, int]) -> int:
         """Return how many blocks of a kind a node without a needless block has at most.
 
-        Each of its blocks helps some need: at most one block for each device, and for a total
-        as many as add up to it.
+        That is one for each device, and for a total as many as add up to it.
         """
         total = 0
         lines = self.device_gives(kind)
@@ -247,11 +233,10 @@ class TopologyFitter:
 
 
 class _BlockItem(NamedTuple):
-    """Blocks of a kind that the constraints do not tell apart, and the groups that they are of.
+    """Blocks of a kind that are equal to the constraints, with their groups and numbers.
 
-    ``values`` are by domain: None where it is unreported or of no account. A block without a value
-    that may serve needs ``apart`` is a place of its own, a pair. A group comes with the number of
-    its blocks.
+    ``values`` are by domain, None if unreported or without effect. A block without a value that may
+    serve needs ``apart`` has a value of its own, a pair.
     """
 
     kind: int
@@ -306,7 +291,7 @@ class TopologyProgramme:
                     self._place(domain, value, need, terms)
             for need, terms in self._sources.items():
                 gives = [int(give) for _, give in terms]
-                amount, units = whole_units(math.ceil(need.amount), gives)
+                amount, units = set_cover.whole_units(math.ceil(need.amount), gives)
                 self._units[need] = amount, dict(zip(gives, units, strict=True))
                 self.demands.append(self.part.row(self._in_units(need, terms), lower=amount))
             self._require_types()
@@ -330,7 +315,7 @@ class TopologyProgramme:
         for index, group in enumerate(self._groups):
             offered = set(itertools.chain.from_iterable(self._fitter.device_gives(group.kind)))
             bonds = [(c, [n for n in offered if c.applies_to(n)]) for c in self._fitter.bonds]
-            told = {c.place for c, needs in bonds if needs}
+            relevant = {c.place for c, needs in bonds if needs}
             apart = [(c.place, needs) for c, needs in bonds if c.relation == "apart"]
             alone = {place for place, needs in apart if any(n.unknown == "allow" for n in needs)}
             pairs = list(zip(self._fitter.domains, group.values, strict=True))
@@ -339,7 +324,7 @@ class TopologyProgramme:
                 values: list[Hashable] = []
                 for place, value in pairs:
                     values.append((index, part) if place in alone else value)
-                    values[-1] = values[-1] if place in told or place in alone else None
+                    values[-1] = values[-1] if place in relevant or place in alone else None
                 key = (group.kind, tuple(values))
                 item = items.setdefault(key, _BlockItem(*key, []))
                 item.groups.append((index, group.number if part is None else 1))
@@ -397,10 +382,9 @@ class TopologyProgramme:
             self.part.row([*columns, (uses[key], -most)], upper=0)
 
     def _relate(self) -> None:
-        """Find how each need is bound, by domain, and which names are together.
+        """Find the relations of each need by domain: ``same``, ``apart`` of others, or ``single``.
 
-        A need is bound as ``same``, ``apart`` of others or ``single``; of the names that are
-        together in a domain one is the owner of all.
+        Of the names that are together in a domain one is the owner of all.
         """
         for constraint in self._fitter.bonds:
             relation: str = constraint.relation

@@ -124,7 +124,7 @@ class TestWeights(unittest.TestCase):
     def test_drawn_lots_are_told_and_no_weight_is_blamed(self):
         decision = decided(two_wishes(1, 1, pick=Pick(2)), request(CORES), *self.podms)
         self.assertEqual((), explain(decision).flips)
-        self.assertIn("by lot among the best 2", explain(decision).notes[0])
+        self.assertIn("drawn among the best 2", explain(decision).notes[0])
         self.assertIsNone(explain(decision).runner_up)
 
     def test_chance_says_that_lots_decide(self):

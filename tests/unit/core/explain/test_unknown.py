@@ -4,7 +4,7 @@
 import unittest
 
 from tests.unit.core.deciders import cpu, cpus, engine_of, gpu
-from valence_sched.core.explain.report import decision_warnings
+from valence_sched.core.explain.unknown import decision_warnings
 from valence_sched.testing import request
 
 TOLD = {"id": "a", "zone": "z", "blocks": cpus(1),
@@ -30,7 +30,7 @@ class TestUntold(unittest.TestCase):
             ({"where": ["=", "$facts.yaer", 1]}, "'facts.yaer' (did you mean 'year'?)"),
         ):  # fmt: skip
             with self.subTest(words):
-                self.assertEqual([f"no pod manager tells {line}"], warnings(**words))
+                self.assertEqual([f"no pod manager reports {line}"], warnings(**words))
 
     def test_each_is_said_once_and_what_is_told_not_at_all(self):
         self.assertEqual([], warnings())
@@ -111,7 +111,7 @@ class TestUnmade(unittest.TestCase):
         nics = {"uri": "n", "devices": {"nics": [{}, {}]}}
         other = {"id": "b", "blocks": [nics]}
         for place, line in (
-            ("swich", ["no block tells its place 'swich' (did you mean 'switch'?)"]),
+            ("swich", ["no block reports its place 'swich' (did you mean 'switch'?)"]),
             ("switch", []),
             ("zone", []),
         ):

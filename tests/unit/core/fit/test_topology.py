@@ -410,7 +410,7 @@ class TestShortfall(unittest.TestCase):
             ([("A40", 4, {"apart": "pcie_root"})], gpus("x", "y", "x", "z", "y", model="A40"),
              ("GPU A40, each on a pcie_root of its own", 4, 3)),
             ([("A40", 1, {"same": "switch"})], pair,
-             ("blocks with GPU A40 that tell their switch", 1, 0)),
+             ("blocks with GPU A40 that report their switch", 1, 0)),
         ):  # fmt: skip
             with self.subTest(asked):
                 groups = [{"model": m, "count": n, **bond} for m, n, bond in asked]
