@@ -99,7 +99,7 @@ class IronicCase(Case):
         self.assertRegex(done.err, told)
         after = {row["Node"] for row in self.podms("node", "list", "-f", "json").data}
         (stays,) = after - before
-        self.assertIn(f"came to be: node {stays}: ", done.err)
+        self.assertIn(f"composed: node {stays}: ", done.err)
         new = self.writes()[len(self.written) :]
         self.assertEqual(1, new.count(("POST", "/redfish/v1/Systems")))
         self.assertNotIn("DELETE", [method for method, _path in new])
@@ -193,7 +193,7 @@ class TestCommands(IronicCase):
         self.check(5, "left as it is: Ironic at .* does not tell", *words, **{URL: AWAY})
         done = self.podms(*words, "--no-ironic", **{URL: AWAY})
         self.assertEqual(0, done.code, done)
-        self.assertIn("taken apart", done.out)
+        self.assertIn("decomposed", done.out)
 
     def test_where_ironic_does_not_answer_nothing_is_claimed_composed_or_deleted(self):
         claims = [row["ID"] for row in self.podms("claim", "list", "-f", "json").data]

@@ -347,7 +347,7 @@ class TestSilent(Live):
                                "BEGIN SELECT RAISE(ABORT, 'no room'); END")  # fmt: skip
         done = self.podm("list", "-f", "json")
         self.assertEqual("Online", done.data[0]["Status"])
-        self.assertIn("remark: what was read is not remembered: ", done.err)
+        self.assertIn("remark: reading not stored: ", done.err)
 
     def test_a_signal_ends_it_quickly_as_a_shell_says_it_and_no_session_is_left(self):
         settings = SimulatorSettings(login=Account("op", "word"))
@@ -392,7 +392,7 @@ class TestAges(Live):
                       ("inventory", "convert", "-o", str(self.folder / "x.json"))):  # fmt: skip
             line = self.stale(*words, "--inventory", SITE, "--max-age", "10m")
             self.assertRegex(
-                line, r"^pod manager 'gpu-east': read \d+d ago, and at most 10m ago is allowed$"
+                line, r"^pod manager 'gpu-east': read \d+d ago, the maximum age is 10m$"
             )
 
     def warned(self, *words, **more) -> str:
@@ -445,14 +445,14 @@ class TestAges(Live):
 
     def test_an_age_that_nobody_knows_is_too_old(self):
         line = self.stale("list", "--inventory", TREE, "--max-age", "9999d")
-        self.assertEqual(f"pod manager {RACK!r}: read nobody knows when, and at most 9999d ago is "
-                         "allowed", line)  # fmt: skip
+        self.assertEqual(f"pod manager {RACK!r}: read at an unknown time, the maximum age is "
+                         "9999d", line)  # fmt: skip
 
     def test_a_reading_of_the_future_is_told_as_one(self):
         podm = {"id": "a", "read_at": "2999-01-05T06:00:00Z", "blocks": []}
         file = self.write("future.jsonl", json.dumps(podm))
         self.assertEqual("pod manager 'a': read at 2999-01-05T06:00:00Z, which is in the future "
-                         "(compare the clocks), and at most 24h ago is allowed",
+                         "(compare the clocks), the maximum age is 24h",
                          self.stale("list", "--inventory", file, "--max-age", "1d"))  # fmt: skip
 
     def test_the_file_tells_the_age_where_a_pod_manager_does_not(self):

@@ -78,7 +78,7 @@ class TestClaim(Site):
         self.assertEqual(2, len(self.podm("claim", "compose", held, "-f", "json").data))
         done = self.podm("schedule", *claim, code=1)
         self.assertRegex(
-            done.err, f"(?m)^key 'k' stands for nodes that are composed, .* {held}-1, "
+            done.err, f"(?m)^key 'k' belongs to composed nodes, .* {held}-1, "
         )
         self.assertEqual(2, len(self.podm("node", "list", "-f", "json").data))
 

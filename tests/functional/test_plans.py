@@ -82,12 +82,12 @@ class TestClaimed(Registered):
         documents.put(uri, {**documents.get(uri), "CompositionStatus": taken})
         self.podm("set", name, "--fact", "paint=red")
         done = self.apply("--claim", code=6)
-        self.assertIn(f"pod manager '{name}': facts.paint was not told, is red", done.err)
+        self.assertIn(f"pod manager '{name}': facts.paint was not set, is red", done.err)
         self.assertIn(f"block {uri}: state was Unused, is Composed", done.err)
         self.assertEqual(1, done.err.count("\n"), done.err)
         self.podm("delete", name)
         done = self.apply("--claim", code=6)
-        self.assertIn(f"pod manager '{name}' is not here any more", done.err)
+        self.assertIn(f"pod manager '{name}' is gone", done.err)
         self.assertEqual([], self.podm("claim", "list", "--all", "-f", "json").data)
 
     def test_when_it_was_read_is_no_difference_nor_are_other_pod_managers(self):
@@ -194,9 +194,9 @@ class TestLive(Registered):
         name = plan["decision"]["placements"][0]["chosen"]["podm"]
         self.stop()
         done = self.apply("--request-timeout", "3", code=5)
-        self.assertIn("the plan cannot be compared with what is there", done.err)
+        self.assertIn("the plan cannot be compared with the inventory", done.err)
         self.podm("delete", name)
-        self.assertIn(f"'{name}' is not here any more", self.apply(code=6).err)
+        self.assertIn(f"'{name}' is gone", self.apply(code=6).err)
 
     def test_one_that_was_composed_and_deleted_can_be_done_again(self):
         self.planned()

@@ -97,7 +97,7 @@ class TestOnce(WatchCase):
             with self.subTest(program):
                 done = run(program, "podm", "watch", "--once", "--state", self.state)
                 self.assertEqual((0, ""), (done.code, done.out), done)
-                self.assertRegex(done.err.splitlines()[-1], "^gone: not read: .*connection refused")
+                self.assertRegex(done.err.splitlines()[-1], "^gone: unreachable: .*connection refused")
                 self.assertEqual({*podms, "gone"}, {*self.store.load_podms()})
                 self.assertEqual(["gone"], [*self.store.failures()])
                 self.assertIsNone(self.store.leases.holder(LEASE))
@@ -156,7 +156,7 @@ class TestWatch(WatchCase):
         self.serve()
         for number in (signal.SIGINT, signal.SIGTERM):
             watch = Watch(self, self.state)
-            self.assertIn("this process reads", watch.line())
+            self.assertIn("leader: this process", watch.line())
             while "gone: not read" not in (line := watch.line()) and "before" not in line:
                 pass
             watch.process.send_signal(number)
@@ -167,7 +167,7 @@ class TestWatch(WatchCase):
         """The lease ends by the clock of the database; the test sets its end."""
         self.serve()
         first = Watch(self, self.state, "--interval", "1")
-        self.assertIn("this process reads", first.line())
+        self.assertIn("leader: this process", first.line())
         holder = self.store.leases.holder(LEASE)
         second = Watch(self, self.state, "--interval", "1")
         self.wait_until(lambda: len(self.store.load_podms()) == 9)
@@ -180,7 +180,7 @@ class TestWatch(WatchCase):
             connection.execute(sa.update(tables.leases).values(expires_at=1.0))
         engine.dispose()
         before = self.store.read_times(["gpu-east"])
-        self.assertIn("this process reads", second.line())
+        self.assertIn("leader: this process", second.line())
         self.wait_until(lambda: self.store.read_times(["gpu-east"]) != before)
         self.assertNotEqual(holder, self.store.leases.holder(LEASE))
 
@@ -190,7 +190,7 @@ class TestWatch(WatchCase):
         watch = Watch(self, self.state, "--interval", "3600", "--event-pause", "1")
         lines = [watch.line()]
         while "gone: not read" not in "".join(lines) or sum(
-            "follows its events" in line for line in lines
+            "subscribed" in line for line in lines
         ) < len(podms):
             lines.append(watch.line())
         self.wait_until(lambda: {*podms} <= {*self.store.load_podms()})
@@ -209,7 +209,7 @@ class TestWatch(WatchCase):
     def test_without_events_no_stream_is_opened(self):
         podms = self.serve()
         watch = Watch(self, self.state, "--no-events")
-        self.assertIn("this process reads", watch.line())
+        self.assertIn("leader: this process", watch.line())
         self.wait_until(lambda: {*podms} <= {*self.store.load_podms()})
         for podm in podms.values():
             self.assertFalse([seen for seen in podm.requests if "EventService" in seen.path])

@@ -18,15 +18,8 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
+from valence_sched.model import inventory
 from valence_sched.model.base import Fact
-from valence_sched.model.inventory import (
-    DECLARED_SCHEME,
-    WHOLE_POOL,
-    FullBlock,
-    FullPodm,
-    Node,
-    Stock,
-)
 from valence_sched.model.podm_address import uuid_identity
 
 #: Parts of URIs that name no thing of a site: collections, services and single resources.
@@ -50,7 +43,7 @@ STANDARD_SEGMENTS = frozenset(
     FabricAdapters HostInterfaces VirtualMedia VLANs
     """.split()  # noqa: SIM905 - a word list reads better as text
 )
-N = TypeVar("N", FullBlock, Stock, Node)
+N = TypeVar("N", inventory.FullBlock, inventory.Stock, inventory.Node)
 _SHORT = re.compile(r"\d{1,3}")
 _QUERY = re.compile(r"(\$?(?:skip|top)=\d{1,6}(?:&|$))+")
 _URL = re.compile(r"(?P<scheme>[A-Za-z][\w+.-]*)://(?P<host>[^/?#]*)(?P<rest>.*)", re.DOTALL)
@@ -78,7 +71,11 @@ class Aliases:
 
         Different spellings of a part in URIs and documents (``%20``) have one alias.
         """
-        if text.casefold() in STANDARD_SEGMENTS or _SHORT.fullmatch(text) or text == WHOLE_POOL:
+        if (
+            text.casefold() in STANDARD_SEGMENTS
+            or _SHORT.fullmatch(text)
+            or text == inventory.WHOLE_POOL
+        ):
             return text
         return text if _DEVICE_NUMBER.fullmatch(text) else self.of(unquote(text))
 
@@ -104,7 +101,7 @@ class Aliases:
         if url := _URL.fullmatch(uri):
             host = f"{self.of(url['host'].casefold())}.invalid" if url["host"] else ""
             return f"{url['scheme'].casefold()}://{host}{self._uri(url['rest'])}"
-        if uri.startswith(DECLARED_SCHEME):
+        if uri.startswith(inventory.DECLARED_SCHEME):
             head, hash_, rest = uri.partition("#")
             return f"{head}{hash_}{self.segment(rest)}"
         path, hash_, pointer = uri.partition("#")
@@ -140,7 +137,7 @@ _PROPERTY = re.compile(r"[#@]?[A-Za-z_][A-Za-z_.@#\d]*")
 _HARDWARE = re.compile(r"[^\r\n]{0,200}")
 
 
-def anonymise_podm(aliases: Aliases, podm: FullPodm) -> FullPodm:
+def anonymise_podm(aliases: Aliases, podm: inventory.FullPodm) -> inventory.FullPodm:
     """Return a pod manager without names; amounts, kinds, traits and capabilities stay."""
     return replace(
         podm,
@@ -186,11 +183,11 @@ def _named(aliases: Aliases, one: N) -> N:
     return replace(one, uri=aliases.uri(one.uri), name=_name(aliases, one.name))
 
 
-def _pools(aliases: Aliases, one: FullBlock | Stock) -> tuple[str, ...]:
+def _pools(aliases: Aliases, one: inventory.FullBlock | inventory.Stock) -> tuple[str, ...]:
     return tuple(map(aliases.text, one.pools))
 
 
-def _block(aliases: Aliases, block: FullBlock) -> FullBlock:
+def _block(aliases: Aliases, block: inventory.FullBlock) -> inventory.FullBlock:
     status, places = block.status, block.places
     if status is not None and status.client is not None:
         status = replace(status, client=aliases.segment(status.client))
@@ -200,11 +197,11 @@ def _block(aliases: Aliases, block: FullBlock) -> FullBlock:
     return replace(named, pools=pools, places=places, status=status)
 
 
-def _stock(aliases: Aliases, stock: Stock) -> Stock:
+def _stock(aliases: Aliases, stock: inventory.Stock) -> inventory.Stock:
     return replace(_named(aliases, stock), pools=_pools(aliases, stock))
 
 
-def _node(aliases: Aliases, node: Node) -> Node:
+def _node(aliases: Aliases, node: inventory.Node) -> inventory.Node:
     owner, group = _name(aliases, node.owner), _name(aliases, node.group)
     blocks, named = tuple(map(aliases.uri, node.blocks)), _named(aliases, node)
     # flavor and request may name zones, traits and things

@@ -20,6 +20,7 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from valence_sched import errors
 from valence_sched.config.settings import Homes
 from valence_sched.core import plugins
 from valence_sched.drivers.crawl import pool
@@ -28,16 +29,6 @@ from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarge
 from valence_sched.drivers.events import EventStream, EventSubscription, PushedEvents
 from valence_sched.drivers.http.exchange import TlsContexts
 from valence_sched.drivers.identity import with_identity
-from valence_sched.errors import (
-    CredentialError,
-    IdentityConflict,
-    InUse,
-    PluginError,
-    SchedulerError,
-    StoreError,
-    UnknownName,
-    one_line,
-)
 from valence_sched.inventory.events import (
     EventListener,
     Hints,
@@ -239,7 +230,7 @@ class BackgroundReader:
             if not self._lead():
                 by = f"another process, {self._store.leases.holder(LEASE)}"
                 hint = "leave it to that, or end it"
-                raise InUse(one_line(f"pod managers are read by {by}: {hint}"))
+                raise errors.InUse(errors.one_line(f"pod managers are read by {by}: {hint}"))
             self._failures = {}  # so that each is told
             self._update_members()
             while self._members.keys() - self._ended:
@@ -268,7 +259,7 @@ class BackgroundReader:
                 for one in dropped:
                     self._schedule.end(one.registration.name, self._clock.now(), failed=False)
             self._note_problem("")
-        except SchedulerError as error:
+        except errors.SchedulerError as error:
             self._note_problem(str(error))
             return LONGEST_WAIT_S
         if self._running:
@@ -283,7 +274,7 @@ class BackgroundReader:
             self._leads = False
             try:
                 self._store.leases.give_up(LEASE, self._holder)
-            except StoreError as error:
+            except errors.StoreError as error:
                 self._note_problem(str(error))
 
     def hint(self, names: Iterable[str], reason: str) -> None:
@@ -316,7 +307,7 @@ class BackgroundReader:
             self._looked_at = self._members_at = -float("inf")
             for name in self._members:
                 self._schedule.hasten(name, self._renewed_at)
-            self._tell(f"this process reads ({self._holder})")
+            self._tell(f"leader: this process ({self._holder})")
             if self._failures:
                 count = format_count(len(self._failures), "pod manager")
                 self._tell(f"{count} could not be read before")
@@ -364,11 +355,11 @@ class BackgroundReader:
         try:
             previous = self._previous.get(one.name, PreviousReading())
             reading = self._read(ReadTarget(one, self._registry.password(one), previous))
-        except (CredentialError, PluginError, UnknownName) as error:
+        except (errors.CredentialError, errors.PluginError, errors.UnknownName) as error:
             reading = Reading(podm_of_registration(one, FullPodm), str(error))
         except Exception as error:
             what = f"{type(error).__name__}: {error} (please report this)"
-            reading = Reading(podm_of_registration(one, FullPodm), one_line(what))
+            reading = Reading(podm_of_registration(one, FullPodm), errors.one_line(what))
         self._outcomes.put(ReadOutcome(one, reading))
 
     def _gathered(self, timeout_s: float = 0.0) -> list[ReadOutcome]:
@@ -389,23 +380,25 @@ class BackgroundReader:
             stale = [podm.id for podm in podms if any(node.stale for node in podm.nodes)]
             known = self._store.previous_readings(stale) if stale else {}
             stored = self._store.upsert_all([with_identity(one.reading.podm) for one in whole])
-            self._note_contents([one for one in stored if not isinstance(one, SchedulerError)])
+            self._note_contents(
+                [one for one in stored if not isinstance(one, errors.SchedulerError)]
+            )
             self._previous |= known  # what was removed meanwhile is stale no more the next time
             for one, result in zip(whole, stored, strict=True):
-                if isinstance(result, SchedulerError):
-                    refused = isinstance(result, IdentityConflict)
+                if isinstance(result, errors.SchedulerError):
+                    refused = isinstance(result, errors.IdentityConflict)
                     failure = ReadFailure(reason=str(result), status="Unknown", refused=refused)
                     podm = podm_of_registration(one.registration, FullPodm)
                     failures[one.registration.name] = (podm, failure)
             for one in current:
                 if one.reading.failure is not None:
                     name = one.registration.name
-                    reason = one_line(one.reading.failure.removeprefix(f"{name}: "))
+                    reason = errors.one_line(one.reading.failure.removeprefix(f"{name}: "))
                     failure = ReadFailure(reason=reason, status=one.reading.podm.status)
                     failures[name] = (one.reading.podm, failure)
             if failures:
                 self._store.record_failures(failures)
-        except StoreError:  # they are stored when the state can be used again
+        except errors.StoreError:  # they are stored when the state can be used again
             for one in outcomes:
                 self._outcomes.put(one)
             raise
@@ -418,9 +411,11 @@ class BackgroundReader:
         changed = [one for one in podms if self._generations.get(one.id) != one.generation]
         for one in changed:
             if one.id in self._generations:
-                self._tell(one_line(f"{one.id}: changed, read {self._reasons.get(one.id, '')}"))
+                self._tell(
+                    errors.one_line(f"{one.id}: changed, read {self._reasons.get(one.id, '')}")
+                )
             if loss := self._previous.get(one.id, PreviousReading()).loss(one):
-                self._tell(one_line(f"{one.id}: {loss}"))
+                self._tell(errors.one_line(f"{one.id}: {loss}"))
             self._previous[one.id] = PreviousReading.of(one)
             self._generations[one.id] = one.generation
         if changed:

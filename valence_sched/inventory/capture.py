@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
-from valence_sched import files
+from valence_sched import errors, files
 from valence_sched.drivers.crawl.reading import Reading
 from valence_sched.drivers.files.tree import (
     build_folder,
@@ -26,15 +26,6 @@ from valence_sched.drivers.files.tree import (
 )
 from valence_sched.drivers.recorded import Record
 from valence_sched.drivers.redfish.render import documents_of
-from valence_sched.errors import (
-    CredentialError,
-    InputError,
-    NoPodm,
-    PodmError,
-    UnknownName,
-    UsageError,
-    one_line,
-)
 from valence_sched.inventory.anonymise import Aliases, anonymise_documents, anonymise_podm
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import SourceReader
@@ -78,7 +69,7 @@ class Redactor:
             if reading.failure is not None:
                 reason = reading.failure.removeprefix(f"{reading.podm.id}: ")
                 redacted = redact.redact_text(reason, self._secrets)
-                self.failures[reading.podm.id] = one_line(redacted)
+                self.failures[reading.podm.id] = errors.one_line(redacted)
             podm = redact.redact_podm(reading.podm, self._secrets)
             documents = redact.redact_documents(reading.documents, self._secrets)
             if self._aliases is not None:
@@ -133,7 +124,9 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
             if fault is None and podm.id.casefold() in names:
                 fault = "found an id that another has but for its case"
             if fault:
-                left_out.append(one_line(f"{podm.id}: {fault}, expected one that can be a folder"))
+                left_out.append(
+                    errors.one_line(f"{podm.id}: {fault}, expected one that can be a folder")
+                )
                 continue
             names.add(podm.id.casefold())
             lines: list[str] = []
@@ -146,8 +139,8 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
         if redactor.failures:
             (name, reason), *others = redactor.failures.items()
             more = f", and {len(others)} more" if others else ""
-            raise PodmError(f"no pod manager could be read: {name}: {reason}{more}")
-        raise InputError(folder, "", (left_out or ["no pod manager"])[0], "at least one")
+            raise errors.PodmError(f"no pod manager could be read: {name}: {reason}{more}")
+        raise errors.InputError(folder, "", (left_out or ["no pod manager"])[0], "at least one")
 
     build_folder(folder, fill)
     return CaptureResult(
@@ -194,14 +187,14 @@ class Captures:
         readings: Iterable[Reading]
         if named := sources.named_sources(selection):
             if live.selects_live:
-                raise UsageError("record either inventories or live pod managers, not both")
+                raise errors.UsageError("record either inventories or live pod managers, not both")
             selection = Selection(sources=tuple(named), live=live)
             chosen = _select(self._loader.podm_records(selection), live.only)
             readings = recorded_readings(chosen, sources.diagnostics, documents=tree is not None)
         else:
             reader = sources.live_reader(live, raw=tree is not None)
             if not reader:
-                raise NoPodm(sources.no_podm_message(live))
+                raise errors.NoPodm(sources.no_podm_message(live))
             secrets = reader.passwords()
             readings = self._live_readings(reader)
         if tree is not None:
@@ -220,7 +213,7 @@ class Captures:
             value = format_count(len(key), "character") if key else "nothing"
             wanted = f"a key of at least {MIN_KEY_CHARS} (whoever guesses it can look up names)"
             text = f"found {value} in {variable}, expected {wanted}"
-            raise CredentialError(one_line(f"--anonymize-key-env: {text}"))
+            raise errors.CredentialError(errors.one_line(f"--anonymize-key-env: {text}"))
         return Aliases(key.encode("utf-8", "surrogateescape"))
 
     def _live_readings(self, reader: LiveReader) -> Iterator[Reading]:
@@ -246,4 +239,4 @@ def _select(
             missing.pop(podm.id, None)
             yield podm, record
     for name in missing:
-        raise UnknownName("pod manager", name, known)
+        raise errors.UnknownName("pod manager", name, known)

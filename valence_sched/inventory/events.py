@@ -147,7 +147,7 @@ class EventListener:
         def opened() -> None:
             nonlocal told, was_open
             told, was_open = "", True
-            self._tell(f"{name}: follows its events")
+            self._tell(f"{name}: subscribed")
             if attempts > 1:  # some may have been lost meanwhile
                 self._hints.add(name, reason="an event stream that is open again")
 
@@ -163,7 +163,7 @@ class EventListener:
                 return
             # the readings of one that does not answer say so by themselves
             if end.problem != told and (was_open or not end.unreachable):
-                self._tell(one_line(f"{name}: no events: {end.problem}: read at its interval"))
+                self._tell(one_line(f"{name}: no event stream: {end.problem}: polling"))
             told, was_open = end.problem, False
             if self._clock() - began > LONGEST_PAUSE_S:
                 pause_s = self._first_pause_s

@@ -16,16 +16,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
+from valence_sched import errors
 from valence_sched.core import plugins
 from valence_sched.drivers.crawl.reading import Reading, ReadSettings, ReadTarget
 from valence_sched.drivers.identity import with_identity
-from valence_sched.errors import (
-    CredentialError,
-    IdentityConflict,
-    PluginError,
-    StoreError,
-    UnknownName,
-)
 from valence_sched.inventory.registry import Member, Registry, select_members
 from valence_sched.model import podm_address
 from valence_sched.model.diagnostic import Progress
@@ -101,7 +95,7 @@ class LiveReader:
         """Return all known passwords, so that no capture shows one."""
         passwords = []
         for member in self.members:
-            with contextlib.suppress(CredentialError):  # raised when it is needed
+            with contextlib.suppress(errors.CredentialError):  # raised when it is needed
                 if password := self._registry.password(member.registration):
                     passwords.append(password)
         return passwords
@@ -124,7 +118,7 @@ class LiveReader:
                 stored = self._remember(podms, store)
                 for member, reading in readings:
                     one, found = member.registration, stored.get(reading.podm.id, reading.podm)
-                    if isinstance(found, IdentityConflict):
+                    if isinstance(found, errors.IdentityConflict):
                         yield _refused(one, str(found))
                     elif reading.failure is None or reading.podm.id in self._other_names:
                         yield dataclasses.replace(reading, podm=found)
@@ -191,7 +185,7 @@ class LiveReader:
             if one.driver != AUTO:
                 self._dialects.get(one.driver)
             return ReadTarget(one, self._registry.password(one), previous)
-        except (CredentialError, PluginError, UnknownName) as error:
+        except (errors.CredentialError, errors.PluginError, errors.UnknownName) as error:
             return _refused(one, str(error))
 
     def _answers(self, targets: Sequence[ReadTarget]) -> Generator[Reading, None, None]:
@@ -204,20 +198,20 @@ class LiveReader:
 
     def _remember(
         self, podms: Sequence[FullPodm], store: Store | None
-    ) -> dict[str, FullPodm | IdentityConflict]:
+    ) -> dict[str, FullPodm | errors.IdentityConflict]:
         """Store podms; return each as stored, or its IdentityConflict, by name."""
         if store is None or self._store_failed:
             return {}
         try:
             results = store.upsert_all(podms)
-        except StoreError as error:
+        except errors.StoreError as error:
             self._store_failed = True
-            self.remarks.append(f"what was read is not remembered: {error}")
+            self.remarks.append(f"reading not stored: {error}")
             return {}
-        stored: dict[str, FullPodm | IdentityConflict] = {}
+        stored: dict[str, FullPodm | errors.IdentityConflict] = {}
         for podm, result in zip(podms, results, strict=True):
-            if isinstance(result, StoreError):
-                self.remarks.append(f"what was read is not remembered: {result}")
+            if isinstance(result, errors.StoreError):
+                self.remarks.append(f"reading not stored: {result}")
             else:
                 stored[podm.id] = result
         return stored

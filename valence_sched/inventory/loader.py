@@ -13,18 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from valence_sched import files
+from valence_sched import errors, files
 from valence_sched.config.settings import Homes, split_plugin_name
 from valence_sched.core import plugins
 from valence_sched.drivers import recorded
-from valence_sched.errors import (
-    DuplicateId,
-    InputError,
-    InventoryIncomplete,
-    PluginError,
-    errors_at,
-    one_line,
-)
 from valence_sched.inventory import validation
 from valence_sched.inventory.old_readings import OldReadings, stale_error
 from valence_sched.inventory.sources import INVENTORY, SourceReader
@@ -107,7 +99,7 @@ class InventoryLoader:
             for podm, file, place in podms:
                 try:
                     builder.add(podm, file, place)
-                except InputError as error:
+                except errors.InputError as error:
                     self._skip(error)
                 else:
                     if added is not None:
@@ -176,7 +168,7 @@ class InventoryLoader:
                 podm = self._checked(podm, record, lean=False)
                 podm = self._with_read_time(podm, record, selection.live, old)
                 yield with_declared(podm, declared), record
-            except InputError as error:
+            except errors.InputError as error:
                 self._skip(error)
         self.check(len(validator), selection)
         self._remark_declared(declared)
@@ -208,16 +200,16 @@ class InventoryLoader:
         skipped = self._diagnostics.lines("skipped")
         if selection.strict and (lines := [*self._diagnostics.lines("unread"), *skipped]):
             others = f", and {len(lines) - 1} more" if len(lines) > 1 else ""
-            raise InventoryIncomplete(f"incomplete inventory: {lines[0]}{others}")
+            raise errors.InventoryIncomplete(f"incomplete inventory: {lines[0]}{others}")
         if count:
             return
         if len(self._diagnostics) == 1:
             (only,) = self._diagnostics
             self._diagnostics.clear()
-            raise InputError(only.text)
+            raise errors.InputError(only.text)
         hint = "see what was skipped" if skipped else "is this the right file?"
         file = ", ".join(selection.sources) or INVENTORY
-        raise InputError(file, "$", "no pod manager", "at least one", hint)
+        raise errors.InputError(file, "$", "no pod manager", "at least one", hint)
 
     def skipped(self) -> list[str]:
         """Return a line for each pod manager and document that could not be read."""
@@ -241,7 +233,7 @@ class InventoryLoader:
                 checked = self._checked(podm, record, lean=True)
                 json = json if checked is podm else to_json(checked)
                 podm = self._with_read_time(checked, record, selection.live, old)
-            except InputError as error:
+            except errors.InputError as error:
                 self._skip(error)
                 continue
             if texts is not None:
@@ -328,9 +320,9 @@ class InventoryLoader:
         if age is None or age > limit:
             raise stale_error(podm.id, podm.read_at, limit, now)
 
-    def _skip(self, error: InputError) -> None:
+    def _skip(self, error: errors.InputError) -> None:
         """Note a skipped document; a repeated id is an error, its blocks are ambiguous."""
-        if isinstance(error, DuplicateId):
+        if isinstance(error, errors.DuplicateId):
             raise error
         self._diagnostics.skip(error)
 
@@ -403,14 +395,16 @@ def _statuses(
         with registry.store() as store:
             report_ages_s = store.report_ages_s()
     signs = [Sign(id_, age_s(read_at, now), report_ages_s.get(id_)) for id_, read_at in reports]
-    with plugins.plugin_errors(f"liveness {name!r}"), errors_at(place):
+    with plugins.plugin_errors(f"liveness {name!r}"), errors.errors_at(place):
         alive_by_id = decide(signs, argument, now)
     known = {sign.id for sign in signs}
     try:
         found = ((id_, alive) for id_, alive in alive_by_id.items() if id_ in known)
         return {id_: "Online" if alive else "Offline" for id_, alive in found}
     except (AttributeError, TypeError, ValueError) as error:
-        raise PluginError(one_line(f"liveness {name!r} returned no map: {error}")) from None
+        raise errors.PluginError(
+            errors.one_line(f"liveness {name!r} returned no map: {error}")
+        ) from None
 
 
 def _with_request(node: Node, composed: ComposedNode | None) -> Node:

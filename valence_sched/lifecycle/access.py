@@ -54,12 +54,10 @@ MOST_WAITS, MOST_ANSWERS = 2, 8
 class PodmAccess:
     """Reaches the live pod managers of a store, to compose, decompose and read them.
 
-    ``members`` are the pod managers by name, each with the identity that is known of it: another
-    service that answers in its place is not written to. ``password`` finds theirs.
-
-    ``timeout_s`` is how long to wait for an answer, ``patience_s`` for what a pod manager does
-    after it has answered, ``ttl_s`` until a claim that is being composed is reaped, at least.
-    ``progress`` is told whom it waits for. ``guard`` refuses to change hardware that is in use.
+    ``members`` are the pod managers by name with their known identities: another service in the
+    place of one is not changed. ``timeout_s`` is the wait for an answer, ``patience_s`` for an
+    effect after the answer, ``ttl_s`` the least time until a claim that is being composed is
+    reaped.
     """
 
     store: Store
@@ -95,11 +93,11 @@ class PodmAccess:
 
     @contextlib.contextmanager
     def connect(self, name: str) -> Iterator[GuardedComposer]:
-        """Yield the composer of one pod manager, which changes only what the guard lets it change.
+        """Yield the composer of one pod manager, which changes only what the guard allows.
 
         Raises:
             PodmError: it is not registered, or cannot be reached.
-            CredentialError: its password cannot be had.
+            CredentialError: its password cannot be read.
         """
         target = self._target(name)
         with connect(target, self.dialects, self.timeout_s, self.patience_s) as podm:
@@ -111,7 +109,7 @@ class PodmAccess:
             yield GuardedComposer(podm.composer, check)
 
     def read(self, name: str) -> FullPodm | None:
-        """Return a pod manager as it is now, None where it does not answer, or another does."""
+        """Return a pod manager as it is now, None without an answer of the same service."""
         try:
             target = self._target(name)
         except SchedulerError:
@@ -134,9 +132,9 @@ class PodmAccess:
     def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:
         """Return nodes, each with its state: of all pod managers or of one.
 
-        With ``live`` the pod managers say which are COMPOSED, which are GONE and which are FOREIGN,
-        composed by others; one that does not answer leaves its nodes UNKNOWN, and so is a node that
-        a claim may have become which is still being composed.
+        With ``live`` the pod managers decide which are COMPOSED, GONE, or FOREIGN, composed by
+        others. A node is UNKNOWN if its pod manager does not answer, or if a claim that is being
+        composed may have made it.
         """
         ours = self.store.nodes.list(podm)
         statuses = [] if live else [NodeStatus(node=node, state="COMPOSED") for node in ours]
@@ -147,7 +145,7 @@ class PodmAccess:
         return [_with_devices(status, known.get(status.node.podm)) for status in statuses]
 
     def node_status(self, node: ComposedNode) -> NodeStatus:
-        """Return a node with its state as its pod manager says it."""
+        """Return a node with its state on its pod manager."""
         (found,) = [one for one in self.nodes(node.podm, live=True) if one.node == node]
         return found
 
@@ -181,7 +179,7 @@ class PodmAccess:
         )
 
     def refusals(self, request: Request) -> dict[str, str]:
-        """Return the pod managers on which a request is never composed, each with the reason.
+        """Return the pod managers that can never compose a request, each with the reason.
 
         Their dialect only reads, or cannot make the amounts of their own stocks that are needed.
         """
@@ -196,7 +194,7 @@ class PodmAccess:
         return found
 
     def disabled(self) -> set[str]:
-        """Return the pod managers that an operator, or their own report, has disabled by now."""
+        """Return the pod managers that their operator, or their own report, has disabled."""
         reports = self.store.reported_stats()
         found = set()
         for name, one in self.members.items():
@@ -239,7 +237,7 @@ class PodmAccess:
                 yield NodeStatus(node=node, state="UNKNOWN" if claim else "FOREIGN")
 
     def _unlisted_state(self, node: ComposedNode) -> str:
-        """Return the state of a node that a reading does not show, which is not enough."""
+        """Return the state of a node that a reading does not show: that alone decides nothing."""
         subject, wanted = f"node {node.id} on {node.podm}", request_from_node(node)
         try:
             with awaiting(self.progress, subject, "reading"), self.connect(node.podm) as composer:

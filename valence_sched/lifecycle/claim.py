@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claimer: decides on what the store knows, claims the choice, retries after a conflict."""
+"""Claimer: decides on the state of a store, claims the choice, retries after a conflict."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ LONGEST_PAUSE_S = 0.5  # after another claim of the same group
 
 
 class ClaimOutcome(NamedTuple):
-    """The claim of a request, None where nothing fits, and how often another was faster.
+    """The claim of a request, None where nothing fits, and the number of lost races.
 
     ``decision`` is None where the claim was made earlier, under the same key.
     """
@@ -56,7 +56,7 @@ class ClaimSource(Protocol):
     """Decides and claims: anew, or what a plan says."""
 
     def content(self, request: Request) -> str:
-        """Return what an idempotency key stands for."""
+        """Return the content that an idempotency key belongs to."""
 
     def claim(
         self, request: Request, *, key: str | None, ttl_s: float, content: str | None
@@ -65,16 +65,15 @@ class ClaimSource(Protocol):
 
 
 class Claimer:
-    """Decides on what the store knows, kept up to date, and claims what is chosen.
+    """Decides on the present state of a store, and claims what is chosen.
 
-    ``declared`` adds the resources that an operator declares; ``among`` are the pod managers
-    that are decided on, None for all that the store knows; ``statuses`` are those of pod managers
-    that were not read. Those in ``known`` were just stored, and are not read back. Where another
-    claimer was faster, equal blocks are from then on tried in an order drawn by ``salt``: claimers
-    that try them in one order would lose to each other again and again.
+    ``declared`` adds resources; ``among`` are the pod managers that are decided on, by default all;
+    ``statuses`` are those of pod managers that were not read; those in ``known`` were just stored,
+    and are not read back. After a lost race, equal blocks are tried in an order drawn by ``salt``:
+    claimers with one order would lose to each other again and again.
 
-    A ``follower`` of the store that others decide with, too, takes the place of all these. Nothing
-    is claimed of pod managers that are ``unclaimable`` at the moment.
+    A shared ``follower`` of the store replaces all these. Nothing is claimed of pod managers that
+    are ``unclaimable`` at the moment.
     """
 
     def __init__(
@@ -115,17 +114,17 @@ class Claimer:
         self._unclaimable, self._pause = unclaimable, pause
 
     def decider(self) -> Decider:
-        """Return the decider on the present state of the store: what claims hold is in use."""
+        """Return the decider on the present state of the store, less the claimed hardware."""
         return self._follower.decider()
 
     def select_destinations(self, request: Request) -> Decision:
-        """Decide on what the store knows now, and hold nothing; errors as for a decider."""
+        """Decide on the present state, and hold nothing; errors as for a decider."""
         return self.decider().select_destinations(request)
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        """Take in what a pod manager reports by itself, and decide on it from now on.
+        """Store the report of a pod manager, decide on it from now on, and return its generation.
 
-        Returns its generation. Errors as for :meth:`Store.update_stats`.
+        Errors as for :meth:`Store.update_stats`.
         """
         name = podm_id(podm)
         generation = self._store.update_stats(name, dict(stats))
@@ -134,7 +133,7 @@ class Claimer:
         return generation
 
     def content(self, request: Request) -> str:
-        """Return what an idempotency key stands for: the request without its id."""
+        """Return the content that an idempotency key belongs to: the request without its id."""
         return asked_content(request).decode()
 
     def claim(
@@ -147,15 +146,15 @@ class Claimer:
         content: str | None = None,
         dispatched: bool = False,
     ) -> ClaimOutcome:
-        """Decide and hold what was chosen; where another was faster, decide again.
+        """Decide and hold what was chosen; after a lost race, decide again.
 
-        ``content`` is what the key stands for, the request itself where it is None. With
-        ``dispatched`` the decision is queued for the controller.
+        ``content`` is that of the key, by default of the request. With ``dispatched`` the decision
+        is queued for the controller.
 
         Raises:
-            ClaimLost: another was faster every time; the message names the last one.
-            NameTaken: the key stands for another request.
-            ClaimState: the key stands for several nodes that are composed.
+            ClaimLost: every race was lost; the message names the last conflict.
+            NameTaken: the key belongs to another request.
+            ClaimState: the key belongs to several nodes that are composed.
         """
         content = content if content is not None else self.content(request)
         owner = owner or request.owner
@@ -205,16 +204,15 @@ class Claimer:
     ) -> Claim:
         """Hold the very candidates that were chosen for a request, in the order of its nodes.
 
-        No other node is claimed in place of one of them. ``content`` is what the key stands for,
-        the request and the candidates where it is None; ``elsewhere`` as of a decider that
-        verifies them. ``generation`` is that of the group when they were offered, where members
-        elsewhere count. The report of a decision that is ``dispatched`` is queued for the
-        controller.
+        ``content`` is that of the key, by default of the request and the candidates; ``elsewhere``
+        as of a decider that verifies them. ``generation`` is that of the group when they were
+        offered, where members elsewhere count. The report of a ``dispatched`` decision is queued
+        for the controller.
 
         Raises:
-            ClaimLost: a candidate cannot be had any more, the group has other members by now, or a
-                pod manager changed every time.
-            NameTaken: the key stands for something else.
+            ClaimLost: a candidate is not available any more, the group has other members by now,
+                or a pod manager changed every time.
+            NameTaken: the key belongs to something else.
         """
         if content is None:
             content = self.content(request) + to_json(tuple(candidates)).decode()
@@ -245,7 +243,7 @@ class Claimer:
         raise lost
 
     def close(self) -> None:
-        """Let a follower that others decide with try all blocks in the order of their podms."""
+        """Restore the order of blocks in a shared follower."""
         self._follower.restore_blocks()
 
     def _refuse_composed(self, owner: str | None, key: str) -> None:
@@ -291,7 +289,7 @@ def _group_name(request: Request) -> str | None:
 def _allocation(
     view: View, fit: Fit, request: Request, node: int, score: float, *, charged: bool
 ) -> NodeAllocation:
-    """Return what a node takes, and if it is ``charged`` what that counts against a quota."""
+    """Return the allocation of a node, with its charges against a quota if it is ``charged``."""
     table, kinds = view.block_tables[view.podm_of[fit.row]], view.kinds.kinds
     granted = [(table.stocks[number], amount) for number, amount in fit.grants]
     charges = Counter[str]()

@@ -21,19 +21,8 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
+from valence_sched import errors
 from valence_sched.drivers.composer import Composer
-from valence_sched.errors import (
-    BaremetalUnavailable,
-    ClaimLost,
-    ClaimState,
-    ComposeFailed,
-    HardwareInUse,
-    PodmError,
-    SchedulerError,
-    StillComposing,
-    Unverified,
-    one_line,
-)
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model.claim import (
     Claim,
@@ -59,11 +48,11 @@ class NodeComposer:
     """Composes claims of one node each.
 
     ``connect`` opens the composer of a pod manager by its id. A claim that is being composed for
-    longer than ``ttl_s`` is reconciled. ``progress`` is told what each pod manager does about a
-    node, ``checkpoint`` is called with each point that a process may die at.
+    longer than ``ttl_s`` is reconciled. ``progress`` gets the steps, ``checkpoint`` each point that
+    a process may die at.
 
-    Only the node and its blocks are read. A claim holds what was composed until the next reading
-    of the pod manager shows it; what was removed is free at once.
+    Only the node and its blocks are read. A claim holds what was composed until the next reading of
+    the pod manager shows it; what was removed is free at once.
     """
 
     store: Store
@@ -99,11 +88,11 @@ class NodeComposer:
             composer = self._connect_and_check(stack, claim, part.podm, wanted)
             try:
                 changes = composer.may_change(wanted)
-            except SchedulerError as error:  # nothing was written yet
-                refused = isinstance(error, PodmError)
+            except errors.SchedulerError as error:  # nothing was written yet
+                refused = isinstance(error, errors.PodmError)
                 self._fail(claim, part.podm, f"not begun: {error}", refused=refused)
                 if refused:
-                    raise ComposeFailed(f"{part.podm}: {error}", part.podm) from None
+                    raise errors.ComposeFailed(f"{part.podm}: {error}", part.podm) from None
                 raise
             result = self._reserve_and_compose(changes, claim, part.podm, wanted)
             if result.state != "composed":
@@ -124,7 +113,7 @@ class NodeComposer:
         unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
         with self.store.effects.change("node", node.id, unsure, f"of {node.podm} is deleted"):
             freed = self._remove(node)
-        with contextlib.suppress(SchedulerError):  # else the next reading shows it
+        with contextlib.suppress(errors.SchedulerError):  # else the next reading shows it
             self.store.note_removal(node.podm, node.uri, freed)
 
     def _remove(self, node: ComposedNode) -> tuple[str, ...]:
@@ -136,51 +125,48 @@ class NodeComposer:
             try:
                 composer = stack.enter_context(self.connect(node.podm))
                 changes = composer.may_change(wanted, node.uri)
-            except PodmError as error:
-                raise PodmError(f"{node.podm}: {node.uri}: {error}") from None
-            except (HardwareInUse, BaremetalUnavailable) as error:
+            except errors.PodmError as error:
+                raise errors.PodmError(f"{node.podm}: {node.uri}: {error}") from None
+            except (errors.HardwareInUse, errors.BaremetalUnavailable) as error:
                 raise error.at(f"node {node.id}") from None
             watch = functools.partial(self.progress.begin, subject)
             result = _result_or_unknown(lambda: changes.remove(wanted, node.uri, watch))
         self.checkpoint("removed")
         if result.state != "absent":
-            raise Unverified(f"{node.podm}: {result.reason}: look there, then try again")
+            raise errors.Unverified(f"{node.podm}: {result.reason}: look there, then try again")
         try:
             self.store.nodes.forget(node.id)
-        except SchedulerError as error:
-            gone = f"{node.podm}: {node.uri} is taken apart, and that could not be noted"
-            raise Unverified(f"{gone}: {error}: {RECONCILE_HINT}") from error
+        except errors.SchedulerError as error:
+            gone = f"{node.podm}: {node.uri} is decomposed, but that could not be recorded"
+            raise errors.Unverified(f"{gone}: {error}: {RECONCILE_HINT}") from error
         self.checkpoint("forgotten")
         return result.freed
 
     def _connect_and_check(
         self, stack: contextlib.ExitStack, claim: Claim, podm: str, wanted: CompositionRequest
     ) -> GuardedComposer:
-        """Return the composer of a pod manager on which every block of the request is still free.
-
-        Nothing was written yet, so any problem gives the claim up.
-        """
+        """Return the composer of a pod manager if every block is free; else give up the claim."""
         try:
             composer = stack.enter_context(self.connect(podm))
             refusal = composer.refusal(wanted)
             conflicts = [] if refusal else composer.conflicts(wanted)
-        except SchedulerError as error:
+        except errors.SchedulerError as error:
             self._fail(claim, podm, f"not begun: {error.public_text}", refused=True)
-            raise ComposeFailed(f"{podm}: {error}", podm) from error
+            raise errors.ComposeFailed(f"{podm}: {error}", podm) from error
         self.checkpoint("checked")
         if refusal:
             self._fail(claim, podm, f"not begun: {refusal}", refused=True)
-            raise ComposeFailed(f"{podm}: {refusal}", podm)
+            raise errors.ComposeFailed(f"{podm}: {refusal}", podm)
         if conflicts:
             self._fail(claim, podm, f"no longer free: {conflicts[0]}")
             more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
-            raise ClaimLost(f"{podm}: {conflicts[0]}{more}, expected it free", podm)
+            raise errors.ClaimLost(f"{podm}: {conflicts[0]}{more}, expected it free", podm)
         return composer
 
     def _reserve_and_compose(
         self, composer: Composer, claim: Claim, podm: str, wanted: CompositionRequest
     ) -> CompositionResult:
-        """Reserve and compose; after an error, what the pod manager has decides."""
+        """Reserve and compose; after an error the pod manager is read back."""
         subject = _subject(wanted.name, podm)
 
         def note_state(state: str) -> None:
@@ -192,9 +178,9 @@ class NodeComposer:
             reserved = composer.reserve(wanted)
             self.checkpoint("reserved" if reserved else "not reserved")
             result = composer.compose(wanted, note_state)
-        except ClaimLost as error:  # nothing was written but what is undone by now
+        except errors.ClaimLost as error:  # nothing was written but what is undone by now
             self._fail(claim, podm, f"no longer free: {error}")
-            raise ClaimLost(f"{podm}: {error}, expected it free", podm) from None
+            raise errors.ClaimLost(f"{podm}: {error}, expected it free", podm) from None
         except Exception as error:
             read_back = _result_or_unknown(lambda: composer.read_node(wanted))
             reason = "; ".join(filter(None, (_error_text(error), read_back.reason)))
@@ -212,11 +198,13 @@ class NodeComposer:
         try:
             self.store.claims.finish_composing(claim.id, [node])
             return
-        except (ClaimLost, ClaimState) as error:
+        except (errors.ClaimLost, errors.ClaimState) as error:
             problem = str(error)
-        except SchedulerError as error:
-            there = f"{node.podm}: {node.uri} is composed, and that could not be noted"
-            raise Unverified(f"{there}: {error}: claim {claim.id}: {RECONCILE_HINT}") from error
+        except errors.SchedulerError as error:
+            there = f"{node.podm}: {node.uri} is composed, but that could not be recorded"
+            raise errors.Unverified(
+                f"{there}: {error}: claim {claim.id}: {RECONCILE_HINT}"
+            ) from error
         left = CompositionResult(state="left", node=node.uri, reason=problem)
         raise self._give_up(composer, claim, node.podm, wanted, left)
 
@@ -227,12 +215,12 @@ class NodeComposer:
         podm: str,
         wanted: CompositionRequest,
         result: CompositionResult,
-    ) -> SchedulerError:
+    ) -> errors.SchedulerError:
         first = result.reason
         stays = f"{podm}: claim {claim.id} stays COMPOSING"
         if result.works:
             text = f"{stays}: {first} ({RECONCILE_HINT})"
-            return StillComposing(text, wanted.name, podm, claim.id)
+            return errors.StillComposing(text, wanted.name, podm, claim.id)
         if result.state == "left" and (node := result.node):
             watch = functools.partial(self.progress.begin, _subject(wanted.name, podm))
             result = _result_or_unknown(
@@ -247,24 +235,24 @@ class NodeComposer:
                 result, problems = replace(result, state="left"), [first, _error_text(error)]
         if result.state != "absent":
             what = "; ".join(filter(None, dict.fromkeys(problems)))
-            return Unverified(one_line(f"{stays}: {what} ({RECONCILE_HINT})"))
+            return errors.Unverified(errors.one_line(f"{stays}: {what} ({RECONCILE_HINT})"))
         why = first or "it answered that it composed, and composed nothing"
         self._fail(claim, podm, why, refused=True)
-        return ComposeFailed(f"{podm}: {why}", podm)
+        return errors.ComposeFailed(f"{podm}: {why}", podm)
 
     def _fail(self, claim: Claim, podm: str, why: str, *, refused: bool = False) -> None:
-        """Give up a claim of which nothing was composed; Unverified if that could not be stored.
+        """Give up a claim without a node; a refusal of the pod manager is counted there.
 
-        One that the pod manager ``refused`` counts as a failure of it.
+        Unverified if that could not be stored.
         """
         try:
-            self.store.claims.fail(claim.id, one_line(why, 200), podm if refused else None)
-        except ClaimState:
+            self.store.claims.fail(claim.id, errors.one_line(why, 200), podm if refused else None)
+        except errors.ClaimState:
             return  # a reconciler found the same
-        except SchedulerError as error:
-            nothing = f"{podm}: nothing is composed, and that could not be noted"
+        except errors.SchedulerError as error:
+            nothing = f"{podm}: nothing is composed, but that could not be recorded"
             text = f"{nothing}: {error}: claim {claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"
-            raise Unverified(one_line(text)) from error
+            raise errors.Unverified(errors.one_line(text)) from error
 
 
 def _subject(node: str, podm: str) -> str:
@@ -272,17 +260,17 @@ def _subject(node: str, podm: str) -> str:
 
 
 def _result_or_unknown(read: Callable[[], CompositionResult]) -> CompositionResult:
-    """Return what a pod manager has; an error leaves it unknown."""
+    """Return a result, ``unknown`` after an error."""
     try:
         return read()
     except Exception as error:
         reason = _error_text(error)
-        if not isinstance(error, HardwareInUse | BaremetalUnavailable):
+        if not isinstance(error, errors.HardwareInUse | errors.BaremetalUnavailable):
             reason = f"could not be read back: {reason}"
         return CompositionResult(state="unknown", reason=reason)
 
 
 def _error_text(error: Exception) -> str:
-    if isinstance(error, SchedulerError):
+    if isinstance(error, errors.SchedulerError):
         return str(error)
     return f"{type(error).__name__}: {error} (please report this)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions made into nouns: as much of the report and its details as the caller asks for."""
+"""Decision results: the report and the details of a decision, in the detail that a caller needs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def decision_result(decision: Decision, detail: Detail = "placements") -> DecisionResult:
-    """Return a decision with its report and details; ``detail`` says how much of them is made."""
+    """Return a decision with its report, as long as ``detail`` says, and its details."""
     report = decision_report(decision) if detail == "report" else _short_report(decision, detail)
     return DecisionResult(report=report, details=_details(decision))
 
@@ -42,7 +42,7 @@ def decision_results(decisions: Decisions, detail: Detail = "placements") -> Dec
 
 
 def _short_report(decision: Decision, detail: Detail) -> Report:
-    """Return the report without what takes long: funnel, explanation, digest of the inventory."""
+    """Return the report without the slow parts: funnel, explanation, digest of the inventory."""
     placements = decision.placements
     verdicts = tuple(_short_verdicts(decision)) if detail == "summary" else ()
     return Report(
@@ -64,10 +64,7 @@ def _short_report(decision: Decision, detail: Detail) -> Report:
 
 
 def _short_verdicts(decision: Decision) -> Iterable[PodmVerdict]:
-    """Return every verdict of a small inventory, or where nothing fits.
-
-    Of a large inventory else only why the chosen pod managers took no more.
-    """
+    """Return every verdict where nothing fits or the inventory is small, else chosen ones."""
     from valence_sched.core.explain.verdicts import Verdicts  # only where somebody asks
 
     if not decision.placed_nodes or len(decision.view.podms) <= MAX_LISTED_PODMS:

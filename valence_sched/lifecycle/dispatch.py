@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatch: hands a decision to another system that composes: once, or until it was taken."""
+"""Dispatch: sends a decision to another system that composes: once, or until it was taken."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def dispatch(
     key_variable: str | None = None,
     timeout_s: float = 30.0,
 ) -> Sequence[Receipt]:
-    """Hand a decision to the other system, once; nothing is held or composed here.
+    """Send a decision to the other system, once; nothing is held or composed here.
 
-    ``target`` is ``NAME=URL``: the dispatcher, and the URL that it sends to. ``key_variable``
-    names the variable of ``environ`` with the key that signs.
+    ``target`` is ``NAME=URL``: the dispatcher, and the URL that it sends to. ``key_variable`` names
+    the variable of ``environ`` with the key that signs.
 
     Raises:
-        UsageError: the target names no URL, or none that can be one.
+        UsageError: the target has no valid URL.
         UnknownName: there is no dispatcher of this name.
         CredentialError: the variable holds no key.
-        DispatchFailed: the other side refuses or does not answer.
+        DispatchFailed: the other system refuses or does not answer.
         PluginError: the dispatcher broke its contract.
     """
     name, url, dispatcher = _parse_target(target, "--dispatch")
@@ -57,7 +57,7 @@ def dispatch(
 def bind_target(
     settings: DispatchSettings, key: bytes | None, password: str | None
 ) -> Callable[[Dispatch], Sequence[Receipt]]:
-    """Return what sends a decision that waits to the controller; errors as for a dispatch."""
+    """Return a function that sends a waiting decision; errors as for a dispatch."""
     name, url, dispatcher = _parse_target(settings.target, "dispatch: target")
     login = (settings.username, password) if settings.username and password else None
 
@@ -107,10 +107,10 @@ def _send(name: str, dispatcher: Dispatcher, url: str, order: Order) -> Sequence
 class DispatchSender:
     """Posts the decisions of a store that wait for a controller, each until it was taken.
 
-    ``post`` posts one, and raises a SchedulerError where it was not taken for sure. It is posted
-    again after a pause that doubles; the others go on, but for those of the same request. Each
-    process of a service may have one: for as long as the controller may take, a decision is one
-    process's. ``tell`` takes a line for each change, ``sleep`` waits.
+    ``post`` raises a SchedulerError unless the decision was surely taken. It is posted again after
+    a pause that doubles; the others go on, but for those of the same request. Each process of a
+    service may have a sender: only one of them posts a decision at a time. ``tell`` takes a line
+    for each change, ``sleep`` waits.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class DispatchSender:
 def with_recording(
     report: Report, recorded: Mapping[str, str | None], now: datetime.datetime
 ) -> Report:
-    """Return a report that says which of its pod managers are ``recorded``, and how old they are.
+    """Return a report that names its ``recorded`` pod managers and their age.
 
     ``recorded`` has the time when each pod manager of an inventory was read, by its id.
     """

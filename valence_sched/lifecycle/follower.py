@@ -41,21 +41,21 @@ Followed = Mapping[str, FollowedPodm]
 
 
 class Members(Protocol):
-    """Says which pod managers of a store are decided on, and as what."""
+    """Decides which pod managers of a store are decided on, and as what."""
 
     @property
     def skipped(self) -> Sequence[str]:
         """Return a line for each pod manager that is not decided on as it is."""
 
     def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
-        """Take in a snapshot; return the ids of pod managers that may be otherwise now.
+        """Take in a snapshot; return the ids of pod managers that may have changed.
 
-        ``changed`` are those of the snapshot of which more changed than new claims. The store may
-        lack some of the result.
+        ``changed`` are those of the snapshot with more than new claims. The store may lack some of
+        the result.
         """
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
-        """Return a pod manager as it is decided on before claims, None where it is not."""
+        """Return a pod manager as it is decided on, before claims, if it is."""
 
     def order(self, ids: Collection[str]) -> list[str]:
         """Return ids in the order of the view."""
@@ -68,7 +68,7 @@ class Members(Protocol):
 
 
 class Follower:
-    """Follows a store: its decider has what ``members`` say, without what claims hold.
+    """Follows a store: its decider has the pod managers of ``members``, without claimed hardware.
 
     ``make_decider`` makes a decider of a view. The pod managers of ``known`` were just stored, and
     are not read back.
@@ -94,10 +94,7 @@ class Follower:
         self._decider: Decider | None = None
 
     def decider(self) -> Decider:
-        """Return the decider on the present state of the store: what claims hold is in use.
-
-        Errors as of a store, and of the members.
-        """
+        """Return the decider on the present state; errors as of a store, and of the members."""
         since = self._position
         snapshot = self._store.snapshot(since, self._known)
         if not since.is_before(snapshot.position):  # a state that was restored from a backup
@@ -124,9 +121,9 @@ class Follower:
         return decider
 
     def decider_without(self, ids: Collection[str]) -> Decider:
-        """Return a decider on the same state without some pod managers; it does not follow.
+        """Return a decider without some pod managers, which does not follow.
 
-        The nodes that these have count for groups all the same.
+        Their nodes count for groups all the same.
         """
         builder = ViewBuilder()
         for podm_id in self._viewed:
@@ -151,7 +148,7 @@ class Follower:
         return self._position
 
     def base(self, podm_id: str) -> LeanPodm:
-        """Return a pod manager that is decided on, as it is before claims."""
+        """Return a pod manager that is decided on, before claims."""
         return self._bases[podm_id]
 
     def generation(self, podm_id: str) -> int:
@@ -167,7 +164,7 @@ class Follower:
         self._due.add(podm_id)
 
     def restore_blocks(self) -> None:
-        """Let the next decisions try all blocks in the order of the pod managers again."""
+        """Let the next decisions try all blocks in their usual order."""
         self._due |= self._orders.keys()
         self._orders.clear()
 
@@ -208,7 +205,7 @@ class Follower:
         self._remainders[podm_id] = PodmRemainder(base, usage)
 
     def _updated_decider(self, changed: set[str]) -> Decider:
-        """Return the decider after splicing what changed, or a new one where that costs less."""
+        """Return the decider with the changes spliced in, or a new one where that costs less."""
         viewed = self._viewed
         # true also of an invalid one, which is not in the view: it may be valid by now
         left = any((one in viewed) != (one in self._remainders) for one in changed)
@@ -239,15 +236,11 @@ class Follower:
 
 
 def _place(podm_id: str) -> str:
-    """Return the place that an error about an invalid pod manager names, as of a reading."""
     return f"pod manager {podm_id}"
 
 
 class FixedMembers:
-    """Members that were read by the caller: those ``among`` (None: all), each as it is given.
-
-    ``prepare`` returns a pod manager as it is decided on.
-    """
+    """Members that the caller has read: ``among`` (None: all), as ``prepare`` returns them."""
 
     skipped: Sequence[str] = ()
 
@@ -261,7 +254,6 @@ class FixedMembers:
         self._prepare, self.skipped = prepare, skipped
 
     def add(self, podm_id: str) -> None:
-        """Decide on one more pod manager from now on."""
         if self._among is not None:
             self._among.add(podm_id)
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hardware guard: refuses to change hardware that another system uses.
 
-Every effect on a node passes :meth:`GuardedComposer.may_change`: nothing else returns what changes
-a pod manager. Hardware is not changed while Ironic has a server on it, or is at work there.
+Every effect on a node passes :meth:`GuardedComposer.may_change`: nothing else returns a composer
+that changes a pod manager. Hardware is not changed while Ironic has a server on it, or is at work
+there.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _ADDRESS_KEYS = ("_address", "_manager_ip", "_host")
 
 
 class ConcernedParts(NamedTuple):
-    """What a change concerns: a node by its URI, if there is one, and blocks."""
+    """The parts that a change concerns: a node by its URI, if there is one, and blocks."""
 
     node: str | None
     blocks: Sequence[str]
@@ -43,7 +44,7 @@ Check = Callable[[Callable[[], ConcernedParts]], None]
 
 
 class GuardedComposer:
-    """A composer that tells everything, and changes what may be changed."""
+    """A composer that reads everything, and changes only what its check allows."""
 
     def __init__(self, composer: Composer, check: Check = lambda _concerned: None) -> None:
         self._composer, self._check = composer, check
@@ -65,14 +66,14 @@ class GuardedComposer:
 
         Raises:
             HardwareInUse: another system uses the hardware.
-            BaremetalUnavailable: Ironic does not tell whether it does.
-            PodmError: the pod manager does not tell which hardware it is.
+            BaremetalUnavailable: Ironic does not answer.
+            PodmError: the pod manager does not identify the hardware.
         """
         self._check(lambda: self._concerned(request, node))
         return self._composer
 
     def _concerned(self, request: CompositionRequest, node: str | None) -> ConcernedParts:
-        """Return a node and its blocks as they are now: it may have another URI by now."""
+        """Return a node, whose URI may have changed, and its blocks."""
         if node is None:
             return ConcernedParts(None, request.blocks)
         found = self.read_node(request, node or None)
@@ -82,7 +83,7 @@ class GuardedComposer:
 
 
 class HardwareGuard:
-    """Asks each Ironic that ``baremetals`` returns what it uses; threads may share it."""
+    """Asks each Ironic that ``baremetals`` returns for its use; threads may share it."""
 
     def __init__(
         self, baremetals: Baremetals = tuple, clock: Callable[[], float] = time.monotonic
@@ -94,10 +95,9 @@ class HardwareGuard:
         self._names = functools.cache(host_names)
 
     def listed(self) -> Sequence[tuple[Baremetal, Sequence[BaremetalNode]]]:
-        """Return the nodes of each Ironic, as they were a short time ago.
+        """Return the nodes of each Ironic, at most ``LIST_AGE_S`` old.
 
-        Raises:
-            BaremetalUnavailable: an Ironic does not answer, or hides what is needed.
+        BaremetalUnavailable if an Ironic does not answer, or hides a needed field.
         """
         with self._lock:
             if self._clock() - self._listed_at > LIST_AGE_S:
@@ -106,12 +106,10 @@ class HardwareGuard:
             return self._known
 
     def check(self, podm: str, url: str, read_hardware: Callable[[], ConcernedHardware]) -> None:
-        """Check that some hardware of the pod manager at a URL may be changed.
-
-        It is read only where an Ironic has nodes at all.
+        """Check that hardware of the pod manager at a URL may be changed; reads it if necessary.
 
         Raises:
-            HardwareInUse, BaremetalUnavailable: an Ironic uses it, or does not tell.
+            HardwareInUse, BaremetalUnavailable: an Ironic uses it, or may use it.
         """
         known = [(one, nodes) for one, nodes in self.listed() if nodes]
         if not known:
@@ -136,14 +134,14 @@ def _refusal(podm: str, node: BaremetalNode, *, sure: bool) -> HardwareInUse | B
 
 
 class BmcAddress(NamedTuple):
-    """Host and port of a URL; the port is None where it is the usual one of the scheme."""
+    """Host and port of a URL; the port is None if it is the usual one of the scheme."""
 
     host: str
     port: int | None = None
 
     @classmethod
     def of(cls, text: object) -> BmcAddress | None:
-        """Return the endpoint of a URL, or of a bare host, None for what is neither."""
+        """Return the endpoint of a URL, or of a bare host, None for another text."""
         bare = text.strip() if isinstance(text, str) else ""
         if _address(bare) is not None:
             return cls(bare)
@@ -156,7 +154,7 @@ class BmcAddress(NamedTuple):
 
 
 class HardwareMatch:
-    """Tells which nodes of Ironic are some hardware of the pod manager at a URL.
+    """Finds the nodes of Ironic that are some hardware of the pod manager at a URL.
 
     ``names`` returns the names and addresses of a host.
     """
@@ -198,7 +196,7 @@ class HardwareMatch:
     def _is_at(self, address: BmcAddress, uri: str | None) -> bool | None:
         """Return whether a system of a Redfish service is the hardware.
 
-        Without a URI the service has one system alone, as its operator says.
+        A service without a URI has one system alone, by the word of its operator.
         """
         folded = uri and fold_uri(uri)
         is_one = folded in self._systems if folded else bool(self._systems)
@@ -216,10 +214,7 @@ class HardwareMatch:
 
 
 def host_names(host: str) -> frozenset[str]:
-    """Return the name of a host, and its addresses as far as they are known, each in one spelling.
-
-    Of an address that is itself.
-    """
+    """Return the name of a host, and its known addresses, each in one spelling."""
     if (address := _address(host)) is not None:
         return frozenset({address})
     name = host.casefold().rstrip(".")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intake: reads the pod managers of a selection, stores them, and hands them to deciders."""
+"""Intake: reads the pod managers of a selection, and stores them or builds deciders of them."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ BATCH_SIZE = 500  # pod managers that are held whole in memory until they are st
 
 
 class StoredPodms(NamedTuple):
-    """Pod managers that were read: the time of each reading, and as the store now has them."""
+    """Stored readings: their times, and the pod managers as the store has them now."""
 
     read_at: dict[str, str | None]
     podms: dict[str, LeanPodm]
 
 
 class Intake:
-    """Reads what ``selection`` names, with the policies and flavors that decide on it."""
+    """Reads the pod managers of ``selection``, with the policies and flavors for them."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Intake:
         return (self.selection.zones or self.config.zones()).capability_map
 
     def declared_resources(self) -> DeclaredResources | None:
-        """Return the resources that an operator declares, None where there are none."""
+        """Return the resources that an operator declares, if any."""
         resources = self.config.resources(self.selection.resource_files)
         return DeclaredResources(resources) if resources else None
 
@@ -79,7 +79,7 @@ class Intake:
         )  # fmt: skip
 
     def claimer(self, store: Store) -> Claimer:
-        """Return a claimer on what could be read, once it is stored; errors as for a view."""
+        """Return a claimer on the readings, once they are stored; errors as for a view."""
         from valence_sched.lifecycle.claim import Claimer  # SQL: only to claim
 
         with collector_paused():
@@ -99,7 +99,7 @@ class Intake:
         )
 
     def make_decider(self) -> Callable[[View], Decider]:
-        """Return what makes deciders of views, under the policies and flavors of now."""
+        """Return a factory of deciders under the present policies and flavors."""
         policies, mix, strict = self.policies(), self._mix, self.selection.strict
         return lambda view: Decider(view, policies, mix=mix, strict=strict, stated=self.stated)
 
@@ -108,8 +108,7 @@ class Intake:
     ) -> StoredPodms:
         """Read pod managers and store them, many in one transaction.
 
-        They are stored without what an operator declares of them. What was read before an error
-        is stored all the same.
+        Declared resources are not stored. Readings before an error are stored all the same.
         """
         self._begin_reading()
         stored = StoredPodms({}, {})
@@ -155,7 +154,7 @@ class Intake:
         )
 
     def _begin_reading(self) -> None:
-        """Forget what was wrong when this was read before: it may be well by now."""
+        """Forget the diagnostics of an earlier reading."""
         if self._has_read:
             self.sources.diagnostics.clear()
         self._has_read = True

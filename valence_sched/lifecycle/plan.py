@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planner: makes plans of decisions, claims their very blocks later, or tells what differs."""
+"""Planner: makes plans of decisions, claims their very blocks later, or finds the differences."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ MOST_NAMED = 3  # changes in one line
 
 @dataclass
 class PlanClaimer:
-    """Claims what a plan says, once; ``statuses`` are those of pod managers that were not read.
+    """Claims a plan once; ``statuses`` are those of pod managers that were not read.
 
-    Another claimer verifies and holds it. No other node is claimed in place of one of the plan;
-    ``claim_lost`` says whether that was asked for because another claimer was faster.
+    Another claimer verifies and holds it. No other node replaces one of the plan; ``claim_lost`` is
+    set where a lost race would have needed one.
     """
 
     store: Store
@@ -45,11 +45,7 @@ class PlanClaimer:
     _done: bool = False
 
     def earlier_claim(self, key: str | None) -> Claim | None:
-        """Return the claim of this plan that a key stands for, if it was given before.
-
-        Raises:
-            NameTaken: the key stands for something else.
-        """
+        """Return the claim of this plan under a key, if any; else NameTaken for another."""
         if key is None:
             return None
         owner, content = self.plan.decision.request.owner, self.plan.digest
@@ -57,18 +53,16 @@ class PlanClaimer:
         return self.store.claims.find_by_key(owner, key, content)
 
     def content(self, request: Request) -> str:
-        """Return what an idempotency key stands for: the plan, whatever the request."""
+        """Return the content that an idempotency key belongs to: the plan."""
         return self.plan.digest
 
     def claim(
         self, request: Request, *, owner: str | None = None, key: str | None = None,
         ttl_s: float = TTL_S, content: str | None = None, dispatched: bool = False,
     ) -> ClaimOutcome:  # fmt: skip
-        """Hold what the plan says; ``dispatched`` as of a claimer.
+        """Hold the plan; ``dispatched`` as of a claimer.
 
-        Raises:
-            ClaimLost: something of it has changed or is in use; the message names it.
-            NameTaken: the key stands for another plan.
+        ClaimLost if something of it has changed or is in use, NameTaken for a key of another plan.
         """
         if self._done:
             excluded = self.plan.decision.request.exclude_podms
@@ -111,9 +105,9 @@ class PlanClaimer:
         return {name: replace(podm, status=known[name]) for name, podm in stored.items()}
 
     def _usage_conflicts(self, owner: str | None) -> Iterator[str]:
-        """Yield a line about each pod manager of which blocks of the plan are in use by claims.
+        """Yield a line about each pod manager with planned blocks in use by claims.
 
-        An owner is not told which claims others have.
+        Claims of other owners are anonymous.
         """
         self.store.claims.expire()
         for basis in self.plan.podms:
@@ -164,7 +158,7 @@ def _describe_difference(one: Difference) -> str:
 
 def _short(value: object) -> str:
     if value is None:
-        return "not told"
+        return "not set"
     text = msgspec.json.encode(value).decode() if not isinstance(value, str) else value
     return text if len(text) <= 80 else f"{text[:79]}…"
 
@@ -174,7 +168,7 @@ def _seen_by(owner: str | None) -> Callable[[FullPodm], FullPodm]:
 
 
 class Planner:
-    """Makes and claims plans on what an intake reads."""
+    """Makes and claims plans on the readings of an intake."""
 
     def __init__(self, intake: Intake) -> None:
         self._intake, self._sources, self._loader = intake, intake.sources, intake.loader
@@ -191,9 +185,9 @@ class Planner:
     def claimer(self, store: Store, plan: Plan, claimer: Claimer | None = None) -> PlanClaimer:
         """Return the claimer of a plan, once its pod managers were read and stored.
 
-        ``claimer`` is what holds it: by default one on the state, under the policy of the plan
-        unless files of policies are named. ClaimLost if a pod manager of it is gone,
-        InventoryIncomplete if one cannot be read.
+        ``claimer`` holds it: by default one on the state, under the policy of the plan unless files
+        of policies are named. ClaimLost if a pod manager of it is gone, InventoryIncomplete if one
+        cannot be read.
         """
         names = tuple(basis.podm.id for basis in plan.podms)
         selection = replace(self._selection, live=self._options_for(names))
@@ -202,7 +196,7 @@ class Planner:
             if name in self._sources.unread_ids:
                 lines = self._sources.diagnostics.lines("unread")
                 line = next(line for line in lines if line.startswith(f"{name}: "))
-                raise InventoryIncomplete(f"the plan cannot be compared with what is there: {line}")
+                raise InventoryIncomplete(f"the plan cannot be compared with the inventory: {line}")
             if name not in read_at:
                 raise _missing_podm(name)
         statuses = self._loader.statuses(read_at.items(), self._live)
@@ -215,10 +209,10 @@ class Planner:
         return PlanClaimer(store, claimer, plan, statuses)
 
     def refresh(self, plan: Plan) -> PlanRefresh:
-        """Decide again what a plan decided, on what is read now; also return what has changed.
+        """Repeat the decision of a plan on present readings; also return the differences.
 
-        The policy is the one of the plan, unless files of policies are named. Errors as for a view
-        and for a decision.
+        The policy is that of the plan, unless files of policies are named. Errors as for a view and
+        for a decision.
         """
         texts: dict[str, bytes] = {}
         live = replace(self._live, subtract_claims=True)
@@ -241,7 +235,7 @@ class Planner:
         return {podm.id: replace(podm, status=statuses.get(podm.id, podm.status)) for podm in podms}
 
     def _options_for(self, names: Sequence[str]) -> ReadOptions:
-        """Return options that read only these live pod managers; ClaimLost if one is not known."""
+        """Return options that read only these live pod managers; ClaimLost for an unknown one."""
         live = self._live
         if "-" in live.podm_files:
             return live
@@ -260,4 +254,4 @@ class Planner:
 
 
 def _missing_podm(name: str) -> ClaimLost:
-    return ClaimLost(f"the plan is out of date: pod manager {name!r} is not here any more", name)
+    return ClaimLost(f"the plan is out of date: pod manager {name!r} is gone", name)

@@ -16,18 +16,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from valence_sched.errors import (
-    BaremetalUnavailable,
-    ClaimLost,
-    ClaimState,
-    ComposeFailed,
-    HardwareInUse,
-    NameTaken,
-    SchedulerError,
-    StillComposing,
-    Unverified,
-    one_line,
-)
+from valence_sched import errors
 from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.decision_result import decision_result
@@ -44,17 +33,17 @@ from valence_sched.store.tables import key_of
 MOST_ATTEMPTS = 5
 GRACE_S = 5.0  # after an interruption, for what is being composed
 
-_NodeResult = tuple[ComposedNode | SchedulerError, list[str]]
+_NodeResult = tuple[ComposedNode | errors.SchedulerError, list[str]]
 _FindAnother = Callable[[tuple[str, ...], str | None], Claim | None]
 
 
 @dataclass
 class _Progress:
-    """What became of the claims of a request so far; collected into a result at the end."""
+    """The nodes and problems of the claims of a request so far."""
 
     nodes: list[ComposedNode] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    unverified: list[Unverified] = field(default_factory=list)
+    unverified: list[errors.Unverified] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     claim_lost: bool = False
     cannot_tell: bool = False
@@ -62,7 +51,7 @@ class _Progress:
     @property
     def node_count(self) -> int:
         """Return how many nodes are composed, or still being composed."""
-        going_on = [error for error in self.unverified if isinstance(error, StillComposing)]
+        going_on = [error for error in self.unverified if isinstance(error, errors.StillComposing)]
         return len(self.nodes) + len(going_on)
 
     def result(self, decision: DecisionResult | None) -> ProvisionResult:
@@ -81,12 +70,11 @@ class _Progress:
 class Provisioner:
     """Makes the nodes of requests, which a source claims, and of claims that are held already.
 
-    ``read`` reads a pod manager, None where it does not answer.
-
-    ``refusals`` are the pod managers that can never compose a request, with the reasons: they are
-    left out before anything is claimed, and named. ``prepare`` raises, before anything is claimed,
-    where it cannot be told which hardware may be changed. ``disabled`` are those on which no node
-    may be placed now. ``parallel`` is how many nodes a pod manager composes at a time.
+    ``read`` reads a pod manager, None where it does not answer. ``refusals`` are the pod managers
+    that can never compose a request, with the reasons: they are excluded. ``prepare`` raises,
+    before anything is claimed, where the hardware in use is unknown. ``disabled`` are those on
+    which no node may be placed now. ``parallel`` is how many nodes a pod manager composes at a
+    time.
     """
 
     store: Store
@@ -110,14 +98,12 @@ class Provisioner:
     ) -> ProvisionResult:
         """Make the nodes of a request, or as many as it must have.
 
-        ``detail`` says how much the result tells of the decision.
-
         Raises:
-            ClaimLost: another claimer was faster every time; nothing is held.
-            ClaimState: the key stands for nodes that are being composed; a pod manager of the
+            ClaimLost: every race was lost; nothing is held.
+            ClaimState: the key belongs to nodes that are being composed; a pod manager of the
                 claim was disabled, and the claim stays held.
-            NameTaken: the key stands for another request.
-            BaremetalUnavailable: Ironic does not tell which hardware it uses.
+            NameTaken: the key belongs to another request.
+            BaremetalUnavailable: Ironic does not answer.
         """
         source = self.claim_source
         assert source is not None, "a request is claimed before it is composed"
@@ -146,12 +132,12 @@ class Provisioner:
         return progress.result(replace(result, report=report))
 
     def compose_claim(self, claim_id: str) -> ProvisionResult:
-        """Make all nodes of a claim, or none: what it holds, and nothing in its place.
+        """Make all nodes of a claim, or no node: there is no second choice.
 
         Raises:
             ClaimState, UnknownName: the claim is not held, or a pod manager of it was disabled,
-                and then it stays held; there is none.
-            BaremetalUnavailable: Ironic does not tell which hardware it uses.
+                and then it stays held; unknown claim.
+            BaremetalUnavailable: Ironic does not answer.
         """
         self.store.claims.expire()
         claim = self.store.claims.show(claim_id)
@@ -160,7 +146,7 @@ class Provisioner:
             reason = f"it is node {nodes}" if nodes else claim.note
             why = f" ({reason})" if reason else ""
             text = f"claim {claim_id} is {claim.state}{why}: only one that is held is composed"
-            raise ClaimState(one_line(text))
+            raise errors.ClaimState(errors.one_line(text))
         self.prepare()
         progress = _Progress()
         self._compose_all(progress, claim, claim.nodes, lambda _avoid, _key: None)
@@ -169,10 +155,10 @@ class Provisioner:
     def _compose_all(
         self, progress: _Progress, claim: Claim, required: int, find_another: _FindAnother
     ) -> None:
-        """Compose the nodes of a claim side by side, and take them apart where too few came.
+        """Compose the nodes of a claim side by side, and decompose them if they are too few.
 
-        ``find_another`` claims a node in place of one that failed, with pod managers to avoid and
-        the key of the one that failed.
+        ``find_another`` claims a node in place of one that failed, given the pod managers to avoid
+        and its key.
         """
         if disabled := sorted(set(claim.podms).intersection(self.disabled())):
             raise disabled_error(claim.id, disabled[0])
@@ -193,26 +179,26 @@ class Provisioner:
             self._remove_nodes(progress)
 
     def _collect(self, progress: _Progress, claim: Claim, future: Future[_NodeResult]) -> None:
-        """Note what became of one claim; nothing that its pod manager has gets lost."""
+        """Note the result of one claim; nothing that its pod manager has gets lost."""
         try:
             node, notes = future.result()
         except Exception as error:
             what = f"{type(error).__name__}: {error} (please report this)"
-            text = one_line(f"claim {claim.id}: {what}; podm claim reap")
-            progress.unverified.append(Unverified(text))
+            text = errors.one_line(f"claim {claim.id}: {what}; podm claim reap")
+            progress.unverified.append(errors.Unverified(text))
             return
         progress.notes += notes
         if isinstance(node, ComposedNode):
             progress.nodes.append(node)
-        elif isinstance(node, Unverified):
+        elif isinstance(node, errors.Unverified):
             progress.unverified.append(node)
         else:
             progress.failures.append(str(node))
-            progress.claim_lost |= isinstance(node, ClaimLost | HardwareInUse)
-            progress.cannot_tell |= isinstance(node, BaremetalUnavailable)
+            progress.claim_lost |= isinstance(node, errors.ClaimLost | errors.HardwareInUse)
+            progress.cannot_tell |= isinstance(node, errors.BaremetalUnavailable)
 
     def _earlier_nodes(self, request: Request, key: str | None, content: str) -> list[ComposedNode]:
-        """Return the nodes that a key stands for already; one that is only held is composed now."""
+        """Return the composed nodes of a key; one that is only held is composed now."""
         if key is None:
             return []
         keys = {key, *(f"{key}#{number}" for number in range(1, request.count + 1))}
@@ -220,7 +206,7 @@ class Provisioner:
         other = [one for one in claims if one.content != key_of(content)]
         if other:
             what = f"claim {other[0].id} of another request"
-            raise NameTaken(f"key {key!r} belongs to {what}: choose another key")
+            raise errors.NameTaken(f"key {key!r} belongs to {what}: choose another key")
         ours = {one.id for one in claims if one.state in ("COMPOSED", "SETTLED")}
         others = [one for one in claims if one.id not in ours]
         # one of the key itself is composed now where it is held, and split where it has several
@@ -229,13 +215,13 @@ class Provisioner:
         if going:
             what = f"claim {going[0].id}, which is {going[0].state}"
             hint = "wait for it, or run podm claim reap once its time is over"
-            raise ClaimState(f"key {key!r} belongs to {what}: {hint}")
+            raise errors.ClaimState(f"key {key!r} belongs to {what}: {hint}")
         return [node for node in self.store.nodes.list() if node.claim in ours]
 
     def _compose_node(self, claim: Claim, find_another: _FindAnother) -> _NodeResult:
         notes: list[str] = []
         avoid: tuple[str, ...] = ()
-        problem: SchedulerError
+        problem: errors.SchedulerError
         for attempt in range(1, MOST_ATTEMPTS + 1):
             (part,) = claim.parts
             try:
@@ -243,14 +229,16 @@ class Provisioner:
                     part.podm, threading.Semaphore(self.parallel(part.podm))
                 ):
                     return self.composer.compose(claim), notes
-            except (ComposeFailed, HardwareInUse) as error:
+            except (errors.ComposeFailed, errors.HardwareInUse) as error:
                 avoid, problem = (*avoid, part.podm), error
-            except ClaimLost as error:
+            except errors.ClaimLost as error:
                 problem = error
-                with contextlib.suppress(SchedulerError):  # the refusal stands, read again or not
+                with contextlib.suppress(
+                    errors.SchedulerError
+                ):  # the refusal stands, read again or not
                     if (reading := self.read(part.podm)) is not None:
                         self.store.remember(reading)
-            except SchedulerError as error:  # unverified, or not begun
+            except errors.SchedulerError as error:  # unverified, or not begun
                 return error, notes
             if attempt == MOST_ATTEMPTS:
                 return problem, notes
@@ -275,7 +263,7 @@ class Provisioner:
         with self._decision_lock:
             try:
                 return source.claim(one, key=key, ttl_s=ttl_s, content=content).claim
-            except SchedulerError:
+            except errors.SchedulerError:
                 return None
 
     def _remove_nodes(self, progress: _Progress) -> None:
@@ -285,17 +273,17 @@ class Provisioner:
                 self.store.effects.forget("node", node.id)
                 gone = f"{node.podm}: {node.uri} decomposed again: too few nodes were composed"
                 progress.failures.append(gone)
-            except Unverified as error:
+            except errors.Unverified as error:
                 progress.unverified.append(error)
-            except SchedulerError as error:
+            except errors.SchedulerError as error:
                 stays = f"{node.podm}: {node.uri} stays, though too few nodes were composed"
-                text = one_line(f"{stays}: {error} (podm node delete)")
-                progress.unverified.append(Unverified(text))
+                text = errors.one_line(f"{stays}: {error} (podm node delete)")
+                progress.unverified.append(errors.Unverified(text))
         progress.nodes = []
 
 
 def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResult]]:
-    """Start calls side by side, on threads that do not keep the process from its end."""
+    """Start calls side by side, on threads that do not keep the process from ending."""
     futures: list[Future[_NodeResult]] = [Future() for _ in calls]
     queue = iter(list(zip(futures, calls, strict=True)))
     lock = threading.Lock()
@@ -318,8 +306,8 @@ def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResul
     return futures
 
 
-def _unverified_node(error: Unverified) -> UnverifiedNode:
-    if not isinstance(error, StillComposing):
+def _unverified_node(error: errors.Unverified) -> UnverifiedNode:
+    if not isinstance(error, errors.StillComposing):
         return UnverifiedNode(message=str(error))
     return UnverifiedNode(
         message=str(error),

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconciler: matches claims and nodes of the store with what each pod manager has.
+"""Reconciler: matches claims and nodes of the store with those of each pod manager.
 
 The pod manager decides about a claim that was being composed when its process died: it has the
-node, or nothing, or something that must be taken back. What cannot be read stays as it is.
+node, or nothing, or parts to remove. Unreadable things stay as they are.
 """
 
 from __future__ import annotations
@@ -11,13 +11,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from valence_sched.errors import (
-    BaremetalUnavailable,
-    ClaimLost,
-    HardwareInUse,
-    SchedulerError,
-    one_line,
-)
+from valence_sched import errors
 from valence_sched.lifecycle.compose import Connector
 from valence_sched.lifecycle.guard import GuardedComposer
 from valence_sched.model.claim import (
@@ -79,39 +73,41 @@ class Reconciler:
             try:
                 with self._composer(part.podm, f"claim {claim.id}") as composer:
                     result = self._find_result(composer, claim, part, allocation)
-            except SchedulerError as error:
+            except errors.SchedulerError as error:
                 return _left(part.podm, error)
             if result.works:
-                return one_line(f"left as it is: {part.podm} goes on: {result.reason}", 200), 0
+                return errors.one_line(
+                    f"left as it is: {part.podm} goes on: {result.reason}", 200
+                ), 0
             if result.state == "composed":
                 nodes.append(composed_node(claim, part, allocation, result))
             elif result.state == "left" and result.node is None and not result.amounts:
                 remains.append(result.reason)  # the status of its blocks counts it
             elif result.state != "absent":
-                return one_line(f"left as it is: {result.reason}", 200), 0
+                return errors.one_line(f"left as it is: {result.reason}", 200), 0
         if nodes:
             try:
                 if not self.dry_run:
                     self.store.claims.finish_composing(claim.id, nodes)
-            except ClaimLost as error:
+            except errors.ClaimLost as error:
                 return self._undo(claim, nodes, error)
             return f"composed: found {', '.join(node.uri for node in nodes)}", 0
-        text = f"nothing was composed, but look at {'; '.join(remains)}"
-        note = one_line(text if remains else "nothing was composed", 200)
+        text = f"nothing was composed, but check {'; '.join(remains)}"
+        note = errors.one_line(text if remains else "nothing was composed", 200)
         if not self.dry_run:
             self.store.claims.fail(claim.id, note)
         return f"freed what it held: {note}", 0
 
-    def _undo(self, claim: Claim, nodes: list[ComposedNode], lost: ClaimLost) -> Done:
+    def _undo(self, claim: Claim, nodes: list[ComposedNode], lost: errors.ClaimLost) -> Done:
         for node in nodes:
             try:
                 result = self._remove(node.podm, request_from_node(node), node.uri)
-            except SchedulerError as error:
+            except errors.SchedulerError as error:
                 return _left(node.podm, error)
             if result.state != "absent":
-                return one_line(f"left as it is: {lost}; {result.reason}", 200), 0
-        self.store.claims.fail(claim.id, one_line(str(lost), 200))
-        return one_line(f"taken apart, and freed what it held: {lost}", 200), 0
+                return errors.one_line(f"left as it is: {lost}; {result.reason}", 200), 0
+        self.store.claims.fail(claim.id, errors.one_line(str(lost), 200))
+        return errors.one_line(f"decomposed, and freed what it held: {lost}", 200), 0
 
     def _remove(self, podm: str, wanted: CompositionRequest, uri: str) -> CompositionResult:
         with self._composer(podm, f"node {wanted.name}") as composer:
@@ -128,7 +124,7 @@ class Reconciler:
     def _find_result(
         self, composer: GuardedComposer, claim: Claim, part: ClaimPart, allocation: NodeAllocation
     ) -> CompositionResult:
-        """Return what there is of a node; a part of a node is taken back."""
+        """Return the state of a node on its pod manager, after removing a part of a node."""
         known = self.store.load_podms([part.podm]).get(part.podm)
         wanted = composition_request(claim, allocation, known)
         result = composer.read_node(wanted)
@@ -141,7 +137,7 @@ class Reconciler:
         began = any(event.kind == "reserving" for event in self.store.events(claim.id))
         if began and (result.state == "composed" or result.node is None):
             # before that, a reservation is another system's; so it is once the node is in use
-            with contextlib.suppress(HardwareInUse):
+            with contextlib.suppress(errors.HardwareInUse):
                 composer.may_change(wanted, result.node).unreserve(wanted)
         return result
 
@@ -173,29 +169,29 @@ class Reconciler:
             yield from filter(None, actions)
 
     def _forget_missing(self, node: ComposedNode) -> Action | None:
-        """Forget a node that is gone; that a reading does not show it is not enough."""
+        """Forget a node that is gone; a reading without it is not enough."""
         try:
             with self._composer(node.podm, f"node {node.id}") as composer:
                 wanted = request_from_node(node)
                 result = composer.read_node(wanted, node.uri)
                 if result.node is None and result.amounts:
                     result = self._decompose(composer, wanted, node.uri)
-        except (HardwareInUse, BaremetalUnavailable) as error:
+        except (errors.HardwareInUse, errors.BaremetalUnavailable) as error:
             return _node_action(node.id, node.podm, _left(node.podm, error))
-        except SchedulerError as error:
+        except errors.SchedulerError as error:
             result = CompositionResult(state="unknown", reason=str(error))
         if result.node is not None or result.state == "unknown" or result.amounts:
             done = f"left as it is: the reading does not show it, {result.reason or 'it is there'}"
         else:
-            done = "forgotten, and its claim released: it is not there any more"
+            done = "forgotten, and its claim released: it no longer exists"
             if not self.dry_run:
                 self.store.nodes.forget(node.id)
-        return _node_action(node.id, node.podm, (one_line(done, 200), 0))
+        return _node_action(node.id, node.podm, (errors.one_line(done, 200), 0))
 
     def _remove_orphan(self, podm: str, node: Node, names: Mapping[str, Claim]) -> Action | None:
         """Decompose a node that was composed after its claim was given up.
 
-        One without a known claim belongs to another system with the same names of nodes.
+        Without a known claim the node belongs to another system with the same names of nodes.
         """
         name = own_name(node.name, node.uri)
         claim = names.get(name)
@@ -208,21 +204,20 @@ class Reconciler:
         wanted = CompositionRequest(name=name, blocks=node.blocks, grants=grants[0])
         try:
             result = self._remove(podm, wanted, node.uri)
-        except (HardwareInUse, BaremetalUnavailable) as error:
+        except (errors.HardwareInUse, errors.BaremetalUnavailable) as error:
             return _node_action(node.uri, podm, _left(podm, error))
-        except SchedulerError as error:
+        except errors.SchedulerError as error:
             result = CompositionResult(state="unknown", reason=str(error))
-        done = f"taken apart: its claim {claim.id} is {claim.state}"
+        done = f"decomposed: its claim {claim.id} is {claim.state}"
         if result.state != "absent":
-            done = one_line(f"left as it is: {result.reason}", 200)
+            done = errors.one_line(f"left as it is: {result.reason}", 200)
         return _node_action(node.uri, podm, (done, 0))
 
 
-def _left(podm: str, error: SchedulerError) -> Done:
-    """Return that something is left as it is, for an error about its pod manager."""
-    if isinstance(error, HardwareInUse | BaremetalUnavailable):
-        return one_line(f"left as it is: {error}", 400), error.exit_code
-    return one_line(f"left as it is: {podm} does not tell: {error}", 200), 0
+def _left(podm: str, error: errors.SchedulerError) -> Done:
+    if isinstance(error, errors.HardwareInUse | errors.BaremetalUnavailable):
+        return errors.one_line(f"left as it is: {error}", 400), error.exit_code
+    return errors.one_line(f"left as it is: {podm} does not tell: {error}", 200), 0
 
 
 def _node_action(id_: str, podm: str, done: Done) -> Action:

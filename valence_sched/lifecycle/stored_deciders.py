@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stored deciders: decide and claim on what a store knows, one decision after another."""
+"""Stored deciders: decide and claim on the state of a store, one decision after another."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ASK_AGAIN_S = 1.0
 
 
 class StoredInventory:
-    """Members of a follower: those of a selection, with what a live reading would say of them.
+    """Members of a follower: those of a selection, as a live reading would return them.
 
     After each update the attributes and diagnostics of ``sources`` are about the present state.
     """
@@ -95,7 +95,7 @@ class StoredInventory:
         return again | self._update_statuses(followed)
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
-        """Return a pod manager as it is decided on, None where the selection does not have it."""
+        """Return a pod manager as it is decided on, if it is in the selection."""
         self._unread.pop(podm_id, None)
         self._refused.discard(podm_id)
         if podm_id not in self._ranks:
@@ -125,7 +125,7 @@ class StoredInventory:
         self._invalid[podm_id] = str(error)
 
     def check(self, count: int) -> None:
-        """Tell the sources what is decided on.
+        """Update the sources, and check what is decided on.
 
         Raises:
             NoPodm: there is no pod manager.
@@ -143,10 +143,7 @@ class StoredInventory:
         self._loader.check(count, self._selection)
 
     def with_read_times(self, overviews: Iterable[PodmOverview]) -> list[PodmOverview]:
-        """Return overviews with the times at which the pod managers were read last.
-
-        A reading that changed nothing is not followed: what is decided is the same.
-        """
+        """Return overviews with the times of the last readings, also of unchanged ones."""
         every = list(overviews)
         names = (one.podm.id for one in every if one.podm.id not in self._refused)
         times = self._store.read_times(names)
@@ -191,7 +188,7 @@ class StoredInventory:
                 ages.note(name, read_at, self._sources.now())
 
     def _update_statuses(self, followed: Followed) -> set[str]:
-        """Ask the liveness of those that only report; return those whose status is another."""
+        """Update the liveness of pod managers that only report; return those that changed."""
         before = self._statuses
         self._sources.read_ids = self._read_ids
         names = [name for name in self._members.reporting if name in followed]
@@ -257,7 +254,7 @@ class StoredDeciders:
 
     @contextlib.contextmanager
     def claimer(self) -> Iterator[Claimer]:
-        """Yield a claimer that decides with the same follower; it claims of what is read only."""
+        """Yield a claimer with the same follower; it claims only of readable pod managers."""
         self.decider()
         unread = self._inventory.unread_ids
         claimer = Claimer(self.store, (), follower=self._follower, unclaimable=unread)

@@ -31,14 +31,7 @@ from valence_sched.model.zone import (
     ZoneClaimState,
 )
 from valence_sched.model.zone_registry import ZoneOverview, ZoneRegistration, ZoneReport
-from valence_sched.store import tables
-from valence_sched.store.claim_rows import (
-    check_same,
-    claim_of,
-    columns,
-    consumer_key,
-    select_claims,
-)
+from valence_sched.store import claim_rows, tables
 from valence_sched.store.database import Database
 from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.document import decoded, one_readable, readable
@@ -48,12 +41,12 @@ from valence_sched.store.tables import digest_of, key_of, now
 
 _table = tables.zone_claims
 _of = _table.c
-_SELECT = select_claims(_table)
+_SELECT = claim_rows.select_claims(_table)
 _IS_OVER = sa.and_(
     _of.state.in_(("PREPARED", "HELD")), sa.func.coalesce(_of.expires_at <= now(), sa.false())
 )
 _decode_parts = msgspec.json.Decoder(tuple[ZoneClaimPart, ...]).decode
-_claim = functools.partial(claim_of, ZoneClaim, _decode_parts)
+_claim = functools.partial(claim_rows.claim_of, ZoneClaim, _decode_parts)
 
 
 class ZoneClaimRows:
@@ -98,7 +91,7 @@ class ZoneClaimRows:
                 lock_group(connection, group, generation, id_)
             at: float = connection.execute(sa.select(now())).scalar_one()
             times = {"created_at": at, "expires_at": at + ttl_s}
-            connection.execute(sa.insert(_table).values(**columns(claim), **times))
+            connection.execute(sa.insert(_table).values(**claim_rows.columns(claim), **times))
             return _get(connection, id_), True
 
         return self._database.write(work, "claiming")
@@ -215,7 +208,7 @@ def _get(connection: sa.Connection, claim_id: str) -> ZoneClaim:
 
 
 def _is_of_key(owner: str | None, key: str) -> sa.ColumnElement[bool]:
-    return _of.consumer_key == consumer_key(owner, key)
+    return _of.consumer_key == claim_rows.consumer_key(owner, key)
 
 
 def _find_by_key(
@@ -224,7 +217,7 @@ def _find_by_key(
     """Return the claim of a key, None for none, or for one whose time is over."""
     claim = _find_one(connection, _is_of_key(owner, key), sa.not_(_IS_OVER))
     if claim is not None:
-        check_same(claim, key, digest)
+        claim_rows.check_same(claim, key, digest)
     return claim
 
 

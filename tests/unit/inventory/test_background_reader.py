@@ -235,7 +235,7 @@ class TestReading(ReaderCase):
         self.assertEqual(["a", "b"], sorted(self.state.load_podms()))
         self.assertEqual(["a", "b"], self.run_until(reader, 119))
         self.assertEqual(
-            ["one: this process reads (one)", "one: 2 pod managers to read"], self.lines
+            ["one: leader: this process (one)", "one: 2 pod managers to read"], self.lines
         )
 
     def test_many_readings_take_few_transactions(self):
@@ -264,7 +264,7 @@ class TestReading(ReaderCase):
         self.assertEqual({}, self.state.failures())
         told = [line for line in self.lines if "one: a:" in line]
         self.assertEqual(
-            ["one: a: not read: https://a: connection refused", "one: a: read again"], told
+            ["one: a: unreachable: https://a: connection refused", "one: a: reachable again"], told
         )
 
     def test_a_stale_node_is_one_of_the_state_and_not_of_the_last_reading(self):
@@ -362,7 +362,7 @@ class TestWhoReads(ReaderCase):
         self.assertEqual([], self.run_until(other, 50))
         one.close()
         self.assertEqual(["a", "b"], self.run_until(other, 70))
-        self.assertIn("other: this process reads (other)", self.lines)
+        self.assertIn("other: leader: this process (other)", self.lines)
 
     def test_the_other_takes_over_when_the_first_dies(self):
         one, other = self.reader("one"), self.reader("other")

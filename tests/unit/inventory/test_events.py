@@ -66,16 +66,16 @@ class TestListening(ListenerCase):
     def test_each_that_sends_an_event_is_taken_once_with_its_first(self):
         podms = self.serve("stream-storm:50")
         listener = self.listen(podms)
-        self.wait_for_lines("a: follows its events", "b: follows its events")
+        self.wait_for_lines("a: subscribed", "b: subscribed")
         self.change(podms["a"])
         self.assertEqual({"a": f"an event: ResourceChanged {SYSTEMS}"}, self.taken(listener))
 
     def test_one_that_leaves_is_followed_no_more_and_one_at_another_url_anew(self):
         podms = self.serve()
         listener = self.listen(podms)
-        self.wait_for_lines("a: follows its events", "b: follows its events")
+        self.wait_for_lines("a: subscribed", "b: subscribed")
         listener.follow({"a": Registration(name="a", url=podms["b"].url)})
-        self.wait_until(lambda: self.lines.count("a: follows its events") == 2)
+        self.wait_until(lambda: self.lines.count("a: subscribed") == 2)
         self.change(podms["a"])
         self.change(podms["b"])
         self.assertEqual(["a"], [*self.taken(listener)])
@@ -84,7 +84,7 @@ class TestListening(ListenerCase):
     def test_an_identity_that_was_learnt_opens_nothing_anew(self):
         podms = self.serve()
         listener = self.listen(podms)
-        self.wait_for_lines("a: follows its events", "b: follows its events")
+        self.wait_for_lines("a: subscribed", "b: subscribed")
         known = {name: Registration(name=name, url=one.url, identity=f"urn:uuid:{name}")
                  for name, one in podms.items()}  # fmt: skip
         listener.follow(known)
@@ -93,14 +93,14 @@ class TestListening(ListenerCase):
     def test_when_it_closes_no_thread_and_no_stream_is_left(self):
         podms = self.serve()
         listener = self.listen(podms)
-        self.wait_for_lines("a: follows its events", "b: follows its events")
+        self.wait_for_lines("a: subscribed", "b: subscribed")
         listener.close()
         names = [thread.name for thread in threading.enumerate()]
         self.assertNotIn("events", names)
 
     def test_no_more_are_followed_than_the_bound(self):
         listener = self.listen(self.serve(), most=1)
-        self.wait_for_lines("a: follows its events")
+        self.wait_for_lines("a: subscribed")
         listener.follow(self.members)
         self.assertEqual(["a"], self.opened)
 
@@ -112,8 +112,8 @@ class TestEnds(ListenerCase):
         self.wait_until(lambda: self.opened.count("a") >= 3)
         self.assertEqual({"a": "an event stream that is open again"}, listener.take())
         self.assertEqual(1, self.opened.count("b"), "one without a stream is left alone")
-        told = [line for line in self.lines if "no events" in line]
-        self.assertIn("a: no events: an answer that ends too early", told[0])
+        told = [line for line in self.lines if "no event stream" in line]
+        self.assertIn("a: no event stream: an answer that ends too early", told[0])
 
     def test_each_pause_is_twice_as_long_as_the_one_before(self):
         times = []
@@ -130,7 +130,7 @@ class TestEnds(ListenerCase):
         for gap, least in zip(gaps, (0.02, 0.04, 0.08, 0.16), strict=True):
             self.assertGreaterEqual(gap, least)
         self.assertEqual(1, len(self.lines), "the same problem is told once")
-        self.assertIn("a: no events: the environment variable X", self.lines[0])
+        self.assertIn("a: no event stream: the environment variable X", self.lines[0])
 
     def test_an_error_that_nobody_expected_is_told_and_ends_nothing(self):
         calls = []

@@ -121,7 +121,7 @@ class TestClaimed(ClaimerCase):
         local = claimer(self.one)
         asked = self.request(count=2)
         singles = self.one.claims.split(local.claim(asked, key="a.b").claim.id)
-        line = f"key 'a.b' stands for nodes that are composed, such as of claim {singles[0].id}"
+        line = f"key 'a.b' belongs to composed nodes, such as of claim {singles[0].id}"
         with self.assertRaises(ClaimState) as caught:
             local.claim(asked, key="a.b")
         self.assertEqual(
@@ -176,7 +176,7 @@ class TestOvertaken(ClaimerCase):
             local.claim(self.request())
         self.assertEqual(2, len(lost))
         block = f"block c[0-9] of pod manager 'p' is held by claim {lost[-1].id}"
-        line = f"^somebody was faster 2 times in a row: at last {block}$"
+        line = f"^lost the race 2 times in a row, at last: {block}$"
         self.assertRegex(str(caught.exception), line)
         self.assertEqual(("p", lost[-1].id), (caught.exception.podm, caught.exception.claim))
         self.assertEqual(32, MOST_ATTEMPTS)

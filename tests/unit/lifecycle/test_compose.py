@@ -257,7 +257,7 @@ class TestNotBegun(ComposeCase):
             with self.subTest(why, point=point):
                 self.setUp()
                 error = self.error(Unverified, scripted, checkpoint=self.break_at(point))
-                start = "p: nothing is composed, and that could not be noted: "
+                start = "p: nothing is composed, but that could not be recorded: "
                 self.assertTrue(str(error).startswith(f"{start}{self.store.address}: "), error)
                 end = f": claim {self.claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"
                 self.assertTrue(str(error).endswith(end), error)
@@ -325,7 +325,7 @@ class TestFull(StoreCase):
             object.__setattr__(here.composer, "checkpoint", mark)
             (error,) = here.provisioner.provision(request()).unverified
             self.assertNotIn("\n", str(error))
-            there = f"^{PODM}: /redfish/v1/Systems/.* is composed, and that could not be noted: "
+            there = f"^{PODM}: /redfish/v1/Systems/.* is composed, but that could not be recorded: "
             self.assertRegex(str(error), f"{there}.*disk is full .make room.*podm claim reap")
             self.execute(sa.delete(tables.nodes))
             self.assertEqual(["COMPOSING"], [one.state for one in here.store.claims.list()])

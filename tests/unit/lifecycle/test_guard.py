@@ -478,5 +478,5 @@ class TestReap(ReapCase):
     def test_what_is_gone_by_itself_needs_no_leave(self):
         self.node()
         composer = Refused(HardwareInUse(IN_USE), read_node=ABSENT)
-        done = "forgotten, and its claim released: it is not there any more"
+        done = "forgotten, and its claim released: it no longer exists"
         self.assertEqual((done, 0), self.left(composer))

@@ -132,7 +132,7 @@ class TestHabits(unittest.TestCase):
             with here.connect("podm") as composer:
                 composer.may_change(wanted).compose(wanted, lambda _state: None)
             (action,) = here.reconciler.reconcile()
-            self.assertEqual(f"taken apart: its claim {claim.id} is FAILED", action.done)
+            self.assertEqual(f"decomposed: its claim {claim.id} is FAILED", action.done)
 
     def test_the_text_of_a_refusal_is_its_reason(self):
         rules = [f"status:507:POST:{SYSTEMS}", f"body:text:POST:{SYSTEMS}"]
@@ -452,7 +452,7 @@ class TestAmounts(unittest.TestCase):
                 (stays,) = self.made(here, word) - before
                 here.clear_faults()
                 (line,) = here.reconcile()
-                self.assertIn(f"nothing was composed, but look at {stays} may be made for it", line)
+                self.assertIn(f"nothing was composed, but check {stays} may be made for it", line)
 
     def test_what_has_another_nodes_name_by_now_is_left_alone(self):
         with self.on("mem-1") as here:

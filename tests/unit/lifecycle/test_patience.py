@@ -267,7 +267,7 @@ class TestGivenUp(ComposeCase):
 
     def test_a_node_that_cannot_be_noted_is_named(self):
         error = self.error(Unverified, Watched(), checkpoint=self.break_at("read back"))
-        start = f"p: {URI} is composed, and that could not be noted: {self.store.address}: "
+        start = f"p: {URI} is composed, but that could not be recorded: {self.store.address}: "
         self.assertTrue(str(error).startswith(start), error)
         self.assertTrue(str(error).endswith(f": claim {self.claim.id}: {RECONCILE_HINT}"), error)
 
@@ -323,7 +323,7 @@ class TestRemoved(ComposeCase):
 
     def test_one_that_cannot_be_forgotten_is_said(self):
         line = self.fails(Unverified, Watched(), checkpoint=self.break_at("removed"))
-        start = f"p: {URI} is taken apart, and that could not be noted: {self.store.address}: "
+        start = f"p: {URI} is decomposed, but that could not be recorded: {self.store.address}: "
         self.assertTrue(line.startswith(start), line)
         self.assertTrue(line.endswith(f": {RECONCILE_HINT}"), line)
 

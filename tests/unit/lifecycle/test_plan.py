@@ -72,7 +72,7 @@ class TestHolding:
     def test_nothing_is_held_once_something_moved(self):
         """semantics.md, trap 5: time passes between the choice and the making."""
         self.one.remember(podm("p", 4, zone="z"))
-        line = "^the plan is out of date: .* 'p': zone was not told, is z; .*: block c3 added"
+        line = "^the plan is out of date: .* 'p': zone was not set, is z; .*: block c3 added"
         with self.assertRaisesRegex(ClaimLost, line):
             self.planned.claim(self.asked)
         self.assertEqual([], self.one.claims.list())
@@ -250,7 +250,7 @@ class TestRecorded(PlannerCase):
             self.record(podm("b", 1))
             with self.assertRaises(ClaimLost) as caught:
                 self.planner(str(self.file)).claimer(store, plan)
-        line = f"the plan is out of date: pod manager {basis.podm.id!r} is not here any more"
+        line = f"the plan is out of date: pod manager {basis.podm.id!r} is gone"
         self.assertEqual((line, basis.podm.id), (str(caught.exception), caught.exception.podm))
 
     def test_blocks_that_claims_hold_by_now_are_not_decided_on(self):
@@ -311,7 +311,7 @@ class TestLive(PlannerCase):
         self.store.change(Registration(name=NAME, url="http://127.0.0.1:1"))
         with self.assertRaises(InventoryIncomplete) as caught:
             self.planner().claimer(self.store, self.made)
-        self.assertRegex(str(caught.exception), "^the plan cannot be compared with what is there: "
+        self.assertRegex(str(caught.exception), "^the plan cannot be compared with the inventory: "
                          f"{NAME}: .*refused")  # fmt: skip
 
     def test_one_that_is_not_registered_any_more_is_named(self):
@@ -319,7 +319,7 @@ class TestLive(PlannerCase):
         self.store.register(Registration(name="other", url="http://127.0.0.1:1"))
         with self.assertRaises(ClaimLost) as caught:
             self.planner().claimer(self.store, self.made)
-        self.assertEqual(f"the plan is out of date: pod manager {NAME!r} is not here any more",
+        self.assertEqual(f"the plan is out of date: pod manager {NAME!r} is gone",
                          str(caught.exception))  # fmt: skip
         self.assertEqual(NAME, caught.exception.podm)
 
@@ -347,8 +347,8 @@ class TestDifferences(unittest.TestCase):
 
     def test_a_value_was_and_is(self):
         block = "pod manager 'p': block c0: "
-        self.assertEqual(f"{block}health was not told, is OK", self.line())
-        self.assertEqual(f"{block}cores was 8, is not told", self.line("cores", 8, None))
+        self.assertEqual(f"{block}health was not set, is OK", self.line())
+        self.assertEqual(f"{block}cores was 8, is not set", self.line("cores", 8, None))
         self.assertEqual(f'{block}type was ["A"], is ""', self.line("type", ["A"], '""'))
         self.assertEqual("pod manager 'p': zone was a, is b",
                          self.line("zone", "a", "b", kind="podm", name="p"))  # fmt: skip
@@ -364,7 +364,7 @@ class TestDifferences(unittest.TestCase):
         self.assertEqual(3, MOST_NAMED)
         self.assertEqual("pod manager 'p': block c0: status.a was 1, is 2, status.b was 1, is 2, "
                          "status.c was 1, is 2", self.line("status", before, after))  # fmt: skip
-        self.assertEqual("pod manager 'p': block c0: status.e was not told, is 3",
+        self.assertEqual("pod manager 'p': block c0: status.e was not set, is 3",
                          self.line("status", {}, {"e": 3}))  # fmt: skip
         self.assertEqual("pod manager 'p': block c0: status was {\"a\":1}, is x",
                          self.line("status", {"a": 1}, "x"))  # fmt: skip

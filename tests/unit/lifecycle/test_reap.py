@@ -54,7 +54,7 @@ class TestReaping(ScriptedCase):
             (CompositionResult(state="composed", node=URI, blocks=("c0",), works=True),
              "left as it is: p goes on:", "COMPOSING", []),
             (UNKNOWN, "left as it is: whose it is cannot be told", "COMPOSING", None),
-            (DOWN, "left as it is: p does not tell: connection refused", "COMPOSING", []),
+            (DOWN, "left as it is: p cannot be read: connection refused", "COMPOSING", []),
         ):  # fmt: skip
             for dry_run in (True, False):
                 with self.subTest(read_node=read_node, dry_run=dry_run):
@@ -79,7 +79,7 @@ class TestReaping(ScriptedCase):
             self.assertEqual(state, self.state())
 
     def test_a_node_that_is_gone_is_forgotten_but_not_in_a_dry_run(self):
-        gone = "forgotten, and its claim released: it is not there any more"
+        gone = "forgotten, and its claim released: it no longer exists"
         for read_node, done, stays in (
             (ABSENT, gone, False),
             (COMPOSED, "left as it is: the reading does not show it, it is there", True),
@@ -100,8 +100,8 @@ class TestReaping(ScriptedCase):
 
     def test_a_node_of_a_claim_that_was_given_up_is_taken_apart_but_not_in_a_dry_run(self):
         for remove, dry_run, done, calls in (
-            (ABSENT, False, "taken apart: its claim {} is FAILED", ["remove"]),
-            (ABSENT, True, "taken apart: its claim {} is FAILED", []),
+            (ABSENT, False, "decomposed: its claim {} is FAILED", ["remove"]),
+            (ABSENT, True, "decomposed: its claim {} is FAILED", []),
             (PART, False, "left as it is: c0 is idle", ["remove"]),
             (DOWN, False, "left as it is: connection refused", ["remove"]),
         ):
@@ -149,7 +149,7 @@ class TestNodes(ReapCase):
         wanted = self.composed()
         self.readings["p"] = podm()
         composer = Noting()
-        self.assertEqual("forgotten, and its claim released: it is not there any more",
+        self.assertEqual("forgotten, and its claim released: it no longer exists",
                          self.line(composer))  # fmt: skip
         self.assertEqual([("read_node", wanted, URI)], composer.arguments)
         self.assertEqual([], self.store.nodes.list())
@@ -224,7 +224,7 @@ class TestNodes(ReapCase):
         self.claim = self.store.claims.create([part("p", 2, "c0", **grants)])
         self.given_up()
         composer = Noting()
-        self.assertEqual(f"taken apart: its claim {self.claim.id} is FAILED",
+        self.assertEqual(f"decomposed: its claim {self.claim.id} is FAILED",
                          self.line(composer, URI))  # fmt: skip
         wanted = CompositionRequest(name=f"vs-{self.claim.id}", blocks=("c0", "c1"),
                                     grants=(Grant("m", 4.0),))  # fmt: skip
@@ -237,7 +237,7 @@ class TestNodes(ReapCase):
         self.claim = self.store.claims.create([ClaimPart(podm="p", generation=2, shares=shares)])
         self.given_up(f"vs-{self.claim.id}-2")
         composer = Noting()
-        self.assertRegex(self.line(composer, URI), "^taken apart")
+        self.assertRegex(self.line(composer, URI), "^decomposed")
         self.assertEqual((Grant("m", 2.0),), composer.arguments[0][1].grants)
 
     def test_one_without_a_known_claim_is_another_systems(self):
@@ -258,7 +258,7 @@ class TestNodes(ReapCase):
         self.dry_run = True
         self.given_up()
         composer = Noting()
-        self.assertEqual(f"taken apart: its claim {self.claim.id} is FAILED",
+        self.assertEqual(f"decomposed: its claim {self.claim.id} is FAILED",
                          self.line(composer, URI))  # fmt: skip
         self.assertEqual(([], ["p"]), (composer.calls, self.read))
 
@@ -368,7 +368,7 @@ class TestClaims(ReapCase):
         shares = tuple(NodeAllocation(node=n, pool="all", blocks=(f"c{n}",)) for n in (1, 2))
         self.start(ClaimPart(podm="p", generation=1, shares=shares))
         used = {f"vs-{self.claim.id}-{n}": replace(USED, reason=f"c{n} is in use") for n in (1, 2)}
-        note = "nothing was composed, but look at c1 is in use; c2 is in use"
+        note = "nothing was composed, but check c1 is in use; c2 is in use"
         self.assertEqual(f"freed what it held: {note}", self.claim_line(Noting(by_name=used)))
         claim = self.store.claims.show(self.claim.id)
         self.assertEqual(("FAILED", note), (claim.state, claim.note))
@@ -376,10 +376,10 @@ class TestClaims(ReapCase):
     def test_long_reasons_are_cut(self):
         long = "x" * 300
         for answer, start, length in (
-            (type(DOWN)(long), "left as it is: p does not tell: x", 200),
+            (type(DOWN)(long), "left as it is: p cannot be read: x", 200),
             (replace(PART, reason=long, works=True), "left as it is: p goes on: x", 200),
             (replace(UNKNOWN, reason=long), "left as it is: x", 200),
-            (replace(USED, reason=long), "freed what it held: nothing was composed, but look at x",
+            (replace(USED, reason=long), "freed what it held: nothing was composed, but check x",
              200 + len("freed what it held: ")),
         ):  # fmt: skip
             with self.subTest(start):
@@ -409,7 +409,7 @@ class TestLost(ReapCase):
 
     def test_it_is_taken_apart_and_its_claim_given_up(self):
         composer = Noting(read_node=self.found)
-        self.assertEqual(f"taken apart, and freed what it held: {self.lost}",
+        self.assertEqual(f"decomposed, and freed what it held: {self.lost}",
                          self.claim_line(composer))  # fmt: skip
         claim = self.store.claims.show(self.claim.id)
         self.assertEqual(("FAILED", self.lost), (claim.state, claim.note))
@@ -422,7 +422,7 @@ class TestLost(ReapCase):
         composer = Noting(read_node=self.found, remove=PART)
         self.assertEqual(f"left as it is: {self.lost}; c0 is idle", self.claim_line(composer))
         composer = Noting(read_node=self.found, remove=DOWN)
-        self.assertEqual("left as it is: p does not tell: connection refused",
+        self.assertEqual("left as it is: p cannot be read: connection refused",
                          self.claim_line(composer))  # fmt: skip
         self.assertEqual("COMPOSING", self.state())
 

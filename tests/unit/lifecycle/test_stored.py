@@ -357,7 +357,7 @@ class TestOldReadings(StoredCase):
         self.chosen()
         self.wait(61)
         self.site.remember("b")
-        line = "'a': read 61s ago, and at most 60s ago is allowed"
+        line = "'a': read 61s ago, the maximum age is 60s"
         for verb in (self.chosen, lambda: self.site.engine.claim(request())):
             with self.assertRaisesRegex(InventoryStale, line):
                 verb()
