@@ -119,7 +119,7 @@ class TestStore(ApplicationCase):
 
     def test_what_cannot_be_is_one_line(self):
         for words, text in (
-            (("downgrade", "--to", "9"), "no version '9' to go back to"),
+            (("downgrade", "--to", "9"), "no earlier version '9'"),
             (("backup", "/nope/copy"), "/nope/copy: no such file or directory"),
         ):
             code, out, err = self.run_store(*words)

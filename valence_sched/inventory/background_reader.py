@@ -428,9 +428,10 @@ class BackgroundReader:
         if failure is not None:
             self._failures[name] = failure
             if known is None or known.reason != failure.reason:
-                self._tell(f"{name}: not read: {failure.reason}")
+                problem = "unreachable" if failure.status == "Offline" else "not read"
+                self._tell(f"{name}: {problem}: {failure.reason}")
         elif known is not None:
-            self._tell(f"{name}: read again")
+            self._tell(f"{name}: reachable again")
 
     def _note_problem(self, text: str) -> None:
         if text and text != self._problem:

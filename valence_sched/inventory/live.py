@@ -57,10 +57,9 @@ class LiveReader:
         raw: bool = False,
     ) -> None:
         self._registry, self._live, self._now, self._raw = registry, live, now, raw
-        members = registry.all_members(live)
-        reporting = self._find_reporting({member.registration.name for member in members})
-        self.members = select_members(members, live.only, reporting)
-        self.reporting_names = [name for name in reporting if not live.only or name in live.only]
+        self.members, self.reporting_names = stored_members(
+            registry, live, _reported(registry, live)
+        )
         self._uses_state = any(member.uses_state for member in self.members)
         self._cache = cache if self._uses_state else None
         self._progress = progress
@@ -83,13 +82,6 @@ class LiveReader:
     def stored_names(self) -> frozenset[str]:
         names = {member.registration.name for member in self.members if member.uses_state}
         return frozenset(names.union(self.reporting_names))
-
-    def _find_reporting(self, registered: Collection[str]) -> list[str]:
-        live, registry = self._live, self._registry
-        if live.catalogue is not None or not registry.uses_state(live) or registry.empty:
-            return []
-        with registry.store() as store:
-            return [name for name in store.reported_stats() if name not in registered]
 
     def passwords(self) -> list[str]:
         """Return all known passwords, so that no capture shows one."""
@@ -282,6 +274,13 @@ def stored_members(
     return StoredMembers(select_members(every, live.only, reporting), chosen)
 
 
+def _reported(registry: Registry, live: ReadOptions) -> Collection[str]:
+    if live.catalogue is not None or not registry.uses_state(live) or registry.empty:
+        return ()
+    with registry.store() as store:
+        return store.reported_stats()
+
+
 def stored_podm(
     one: Registration,
     known: P | None,
@@ -334,11 +333,9 @@ class StoredReader:
         self, registry: Registry, live: ReadOptions, *, now: Callable[[], datetime.datetime]
     ) -> None:
         self._registry, self._live, self._now = registry, live, now
-        reported: Collection[str] = ()
-        if not registry.empty:
-            with registry.store() as store:
-                reported = store.reported_stats()
-        self.members, self.reporting_names = stored_members(registry, live, reported)
+        self.members, self.reporting_names = stored_members(
+            registry, live, _reported(registry, live)
+        )
         self.remarks: list[str] = []
 
     def __bool__(self) -> bool:

@@ -59,11 +59,11 @@ def stale_error(
     if age is not None:
         known = f"read {format_age(age)} ago"
     elif read_at is None:
-        known = "read nobody knows when"
+        known = "read at an unknown time"
     else:
         known = f"read at {read_at}, which is in the future (compare the clocks)"
-    limit = f"at most {format_age(limit_s)} ago is allowed"
-    return InventoryStale(one_line(f"pod manager {podm!r}: {known}, and {limit}"))
+    text = f"pod manager {podm!r}: {known}, the maximum age is {format_age(limit_s)}"
+    return InventoryStale(one_line(text))
 
 
 class OldReadings:

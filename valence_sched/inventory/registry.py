@@ -169,7 +169,7 @@ class Registry:
         self, config: Configuration, state: str | None = None, quarantine: Quarantine | None = None
     ) -> None:
         if state is not None and _PASSWORD.search(state):
-            text = "every user of this machine sees a password that stands on a command line"
+            text = "every user of this machine can see a password on a command line"
             raise errors.UsageError(f"--state: {text}: put the URL into {STATE}")
         self._config, self._quarantine = config, quarantine
         self._home = Homes(config.environ).state

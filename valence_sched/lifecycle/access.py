@@ -250,7 +250,7 @@ class PodmAccess:
 
     def _target(self, name: str) -> ReadTarget:
         if name not in self.members:
-            raise PodmError(f"{name!r} is not registered here, so it cannot be asked (podm create)")
+            raise PodmError(f"{name!r} is not registered here (podm create)")
         return ReadTarget(self.members[name], self.password(self.members[name]))
 
 

@@ -186,8 +186,7 @@ class Claimer:
                     longest_s = min(LONGEST_PAUSE_S, 0.005 * 2**retries)
                     self._pause(longest_s * random.random())  # noqa: S311 - so that others win
         times = format_count(self._most_attempts, "time")
-        text = f"somebody was faster {times} in a row: at last {lost}"
-        raise ClaimLost(text, lost.podm, lost.claim)
+        raise ClaimLost(f"lost the race {times} in a row, at last: {lost}", lost.podm, lost.claim)
 
     def claim_candidates(
         self,
@@ -250,7 +249,7 @@ class Claimer:
         keys = re.compile(re.escape(key) + r"#\d+")
         for one in self._store.claims.list(owner=owner):
             if one.owner == owner and keys.fullmatch(one.key or ""):
-                text = f"key {key!r} stands for nodes that are composed, such as of claim {one.id}"
+                text = f"key {key!r} belongs to composed nodes, such as of claim {one.id}"
                 hint = "choose another key, or see podm node list"
                 raise ClaimState(one_line(f"{text}, which is {one.state}: {hint}"))
 

@@ -128,8 +128,7 @@ class Follower:
         builder = ViewBuilder()
         for podm_id in self._viewed:
             if podm_id not in ids:
-                order = self._orders.get(podm_id, str)
-                builder.add(self._remainders[podm_id].podm, _place(podm_id), key=order)
+                self._add(builder, podm_id)
         decider = self._make_decider(builder.view())
         decider.note_skipped(self._members.skipped)
         decider.note_elsewhere(self._without_rows(ids))
@@ -225,8 +224,7 @@ class Follower:
         self._decider, self._viewed = None, {}
         for podm_id in self._members.order(self._remainders):
             try:
-                order = self._orders.get(podm_id, str)
-                builder.add(self._remainders[podm_id].podm, _place(podm_id), key=order)
+                self._add(builder, podm_id)
             except InputError as error:
                 self._members.refuse(podm_id, error)
             else:
@@ -234,9 +232,9 @@ class Follower:
         self._decider = self._make_decider(builder.view())
         return self._decider
 
-
-def _place(podm_id: str) -> str:
-    return f"pod manager {podm_id}"
+    def _add(self, builder: ViewBuilder, podm_id: str) -> None:
+        podm, order = self._remainders[podm_id].podm, self._orders.get(podm_id, str)
+        builder.add(podm, f"pod manager {podm_id}", key=order)
 
 
 class FixedMembers:

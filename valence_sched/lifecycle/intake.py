@@ -73,10 +73,10 @@ class Intake:
         return self.loader.view(self.selection, texts)
 
     def decider(self, view: View, policies: Iterable[Policy]) -> Decider:
+        strict, skipped = self.selection.strict, self.loader.skipped()
         return Decider(
-            view, policies, mix=self._mix, skipped=self._skipped(), strict=self.selection.strict,
-            stated=self.stated,
-        )  # fmt: skip
+            view, policies, mix=self._mix, skipped=skipped, strict=strict, stated=self.stated
+        )
 
     def claimer(self, store: Store) -> Claimer:
         """Return a claimer on the readings, once they are stored; errors as for a view."""
@@ -91,7 +91,7 @@ class Intake:
             mix=self._mix,
             stated=self.stated,
             declared=declared,
-            skipped=self._skipped(),
+            skipped=self.loader.skipped(),
             strict=self.selection.strict,
             among=frozenset(stored.read_at),
             statuses=self.loader.statuses(stored.read_at.items(), self.selection.live),
@@ -161,7 +161,3 @@ class Intake:
 
     def _mix(self) -> Mix:
         return self.config.mix(self.selection.flavor_files)
-
-    def _skipped(self) -> list[str]:
-        lines = self.sources.diagnostics.lines
-        return [*lines("unread"), *lines("skipped")]

@@ -217,7 +217,7 @@ class Reconciler:
 def _left(podm: str, error: errors.SchedulerError) -> Done:
     if isinstance(error, errors.HardwareInUse | errors.BaremetalUnavailable):
         return errors.one_line(f"left as it is: {error}", 400), error.exit_code
-    return errors.one_line(f"left as it is: {podm} does not tell: {error}", 200), 0
+    return errors.one_line(f"left as it is: {podm} cannot be read: {error}", 200), 0
 
 
 def _node_action(id_: str, podm: str, done: Done) -> Action:

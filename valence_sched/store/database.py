@@ -34,7 +34,7 @@ DRIVERS = {
 
 
 class StoreUrl:
-    """A store's URL; printed without its password and without what follows the question mark."""
+    """A store's URL; printed without its password and its query."""
 
     def __init__(self, text: str) -> None:
         try:
@@ -44,8 +44,8 @@ class StoreUrl:
             raise StoreError(f"the store's URL cannot be read: {hint}") from None
         self.engine = url.get_backend_name()
         if self.engine not in DRIVERS:
-            hint = "use sqlite, postgresql or mysql"
-            raise StoreError(one_line(f"a store in {self.engine!r} is not known: {hint}"))
+            text = f"unknown database {self.engine!r}: use sqlite, postgresql or mysql"
+            raise StoreError(one_line(text))
         driver, module, extra = DRIVERS[self.engine]
         if importlib.util.find_spec(module) is None:
             raise StoreError(f"{self.engine} needs {module}: pip install 'valence-sched[{extra}]'")
@@ -57,9 +57,8 @@ class StoreUrl:
     def file(self) -> Path | None:
         """Return the file of an embedded store, None for a server's or one in memory."""
         name = self.url.database
-        if self.engine != "sqlite" or not name or name == ":memory:":
-            return None
-        return Path(os.path.expanduser(name))
+        is_file = self.engine == "sqlite" and name and name != ":memory:"
+        return Path(os.path.expanduser(name)) if name and is_file else None
 
     @property
     def in_memory(self) -> bool:
@@ -76,13 +75,13 @@ class StoreUrl:
         return f"StoreUrl({str(self)!r})"
 
 
-# Another transaction was in the way: serialisation failure, deadlock, lock timeout.
+# Conflicts of transactions: serialisation failure, deadlock, lock timeout.
 RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03"}
 RETRYABLE_MYSQL_NUMBERS = {1205, 1213, 1020, 1637}
 # Too many connections; read-only, as while another server takes over.
 PASSING_SQLSTATES = {"53300", "25006"}
 PASSING_MYSQL_NUMBERS = {1040, 1203, 1290, 1836}
-# Nothing but other settings lets these in. PostgreSQL gives no SQLSTATE before the login.
+# Only other settings end these. PostgreSQL gives no SQLSTATE before the login.
 REFUSED_MYSQL_NUMBERS = {1044, 1045, 1049}
 REFUSED_LOGIN = re.compile(r"does not exist|authentication failed|pg_hba\.conf")
 RETRYABLE_SQLITE_CODES = {5, 6}  # SQLITE_BUSY, SQLITE_LOCKED
@@ -90,7 +89,7 @@ RETRYABLE_SQLITE_CODES = {5, 6}  # SQLITE_BUSY, SQLITE_LOCKED
 HINTS = {
     "full": "make room, then run it again: nothing of this change was written",
     "readonly": "give this user the right to write there, or name another store",
-    "corrupt": "it is no store of ours or it is damaged: restore a copy, or name another store",
+    "corrupt": "it is not a store of ours, or damaged: restore a copy, or name another store",
     "disk": "make room if the disk is full, or name a store on another one",
     "unreachable": "is the database running, and are host, port and login right?",
 }
@@ -115,16 +114,15 @@ def is_disconnect(error: sa.exc.SQLAlchemyError) -> bool:
 
 
 def is_unreachable(error: sa.exc.SQLAlchemyError) -> bool:
-    """Return whether no connection was to be had, or none that may write: later one may be."""
-    if isinstance(error, sa.exc.TimeoutError):  # all connections of this process wait
-        return True
+    """Return whether no connection, or only a read-only one, was available for now."""
     _, sqlstate, mysql = _codes(error)
     passing = sqlstate in PASSING_SQLSTATES or mysql in PASSING_MYSQL_NUMBERS
-    return passing or _kind(error) == "unreachable"
+    all_wait = isinstance(error, sa.exc.TimeoutError)  # all connections of this process
+    return all_wait or passing or _kind(error) == "unreachable"
 
 
 def is_away(error: sa.exc.SQLAlchemyError) -> bool:
-    """Return whether a server may answer later what it does not now: it did not refuse a login."""
+    """Return whether a server may answer later: it did not refuse a login."""
     _, _, fatal = str(getattr(error, "orig", error)).partition("FATAL: ")
     refused = _codes(error)[2] in REFUSED_MYSQL_NUMBERS or REFUSED_LOGIN.search(fatal)
     return not refused and (is_unreachable(error) or is_disconnect(error))
@@ -142,9 +140,9 @@ def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreEr
     message = (words or str(cause) or type(cause).__name__).strip().splitlines()[0].strip()
     if address.url.password:  # some drivers repeat the URL
         message = message.replace(str(address.url.password), "***")
-    prefix = f"{doing}: " if doing else ""
+    text = ": ".join(filter(None, (str(address), doing, message)))
     error_class = RowRefused if isinstance(error, sa.exc.DataError) else StoreError
-    return error_class(one_line(f"{address}: {prefix}{message}" + (f" ({hint})" if hint else "")))
+    return error_class(one_line(f"{text} ({hint})" if hint else text))
 
 
 def _kind(error: Exception) -> str:
@@ -172,7 +170,7 @@ Work = Callable[[sa.Connection], T]
 MOST_ATTEMPTS = 40
 LONGEST_PAUSE_S = 0.5
 BUSY_TIMEOUT_MS = 20_000
-PATIENCE_S = 60.0  # for a database that is away, once a pod manager has something to be noted
+PATIENCE_S = 60.0  # for a database that is away, once a pod manager was changed
 
 
 class WorkCounts:
@@ -238,7 +236,7 @@ class Database:
                 with contextlib.closing(connection.cursor()) as cursor:
                     cursor.execute(text)
                     (row,) = cursor.fetchall()
-            except BaseException as found:  # also amid an answer, which nobody is to read
+            except BaseException as found:  # also amid an answer: the rest must not be read
                 error: Any = found
                 driver = None if connection is None else connection.dbapi_connection
                 is_known = isinstance(error, dialect.loaded_dbapi.Error)
@@ -266,35 +264,29 @@ class Database:
         return self.retry(run, doing)
 
     def write(self, work: Work[T], doing: str = "", single: Work[T | None] | None = None) -> T:
-        """Return what ``work`` returns once all it wrote is committed.
+        """Return the result of ``work`` once all it wrote is committed; StoreError if refused.
 
-        ``work`` runs again as a whole when another transaction was in the way or the connection
-        was lost. It must find what an earlier run may have written: the answer to a commit can be
-        lost where the commit was not. On PostgreSQL and MariaDB ``single`` is run once before: one
-        statement, which returns None where it wrote nothing.
-
-        Raises:
-            StoreError: the engine refuses; nothing is half-written.
+        ``work`` runs again as a whole after a conflict of transactions or a lost connection. It
+        must find the writes of an earlier run: the answer to a commit can be lost where the commit
+        was not. On PostgreSQL and MariaDB ``single`` runs once before: one statement, which
+        returns None where it wrote nothing.
         """
         for watch in self.watches:
             watch(self)
         remaining = [] if single is None else [single]
 
+        is_mariadb = getattr(self.writer.dialect, "is_mariadb", False)
+        alone = self.writer if is_mariadb else self._alone
+
         def run() -> T:
-            engine = self._engine_of_single() if remaining else None
-            if engine is not None:
-                # one that hits a unique key holds nothing, and the statements of ``work`` say why
+            if remaining and alone is not None:
+                # after a hit of a unique key the statements of ``work`` find the reason
                 with contextlib.suppress(sa.exc.IntegrityError):
-                    if (written := self._transact(remaining.pop(), engine)) is not None:
+                    if (written := self._transact(remaining.pop(), alone)) is not None:
                         return written
             return self._transact(work, self.writer)
 
         return self.retry(run, doing, write=True)
-
-    def _engine_of_single(self) -> sa.Engine | None:
-        """Return the connections where one statement can hold a whole claim, None for none."""
-        is_mariadb = getattr(self.writer.dialect, "is_mariadb", False)
-        return self.writer if is_mariadb else self._alone
 
     def run_raw(self, statement: str, *values: object) -> None:
         """Run a statement of SQLite that is no transaction."""
@@ -306,7 +298,7 @@ class Database:
                 raise sa.exc.OperationalError(None, None, error) from None
 
     def patient(self, patience_s: float = PATIENCE_S) -> Database:
-        """Return this database, over the same connections, for what must be noted: it waits."""
+        """Return this database, over the same connections, that waits while it is away."""
         patient = copy.copy(self)
         patient.patience_s = patience_s
         return patient
@@ -344,26 +336,23 @@ class Database:
     def retry(
         self, work: Callable[[], T], doing: str, *, write: bool = False, most: int = MOST_ATTEMPTS
     ) -> T:
-        """Return what ``work`` returns, run again after failures that may not repeat.
+        """Return the result of ``work``, which runs again after failures that may not repeat.
 
-        Raises:
-            StoreError: the failure is of another kind, or neither attempts nor patience are left.
+        StoreError for other failures, and when neither attempts nor patience are left.
         """
-        until = self._clock() + self.patience_s
-        lost = False
+        until, lost = self._clock() + self.patience_s, False
         for attempt in itertools.count(1):
             try:
                 return work()
             except sa.exc.SQLAlchemyError as error:
-                # a transaction that hits a unique key sees on its next run who holds it
+                # a transaction that hits a unique key finds its holder on its next run
                 conflict = write and isinstance(error, sa.exc.IntegrityError)
                 away, cut = is_unreachable(error), is_disconnect(error)
                 again = attempt < most and (conflict or cut or is_retryable(error))
                 if not (again or ((away or cut) and self._clock() < until)):
                     problem = store_error(error, self.address, doing)
                     problem.uncertain = lost or (write and cut)
-                    if self.address.file is None and is_away(error):
-                        problem.away = True
+                    problem.away |= self.address.file is None and is_away(error)
                     raise problem from None
                 lost |= write and cut
                 self.counts.retries += 1
@@ -373,10 +362,9 @@ class Database:
 
 
 def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
-    """Return the connections of writers or of readers.
+    """Return the connections of writers, which see rows as they lock them, or of readers.
 
-    A writer locks the rows that it decides on and must see them as they are then; a reader needs
-    one snapshot. The isolation level is set once a connection, not once a transaction.
+    A reader needs one snapshot. The isolation level is set once a connection.
     """
     url = address.url if address.file is None else address.url.set(database=str(address.file))
     # every transaction has ended when its connection is returned: no need to roll back again
@@ -387,7 +375,7 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
         arguments["connect_args"] = {"connect_timeout": 10}
         arguments["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
     if address.engine == "postgresql":
-        # the error that the driver raises says as much as this record of its log
+        # the driver logs this beside the error that it raises
         noise = "error ignored terminating"
         logging.getLogger("psycopg").addFilter(lambda it: not str(it.msg).startswith(noise))
     engine = sa.create_engine(url, **arguments)
@@ -400,7 +388,7 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
 
 @functools.lru_cache(maxsize=32)
 def _literal_text(statement: sa.Select[Any] | sa.TextClause, dialect: sa.Dialect) -> str:
-    """Return a statement as text: each decision runs it, and looking it up costs as much."""
+    """Return a statement as text, compiled once."""
     return str(statement.compile(dialect=dialect, compile_kwargs={"literal_binds": True}))
 
 

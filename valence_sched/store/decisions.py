@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions of the store: documents by id, their summaries, and those that wait for a controller.
+"""Decisions of the store: documents by id, their summaries, and a queue for a controller.
 
-A decision is queued in the transaction that stores it, or that holds what it chose. Of one request
-they are posted in their order: while one waits, those after it wait too.
+A decision is queued in the transaction that stores it, or that holds what it chose. Those of one
+request are posted in their order: while one waits, those after it wait too.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PAGE = 20  # of due ones that are looked at: some of them may be undecodable, or
 def queue_dispatch(
     connection: sa.Connection, id_: str, report: Report, claim_id: str | None = None
 ) -> None:
-    """Queue a decision that placed something, with the rest of a transaction."""
+    """Queue a decision that placed a node, with the rest of a transaction."""
     if report.placements:
         request_key, document = key_of(report.request.id), to_json(report)
         row = {"id": id_, "request_key": request_key, "claim_id": claim_id, "document": document}
@@ -49,7 +49,7 @@ class Dispatches:
         self._database = database
 
     def take(self, hold_s: float) -> Dispatch | None:
-        """Return the oldest that is due, None for none; it is due again after ``hold_s`` a node."""
+        """Return the oldest due one, if any; it is due again after ``hold_s`` a node."""
         earlier = _dispatches.alias()
         is_first = ~sa.exists().where(
             earlier.c.request_key == _queue.request_key,
@@ -68,18 +68,18 @@ class Dispatches:
         return None
 
     def finish(self, one: Dispatch, receipts: Sequence[Receipt]) -> None:
-        """Note that the controller took a decision; again, it changes nothing."""
+        """Note that the controller took a decision; repeatable."""
         values: dict[str, Any] = {"sent_at": now(), "due_at": None, "error": None}
         answers = (filter(None, (f"HTTP {each.status}", each.reference)) for each in receipts)
         text = "; ".join(map(" ".join, answers))
         self._change(one, {**values, "receipts": to_json(tuple(receipts))}, event=text)
 
     def delay(self, one: Dispatch, error: str, pause_s: float) -> None:
-        """Note why a decision could not be posted, and try it again after a pause."""
+        """Note why a decision was not taken, and when to post it again."""
         self._change(one, {"due_at": now() + pause_s, "error": error[:1000]})
 
     def drop(self, id_: str) -> None:
-        """Post a decision no more; UnknownName where it does not wait."""
+        """Delete a waiting decision; else UnknownName."""
         delete = sa.delete(_dispatches).where(_queue.id == id_, _WAITS)
         if not self._database.write(lambda c: c.execute(delete).rowcount, "dropping a dispatch"):
             waiting = (one.id for one in self.newest(PAGE) if one.sent_at is None)
@@ -104,7 +104,7 @@ class Dispatches:
     def _change(
         self, one: Dispatch, values: Mapping[str, Any], *where: Any, event: str | None = None
     ) -> bool:
-        """Change one that waits still, with an ``event`` of its claim; return whether it does."""
+        """Change a waiting one, with an ``event`` of its claim; return whether it waits."""
         update = sa.update(_dispatches).where(_queue.number == one.number, _WAITS, *where)
 
         def work(connection: sa.Connection) -> bool:
@@ -146,9 +146,9 @@ class StoredDecisions:
         summary: DecisionSummary | None = None,
         dispatched: Report | None = None,
     ) -> None:
-        """Store a decision as a document; one of the same id that is stored already stays.
+        """Store a decision as a document, unless there is one of this id.
 
-        The report of one that is ``dispatched`` is queued for the controller.
+        The report of a ``dispatched`` one is queued for the controller.
         """
         owner = summary.owner if summary else None
         row: dict[str, Any] = {"id": id_, "document": document}
@@ -165,7 +165,7 @@ class StoredDecisions:
         self._database.write(work, "storing a decision")
 
     def get(self, id_: str) -> Report | Reports:
-        """Return a stored decision; UnknownName for none, Undecodable for a damaged one."""
+        """Return a stored decision; UnknownName without one, Undecodable for a damaged one."""
 
         def work(connection: sa.Connection) -> Report | Reports:
             columns = _of.id, _of.document, _of.summary
@@ -182,7 +182,7 @@ class StoredDecisions:
     def newest(
         self, most: int, *, skip: int = 0, owner: str | None = None
     ) -> Sequence[DecisionSummary]:
-        """Return the newest decisions of an owner, None: of everybody, without their documents."""
+        """Return summaries of the newest decisions of an owner, None: of all owners."""
         query = sa.select(_of.id, _of.decided_at, _of.summary)
         if owner is not None:
             query = query.where(_of.owner_key == key_of(owner))

@@ -32,11 +32,11 @@ LARGE = (tables.podms, tables.decisions, tables.dispatches, tables.records)
 LABELS = {"stocks": ("uri",), "dispatches": ("id",), "quotas": ("owner", "resource")}
 LABELS |= dict.fromkeys(("podms", "registry", "zones"), ("name",))
 LABELS |= dict.fromkeys(("claimed_amounts", "claimed_blocks"), ("claim_id", "uri"))
-STEP_ROWS, STEP_PAUSE_S = 2000, 0.5  # of one look at a part of the store, and between two
+STEP_ROWS, STEP_PAUSE_S = 2000, 0.5  # of one step of a scrub, and between two
 
 
 class UndecodableRow(NamedTuple):
-    """A row that cannot be decoded: the column, what is wrong with it, and all of its values."""
+    """A row that cannot be decoded: the column, its problem, and all values."""
 
     table: sa.Table
     column: str
@@ -57,7 +57,7 @@ class UndecodableRow(NamedTuple):
 
 
 class RowPage(NamedTuple):
-    """Some rows of a table, those of them that cannot be decoded, and whether they are the last."""
+    """The number of rows of a page, its undecodable rows, and whether it is the last."""
 
     table: sa.Table
     rows: int
@@ -65,14 +65,8 @@ class RowPage(NamedTuple):
     is_last: bool
 
 
-def pages(database: Database) -> Iterator[RowPage]:
-    """Yield every row of every table, page by page."""
-    for table in tables.METADATA.sorted_tables:
-        yield from table_pages(database, table)
-
-
 def table_pages(database: Database, table: sa.Table) -> Iterator[RowPage]:
-    """Yield every row of a table, each page read in a transaction of its own."""
+    """Yield the pages of a table, each read in a transaction of its own."""
     size = PAGE_DOCUMENTS if table in LARGE else PAGE_ROWS
     key, names = list(table.primary_key), [str(column.name) for column in table.c]
     every = sa.select(*(sa.type_coerce(one, sa.types.NULLTYPE) for one in table.c))
@@ -89,7 +83,7 @@ def table_pages(database: Database, table: sa.Table) -> Iterator[RowPage]:
 
 
 def undecodable(table: sa.Table, values: Mapping[str, Any]) -> UndecodableRow | None:
-    """Return the first column of a row that is not what is read of it, None where all are."""
+    """Return the row with the first column that cannot be decoded, if there is one."""
     for column in table.c:
         try:
             _check(column, values)
@@ -116,7 +110,7 @@ def _check(column: sa.Column[Any], values: Mapping[str, Any]) -> None:
 
 
 class Scrub:
-    """Looks at a store a part at a time, over and over, for its quarantine to be what is there."""
+    """Decodes a store part by part, over and over, to keep its quarantine up to date."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
         self._database, self._clock = database, clock
@@ -126,9 +120,9 @@ class Scrub:
         self._due_at = -float("inf")
 
     def step(self, most: int = STEP_ROWS) -> Mapping[str, int]:
-        """Decode the next rows, unless that was done just now; return how many cannot be, by table.
+        """Decode the next rows, at most every ``STEP_PAUSE_S``; return undecodable ones by table.
 
-        A store of no more rows than that is looked at as a whole.
+        A smaller store is decoded as a whole.
         """
         if self._clock() >= self._due_at and self._lock.acquire(blocking=False):
             try:
@@ -143,32 +137,30 @@ class Scrub:
         while rows < most and ended < len(tables.METADATA.tables):
             page = next(self._pages, None)
             if page is None:
-                self._pages, self._found = pages(self._database), {}
+                each = (table_pages(self._database, one) for one in tables.METADATA.sorted_tables)
+                self._pages, self._found = itertools.chain.from_iterable(each), {}
                 continue
-            self._note(page)
+            quarantine, table = self._database.quarantine, page.table.name
+            found = self._found.setdefault(table, set())
+            for row in page.undecodable:
+                quarantine.add(table, row.label, f"{row.column}: {row.problem}")
+                found.add(row.label)
+            if page.is_last:
+                quarantine.keep(table, found)
             rows += page.rows * (PAGE_ROWS // PAGE_DOCUMENTS if page.table in LARGE else 1)
             ended += page.is_last
-
-    def _note(self, page: RowPage) -> None:
-        quarantine, table = self._database.quarantine, page.table.name
-        found = self._found.setdefault(table, set())
-        for row in page.undecodable:
-            quarantine.add(table, row.label, f"{row.column}: {row.problem}")
-            found.add(row.label)
-        if page.is_last:
-            quarantine.keep(table, found)
 
 
 Change = Callable[[sa.Connection, UndecodableRow], object]
 NO_PARTS, EMPTY_REPORT = b"[]", b"{}"
 NOTE = "its parts could not be decoded: store repair took them out"
-#: The schema and the counts that all processes share: no row of these is one of many.
+#: Tables without a row that can be spared: the schema, the counts and the identity.
 SINGULAR = (tables.version, tables.shards, tables.zone_identity)
 HELD = (tables.claimed_blocks, tables.claimed_amounts, tables.claim_parts)
 
 
 class Repair(NamedTuple):
-    """A row that cannot be decoded, and what is done about it; ``change`` is None for nothing."""
+    """An undecodable row, and its repair; without a ``change`` it stays."""
 
     row: UndecodableRow
     words: str
@@ -179,7 +171,7 @@ class Repair(NamedTuple):
 
 
 def repair_of(row: UndecodableRow) -> Repair:
-    """Return what a repair does about a row."""
+    """Return the repair of a row."""
     table, column = row.table, row.table.c[row.column]
     change: Change | None
     words, change = _CHANGES.get(table.name, ("deleted", _delete))
@@ -200,11 +192,8 @@ def repair_of(row: UndecodableRow) -> Repair:
 
 
 def repair(database: Database, repairs: Sequence[Repair], file: Path) -> None:
-    """Write the rows in a file that is not there yet, as JSON Lines, and then repair each.
-
-    One that is another by now is left as it is.
-    """
-    with _refusing(file), open(_new_file(file), "wb") as stream:
+    """Write the rows to a new file, as JSON Lines, and then repair each unless it has changed."""
+    with _file_errors(file), open(_new_file(file), "wb") as stream:
         for row in (one.row for one in repairs):
             values = {name: _plain(value) for name, value in row.values.items()}
             line = {"table": str(row.table.name), "column": row.column, "problem": row.problem}
@@ -258,7 +247,7 @@ def _end_zone_claim(connection: sa.Connection, row: UndecodableRow) -> None:
 
 
 def _clear_claim(connection: sa.Connection, row: UndecodableRow) -> None:
-    """Take the parts out of a claim: one that is held ends, one that is composed is a node's."""
+    """Clear the parts of a claim: a held one ends, a composed one holds its blocks."""
     id_, never = row.values["id"], {"expires_at": None, "sweep_at": None}
     claim_rows.end(connection, id_, ("PREPARED", "HELD"), "FAILED", NOTE)
     change_state(connection, id_, ["COMPOSING"], "COMPOSED", **never)
@@ -289,7 +278,7 @@ def _new_file(path: Path) -> int:
 
 
 @contextlib.contextmanager
-def _refusing(path: Path) -> Iterator[None]:
+def _file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -298,7 +287,7 @@ def _refusing(path: Path) -> Iterator[None]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON has it: bytes that are no text in base 64."""
+    """Return a value for JSON: bytes that are not UTF-8 in base 64."""
     if not isinstance(value, bytes):
         return value
     try:
@@ -315,10 +304,7 @@ TOOLS = {
 
 
 class StoreCheck(NamedTuple):
-    """What there is to know of a store: its version, its rows by table, and what is wrong.
-
-    ``unread`` rows were not decoded.
-    """
+    """The version of a store, its rows by table, its problems, and the number of unchecked rows."""
 
     address: str
     revision: str | None
@@ -329,17 +315,13 @@ class StoreCheck(NamedTuple):
 
 
 class Maintenance:
-    """A store that is looked at without changing it, until one of its verbs does.
-
-    Raises:
-        StoreError: there is none, or it cannot be reached.
-    """
+    """A store that is opened without upgrading it; StoreError if it cannot be."""
 
     def __init__(self, url: str) -> None:
         self._database = Database(StoreUrl(url))
         file = self._database.address.file
         if file is not None and not file.exists():
-            raise StoreError(f"{file}: no store is there: name another one (--state)")
+            raise StoreError(f"{file}: no store found: name another one (--state)")
 
     def __enter__(self) -> Self:
         return self
@@ -353,7 +335,7 @@ class Maintenance:
 
     @property
     def is_file(self) -> bool:
-        """Return whether the store is a file, of which this program makes copies."""
+        """Return whether the store is a file, which this program can back up."""
         return self._database.address.file is not None
 
     @property
@@ -365,15 +347,15 @@ class Maintenance:
         return self._database.read(schema.stored_revision, "looking")
 
     def check(self, *, deep: bool = False) -> StoreCheck:
-        """Return what is known of the store; SQLite reads all of it for that.
+        """Check the store; decodes the first rows of each table, with ``deep`` all of them.
 
-        The first rows of each table are decoded, and with ``deep`` all of them.
+        SQLite reads all pages of the file.
         """
         revision = self.revision
         latest, problems = tables.REVISION, list(self._damages())
         found = f"its schema is version {revision}, this program"
         if revision is None:
-            problems.append("no tables are there: store upgrade makes them")
+            problems.append("it has no tables: store upgrade makes them")
         elif revision < latest:
             problems.append(f"{found} has {latest}: store upgrade brings it up to date")
         elif revision > latest:
@@ -386,7 +368,7 @@ class Maintenance:
         return StoreCheck(self.address, revision, latest, rows, tuple(problems), max(0, unread))
 
     def repairs(self) -> list[Repair]:
-        """Return the repairs that are due, and do none; StoreError for another schema."""
+        """Return the necessary repairs, and do nothing; StoreError for another schema."""
         if (revision := self.revision) != tables.REVISION:
             version = f"version {revision or 'none'} of {tables.REVISION}"
             hint = "upgrade it first, or use its own program"
@@ -397,7 +379,7 @@ class Maintenance:
         repair(self._database, repairs, rows)
 
     def _pages(self, *, deep: bool) -> Iterator[RowPage]:
-        """Yield pages of each table of a store of the present version: the first, or all."""
+        """Yield the first page or all pages of each table of a store of the present version."""
         if self.revision == tables.REVISION:
             for table in tables.METADATA.sorted_tables:
                 every = table_pages(self._database, table)
@@ -415,13 +397,13 @@ class Maintenance:
         """Write a whole copy of a store in a file, which may be in use meanwhile.
 
         Raises:
-            StoreError: it is not in a file, or the copy cannot be written; nothing is left then.
+            StoreError: it is not in a file, or the copy cannot be written, not even in part.
         """
         engine = self._database.address.engine
         if self._database.address.file is None:
             hint = f"with its own tool, in one transaction: {TOOLS.get(engine, 'its own tool')}"
             raise StoreError(f"{self.address}: a database is backed up {hint}")
-        with _refusing(path):
+        with _file_errors(path):
             os.close(_new_file(path))
         copy = functools.partial(self._database.run_raw, "VACUUM INTO ?", str(path))
         try:

@@ -24,12 +24,10 @@ LOCK_TIMEOUT_S = 60
 
 
 def prepare(database: Database, revision: str = REVISION, migrations: Path = MIGRATIONS) -> None:
-    """Make the store ready: file, journal mode, tables; several processes may do so at once.
+    """Create or upgrade the file, journal mode and tables; several processes may do so at once.
 
-    ``revision``, the latest of ``migrations``, is the one that it has then.
-
-    Raises:
-        StoreError: it cannot be opened, is of a newer version or is another program's.
+    ``revision`` is the latest of ``migrations``. StoreError if the store cannot be opened, is of a
+    newer version or is another program's.
     """
     if database.address.file is not None:
         _make_file(database.address.file)
@@ -58,7 +56,7 @@ def prepare(database: Database, revision: str = REVISION, migrations: Path = MIG
 
 
 def _create(connection: sa.Connection, revision: str) -> None:
-    # one question for all: a table may be left of a server that ends no transaction of tables
+    # MySQL commits each table: some may be left of an interrupted process
     found = set(sa.inspect(connection).get_table_names())
     missing = [one for one in tables.METADATA.sorted_tables if one.name not in found]
     tables.METADATA.create_all(connection, missing, checkfirst=False)
@@ -71,7 +69,7 @@ def _create(connection: sa.Connection, revision: str) -> None:
 
 @contextlib.contextmanager
 def _schema_lock(connection: sa.Connection) -> Iterator[None]:
-    """Let one process at a time change the schema; a transaction of SQLite does so by itself."""
+    """Lock the schema; a transaction of SQLite needs no other lock."""
     if connection.dialect.name == "postgresql":
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_NUMBER)))
         yield
@@ -90,14 +88,14 @@ def _schema_lock(connection: sa.Connection) -> Iterator[None]:
 
 
 def stored_revision(connection: sa.Connection) -> str | None:
-    """Return the revision of a store, None where there are no tables yet."""
+    """Return the revision of a store, None before it has tables."""
     if not sa.inspect(connection).has_table(tables.version.name):
         return None
     return connection.scalar(sa.select(tables.version.c.version_num))
 
 
 def _refuse_foreign(connection: sa.Connection, database: Database) -> None:
-    """Raise StoreError for the tables of another program alone, before anything is written.
+    """Raise StoreError where only another program has tables.
 
     A server's database may have other tables beside ours, but for the version of their schema.
     """
@@ -121,8 +119,7 @@ def _refuse_newer(stored: str | None, revision: str, database: Database) -> None
 def _make_file(file: Path) -> None:
     """Create the file for this user alone before the engine opens it.
 
-    A file that exists is not opened: closing it again would end the locks that all connections
-    of this process have on it.
+    An existing file is not opened: closing it would end the locks of all connections on it.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -139,10 +136,10 @@ def _make_file(file: Path) -> None:
 
 
 def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) -> str | None:
-    """Take back the migrations after a revision; return the revision that there was.
+    """Downgrade to an earlier revision; return the revision before.
 
     Raises:
-        StoreError: there is no such revision before the one of the store, or a process works on it.
+        StoreError: the revision is not an earlier one, or a process uses the store.
     """
 
     def work(connection: sa.Connection) -> str | None:
@@ -151,15 +148,14 @@ def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) 
             _refuse_newer(stored, REVISION, database)
             earlier = [one for one in revisions(migrations) if stored and one <= stored]
             if revision not in earlier:
-                hint = f"name one of {', '.join(earlier) or 'none'}"
-                text = f"no version {revision!r} to go back to: {hint}"
+                text = f"no earlier version {revision!r}: name one of {', '.join(earlier) or '-'}"
                 raise StoreError(f"{database.address}: {text}")
             leases = tables.leases
             if sa.inspect(connection).has_table(leases.name):
                 held = sa.select(leases.c.holder).where(leases.c.expires_at > tables.now())
                 if (holder := connection.scalar(held)) is not None:
                     hint = "stop every service first, and wait a minute if one was killed"
-                    raise StoreError(f"{database.address}: {holder} works on it: {hint}")
+                    raise StoreError(f"{database.address}: in use by {holder}: {hint}")
             if stored != revision:
                 _migrate(connection, migrations, "downgrade", revision)
             return stored

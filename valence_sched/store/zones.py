@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones of the store: the zones directly below this one, what is known of them, and their claims.
+"""Zones of the store: the zones directly below this one, their reports, and claims over them.
 
-A zone claim says which zone directly below has which part of a claim. Nothing of what a zone holds
-is here, and nothing of the zones below it: it answers for its own.
+A zone claim says which zone directly below has which part of a claim. What a zone holds, and the
+zones below it, stand in its own state.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class ZoneClaimRows:
         self, parts: Sequence[ZoneClaimPart], *, owner: str | None, group: str | None,
         key: str | None, content: str, ttl_s: float, generation: int | None = None,
     ) -> tuple[ZoneClaim, bool]:  # fmt: skip
-        """Store which zones are about to be asked; return the claim, and whether it is new.
+        """Store the zones that are about to be asked; return the claim, and whether it is new.
 
-        The same ``key`` of the same owner gives the same claim until that has ended. As long as it
-        is prepared, no other claim of its ``group`` is begun or held here. ``generation`` is that
-        of the group at the decision, under hard rules of the group.
+        The same ``key`` of the same owner gives the same claim until that has ended. While it is
+        prepared, no other claim of its ``group`` is begun or held here. ``generation`` is that of
+        the group at the decision, under hard rules of the group.
 
         Raises:
-            NameTaken: the key stands for a claim of another content.
+            NameTaken: the key belongs to a claim of another content.
             ClaimLost: that claim is being prepared; the group changed since the decision, or
                 another claim of it is being prepared.
         """
@@ -97,7 +97,7 @@ class ZoneClaimRows:
         return self._database.write(work, "claiming")
 
     def find_by_key(self, owner: str | None, key: str, content: str) -> ZoneClaim | None:
-        """Return the live claim of a key, None for none; errors as to begin one."""
+        """Return the live claim of a key, if any; errors as to begin one."""
         digest = key_of(content)
         return self._database.read(lambda c: _find_by_key(c, owner, key, digest), "reading")
 
@@ -112,12 +112,12 @@ class ZoneClaimRows:
         note: str | None = None,
         dispatched: Report | None = None,
     ) -> ZoneClaim | None:
-        """Move a claim to another state; None where it is in none of the states ``before``.
+        """Move a claim to another state, if it is in one of the states ``before``; else None.
 
-        One whose time is over, held or prepared, can only be released or ended. From now on the
-        claim lasts ``ttl_s``, or for ever without. The key of one that is released or ends is free.
-        The generation of its group moves when it is held, or was prepared and is given up. The
-        report of a decision that is ``dispatched`` is queued for the controller.
+        After its time, held or prepared, it can only be released or ended. From now on the claim
+        lasts ``ttl_s``, or for ever without. A released or ended claim frees its key. The
+        generation of its group moves when it is held, or was prepared and is given up. The report
+        of a ``dispatched`` decision is queued for the controller.
         """
         ends = after in ENDED_STATES or after == "RELEASING"
 
@@ -156,10 +156,7 @@ class ZoneClaimRows:
         return self._database.read(lambda c: group_generation(c, group), "reading a group")
 
     def known(self, request: Request, answering: Container[str]) -> GroupState:
-        """Return the members of the group of a request that were claimed through other zones.
-
-        Those are zones directly below that are not among the ``answering`` ones, which tell theirs.
-        """
+        """Return the group members that were claimed through zones that are not ``answering``."""
         group, owner = request.group, request.owner
         name = group.name if group is not None else None
         live = _of.state.in_(LIVE_STATES), _of.group_name == name
@@ -175,12 +172,12 @@ class ZoneClaimRows:
         return GroupState(members={domain: dict(one) for domain, one in members.items()})
 
     def due(self) -> Sequence[ZoneClaim]:
-        """Return claims of which something may be left below after their time is over."""
+        """Return claims that are over and may have left something in a zone below."""
         due = _of.state.in_(("PREPARED", "COMPOSING", "RELEASING")), _of.expires_at <= now()
         return self._database.read(lambda c: _find(c, *due), "reading claims")
 
     def expire(self) -> None:
-        """End held claims whose time is over; a user who may only read leaves that to others."""
+        """End held claims whose time is over; nothing happens in a read-only store."""
         over = sa.and_(_of.state == "HELD", _of.expires_at <= now())
 
         end = sa.update(_table).where(over).values(state="EXPIRED", consumer_key=None)
@@ -195,10 +192,9 @@ def _find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Zon
 
 
 def _find_one(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> ZoneClaim | None:
-    row = connection.execute(_SELECT.where(*where)).first()
-    return (
-        None if row is None else one_readable(connection, _table, "claim", row, _claim, row.owner)
-    )
+    if (row := connection.execute(_SELECT.where(*where)).first()) is None:
+        return None
+    return one_readable(connection, _table, "claim", row, _claim, row.owner)
 
 
 def _get(connection: sa.Connection, claim_id: str) -> ZoneClaim:
@@ -214,7 +210,7 @@ def _is_of_key(owner: str | None, key: str) -> sa.ColumnElement[bool]:
 def _find_by_key(
     connection: sa.Connection, owner: str | None, key: str, digest: str
 ) -> ZoneClaim | None:
-    """Return the claim of a key, None for none, or for one whose time is over."""
+    """Return the live claim of a key, if its time is not over."""
     claim = _find_one(connection, _is_of_key(owner, key), sa.not_(_IS_OVER))
     if claim is not None:
         claim_rows.check_same(claim, key, digest)
@@ -226,7 +222,7 @@ _CHANGES = sa.select(tables.shards.c.moved).where(tables.shards.c.shard == table
 
 
 class PolledZone(NamedTuple):
-    """A child zone as it was when it was polled, and what is known of it since."""
+    """A child zone as it was when it was polled, and the new report."""
 
     zone: ZoneOverview
     report: ZoneReport
@@ -239,9 +235,9 @@ class Zones:
         self._read, self._write, self._read_row = database.read, database.write, database.read_row
 
     def changes(self) -> int:
-        """Return how often the child zones changed, which costs a fraction of their list.
+        """Return how often the child zones changed, which is cheaper than their list.
 
-        A poll after which nothing but its time is new does not count.
+        A poll with nothing new but its time does not count.
         """
         return int(self._read_row(_CHANGES, "looking")[0])
 
@@ -264,7 +260,7 @@ class Zones:
             if connection.scalar(known) is not None:
                 hint = "change that one, or choose another name"
                 raise NameTaken(one_line(f"a zone named {name!r} is a child already: {hint}"))
-            # where another process inserts it first, this runs again and finds that
+            # if another process inserts it first, this runs again
             report = to_json(ZoneReport())
             row = {"zone_key": key_of(name), "name": name, "report": report, **_row(registration)}
             inserted = connection.execute(sa.insert(_children).values(row))
@@ -274,12 +270,9 @@ class Zones:
         return ZoneOverview(id=self._write(work, "adding a zone"), registration=registration)
 
     def change(self, zone: ZoneOverview, registration: ZoneRegistration) -> None:
-        """Replace the registration of a child zone.
+        """Replace the registration of a child zone; UnknownName if it is gone.
 
-        What is known by polling is forgotten where another service may answer from now on.
-
-        Raises:
-            UnknownName: the zone is no longer there.
+        Its report is forgotten where another service may answer from now on.
         """
         of = _children.c
 
@@ -287,8 +280,7 @@ class Zones:
             values = _row(registration)
             if _access_of(registration) != _access_of(zone.registration):
                 values |= {"report": to_json(ZoneReport()), "heard_at": None, "polled_at": None}
-            update = sa.update(_children).where(of.id == zone.id).values(values)
-            connection.execute(update)
+            connection.execute(sa.update(_children).where(of.id == zone.id).values(values))
             if connection.scalar(sa.select(of.id).where(of.id == zone.id)) is None:
                 names = connection.scalars(sa.select(of.name))
                 raise UnknownName("child zone", zone.registration.name, names)
@@ -297,7 +289,7 @@ class Zones:
         self._write(work, "changing a zone")
 
     def delete(self, zone: ZoneOverview) -> None:
-        """Forget a child zone, which may be gone; InUse where live claims have a part in it."""
+        """Delete a child zone, or do nothing; InUse where live claims have a part in it."""
         name = zone.registration.name
 
         def work(connection: sa.Connection) -> None:
@@ -313,10 +305,9 @@ class Zones:
         self._write(work, "deleting a zone")
 
     def record(self, polled: Sequence[PolledZone]) -> None:
-        """Store what was learned by polling child zones.
+        """Store the reports of polled child zones, but for those changed or deleted meanwhile.
 
-        One that was changed or deleted meanwhile is left aside. The change log moves where more
-        than the time of the poll is new.
+        The change log moves where more than the time of the poll is new.
         """
         of = _children.c
 
@@ -343,7 +334,7 @@ class Zones:
         def work(connection: sa.Connection) -> str:
             if known := connection.scalar(query):
                 return str(known)
-            # where another process inserts it first, this runs again and finds that
+            # if another process inserts it first, this runs again
             made = uuid.uuid4().hex
             connection.execute(sa.insert(_identity).values(number=1, id=made))
             return made
@@ -379,5 +370,5 @@ def _row(registration: ZoneRegistration) -> dict[str, Any]:
 
 
 def _access_of(one: ZoneRegistration) -> tuple[object, ...]:
-    """Return what decides which service answers, and whether it does."""
+    """Return the fields that decide which service answers."""
     return one.url, one.username, one.password, one.keystone, one.cacert, one.cert, one.key

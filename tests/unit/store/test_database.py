@@ -499,7 +499,7 @@ class TestUrl(unittest.TestCase):
         for url, line in (
             ("nothing", "the store's URL cannot be read: write it as sqlite:///FILE, "
              "postgresql://HOST/NAME or mysql://HOST/NAME"),
-            ("oracle://db", "a store in 'oracle' is not known: use sqlite, postgresql or mysql"),
+            ("oracle://db", "unknown database 'oracle': use sqlite, postgresql or mysql"),
         ):  # fmt: skip
             with self.assertRaises(StoreError) as caught:
                 StoreUrl(url)

@@ -190,7 +190,7 @@ class TestKilled(StoreCase):
     def test_nothing_is_lost_and_nothing_is_broken(self):
         self.one.remember(podm(blocks=600))
         promised = []
-        for turn in range(4 if SOAK else 2):
+        for turn in range(4 if SOAK else 1):
             running = [self.start(f"{turn}-{number}") for number in range(2)]
             for process in running:
                 promised += [process.stdout.readline().split() for _ in range(3 + turn)]
@@ -201,7 +201,7 @@ class TestKilled(StoreCase):
                          if line.endswith("\n")]  # fmt: skip
         self.assertEqual([("ok",)], self.execute(sa.text("PRAGMA integrity_check")))
         claims = {claim.id: claim for claim in self.store().claims.list()}
-        self.assertGreater(len(promised), 20 if SOAK else 13)
+        self.assertGreaterEqual(len(promised), 20 if SOAK else 6)
         for claim, block in promised:  # what somebody was promised is there
             self.assertEqual((block,), claims[claim].parts[0].shares[0].blocks)
         blocks = [uri for claim in claims.values() for uri in claim.parts[0].blocks]

@@ -5,7 +5,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from tests.unit.model.test_plan import make_test_plan
-from tests.unit.store.engines import StoreCase, on_each_engine
+from tests.unit.store.engines import on_each_engine
 from tests.unit.store.site import DECISION, decision, part, podm
 from valence_sched.errors import ClaimLost, StoreError, UnknownName
 from valence_sched.model.decision import DecisionSummary
@@ -23,7 +23,7 @@ def decide_in_turn(case, ids):
 
 
 @on_each_engine
-class TestDocuments(StoreCase):
+class TestDocuments:
     def test_a_decision_is_found_by_its_id_as_it_was_first_saved(self):
         for id_, seed in (("a", 1), ("b", 2), ("a", 3)):
             self.one.decisions.save(id_, to_json(decision(seed)))
@@ -44,7 +44,7 @@ class TestDocuments(StoreCase):
 
 
 @on_each_engine
-class TestNewest(StoreCase):
+class TestNewest:
     def save(self, store, id_, owner=None):
         summary = DecisionSummary(id=id_, decided_at=0.0, owner=owner, request="r", placed=1)
         store.decisions.save(id_, DECISION, summary)

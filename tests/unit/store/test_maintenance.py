@@ -97,7 +97,7 @@ class TestVersions(MaintenanceCase):
 
     def test_one_that_a_process_works_on_stays(self):
         self.one.leases.acquire("reader", "host-1", 60)
-        with self.assertRaisesRegex(StoreError, "host-1 works on it: stop every service first"):
+        with self.assertRaisesRegex(StoreError, "in use by host-1: stop every service first"):
             self.maintenance().downgrade("0001")
         self.assertEqual(tables.REVISION, self.maintenance().revision)
         self.one.leases.give_up("reader", "host-1")
@@ -216,7 +216,7 @@ class TestFile(MaintenanceCase, StoreCase):
         with Maintenance(f"sqlite:///{path}") as empty:
             self.assertIsNone(empty.revision)
             found = empty.check()
-            self.assertEqual(("no tables are there: store upgrade makes them",), found.problems)
+            self.assertEqual(("it has no tables: store upgrade makes them",), found.problems)
             self.assertEqual((None, {}), (found.revision, found.rows))
             self.assertIsNone(empty.upgrade())
             self.assertEqual(tables.REVISION, empty.revision)
@@ -264,6 +264,6 @@ class TestFile(MaintenanceCase, StoreCase):
 
     def test_a_store_that_is_not_there_is_not_made(self):
         path = self.folder / "none.sqlite"
-        with self.assertRaisesRegex(StoreError, "no store is there"):
+        with self.assertRaisesRegex(StoreError, "no store found"):
             Maintenance(f"sqlite:///{path}")
         self.assertFalse(path.exists())

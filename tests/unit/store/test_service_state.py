@@ -6,14 +6,14 @@ from functools import partial
 
 import sqlalchemy as sa
 
-from tests.unit.store.engines import StoreCase, on_each_engine
+from tests.unit.store.engines import on_each_engine
 from valence_sched.model.effect import AuditLine, AuditQuery
 from valence_sched.store import tables
 from valence_sched.store.snapshot import LogPosition
 
 
 @on_each_engine
-class TestRecords(StoreCase):
+class TestRecords:
     def test_the_first_of_an_id_stays(self):
         one, other = self.store().records, self.store().records
         self.assertEqual(b"a", one.put_new("x", b"a"))
@@ -182,7 +182,7 @@ LINE = partial(AuditLine, user="ann", request_id="r", verb="claims:create", outc
 
 
 @on_each_engine
-class TestAudit(StoreCase):
+class TestAudit:
     def objects(self, **words):
         return [line.object for line in self.store().audit.newest(AuditQuery(**words))]
 

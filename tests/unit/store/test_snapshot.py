@@ -34,10 +34,8 @@ class TestSnapshot:
     def test_one_of_many_that_moved_costs_as_much_as_one_of_few(self):
         """S30."""
         store, costs = self.store(), []
-        for number in range(MANY):
-            store.remember(podm(f"p{number}", 1))
-            if number not in (9, MANY - 1):
-                continue
+        for number in (9, MANY - 1):
+            store.remember_all([podm(f"p{one}", 1) for one in range(number + 1)])
             position = store.snapshot().position
             _, none = self.work(store, position)
             store.remember(podm("p5", number + 2))
@@ -141,9 +139,9 @@ class TestSnapshot:
 class TestManyMore(StoreCase):
     """As many pod managers as there may be."""
 
-    def test_one_of_ten_thousand_costs_as_much_as_none(self):
+    def test_one_of_thousands_costs_as_much_as_none(self):
         """S30: but for its own row and document."""
-        self.one.remember_all([podm(f"p{number}", 0) for number in range(10_000)])
+        self.one.remember_all([podm(f"p{number}", 0) for number in range(3_000)])
         position = self.one.snapshot().position
         rows, decoded = self.one.counts.rows_read, self.one.counts.podms_decoded
         self.assertEqual((), self.one.snapshot(position).changes)
