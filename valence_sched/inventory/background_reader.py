@@ -73,14 +73,12 @@ class ReadSchedule:
 
     def hasten(self, name: str, now: float) -> None:
         """Read a pod manager at once: it changed, or its registration did."""
-        if name in self._entries:
-            known = self._entries[name]
+        if known := self._entries.get(name):
             self._entries[name] = _Entry(now, running=known.running, started=known.started)
 
     def hint(self, name: str, now: float) -> None:
         """Read a pod manager soon: it may have changed, since its last reading began at least."""
-        entry = self._entries.get(name)
-        if entry is not None:
+        if entry := self._entries.get(name):
             entry.hinted = entry.running
             earliest = entry.started + self._pace.hinted_pause_s(entry.failures)
             entry.due = min(entry.due, max(now, earliest))
@@ -254,9 +252,8 @@ class BackgroundReader:
                 self._start()
                 self._store_outcomes(self._gathered())
             else:
-                dropped = self._gathered()
-                self._running -= len(dropped)
-                for one in dropped:
+                for one in self._gathered():
+                    self._running -= 1
                     self._schedule.end(one.registration.name, self._clock.now(), failed=False)
             self._note_problem("")
         except errors.SchedulerError as error:
@@ -290,10 +287,10 @@ class BackgroundReader:
         now = self._clock.now()
         if now - self._renewed_at < self._lease_s / RENEWALS:
             return
-        if self._leads and self._store.leases.renew(LEASE, self._holder, self._lease_s):
-            self._renewed_at = now
-            return
         if self._leads:
+            if self._store.leases.renew(LEASE, self._holder, self._lease_s):
+                self._renewed_at = now
+                return
             self._leads = False
             self._events.follow({})
             self._tell("the lease is lost: another process reads")

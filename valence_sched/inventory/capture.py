@@ -100,8 +100,14 @@ def recorded_readings(
 
 def write_file(readings: Iterable[Reading], file: str, redactor: Redactor) -> CaptureResult:
     """Write readings as one inventory, whole or not at all; else InputError."""
-    podms = (_empty_podm(reading) for reading in redactor.redact(readings))
-    count, blocks = files.write_inventory(podms, file)
+
+    def podm(reading: Reading) -> FullPodm:
+        if reading.failure is None:
+            return reading.podm
+        status = "Unknown" if reading.podm.status == "Online" else reading.podm.status
+        return replace(reading.podm, status=status, pools=(), blocks=(), stocks=(), nodes=())
+
+    count, blocks = files.write_inventory(map(podm, redactor.redact(readings)), file)
     return CaptureResult(count, blocks, 0, redactor.failures, [])
 
 
@@ -143,16 +149,8 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
         raise errors.InputError(folder, "", (left_out or ["no pod manager"])[0], "at least one")
 
     build_folder(folder, fill)
-    return CaptureResult(
-        counts["podms"], counts["blocks"], counts["documents"], redactor.failures, left_out
-    )
-
-
-def _empty_podm(reading: Reading) -> FullPodm:
-    if reading.failure is None:
-        return reading.podm
-    status = "Unknown" if reading.podm.status == "Online" else reading.podm.status
-    return replace(reading.podm, status=status, pools=(), blocks=(), stocks=(), nodes=())
+    sizes = counts["podms"], counts["blocks"], counts["documents"]
+    return CaptureResult(*sizes, redactor.failures, left_out)
 
 
 MIN_KEY_CHARS = 16  # characters of a key for aliases

@@ -214,9 +214,8 @@ class EventReceiver:
 
     def take(self, podm: str, records: Iterable[Any]) -> None:
         """Store a hint that a pod manager may have changed, if its event says so."""
-        if hint_of_records(records) is None:
-            return
-        self._store().records.add_word(RECORD, podm.encode())
+        if hint_of_records(records) is not None:
+            self._store().records.add_word(RECORD, podm.encode())
 
 
 class ReceivedEvents:

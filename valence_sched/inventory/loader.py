@@ -125,12 +125,8 @@ class InventoryLoader:
         if selection.no_cache or self._config.environ.get(NO_CACHE) or len(sources) != 1:
             return None
         (source,) = sources
-        if (
-            selection.stated.get(source)
-            or self._changes_recordings(live)
-            or source == "-"
-            or split_plugin_name(source)[0]
-        ):
+        is_other = source == "-" or split_plugin_name(source)[0]
+        if is_other or selection.stated.get(source) or self._changes_recordings(live):
             return None
         try:
             large = os.stat(source).st_size >= self._min_cached_bytes
@@ -153,8 +149,7 @@ class InventoryLoader:
 
     def podms(self, selection: Selection) -> Iterator[FullPodm]:
         """Yield whole pod managers, as their documents describe them; errors as for a view."""
-        for podm, _ in self.podm_records(selection):
-            yield podm
+        return (podm for podm, _ in self.podm_records(selection))
 
     def podm_records(self, selection: Selection) -> Iterator[tuple[FullPodm, recorded.Record]]:
         """Yield pod managers as :meth:`podms`, each with its record, which may have a tree."""
@@ -254,24 +249,21 @@ class InventoryLoader:
             yield from placed
             return
         every = live.subtract_claims or live.state is not None
-        podms, places = [], []
-        for podm, file, place in placed:
-            podms.append(podm)
-            places.append((file, place))
+        both = list(placed)
+        podms = [podm for podm, *_ in both]
         stored = {podm.id for podm in podms} if every else self._sources.stored_names
         by_id = self.statuses(((podm.id, podm.read_at) for podm in podms), live)
         registry = self._sources.registry(live.state)
         with_claims = _with_claims(
             podms, registry, stored=stored, statuses=by_id, requests=requests
         )
-        for podm, (file, place) in zip(with_claims, places, strict=True):
+        for podm, (_, file, place) in zip(with_claims, both, strict=True):
             yield podm, file, place
 
     def _documents(self, source: str) -> Iterator[PodmDocument]:
         from valence_sched.model.diff import PodmDocument
 
-        selection = Selection(sources=(source,))
-        count = 0
+        selection, count = Selection(sources=(source,)), 0
         for record in self._sources.records(selection):
             count += 1
             yield PodmDocument(bytes(record.json), record.file, record.place)

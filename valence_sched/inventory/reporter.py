@@ -69,8 +69,7 @@ class Reporter:
     def report(self) -> None:
         """Report every pod manager to every target once; ``tell`` gets the errors."""
         try:
-            names = self._names()
-            podms, failures = self._store.load_podms(names), self._store.failures()
+            podms, failures = self._store.load_podms(self._names()), self._store.failures()
         except SchedulerError as error:
             return self._note("the state", str(error))
         self._note("the state", "")

@@ -196,12 +196,10 @@ class PodmAccess:
     def disabled(self) -> set[str]:
         """Return the pod managers that their operator, or their own report, has disabled."""
         reports = self.store.reported_stats()
-        found = set()
-        for name, one in self.members.items():
-            switch = reports.get(name, {}).get("enabled")
-            if not (one.enabled if switch is None else switch):
-                found.add(name)
-        return found
+        switches = {name: reports.get(name, {}).get("enabled") for name in self.members}
+        enabled = {name: one.enabled for name, one in self.members.items()}
+        enabled |= {name: switch for name, switch in switches.items() if switch is not None}
+        return {name for name, is_enabled in enabled.items() if not is_enabled}
 
     def preview(self, placement: Placement) -> Preview:
         """Ask the chosen pod manager whether it would compose a node."""
@@ -209,12 +207,12 @@ class PodmAccess:
         name, blocks = f"preview-{placement.node}", tuple(block.uri for block in chosen.blocks)
         wanted = CompositionRequest(name=name, pool=chosen.pool, blocks=blocks)
         asking = f"node {placement.node} on {chosen.podm}", "asking for a preview"
+        preview = Preview(node=placement.node, podm=chosen.podm)
         try:
             with awaiting(self.progress, *asking), self.connect(chosen.podm) as composer:
-                refusal = composer.preview(wanted)
+                return replace(preview, refusal=composer.preview(wanted))
         except SchedulerError as error:
-            return Preview(node=placement.node, podm=chosen.podm, problem=str(error))
-        return Preview(node=placement.node, podm=chosen.podm, refusal=refusal)
+            return replace(preview, problem=str(error))
 
     def _live_nodes(self, name: str, ours: list[ComposedNode]) -> Iterator[NodeStatus]:
         podm = self.read(name)

@@ -22,7 +22,7 @@ from valence_sched.drivers.hardware import ConcernedHardware
 from valence_sched.drivers.links import fold_uri, path_of
 from valence_sched.errors import BaremetalUnavailable, HardwareInUse, one_line
 from valence_sched.model.baremetal import Baremetal, BaremetalNode, Baremetals
-from valence_sched.model.claim import CompositionRequest
+from valence_sched.model.claim import CompositionRequest, CompositionResult
 from valence_sched.model.podm_address import UUID_KIND, uuid_identity
 
 #: How long a list of nodes counts: one that may be the hardware is read anew each time.
@@ -48,8 +48,18 @@ class GuardedComposer:
 
     def __init__(self, composer: Composer, check: Check = lambda _concerned: None) -> None:
         self._composer, self._check = composer, check
-        self.refusal, self.conflicts = composer.refusal, composer.conflicts
-        self.preview, self.read_node = composer.preview, composer.read_node
+
+    def refusal(self, request: CompositionRequest) -> str | None:
+        return self._composer.refusal(request)
+
+    def conflicts(self, request: CompositionRequest) -> Sequence[str]:
+        return self._composer.conflicts(request)
+
+    def preview(self, request: CompositionRequest) -> str | None:
+        return self._composer.preview(request)
+
+    def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
+        return self._composer.read_node(request, node)
 
     def may_change(self, request: CompositionRequest, node: str | None = None) -> Composer:
         """Return what changes a node, or the blocks that are to be one.

@@ -17,6 +17,7 @@ from valence_sched.store.tables import NonNegative as NonNegative  # a migration
 LOG = logging.getLogger("valence_sched.store")
 T = TypeVar("T")
 _KEY = "valence_sched.quarantine"
+_LEFT_OUT = "%s %s cannot be decoded and is left out: %s (valence-scheduler store check --deep)"
 
 
 class Quarantine:
@@ -32,8 +33,7 @@ class Quarantine:
             is_new = label not in rows
             rows.add(label)
         if is_new:
-            text = "%s %s cannot be decoded and is left out: %s (run store check --deep)"
-            LOG.warning(text, table, label, one_line(str(error), 200))
+            LOG.warning(_LEFT_OUT, table, label, one_line(str(error), 200))
 
     def keep(self, table: str, labels: Iterable[str]) -> None:
         """Forget the rows of a table but these: every row of it was decoded just now."""

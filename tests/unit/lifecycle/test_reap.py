@@ -49,7 +49,7 @@ class TestReaping(ScriptedCase):
             (COMPOSED, "composed: found /S/1", "COMPOSED", ["unreserve"]),
             (ABSENT, nothing, "FAILED", ["unreserve"]),
             (PART, nothing, "FAILED", ["remove", "unreserve"]),
-            (USED, f"{nothing}, but look at c0 is in use", "FAILED", ["unreserve"]),
+            (USED, f"{nothing}, but check c0 is in use", "FAILED", ["unreserve"]),
             (BUSY, "left as it is: p goes on: the task runs", "COMPOSING", []),
             (CompositionResult(state="composed", node=URI, blocks=("c0",), works=True),
              "left as it is: p goes on:", "COMPOSING", []),

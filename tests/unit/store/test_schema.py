@@ -267,9 +267,7 @@ class TestUrl(unittest.TestCase):
         self.assertNotIn("s3cret", str(caught.exception))
 
     def test_an_engine_that_is_not_known(self):
-        with self.assertRaisesRegex(
-            StoreError, "unknown database 'oracle': use sqlite"
-        ):
+        with self.assertRaisesRegex(StoreError, "unknown database 'oracle': use sqlite"):
             Store("oracle://h/n")
 
 
