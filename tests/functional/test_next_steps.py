@@ -77,9 +77,7 @@ class TestClaim(Site):
         held = self.podm("schedule", *claim, "-f", "json").data[0]["Claim"]
         self.assertEqual(2, len(self.podm("claim", "compose", held, "-f", "json").data))
         done = self.podm("schedule", *claim, code=1)
-        self.assertRegex(
-            done.err, f"(?m)^key 'k' belongs to composed nodes, .* {held}-1, "
-        )
+        self.assertRegex(done.err, f"(?m)^key 'k' belongs to composed nodes, .* {held}-1, ")
         self.assertEqual(2, len(self.podm("node", "list", "-f", "json").data))
 
     def test_one_that_is_not_held_is_refused_in_one_line(self):
