@@ -423,12 +423,12 @@ def stranded_amounts(contexts: Sequence[EvaluationContext]) -> list[StrandedAmou
     order = sorted(contexts, key=lambda one: price_of_needs(one.request.needs), reverse=True)
     fillings = [Filling([first, *(one for one in order if one is not first)]) for first in order]
     view = contexts[0].view
-    left = np.zeros(len(view), dtype=bool)  # but for podms that every request leaves out by name
+    rows = np.zeros(len(view), dtype=bool)  # without podms that every request excludes by name
     for context in contexts:
         verdicts = zip(context.bound.filters, context.evaluation.verdicts, strict=True)
         target = [passed for filter_, passed in verdicts if filter_.name == "target"]
-        left |= np.logical_and.reduce(target) if target else True
-    podms = sorted(set(view.podm_of[left].tolist()))
+        rows |= np.logical_and.reduce(target) if target else True
+    podms = sorted(set(view.podm_of[rows].tolist()))
     return [amount for podm in podms for amount in _on_podm(podm, fillings)]
 
 
@@ -498,14 +498,14 @@ class Filling:
             alike = (has for one, has in _devices(kinds, kind, need.kind) if one == resource)
             return any(device_amount(need, need.kind, has) for has in alike)
 
-        asking = []
-        for number, context in enumerate(self.contexts):
-            needs = (need for one in context.request.alternatives for need in one.needs)
-            asking += [number] if any(map(uses, needs)) else []
-        if not rows or not asking:
+        users = [
+            number
+            for number, context in enumerate(self.contexts)
+            if any(uses(need) for one in context.request.alternatives for need in one.needs)
+        ]
+        if not rows or not users:
             return NOT_REQUESTED if rows else IN_NO_POOL
-        pairs = ((number, row) for number in asking for row in rows)
-        found = ((number, row, self._verdicts(number).reasons(row)) for number, row in pairs)
+        found = ((one, row, self._verdicts(one).reasons(row)) for one in users for row in rows)
         number, _, reasons = min(found, key=lambda one: (len(one[2]), *one[:2]))
         flavor = self.contexts[number].request.flavor
         text = ReasonPhrases().without_amounts(scarcest_first(reasons))

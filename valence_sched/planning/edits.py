@@ -37,7 +37,7 @@ MAX_NEW_BLOCKS = 1_000_000  # of one edit on a whole site
 BLOCKS_URI = "/redfish/v1/CompositionService/ResourceBlocks/"
 
 StatusChange = Callable[[Status], Status]
-Counts = dict[str, int]  # of what an edit touched
+Edited = tuple[list[LeanPodm], dict[str, int]]  # pod managers, and counts of the effect
 BlockOrStock = TypeVar("BlockOrStock", LeanBlock, inventory.Stock)
 
 
@@ -221,9 +221,7 @@ def apply_edit(site: Site, edit: Edit, place: str = "") -> Site:
     return dataclasses.replace(site, podms=tuple(podms), effects=effects)
 
 
-def _disrupt(
-    site: Site, rule: DisruptionRule, matches: Sequence[TargetMatch]
-) -> tuple[list[LeanPodm], Counts]:
+def _disrupt(site: Site, rule: DisruptionRule, matches: Sequence[TargetMatch]) -> Edited:
     statuses = StatusChanges()
     scopes = {match.podm: Scope.of(site.podms[match.podm], match) for match in matches}
     podms: list[LeanPodm] = []
@@ -238,9 +236,7 @@ def _disrupt(
     return podms, {"podms": len(every), "nodes": nodes, **counts}
 
 
-def _clone(
-    site: Site, edit: scenario.Clone, matches: Sequence[TargetMatch]
-) -> tuple[list[LeanPodm], Counts]:
+def _clone(site: Site, edit: scenario.Clone, matches: Sequence[TargetMatch]) -> Edited:
     ids, statuses = {podm.id for podm in site.podms}, StatusChanges()
     numbers = {match.podm for match in matches}
     podms: list[LeanPodm] = []
@@ -251,33 +247,23 @@ def _clone(
         ids.update(copy.id for copy in copies)
         podms += [podm, *copies]
         new += copies
-    counts = {"podms": len(new), "pools": sum(len(pools_of(podm)) for podm in new)}
-    counts["blocks"] = sum(len(podm.blocks) for podm in new)
-    return podms, {**counts, "stocks": sum(len(podm.stocks) for podm in new)}
+    counts = {name: sum(len(getattr(podm, name)) for podm in new) for name in ("blocks", "stocks")}
+    return podms, {"podms": len(new), "pools": sum(len(pools_of(podm)) for podm in new), **counts}
 
 
-def _add(
-    site: Site, edit: scenario.AddBlocks, matches: Sequence[TargetMatch]
-) -> tuple[list[LeanPodm], Counts]:
-    new = NewBlocks(edit, site)
-    podms = list(site.podms)
+def _add(site: Site, edit: scenario.AddBlocks, matches: Sequence[TargetMatch]) -> Edited:
+    new, podms = NewBlocks(edit, site), list(site.podms)
     pools = sum(len(match.pools) for match in matches)
     _check_size(edit.count * max(pools, len(matches)))
-    blocks = 0
     for match in matches:
         podms[match.podm] = new.added(match)
-        blocks += len(podms[match.podm].blocks) - len(site.podms[match.podm].blocks)
-    return podms, {"podms": len(matches), "pools": pools, "blocks": blocks}
+    before, after = (sum(len(podm.blocks) for podm in each) for each in (site.podms, podms))
+    return podms, {"podms": len(matches), "pools": pools, "blocks": after - before}
 
 
-def _set(
-    site: Site, edit: scenario.SetAttributes, matches: Sequence[TargetMatch]
-) -> tuple[list[LeanPodm], Counts]:
+def _set(site: Site, edit: scenario.SetAttributes, matches: Sequence[TargetMatch]) -> Edited:
     podms, changes, statuses = list(site.podms), edit.changes, StatusChanges()
-
-    def change(status: Status) -> Status:
-        return replace(status, **changes)
-
+    change = functools.partial(replace, **changes)
     for match in matches:
         podm = podms[match.podm]
         if match.blocks:
@@ -286,10 +272,7 @@ def _set(
                 blocks[number] = statuses.apply(blocks[number], change)
             podms[match.podm] = replace(podm, blocks=tuple(blocks))
         elif match.pools and podm.pools:
-            pools = list(podm.pools)
-            for number, pool in enumerate(pools):
-                if pool.id in match.pools:
-                    pools[number] = replace(pool, **changes)
+            pools = (change(pool) if pool.id in match.pools else pool for pool in podm.pools)
             podms[match.podm] = replace(podm, pools=tuple(pools))
         else:  # also the traits of the pool of a pod manager that lists none
             podms[match.podm] = replace(podm, **_podm_changes(podm, changes))
@@ -298,16 +281,15 @@ def _set(
 
 
 def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:
-    new = dict(changes)
-    if "facts" in new:
-        facts = podm.facts | new["facts"]
-        new["facts"] = {key: value for key, value in facts.items() if value is not None}
-    if "capabilities" in new:
-        given = new["capabilities"].items()
-        given = {key: (value,) if isinstance(value, str) else value for key, value in given}
-        capabilities = podm.capabilities | given
-        new["capabilities"] = {key: values for key, values in capabilities.items() if values}
-    return new
+    facts = podm.facts | changes.get("facts", {})
+    given = changes.get("capabilities", {}).items()
+    given = {key: (value,) if isinstance(value, str) else value for key, value in given}
+    capabilities = (podm.capabilities | given).items()
+    merged = {
+        "facts": {key: value for key, value in facts.items() if value is not None},
+        "capabilities": {key: values for key, values in capabilities if values},
+    }
+    return {name: merged.get(name, value) for name, value in changes.items()}
 
 
 def _clones(

@@ -74,11 +74,11 @@ def drain(site: Site, targets: Sequence[Target]) -> model.Relocation:
             blocks = (podm.blocks[number].uri for number in scope.blocks)
             drained.setdefault(match.podm, set()).update(blocks)
             whole.update([match.podm] if scope.whole else ())
-    nodes = ((number, one) for number in sorted(drained) for one in residents.of(number))
+    nodes = (one for podm in sorted(drained) for one in residents.of(podm))
     affected = [
         one
-        for number, one in nodes
-        if number in whole or not drained[number].isdisjoint(one.node.blocks)
+        for one in nodes
+        if one.podm in whole or not drained[one.podm].isdisjoint(one.node.blocks)
     ]
     succession, placing, moved = Succession(after.decider()), Placing(stuck=affected), True
     while placing.stuck and moved:

@@ -329,23 +329,14 @@ class Refusals:
     def by_flavor(self) -> tuple[NodeCount, ...]:
         """Return the counts of each flavor, by name."""
         flavors = sorted({flavor for flavor, _ in self._counts}, key=_by_name)
-        rows = [(flavor, [self._counts[flavor, one] for one in OUTCOMES]) for flavor in flavors]
-        return tuple(
-            NodeCount(
-                flavor=flavor, requested=sum(counts), **dict(zip(OUTCOMES, counts, strict=True))
-            )
-            for flavor, counts in rows
-        )
+        rows = [(one, {it: self._counts[one, it] for it in OUTCOMES}) for one in flavors]
+        return tuple(NodeCount(flavor=one, requested=sum(n.values()), **n) for one, n in rows)
 
     def by_step(self) -> tuple[Refusal, ...]:
         """Return the refused nodes of each flavor and step, the most frequent first."""
-
-        def order(refusal: Refusal) -> tuple[int, str, tuple[bool, str]]:
-            return -refusal.nodes, refusal.step, _by_name(refusal.flavor)
-
         steps = self._steps.items()
         refusals = (Refusal(flavor=name, step=step, nodes=n) for (name, step), n in steps)
-        return tuple(sorted(refusals, key=order))
+        return tuple(sorted(refusals, key=lambda it: (-it.nodes, it.step, _by_name(it.flavor))))
 
     def first(self) -> tuple[FirstRefusal, ...]:
         """Return the first refusal of each flavor, by name."""
@@ -354,10 +345,9 @@ class Refusals:
 
 def last_step(decision: Decision) -> str:
     """Return the step of the funnel that rejected the last pools: a filter, else ``fit``."""
-    attempt = decision.main_attempt
-    left: Mask = attempt.context.view.all_rows
-    filters, verdicts = attempt.context.bound.filters, attempt.batch.evaluation.verdicts
-    for filter_, verdict in zip(filters, verdicts, strict=True):
+    context, evaluation = decision.main_attempt.context, decision.main_attempt.batch.evaluation
+    left: Mask = context.view.all_rows
+    for filter_, verdict in zip(context.bound.filters, evaluation.verdicts, strict=True):
         left = left & verdict
         if not left.any():
             return filter_.name
@@ -413,11 +403,9 @@ class ReplayRun:
         self._succession, self._place_text, self._progress = succession, place, progress
         self._lookahead = lookahead
         self._occupancy = Occupancy(succession.view)
-        usable = usable_mix(succession.view, mix)
         self._share: Callable[[], float | None] = lambda: None
-        if usable is not None:
-            measure = FragmentationMeasure(lambda: succession.current_view, usable)
-            self._share = measure.share
+        if (usable := usable_mix(succession.view, mix)) is not None:
+            self._share = FragmentationMeasure(lambda: succession.current_view, usable).share
         self._refusals = Refusals()
         self._podm_of: list[int] = succession.view.podm_of.tolist()
         self._block_tables = succession.current_view.block_tables  # as they are at any time
@@ -565,10 +553,9 @@ def replay_all(
 
 def check_runs(sites: Sequence[Site], policies: Sequence[str]) -> None:
     """Raise UnknownName for a policy that a site lacks, UsageError for two sites of one name."""
-    for site in sites:
-        for policy in policies:
-            if policy not in site.policies:
-                raise UnknownName("policy", policy, site.policies)
+    for site, policy in itertools.product(sites, policies):
+        if policy not in site.policies:
+            raise UnknownName("policy", policy, site.policies)
     names = [site.name for site in sites]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two scenarios are called {twice!r}: name them differently")

@@ -186,7 +186,7 @@ class TestAdd(unittest.TestCase):
         site = edited(racks(), [edit(clone="west", times=20)])
         with self.assertRaisesRegex(UsageError, "at most 1,000,000 blocks, not 2,100,000"):
             edited(site, [edit(add="g1", to="west*", count=100_000)])
-        with self.assertRaisesRegex(UsageError, "new blocks"):
+        with self.assertRaisesRegex(UsageError, "at most 1,000,000 blocks"):
             edited(site_of({"id": "p", "blocks": [gpu(f"/{n}") for n in range(101)]}),
                    [edit(clone="p", times=10_000)])  # fmt: skip
 
