@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Composer: the protocol of composing, reading back and removing nodes on a pod manager.
 
-HTTP status is never the outcome: every verb that writes reads back and returns the state of the
-node. No write is sent twice.
+Every verb that writes reads back and returns the state of the node: an HTTP status is no outcome.
 """
 
 from __future__ import annotations
@@ -20,15 +19,15 @@ from valence_sched.drivers.links import collection_pages, link_path
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.claim import CompositionRequest, CompositionResult
 
-#: Statuses of a write whose ETag is not that of the document, or that has none.
+#: Statuses of a write with another ETag than that of the document, or without one.
 PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428
 
-#: Called with each state that a node goes through, for a person who waits.
+#: Called with each state of a node, to show progress.
 Watch = Callable[[str], None]
 
 
 class Reply(NamedTuple):
-    """The answer to one HTTP request; ``text`` is its body where that is no JSON object."""
+    """The answer to one HTTP request; ``text`` is its body if that is no JSON object."""
 
     status: int
     headers: Mapping[str, str]
@@ -37,10 +36,10 @@ class Reply(NamedTuple):
 
 
 class Session(Protocol):
-    """A connection to one pod manager; every verb raises PodmError when no reply came.
+    """A connection to one pod manager; every verb raises PodmError if no reply came.
 
-    Each write is sent once. A change or removal is refused where the document is not as it was
-    read last, if the service tells ETags: it is to be read again.
+    Each write is sent once. A service with ETags refuses a change or removal of a document that
+    differs from the last read.
     """
 
     def get(self, uri: str) -> Reply: ...
@@ -50,55 +49,54 @@ class Session(Protocol):
 
 
 class ComposerReads(Protocol):
-    """What one pod manager tells about compositions; nothing of it changes."""
+    """The verbs of one pod manager that only read."""
 
     def refusal(self, request: CompositionRequest) -> str | None:
-        """Return why this could not be composed here, whatever is free; None when it could."""
+        """Return why this can never be composed here, even on free blocks; None if it can."""
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
         """Return a line for each block that is no longer free, with its present state."""
 
     def preview(self, request: CompositionRequest) -> str | None:
-        """Return why the node could not be composed now, None if it could; or PodmError."""
+        """Return why the node cannot be composed now, None if it can; or raise PodmError."""
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
-        """Read a node back, by its URI or, without one, by its name and blocks."""
+        """Read a node back by its URI or, without one, by its name and blocks."""
 
 
 class Composer(ComposerReads, Protocol):
     """One pod manager, ready to compose."""
 
     def reserve(self, request: CompositionRequest) -> bool:
-        """Reserve the blocks where that can be done; return whether it was.
+        """Reserve the blocks if the service can; return whether they are reserved.
 
-        Raises:
-            ClaimLost: another client has reserved one meanwhile.
-            PodmError: the reservation is refused, or its state cannot be read.
+        Raises ClaimLost if another client has reserved one, and PodmError if it is refused, or
+        its state cannot be read.
         """
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Undo :meth:`reserve`, also of another process; PodmError where a block stays reserved."""
+        """Undo :meth:`reserve`, also of another process; PodmError if a block stays reserved."""
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Compose the node, wait for it, and read it back."""
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
-        """Decompose a node and read back: ``absent`` means that nothing is left of it.
+        """Decompose a node and read back: ``absent`` means that it is gone with all its parts.
 
-        Another node that has its URI by now is left alone. ``node`` is empty where there is none,
-        and only memory chunks or volumes of it are to be deleted.
+        Another node that has its URI by now is left alone. ``node`` is empty if only memory chunks
+        or volumes of it are to be deleted.
         """
 
 
 def get_document(session: Session, uri: str | None) -> Json | None:
-    """Return a document, None when there is none; raises PodmError when it cannot be read."""
+    """Return a document, None if it is gone; PodmError if it cannot be read."""
     if not uri:
         return None
     reply = session.get(uri)
     if reply.status in GONE:
         return None
     if reply.status != 200 or reply.body is None:
-        raise PodmError(f"{uri}: {describe_reply(reply)}, expected a document")
+        raise PodmError(f"{uri}: {_describe(reply)}, expected a document")
     try:
         return check_content(reply.body, uri)
     except InputError as error:
@@ -112,13 +110,12 @@ def member_uris(session: Session, collection: str | None) -> Iterator[str]:
 
 
 def unread_result(error: PodmError, node: str | None = None) -> CompositionResult:
-    """Return that a node could not be read back."""
+    """Return the result of a node that could not be read back."""
     reason = f"could not be read back: {error}"
     return CompositionResult(state="unknown", node=node, reason=reason)
 
 
-def describe_reply(reply: Reply) -> str:
-    """Return an answer that is no document in words."""
+def _describe(reply: Reply) -> str:
     return one_line(f"HTTP {reply.status}" + (f": {reply.text}" if reply.text else ""), 200)
 
 
@@ -131,22 +128,21 @@ _FAILED_TASK_STATES = ("Exception", "Killed", "Cancelled", "Interrupted")
 
 
 def refusal(reply: Reply) -> str | None:
-    """Return why a reply refuses, by its status or an error in its body; None when it does not."""
-    bodies = (reply.body, *stanza_responses(reply.body))
+    """Return why a reply refuses, by its status or an error in its body; None if it does not."""
+    bodies = (reply.body, *_stanza_responses(reply.body))
     messages = [text for body in bodies for text in _messages(body)]
     task = reply.body or {}
-    state, told = task.get("TaskState"), task.get("Messages")
+    state, inner = task.get("TaskState"), task.get("Messages")
     if not messages and state in _FAILED_TASK_STATES:
-        inner = (it for it in (told if isinstance(told, list) else []) if isinstance(it, dict))
-        messages = [f"its task ended in {state}", *filter(None, map(_message_text, inner))]
+        texts = map(_message_text, inner if isinstance(inner, list) else [])
+        messages = [f"its task ended in {state}", *filter(None, texts)]
     if reply.status >= 400 or messages:
         words = "; ".join(messages[:MAX_MESSAGES]) or reply.text or "no reason given"
         return one_line(f"HTTP {reply.status}: {words}", 300)
     return None
 
 
-def stanza_responses(body: Any) -> list[Json]:
-    """Return the responses to the stanzas of a manifest."""
+def _stanza_responses(body: Any) -> list[Json]:
     stanzas = ((body or {}).get("Manifest") or {}).get("Stanzas") if isinstance(body, dict) else []
     found = [stanza.get("Response") for stanza in stanzas or [] if isinstance(stanza, dict)]
     return [response for response in found if isinstance(response, dict)]
@@ -158,14 +154,15 @@ def _messages(body: Any) -> list[str]:
         return [str(error)] if error else []
     extended = error.get("@Message.ExtendedInfo")
     inner = extended if isinstance(extended, list) else [extended]
-    found = [_message_text(item) for item in [*inner, error] if isinstance(item, dict)]
-    messages = [text for text in dict.fromkeys(found) if text]
+    messages = [text for text in dict.fromkeys(map(_message_text, [*inner, error])) if text]
     # A general error only says that there are messages.
     is_general = "generalerror" in str(error.get("code", "")).casefold() or not error.get("message")
     return messages[:-1] if len(messages) > 1 and is_general else messages
 
 
-def _message_text(item: dict[str, Any]) -> str:
+def _message_text(item: Any) -> str:
+    if not isinstance(item, dict):
+        return ""
     key = str(item.get("MessageId") or item.get("code") or "").rpartition(".")[2]
     if key.casefold() in _SUCCESS_KEYS:
         return ""
@@ -173,18 +170,17 @@ def _message_text(item: dict[str, Any]) -> str:
 
 
 ACCEPTED = 202
-#: States of a task that goes on.
+#: States of an unfinished task.
 RUNNING_TASK_STATES: tuple[str, ...] = ("New", "Starting", "Running", "Pending", "Stopping")
 RUNNING_TASK_STATES += ("Cancelling", "Service", "Suspended")
 
 
 class SendResult(NamedTuple):
-    """The outcome of a write.
+    """The outcome of a write: the node that it names, and why it is refused or lost.
 
-    ``node`` is what it names, ``reason`` why it is refused or lost. It is ``lost`` when it may
-    have had its effect, or have it yet, ``unsent`` when it cannot have had any; it ``goes_on``
-    when it was accepted and did not end while there was patience. An answer of success that
-    cannot be read and names nothing is lost: what it stands for is looked for.
+    A ``lost`` write may have had its effect, or have it later: its answer did not come, or is an
+    unreadable success that names no node. An ``unsent`` one cannot have had any. One that
+    ``goes_on`` was accepted and did not end in time.
     """
 
     node: str | None = None
@@ -195,12 +191,10 @@ class SendResult(NamedTuple):
 
     @property
     def refused(self) -> bool:
-        """Whether the answer came, and was no."""
         return bool(self.reason) and not (self.lost or self.goes_on or self.unsent)
 
     @property
     def succeeded(self) -> bool:
-        """Whether the answer came, and was yes."""
         return not (self.reason or self.unsent)
 
 
@@ -214,9 +208,8 @@ def write(
 ) -> SendResult:
     """Send once to ``target``, and wait for the task of a reply that only accepts.
 
-    It is sent again where it was refused by its ETag, or for want of one, once each, or until a
-    time that the service names, and ``is_undone``, which reads anew, finds that nothing was done
-    and it is still to be done.
+    A write that was refused because of its ETag, or without one, is sent again once each, or after
+    the pause that a busy service names, if ``is_undone``, which reads anew, finds it undone.
     """
     try:
         reply, stale = send(), {PRECONDITION_FAILED, PRECONDITION_REQUIRED}
@@ -226,7 +219,7 @@ def write(
             stale.discard(reply.status)
             watch("trying again")
             undone = False
-            with contextlib.suppress(PodmError):  # what was done is read back later
+            with contextlib.suppress(PodmError):  # the effect is read back later
                 undone = is_undone()
             if not undone:
                 break
@@ -240,27 +233,20 @@ def write(
         return SendResult(reason="its task did not end in time", goes_on=True)
     if why := refusal(last):
         return SendResult(reason=why, lost=last.status in GATEWAY_STATUSES)
-    if (node := node_uri_of(last, target)) or not last.text:
-        return SendResult(node)
-    return SendResult(reason=describe_reply(last), lost=True)
-
-
-def node_uri_of(reply: Reply, target: str) -> str | None:
-    """Return the URI of the system that a reply names; a relative one is below ``target``."""
-    body = reply.body or {}
-    kind = str(body.get("@odata.type", ""))
-    stanzas = [response.get("@odata.id") for response in stanza_responses(body)]
-    own = body.get("@odata.id") if kind.startswith("#ComputerSystem.") else None
-    for link in (*stanzas, own, reply.headers.get("Location")):
-        if link and isinstance(link, str):
-            return link_path(urljoin(target, link))
-    return None
+    body = last.body or {}
+    is_system = str(body.get("@odata.type", "")).startswith("#ComputerSystem.")
+    stanzas = [response.get("@odata.id") for response in _stanza_responses(body)]
+    own = body.get("@odata.id") if is_system else None
+    named = (*stanzas, own, last.headers.get("Location"))
+    if link := next((it for it in named if it and isinstance(it, str)), None):
+        return SendResult(link_path(urljoin(target, link)))
+    return SendResult(reason=_describe(last), lost=True) if last.text else SendResult()
 
 
 def _wait_for_task(
     session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
 ) -> tuple[Reply, bool]:
-    """Return the last reply, and whether the task runs; a monitor that fails says nothing of it."""
+    """Return the last reply, and whether the task runs; failures of its monitor do not count."""
     if reply.status != ACCEPTED:
         return reply, False
     link = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")

@@ -8,14 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from valence_sched.drivers import composer
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
-from valence_sched.drivers.composer import (
-    PRECONDITION_FAILED,
-    PRECONDITION_REQUIRED,
-    Composer,
-    Reply,
-    Session,
-)
+from valence_sched.drivers.composer import Composer, Reply, Session
 from valence_sched.drivers.crawl.reading import ReadTarget
 from valence_sched.drivers.dialect import Dialects, dialect_of_driver
 from valence_sched.drivers.document_shape import current_form
@@ -33,11 +28,10 @@ MOST_TEXT = 200  # characters of a body that is no document
 
 @dataclass(frozen=True, slots=True)
 class HttpSession:
-    """Sends over a connection; an answer with a status is a reply, whatever its body is.
+    """Sends over a connection; an answer with a status is a reply with any body.
 
-    Each request has ``timeout_s`` of its own: after a write that was lost there must be time to
-    read back. ``root`` is the service root as it was read for the login. A change or a removal
-    carries the ETag of the document as it was read last, where the service told one.
+    Each request has ``timeout_s`` of its own, since a lost write is read back. ``root`` is the
+    service root as read for the login. A change or removal has the ETag of the last read.
     """
 
     connection: Connection
@@ -72,18 +66,18 @@ class HttpSession:
     def _write(
         self, uri: str, send: Callable[[Mapping[str, str]], Answer], etag: str | None
     ) -> Reply:
-        """Some refuse each ETag that they told; others require one of documents that told none."""
-        told = self._etags.get(uri)
-        required = "*" if told is None or (uri, told) in self._refused else told
+        """Write; some services refuse each of their ETags, others require one and have none."""
+        known = self._etags.get(uri)
+        required = "*" if known is None or (uri, known) in self._refused else known
         wanted = required if uri in self._required else None
         if etag is not None and (uri, etag) not in self._refused:
             wanted = etag
         reply = self._exchange(uri, lambda: send({"If-Match": wanted} if wanted else {}))
         if reply.status < 300:
             self._etags.pop(uri, None)
-        if reply.status == PRECONDITION_FAILED and wanted:
+        if reply.status == composer.PRECONDITION_FAILED and wanted:
             self._refused.add((uri, wanted))
-        elif reply.status == PRECONDITION_REQUIRED:
+        elif reply.status == composer.PRECONDITION_REQUIRED:
             self._required.add(uri)
         return reply
 
@@ -97,14 +91,14 @@ class HttpSession:
             body, text = answer.json(uri) if answer.body else None, ""
         except InputError as error:
             body, text = None, one_line(answer.body[:MOST_TEXT].decode(errors="replace"), MOST_TEXT)
-            # of a page, or half an object, only what it is
+            # for a page, or half an object, only its kind
             if answer.body.lstrip()[:1] in (b"<", b"{") or len(answer.body) > MAX_DOCUMENT_BYTES:
                 text = error.found
         return Reply(answer.status, answer.headers, body, text)
 
 
 class ConnectedPodm(NamedTuple):
-    """One pod manager that is logged in to: what composes there, and what reads its documents."""
+    """The composer and the session of one pod manager after the login."""
 
     composer: Composer
     session: Session
@@ -116,13 +110,12 @@ def connect(
 ) -> Iterator[ConnectedPodm]:
     """Yield the composer of a pod manager and its session, which is deleted afterwards.
 
-    ``timeout_s`` is for the login and for each request, ``patience_s`` for what the pod manager
-    does after it has answered.
+    ``timeout_s`` is for the login and for each request, ``patience_s`` for tasks after the answer.
 
     Raises:
-        PodmError: it cannot be reached, refuses the login, is another service than the one that
-            was registered, or is of a dialect that only reads.
-        PluginError: a dialect raised an error while it looked at the service root.
+        PodmError: it is unreachable, refuses the login, is another service than the registered
+            one, or is of a dialect that only reads.
+        PluginError: a dialect failed on the service root.
     """
     registration = target.registered
     with Connection(registration, target.password, Deadline(timeout_s)) as connection:
@@ -144,11 +137,7 @@ def connect(
 
 
 def live_identity(connection: Connection, root: Json) -> str:
-    """Return the identity of a service that is logged in to; by its address if it tells none.
-
-    Raises:
-        PodmError: it does not answer.
-    """
+    """Return the identity of a service after the login, else its address; or raise PodmError."""
 
     def get(uri: str) -> Json | None:
         if uri == ROOT:
@@ -163,13 +152,12 @@ def live_identity(connection: Connection, root: Json) -> str:
 
 
 def probe_identity(registration: Registration, password: str | None, timeout_s: float) -> str:
-    """Return the identity of the service at the URL of a registration; it logs in if it must.
+    """Return the identity of the service at the URL of a registration, with a login if needed.
 
-    Raises:
-        PodmError, InputError: it does not answer, refuses the login, or has no service root.
+    Raises PodmError or InputError if it does not answer, refuses the login, or has no service root.
     """
     with Connection(registration, password, Deadline(timeout_s)) as connection:
         answer = connection.get_anonymous(ROOT)
-        if answer.status == 200 and (told := root_identity(root_document(answer))):
-            return told
+        if answer.status == 200 and (identity := root_identity(root_document(answer))):
+            return identity
         return live_identity(connection, enter_service(connection))

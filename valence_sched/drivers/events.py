@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of one pod manager: its stream, a subscription where it has none, and hints of changes.
+"""Events of one pod manager: its stream, else a subscription, and hints of changes.
 
-An event is a hint that a reading may differ now, never content. A stream is a connection that is
-opened to the pod manager; the events of a subscription arrive elsewhere: here it is made, looked
-at, and deleted in the end.
+An event is a hint that a reading may differ now, never content. A stream is a connection to the
+pod manager; the events of a subscription arrive elsewhere: here it is created, checked, and deleted
+in the end.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from valence_sched.drivers.links import ROOT, collection_pages
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.podm_address import EventAddress
 
-#: Services whose resources are not read. A reading logs in, which is an event of the first: were it
-#: a hint, each reading would be followed by another one.
+#: Services whose resources are not read. The login of a reading is an event of the first, and as a
+#: hint it would cause another reading.
 OTHER_SERVICES = frozenset(
     "SessionService AccountService EventService TaskService TelemetryService UpdateService "
     "CertificateService JobService LicenseService KeyService Registries JsonSchemas".lower().split()
@@ -46,7 +46,7 @@ _MOST_TEXT = 120
 
 
 def hint_of(data: bytes) -> str | None:
-    """Return the hint of an event, as :func:`hint_of_records`; what cannot be parsed is none."""
+    """Return the hint of an event, as :func:`hint_of_records`; None if it cannot be parsed."""
     try:
         event = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -56,12 +56,12 @@ def hint_of(data: bytes) -> str | None:
 
 
 def hint_of_records(records: Iterable[Any]) -> str | None:
-    """Return the first of the records of an event that may change a reading, None for none."""
+    """Return the first record of an event that may change a reading."""
     for record in (it for it in records if isinstance(it, dict)):
         linked = record.get("OriginOfCondition")  # a link, or text of older services
         linked = linked.get("@odata.id") if isinstance(linked, dict) else linked
-        told = (record.get("EventType"), record.get("MessageId"), linked)
-        kind, message, origin = (text if isinstance(text, str) else "" for text in told)
+        values = (record.get("EventType"), record.get("MessageId"), linked)
+        kind, message, origin = (value if isinstance(value, str) else "" for value in values)
         registry, _, rest = message.partition(".")
         name = rest.rpartition(".")[2] if registry in REGISTRIES and rest else kind
         inner = origin.lower().removeprefix(ROOT).strip("/").split("/")
@@ -79,10 +79,10 @@ _END = re.compile(rb"\r\n|\n|\r")
 
 
 class EventParser:
-    """Takes a stream in pieces, and yields the data of each event as it ends.
+    """Parses a stream in pieces, and yields the data of each event at its end.
 
-    Fields other than ``data`` are of no use here. A line of a JSON text that some services send
-    over several lines without its field name belongs to the data.
+    Other fields than ``data`` are ignored. Some services send JSON over several lines without a
+    field name; they belong to the data.
     """
 
     def __init__(self, most: int = MAX_EVENT_BYTES) -> None:
@@ -93,7 +93,7 @@ class EventParser:
         self._after_return = False
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Yield the events that a piece ends; PodmError where one is too large."""
+        """Yield the events that a piece ends; PodmError if one is too large."""
         if self._after_return and piece.startswith(b"\n"):
             piece = piece[1:]  # the other half of an end that two pieces share
         self._after_return = piece.endswith(b"\r") if piece else self._after_return
@@ -101,38 +101,30 @@ class EventParser:
         for line in lines:
             self._grow(line)
             whole, self._line = b"".join(self._line), []
-            if whole:
-                self._take(whole)
-            else:
+            name, colon, value = whole.partition(b":")
+            if not whole:
                 data, self._data, self._size = b"\n".join(self._data), [], 0
                 if data:
                     yield data
+            elif name == b"data" and (colon or whole == b"data"):
+                self._data.append(value.removeprefix(b" "))
+            elif self._data and name not in (b"", b"id", b"event", b"retry"):
+                self._data.append(whole)
+            else:
+                self._size -= len(whole)
         self._grow(rest)
 
     def _grow(self, part: bytes) -> None:
-        """Add to the line; nothing of it is looked at again before it ends."""
-        if part:
-            self._line.append(part)
-            self._size += len(part)
+        self._line.append(part)
+        self._size += len(part)
         if self._size > self._most:
             raise PodmError(f"sends an event of more than {self._most} bytes")
 
-    def _take(self, line: bytes) -> None:
-        name, colon, value = line.partition(b":")
-        if name == b"data" and (colon or line == b"data"):
-            value = value.removeprefix(b" ")
-        elif self._data and name not in (b"", b"id", b"event", b"retry"):
-            value = line
-        else:
-            self._size -= len(line)
-            return
-        self._data.append(value)
-
 
 STREAM_TYPE = "text/event-stream"
-#: Seconds without a byte after which a stream is opened again: its other end may be gone.
+#: Seconds without a byte after which a stream is opened again: its peer may be lost.
 QUIET_S = 900.0
-#: Bytes that a stream may send in so many seconds; one that sends more is not followed.
+#: The most bytes of a stream in a number of seconds; one that sends more is not followed.
 MOST_BYTES, MOST_BYTES_S = 16 * MIB, 60.0
 
 
@@ -151,7 +143,7 @@ class EventService(Resource):
 
 
 def _event_services(connection: Connection) -> Iterator[EventService]:
-    """Log in, and yield the event services that are not switched off."""
+    """Log in, and yield the event services that are enabled."""
     for link in links(current_form(enter_service(connection), root=True).get("EventService")):
         uri = connection.local_path(link) if link else ""
         answer = connection.get(uri) if uri else None
@@ -162,7 +154,7 @@ def _event_services(connection: Connection) -> Iterator[EventService]:
 
 
 class EventStream:
-    """The stream of one pod manager; ``quiet_s`` is how long it may send nothing at all."""
+    """The stream of one pod manager, which ends after ``quiet_s`` without a byte."""
 
     def __init__(
         self,
@@ -184,12 +176,20 @@ class EventStream:
 
         Raises:
             NoEvents: it offers no stream.
-            PodmError, InputError: it does not answer, refuses the login, or sends what is no
-                stream of events, or more than is bounded.
+            PodmError, InputError: it does not answer, refuses the login, or sends too much, or
+                something else than a stream of events.
         """
         with self._connection, contextlib.closing(self._open()) as stream:
             opened()
-            self._read(stream, hint)
+            parser, since, received = EventParser(), self._clock(), 0
+            while piece := stream.read(self._quiet_s):
+                if self._clock() - since >= MOST_BYTES_S:
+                    since, received = self._clock(), 0
+                received += len(piece)
+                if received > MOST_BYTES:
+                    raise PodmError(f"sends more than {MOST_BYTES} bytes of events in a minute")
+                for found in filter(None, map(hint_of, parser.feed(piece))):
+                    hint(found)
 
     def cut(self) -> None:
         self._connection.cut()
@@ -208,26 +208,11 @@ class EventStream:
         what = f"HTTP {stream.status}" if stream.status != 200 else (kind or "no content type")
         raise PodmError(f"its event stream: found {what}, expected {STREAM_TYPE}")
 
-    def _read(self, stream: AnswerStream, hint: Callable[[str], object]) -> None:
-        parser = EventParser()
-        since, received = self._clock(), 0
-        while piece := stream.read(self._quiet_s):
-            if self._clock() - since >= MOST_BYTES_S:
-                since, received = self._clock(), 0
-            received += len(piece)
-            if received > MOST_BYTES:
-                raise PodmError(f"sends more than {MOST_BYTES} bytes of events in a minute")
-            for data in parser.feed(piece):
-                if (text_of := hint_of(data)) is not None:
-                    hint(text_of)
 
-
-#: Seconds between looks at whether the subscription is still there.
-CHECK_S = 300.0
-#: Subscriptions of a pod manager that are looked at for ones that an earlier process left.
+#: Seconds between checks that the subscription still exists, and for its deletion.
+CHECK_S, DELETE_S = 300.0, 3.0
+#: Subscriptions of a pod manager that are searched for those of an earlier process.
 MOST_SUBSCRIPTIONS = 100
-#: Seconds that the deletion may take.
-DELETE_S = 3.0
 
 
 class SubscriptionLeft(PodmError):
@@ -237,12 +222,12 @@ class SubscriptionLeft(PodmError):
 class EventDestination(Resource):
     """EventDestination, a subscription."""
 
-    destination = Field("Destination", text, "where its events go")
-    context = Field("Context", text, "the words of the client that made it")
+    destination = Field("Destination", text, "the receiver of its events")
+    context = Field("Context", text, "the text of the client that created it")
 
 
 class EventSubscription:
-    """The subscription of one pod manager, which is read every ``check_s``: it may be dropped."""
+    """The subscription of one pod manager, which is checked every ``check_s``."""
 
     def __init__(
         self,
@@ -263,13 +248,12 @@ class EventSubscription:
     def follow(self, opened: Callable[[], object], _hint: Callable[[str], object]) -> None:
         """Subscribe, and call ``opened``; return once it is cut and the subscription deleted.
 
-        Subscriptions that an earlier process left at this address are deleted first.
+        Subscriptions of an earlier process to this address are deleted first.
 
         Raises:
             NoEvents: the pod manager offers no subscriptions.
             SubscriptionLeft: the subscription could not be deleted.
-            PodmError, InputError: it does not answer, refuses, makes another subscription than was
-                asked for, or has dropped it.
+            PodmError, InputError: it does not answer, refuses, or has another or no subscription.
         """
         with self._connection(self._timeout_s) as connection:
             found = (it for it in _event_services(connection) if any(it.subscriptions))
@@ -277,8 +261,7 @@ class EventSubscription:
                 raise NoEvents("offers neither an event stream nor subscriptions")
             collection = connection.local_path(next(filter(None, service.subscriptions)))
             self._delete_leftovers(connection, collection)
-            # What of its filters is asked for: events of resources, as far as it tells them.
-            filters: Json = {}
+            filters: Json = {}  # events of resources, if it has such filters
             if registries := [one for one in REGISTRIES if one in service.registries]:
                 filters["RegistryPrefixes"] = registries
             elif types := [one for one in TYPES if one in service.types]:
@@ -312,9 +295,8 @@ class EventSubscription:
             answer = connection.get(uri)
             return answer.json(uri) if answer.status == 200 else None
 
-        pages = collection_pages(read, collection)
+        members = (link for page in collection_pages(read, collection) for link in page.members)
         # all before the first is deleted: that moves the others from page to page
-        members = (link for page in pages for link in page.members)
         some = tuple(itertools.islice(members, MOST_SUBSCRIPTIONS))
         for uri in (connection.local_path(link) for link in some if link):
             found = _destination(connection, uri)
@@ -324,29 +306,27 @@ class EventSubscription:
     def _create(self, connection: Connection, collection: str, filters: Json) -> str:
         body = {"Destination": self._destination, "Protocol": "Redfish", "Context": self._context}
         answer = connection.post(collection, body | filters)
-        told = None
+        json = None
         with contextlib.suppress(InputError):  # the status counts
-            told = answer.json(collection) if answer.body else None
-        if reason := refusal(Reply(answer.status, answer.headers, told)):
-            raise PodmError(f"refuses to send events: {self._plain(reason)}")
+            json = answer.json(collection) if answer.body else None
+        if reason := refusal(Reply(answer.status, answer.headers, json)):
+            raise PodmError(f"refuses to send events: {self._without_secret(reason)}")
         location = answer.headers.get("Location")
         link = location or (answer.json(collection).get("@odata.id") if answer.body else None)
         if not isinstance(link, str) or not link:
-            raise PodmError("made a subscription without saying where it is")
+            raise PodmError("created a subscription without its URI in the answer")
         return connection.local_path(urljoin(collection, link))
 
     def _check(self, uri: str) -> None:
-        """Raise PodmError unless the pod manager has the subscription that was asked for."""
         with self._connection(self._timeout_s) as connection:
             enter_service(connection)
             found = _destination(connection, uri)
         if found is None:
             raise PodmError("has dropped its subscription to events")
         if not self._owns(found):
-            raise PodmError("has another subscription to events than was asked for")
+            raise PodmError("has another subscription to events than the one requested")
 
     def _delete(self, uri: str) -> None:
-        """Delete the subscription, unless another one stands in its place by now."""
         try:
             with self._connection(DELETE_S) as connection:
                 enter_service(connection)
@@ -355,24 +335,23 @@ class EventSubscription:
                     return
                 connection.delete(uri)
                 if _destination(connection, uri) is not None:
-                    raise PodmError("it is still there")
+                    raise PodmError("it still exists")
         except SchedulerError as error:
-            reason = self._plain(str(error))
+            reason = self._without_secret(str(error))
             raise SubscriptionLeft(f"its subscription to events stays: {reason}") from None
 
     def _owns(self, found: EventDestination) -> bool:
-        """Return whether a subscription is this one; some services tell no context."""
-        if found.context:
+        if found.context:  # some services have none
             return found.context == self._context
         return found.destination == self._destination
 
-    def _plain(self, reason: str) -> str:
-        """Return a reason without the secret, which the pod manager may repeat."""
+    def _without_secret(self, reason: str) -> str:
+        """Return a reason without the destination, which the pod manager may repeat."""
         return reason.replace(self._destination, "(the destination)")
 
 
 class PushedEvents:
-    """The stream of one pod manager, or where it offers none a subscription."""
+    """The stream of one pod manager, or a subscription if it offers no stream."""
 
     def __init__(self, stream: EventStream, subscription: EventSubscription) -> None:
         self._stream, self._subscription = stream, subscription

@@ -438,7 +438,7 @@ class TestHostileSubscription(SubscriptionCase):
             (f"status:503:POST:{COLLECTION}", "refuses to send events: HTTP 503"),
             (f"lie:POST:{COLLECTION}", "refuses to send events"),
             (f"body:text:POST:{COLLECTION}", None),
-            (f"html:POST:{COLLECTION}", "without saying where it is|a page of HTML"),
+            (f"html:POST:{COLLECTION}", "without its URI in the answer|a page of HTML"),
             (f"drop-reply:POST:{COLLECTION}", "connection"),
             (f"status:404:GET:{COLLECTION}/1", "has dropped its subscription"),
         ):
@@ -461,7 +461,7 @@ class TestHostileSubscription(SubscriptionCase):
         podm.app.podm.subscriptions.create = lambda body: create({**body, **elsewhere})
         self.follow(podm)
         self.join()
-        self.assertIn("another subscription to events than was asked for", str(self.error))
+        self.assertIn("another subscription to events than the one requested", str(self.error))
         self.assertEqual(1, len(self.subscriptions(podm)))  # it is somebody else's
 
     def test_one_that_stays_is_told(self):
