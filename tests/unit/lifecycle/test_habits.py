@@ -112,7 +112,7 @@ class TestHabits(unittest.TestCase):
             rules = [f"drop-reply:POST:{where}*", "own-names"]
             with self.subTest(where), self.on(of, *rules) as here:
                 (claim,) = [here.claim(request(properties=DISK))]
-                with self.assertRaisesRegex(Unverified, f"{where}/.*whose it is cannot be told"):
+                with self.assertRaisesRegex(Unverified, f"{where}/.*its owner is unknown"):
                     here.composer.compose(claim)
                 self.assertEqual("COMPOSING", here.store.claims.show(claim.id).state)
                 (node,) = [it for it in access(here).nodes("podm", live=True)

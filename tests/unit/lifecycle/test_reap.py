@@ -53,7 +53,7 @@ class TestReaping(ScriptedCase):
             (BUSY, "left as it is: p goes on: the task runs", "COMPOSING", []),
             (CompositionResult(state="composed", node=URI, blocks=("c0",), works=True),
              "left as it is: p goes on:", "COMPOSING", []),
-            (UNKNOWN, "left as it is: whose it is cannot be told", "COMPOSING", None),
+            (UNKNOWN, "left as it is: its owner is unknown", "COMPOSING", None),
             (DOWN, "left as it is: p cannot be read: connection refused", "COMPOSING", []),
         ):  # fmt: skip
             for dry_run in (True, False):

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Composes on a DMTF Redfish CompositionService: specific, by manifest, or constrained.
 
-A node has a name of its own, so after a reply that was lost, or that lies, it is found again by
-its name among the systems that its blocks and the collection of systems link.
+After a lost or false reply a node is found by its unique name among all systems.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ CHANGING_STATES = ("Starting", "Updating", "Qualified")
 
 
 class Source(NamedTuple):
-    """What an amount is made of: its stock as it is now, where to post, and the body."""
+    """The source of an amount: its stock as it is now, where to post, and the body."""
 
     stock: Stock
     collection: str
@@ -53,7 +52,7 @@ class Source(NamedTuple):
 
 
 class Creation(NamedTuple):
-    """What was made; ``problem`` is why not all of it, ``unknown`` that something else may be."""
+    """Amounts that were made; ``problem`` is why not all, ``unknown`` if others may exist."""
 
     made: tuple[Grant, ...] = ()
     problem: str = ""
@@ -61,22 +60,22 @@ class Creation(NamedTuple):
 
 
 class AmountComposer:
-    """Chunks and volumes of one service; ``patience`` makes the pauses of one wait."""
+    """Memory chunks and volumes of one service."""
 
     def __init__(self, session: composer.Session, patience: Callable[[], Patience]) -> None:
         self._session, self._patience = session, patience
         self._made: dict[str, tuple[Grant, ...]] = {}
 
     def refusal(self, request: CompositionRequest) -> str | None:
-        """Return why an amount can never be made here, None when all can."""
+        """Return why an amount can never be made here, None if all can."""
         for grant in request.made_grants:
             if self._source(grant.uri) is None:
-                what = "nothing that a memory chunk or a volume can be made of"
-                return f"{grant.uri}: found {what}, expected to make {grant.amount:g} of it"
+                what = "neither a memory domain nor a storage pool to create it in"
+                return f"{grant.uri}: found {what}, expected one for {grant.amount:g}"
         return None
 
     def conflicts(self, request: CompositionRequest) -> Iterator[str]:
-        """Yield a line for each amount that its stock does not grant now."""
+        """Yield a line for each amount that its stock does not have now."""
         for grant in request.made_grants:
             source = self._source(grant.uri)
             if source is None or grant_size(source.stock, grant.amount) != grant.amount:
@@ -88,7 +87,7 @@ class AmountComposer:
                 yield f"{grant.uri}: found {left}, {grant.amount:g} were chosen"
 
     def create(self, request: CompositionRequest, watch: composer.Watch) -> Creation:
-        """Make every amount of a request, one after the other, until one is refused."""
+        """Make every amount of a request, one after the other, until one fails."""
         made: list[Grant] = []
         for grant in request.made_grants:
             try:
@@ -102,10 +101,9 @@ class AmountComposer:
         return Creation(tuple(made))
 
     def find(self, request: CompositionRequest) -> Creation:
-        """Return what there is of the amounts of a request, by where it was made or by its name.
+        """Return the existing amounts of a request, by their URI or by its name.
 
-        What has another node's name by now is another's; what is known by nothing but its place
-        must have the size that was made.
+        One at a known URI must have the name of the request, or without a name its size.
         """
         known = request.amounts or self._made.get(request.name, ())
         found = {fold_uri(it.uri): it for it in known if self._is_ours(it, request)}
@@ -114,26 +112,24 @@ class AmountComposer:
             named = () if source is None else self._named(source.collection, request)
             found |= {fold_uri(it.uri): it for it in named}
         wanted = known or request.made_grants
-        problem = ""
-        if len(found) < len(wanted):
-            where = ", ".join(dict.fromkeys(it.uri for it in wanted))
-            what = f"{len(found)} of {len(wanted)} memory chunks and volumes of {request.name}"
-            problem = f"found {what} ({where})"
+        where = ", ".join(dict.fromkeys(it.uri for it in wanted))
+        what = f"{len(found)} of {len(wanted)} memory chunks and volumes of {request.name}"
+        problem = f"found {what} ({where})" if len(found) < len(wanted) else ""
         return Creation(tuple(found.values()), problem)
 
     def suspects(self, request: CompositionRequest) -> list[str]:
-        """Return what may be an amount of a request: it has its size, and no name of a node."""
-        found: list[str] = []
+        """Return chunks and volumes with the size of an amount, and without the name of a node."""
+        found: dict[str, None] = {}
         for grant in request.made_grants:
             source = self._source(grant.uri)
             for uri in sorted(self._members(source.collection)) if source else ():
                 json = composer.get_document(self._session, uri) or {}
                 if size_of(json) == grant.amount and not own_name(json.get("Name"), uri):
-                    found.append(uri)
-        return list(dict.fromkeys(found))
+                    found[uri] = None
+        return list(found)
 
     def remove(self, made: tuple[Grant, ...], watch: composer.Watch) -> str:
-        """Delete and read back; return what is still there and why, empty for nothing."""
+        """Delete and read back; return which still exist and why, else empty."""
         return "; ".join(filter(None, (self._remove(one, watch) for one in made)))
 
     def _remove(self, one: Grant, watch: composer.Watch) -> str:
@@ -177,7 +173,7 @@ class AmountComposer:
         sent: composer.SendResult,
         before: set[str],
     ) -> Creation:
-        """Find what a write made: where its answer says, by its name, or as the only new one."""
+        """Find the product of a write: by the URI in its answer, its name, or as the only new."""
         patience, late = self._patience(), LATE_READS if sent.lost else 1
         new: list[str] = []
         while late > 0 and not new:
@@ -193,7 +189,7 @@ class AmountComposer:
         answered = [uri for uri in new if sent.node and fold_uri(uri) == fold_uri(sent.node)]
         ours = named or (answered if sent.succeeded else []) or (new if sent.succeeded else [])
         if len(ours) != 1 and new and not sent.refused:
-            words = f"{', '.join(new)} came meanwhile, and whose it is cannot be told"
+            words = f"{', '.join(new)} came meanwhile: its owner is unknown"
             return Creation(problem="; ".join(filter(None, (sent.reason, words))), unknown=True)
         if not ours:
             why = sent.reason or "it answered success, and made nothing"
@@ -201,7 +197,7 @@ class AmountComposer:
         return self._checked(ours[0], grant)
 
     def _checked(self, uri: str, grant: Grant) -> Creation:
-        """Read what was made until it is enabled; a smaller one than granted is a problem."""
+        """Read a product until it is enabled; a smaller one than granted is a problem."""
         patience = self._patience()
         while True:
             json = composer.get_document(self._session, uri) or {}
@@ -275,26 +271,24 @@ class AmountComposer:
 
 
 def size_of(json: Json) -> float | None:
-    """Return the size of a chunk in MiB, of a volume in GiB; None where none can be read."""
+    """Return the size of a chunk in MiB, of a volume in GiB; None if it is unreadable."""
     chunk = schema.MemoryChunks("", json, NO_NOTES).size_mib
-    if chunk is not None:
-        return float(chunk)
-    return stocks.gib(schema.Volume("", json, NO_NOTES).capacity_bytes)
+    volume = schema.Volume("", json, NO_NOTES).capacity_bytes
+    return stocks.gib(volume) if chunk is None else float(chunk)
 
 
 class BlockReservations:
-    """The ``Reserved`` flags of blocks; only what was set here is cleared, as far as known."""
+    """The ``Reserved`` flags of blocks; those set here, as far as known, are cleared."""
 
     def __init__(self, session: composer.Session, back: NodeReader) -> None:
         self._session, self._reader = session, back
         self._reserved: list[str] | None = None
 
     def reserve(self, request: CompositionRequest) -> bool:
-        """Reserve every block that one node has to itself, or none; return whether they are.
+        """Reserve all blocks that are not shared; return whether they are, else undo it.
 
-        Raises:
-            ClaimLost: another client has reserved one meanwhile.
-            PodmError: the state cannot be read, or the reservation not be undone.
+        Raises ClaimLost if another client has reserved one, and PodmError if its state cannot be
+        read, or the reservation cannot be undone.
         """
         self._reserved = []
         for block in self._own(request, self._reader.last_block):
@@ -321,7 +315,7 @@ class BlockReservations:
             try:
                 block = self._reader.block(uri)
                 if block is not None and block.reserved and not self._set(block, False):
-                    stays.append(f"{uri}: it does not let go")
+                    stays.append(f"{uri}: the flag stays set")
             except PodmError as error:
                 stays.append(f"{uri}: {error}")
         if stays:
@@ -329,13 +323,13 @@ class BlockReservations:
         self._reserved = []
 
     def clear_own(self) -> None:
-        """Clear the flags that were set here, if any were, of blocks that were just read."""
+        """Clear the flags that were set here, of blocks that were just read."""
         if self._reserved:
             self.clear(self._reserved)
             self._reserved = []
 
     def clear(self, uris: Iterable[str]) -> None:
-        """Take Reserved off blocks that were just read, where that can be done."""
+        """Clear the flags of blocks that were just read, if the service can."""
         for uri in uris:
             with contextlib.suppress(PodmError):
                 block = self._reader.last_block(uri)
@@ -345,15 +339,14 @@ class BlockReservations:
     def _own(
         self, request: CompositionRequest, read: Callable[[str], ResourceBlock | None]
     ) -> list[ResourceBlock]:
-        """Return the blocks that one node has to itself: a shared block is not reserved."""
         blocks = (read(uri) for uri in request.blocks)
         return [block for block in blocks if block and not own_status(block).shareable]
 
     def _set(self, block: ResourceBlock, reserved: bool, *, verify: bool = True) -> bool:
-        """Set or clear the flag; return whether it stands as wanted.
+        """Set or clear the flag; return whether that succeeded.
 
-        Some replace the whole object by what is sent, so the whole of it is sent. A change that is
-        refused by its ETag is sent once more where nothing changed meanwhile.
+        Some services replace the whole object, so all of it is sent. A change that is refused
+        because of its ETag is sent once more if the object is the same.
         """
         uri, status = block.uri, "CompositionStatus"
         body = {status: dict(block.json[status], Reserved=reserved)}
@@ -364,7 +357,7 @@ class BlockReservations:
                 if present is None or present.json[status] != block.json[status]:
                     return False
                 reply = self._session.patch(uri, body)
-            after = self._reader.told_block(uri, reply)
+            after = self._reader.block_of_reply(uri, reply)
             if after is None and verify:
                 after = self._reader.block(uri)
         except PodmError:
@@ -373,10 +366,7 @@ class BlockReservations:
 
 
 class RedfishComposer:
-    """Composes on one Redfish service.
-
-    ``patience`` makes the pauses of one wait; ``methods`` are those of a vendor.
-    """
+    """Composes on one Redfish service; ``methods`` are those of a vendor."""
 
     def __init__(
         self,
@@ -399,14 +389,13 @@ class RedfishComposer:
         return [*self._reader.conflicts(request), *self._amounts.conflicts(request)]
 
     def preview(self, request: CompositionRequest) -> str | None:
-        """Ask by the Compose action whether the node could be made."""
         target = read_capabilities(self._session).compose_target
         if target is None:
             raise PodmError("it offers no Compose action to ask")
         return composer.refusal(self._session.post(target, manifest_body(request, "Preview")))
 
     def reserve(self, request: CompositionRequest) -> bool:
-        """Reserve by the Compose action where that is the way, else by the flag on each block."""
+        """Reserve by the Compose action if that composes here, else by the flag on each block."""
         way = choose_write(self._capabilities(request), request)
         if isinstance(way, str) or not way.exact:
             return False
@@ -419,7 +408,7 @@ class RedfishComposer:
         return self._reservation is not None
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Take Reserved off the blocks again; a reservation by action ends by itself."""
+        """Clear the flags again; a reservation by action ends by itself."""
         way = choose_write(self._capabilities(request), request)
         if isinstance(way, str) or not way.exact:
             return
@@ -427,7 +416,7 @@ class RedfishComposer:
             self._block_reservations.unreserve(request)
 
     def compose(self, request: CompositionRequest, watch: composer.Watch) -> CompositionResult:
-        """Make the amounts, then the node; without the node the amounts are deleted again."""
+        """Make the amounts, then the node; if that fails the amounts are deleted again."""
         created = self._amounts.create(request, watch)
         if created.problem:
             outcome = CompositionResult(state="absent", reason=created.problem)
@@ -442,7 +431,6 @@ class RedfishComposer:
     def _compose_node(
         self, request: CompositionRequest, watch: composer.Watch
     ) -> CompositionResult:
-        """Make the node in the first way that the pod manager offers, and read it back."""
         way = choose_write(self._capabilities(request), request)
         if isinstance(way, str):
             return CompositionResult(state="absent", reason=way)
@@ -450,8 +438,7 @@ class RedfishComposer:
             way = way._replace(body=way.body | {"ReservationId": self._reservation})
         outcome, sent = self._compose_once(request, way, watch)
         if self._reservation and outcome.state == "absent" and sent.refused:
-            # It may have ended meanwhile, and a refused node is absent.
-            self._reservation = None
+            self._reservation = None  # it may have ended
             return self._compose_node(request, watch)
         return outcome
 
@@ -468,7 +455,7 @@ class RedfishComposer:
         if (result.node is None and found.made) or suspects:
             why = f"{', '.join(it.uri for it in found.made)} is there without its node"
             if suspects:
-                why = f"{', '.join(suspects)} may be made for it: whose it is cannot be told"
+                why = f"{', '.join(suspects)} may be made for it: its owner is unknown"
             reason = "; ".join(filter(None, (result.reason, why)))
             return replace(result, state="left", amounts=found.made, reason=reason)
         if result.node is not None and found.problem:
@@ -480,7 +467,6 @@ class RedfishComposer:
     def remove(
         self, request: CompositionRequest, node: str, watch: composer.Watch
     ) -> CompositionResult:
-        """DELETE the node and its amounts, and read back; another node at its URI is left alone."""
         before = self.read_node(request, node or None)
         if before.state == "unknown":
             return before
@@ -511,7 +497,7 @@ class RedfishComposer:
     def _without_amounts(
         self, outcome: CompositionResult, made: tuple[Grant, ...], watch: composer.Watch
     ) -> CompositionResult:
-        """Delete what was made for a node that is absent; what stays is left, and named."""
+        """Delete the amounts of an absent node; note those that stay."""
         stays = self._amounts.remove(made, watch)
         if stays:
             reason = "; ".join(filter(None, (outcome.reason, stays)))
@@ -527,9 +513,8 @@ class RedfishComposer:
         before = self._reader.system_uris()
 
         def is_undone() -> bool:
-            """Return whether there is no node, and no other one has a block meanwhile."""
             found = self._reader.read_node(request, None, same_blocks=True, written=Written(before))
-            return found.state == "absent" and not found.reason
+            return found.state == "absent" and not found.reason  # no other node has a block
 
         send = functools.partial(post, target, way.body)
         sent = composer.write(self._session, target, send, patience, watch, is_undone)
@@ -558,8 +543,7 @@ class RedfishComposer:
     ) -> CompositionResult:
         """Read back until nothing changes by itself any more.
 
-        What a lost reply was about may still come to be, and blocks may tell of their node late, so
-        it is looked for some time.
+        A lost write may have its effect later, and blocks may link their node later.
         """
         patience, late = self._patience(), LATE_READS
 
@@ -570,7 +554,6 @@ class RedfishComposer:
 
         outcome = read(node)
         while True:
-            # A node may still come, or the blocks of one may still say so.
             is_open = outcome.state == "unknown" and bool(outcome.blocks)
             is_open = is_open or (lost and outcome.state == "absent")
             if not (outcome.works or (late > 0 and is_open)) or not patience.pause():

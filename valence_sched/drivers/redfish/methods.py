@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compose methods: what a service offers to compose a node, and the write that makes it.
 
-Specific composition names the blocks and so does a manifest; a constrained composition names
-what they hold, and the service chooses them. The dialect of a vendor whose service composes
-otherwise passes a method of its own to ``valence_sched.drivers.redfish.dialect.redfish``.
+A specific composition and a manifest name the blocks; a constrained composition names devices, and
+the service chooses the blocks. The dialect of a vendor passes other methods to
+``valence_sched.drivers.redfish.dialect.redfish``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DeviceTemplate = tuple[int | None, dict[str, Any]]
 
 
 class UseCase(NamedTuple):
-    """One way to create: what for, where to post, in which zones (none: in all), its rules."""
+    """One way to create: its name, where to post, its zones (empty for all), its rules."""
 
     name: str
     target: str
@@ -38,10 +38,10 @@ class UseCase(NamedTuple):
 
 
 class ComposeCapabilities(NamedTuple):
-    """What a service offers: the collection of systems, the Compose action, and its use cases.
+    """The collection of systems, the Compose action, and the use cases of a service.
 
-    ``service`` is the document of the CompositionService, where the actions of a vendor stand, and
-    ``methods`` are the vendor's own, which are tried before those of the standard.
+    ``service`` is the document of the CompositionService, with the actions of a vendor;
+    ``methods`` are those of a vendor, which are tried before those of the standard.
     """
 
     systems: str | None
@@ -53,7 +53,7 @@ class ComposeCapabilities(NamedTuple):
 
 
 class ComposeWrite(NamedTuple):
-    """One POST that makes the node; with ``exact`` it is made of the very blocks."""
+    """One POST that makes the node, of exactly the requested blocks if ``exact``."""
 
     name: str
     target: str
@@ -67,11 +67,11 @@ class ComposeMethod(Protocol):
     def __call__(
         self, capabilities: ComposeCapabilities, request: CompositionRequest, /
     ) -> ComposeWrite | str | None:
-        """Return the write, why the node cannot be made so, or None where this is not offered."""
+        """Return the write, why the node cannot be made so, or None if this is not offered."""
 
 
 def device_templates(devices: Devices, rules: Json) -> Json | str:
-    """Return the body for these devices, or why these rules cannot say it."""
+    """Return the body for these devices, or why the rules do not allow it."""
     body: Json = {}
     for name, templates in _collections(devices, rules):
         members = []
@@ -89,10 +89,10 @@ def device_templates(devices: Devices, rules: Json) -> Json | str:
                 return f"{name}: {', '.join(lacking)} must be given, and is not known"
             members.append({_COUNT: count, **member})
         if members and name not in rules:
-            return f"it composes no {name} by what they are"
+            return f"it composes no {name} by their properties"
         if members:
             body[name] = {"Members": members}
-    return body or "nothing is asked for that it could compose by what it is"
+    return body or "the request has no device that it composes by its properties"
 
 
 def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, list[DeviceTemplate]]]:
@@ -119,7 +119,7 @@ _ALLOWED = "@Redfish.AllowableValues"
 def choose_write(
     capabilities: ComposeCapabilities, request: CompositionRequest
 ) -> ComposeWrite | str:
-    """Return the write of the first method that is offered and can make the node, or why none."""
+    """Return the write of the first method that can make the node, or the first refusal."""
     problem = ""
     for method in (*capabilities.methods, *STANDARD_METHODS):
         found = method(capabilities, request)
@@ -130,7 +130,7 @@ def choose_write(
 
 
 def composes_exact_blocks(capabilities: ComposeCapabilities, request: CompositionRequest) -> bool:
-    """Return whether the node is made of the very blocks that are wanted."""
+    """Return whether the node is made of exactly the requested blocks."""
     found = choose_write(capabilities, request)
     return isinstance(found, ComposeWrite) and found.exact
 
@@ -138,7 +138,7 @@ def composes_exact_blocks(capabilities: ComposeCapabilities, request: Compositio
 def specific(
     capabilities: ComposeCapabilities, request: CompositionRequest
 ) -> ComposeWrite | str | None:
-    """Name the blocks: the use case of it, or the first method where nothing is stated."""
+    """Name the blocks, by the use case for it, or without any stated use case or action."""
     case = _use_case(capabilities, SPECIFIC, request.pool)
     target = case.target if case else capabilities.systems
     stated = capabilities.compose_target or _use_case(capabilities, CONSTRAINED, request.pool)
@@ -149,7 +149,7 @@ def specific(
 
 
 def manifest(capabilities: ComposeCapabilities, request: CompositionRequest) -> ComposeWrite | None:
-    """Name the blocks in a manifest, which the Compose action takes."""
+    """Name the blocks in a manifest for the Compose action."""
     body, target = manifest_body(request, "Apply"), capabilities.compose_target
     return ComposeWrite("manifest", target, body, True) if target else None
 
@@ -157,7 +157,7 @@ def manifest(capabilities: ComposeCapabilities, request: CompositionRequest) -> 
 def constrained(
     capabilities: ComposeCapabilities, request: CompositionRequest
 ) -> ComposeWrite | str | None:
-    """Name what the blocks hold."""
+    """Name the devices of the blocks."""
     case = _use_case(capabilities, CONSTRAINED, request.pool)
     if case is None:
         return None
@@ -195,7 +195,7 @@ def specific_body(request: CompositionRequest) -> Json:
 
 
 def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json, str]:
-    """Return what else a body must have, or the problem that no value for it is known."""
+    """Return other required properties of a body, or the problem of one without a known value."""
     found: Json = {}
     for key, stated in rules.items():
         name = key.removesuffix(_REQUIRED)
@@ -225,12 +225,12 @@ class _TargetCollection(Resource):
 def read_capabilities(
     session: Session, request: CompositionRequest | None = None, own: tuple[ComposeMethod, ...] = ()
 ) -> ComposeCapabilities:
-    """Read what a service offers, for a request only until it is served; PodmError for no root.
+    """Read the capabilities of a service, for a request only until a use case suits it.
 
-    ``own`` are the methods of a vendor: they are offered the whole.
+    ``own`` are the methods of a vendor, which need all capabilities.
     """
     root = schema.ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
-    systems = next(filter(None, (link_path(link) for link in root.systems)), None)
+    systems = next(filter(None, map(link_path, root.systems)), None)
     cases: list[UseCase] = []
     for link in root.systems:
         cases += _use_cases(session, _first_document(session, (link,)), link_path(link) or "")
@@ -254,8 +254,7 @@ def read_capabilities(
             found = _use_cases(session, _document_or_empty(session, zone), systems or "")
             zones = (link_path(zone) or "",)
             cases += [it._replace(zones=zones, target=systems or it.target) for it in found]
-    target = link_path(actions.compose)
-    affinity = bool(actions.zone_affinity)
+    target, affinity = link_path(actions.compose), bool(actions.zone_affinity)
     return ComposeCapabilities(systems, target, affinity, tuple(cases), service, own)
 
 

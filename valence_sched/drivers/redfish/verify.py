@@ -17,21 +17,21 @@ from valence_sched.drivers.redfish.methods import ComposeCapabilities, composes_
 from valence_sched.drivers.redfish.reader import is_free_host, own_status
 from valence_sched.drivers.redfish.schema import ListedSystem, ResourceBlock
 from valence_sched.errors import PodmError
-from valence_sched.model.claim import CompositionRequest, CompositionResult
+from valence_sched.model.claim import CompositionRequest, CompositionResult, NodeState
 from valence_sched.model.inventory import Status
 
 Blocks = Mapping[str, ResourceBlock | None]
 
 
 class ReadSystems(NamedTuple):
-    """The systems that were read, and the errors of those that could not be."""
+    """The systems that were read, and the errors of others."""
 
     systems: list[ListedSystem]
     problems: list[PodmError]
 
 
 class Written(NamedTuple):
-    """A write of this process: the systems that were there before it, and whether it succeeded."""
+    """A write of this process: the systems before it, and whether it succeeded."""
 
     before: frozenset[str]
     succeeded: bool = False
@@ -41,7 +41,7 @@ class Written(NamedTuple):
 
 
 class NodeReader:
-    """Reads nodes of one pod manager anew; a block may say Unused though a node has it."""
+    """Reads nodes of one pod manager anew; a block of a node may say Unused."""
 
     def __init__(self, session: Session, capabilities: Callable[[], ComposeCapabilities]) -> None:
         self._session, self._capabilities = session, capabilities
@@ -69,20 +69,18 @@ class NodeReader:
         confirmed: bool = False,
         deleted: bool = False,
     ) -> CompositionResult:
-        """Read a node, by its URI or by its name and its blocks.
+        """Read a node by its URI, or by its name and its blocks; unknown if it cannot be read.
 
-        A system that is not ours is never taken for the node, wherever a link leads; ours is also
-        one that came with our write and is what it answered, or has the blocks. With
-        ``same_blocks`` a system of another name that is made of the very blocks leaves it unknown,
-        and so does ours where it must be ``confirmed`` by a block, and is by none. The node that
-        was ``deleted`` here is absent where nothing stands at its URI and its blocks are free.
-        One that cannot be read is unknown.
+        Only a system of its name is the node, or a new one that our write named or that has the
+        blocks. It is unknown if another system has the ``same_blocks``, or if it must be
+        ``confirmed`` by a block and is not. A ``deleted`` node is absent if its URI is gone and
+        its blocks are free.
         """
         self._read.clear()
         try:
             blocks = {uri: self.block(uri) for uri in request.blocks}
             seen = ReadSystems([], [])
-            if deleted and node and self._is_let_go(node, blocks, seen):
+            if deleted and node and self._is_gone(node, blocks, seen):
                 return CompositionResult(state="absent")
             system = next(self._own_systems(request, node, blocks, seen, written), None)
             if system is not None:
@@ -96,27 +94,26 @@ class NodeReader:
             return unread_result(error, node)
 
     def system_uris(self) -> frozenset[str]:
-        """Return the URIs of all systems, in the form that all spellings have in common."""
+        """Return the folded URIs of all systems."""
         return frozenset(map(fold_uri, self._systems()))
 
     def block_conflict(self, uri: str) -> str | None:
-        """Return the state of a block that no more nodes can have, None when one can."""
+        """Return the state of a block that no more nodes can have, None if one can."""
         block = self.block(uri)
         if block is None or not own_status(block).slots:
             return describe_block(block)
         users = [] if own_status(block).shareable else list(self._holders(block))
         return f"found {own_status(block).state}, and part of {', '.join(users)}" if users else None
 
-    def _is_let_go(self, node: str, blocks: Blocks, seen: ReadSystems) -> bool:
-        """Return whether nothing stands at the URI of a node, and no block says that it has one."""
-        if self._system_or_none(node, seen) is not None or seen.problems:
-            return False
-        for block in blocks.values():
-            if block is None or fold_uri(node) in _folded(block.in_systems):
-                return False
-            if not (is_free(block) or own_status(block).shareable):
-                return False
-        return True
+    def _is_gone(self, node: str, blocks: Blocks, seen: ReadSystems) -> bool:
+        """Return whether there is no system at the URI of a node, and no block is in use by it."""
+        is_there = self._system_or_none(node, seen) is not None or seen.problems
+        return not is_there and all(
+            block
+            and fold_uri(node) not in _folded(block.in_systems)
+            and (is_free(block) or own_status(block).shareable)
+            for block in blocks.values()
+        )
 
     def _result_of(
         self, request: CompositionRequest, system: ListedSystem, blocks: Blocks, confirmed: bool
@@ -124,21 +121,21 @@ class NodeReader:
         uris = blocks_of(system, request)
         made_of = {uri: blocks[uri] if uri in blocks else self.block(uri) for uri in uris}
         problem = self._problem(request, system, made_of)
+        found = CompositionResult(state="composed", node=system.uri, blocks=tuple(made_of))
         if not (problem or not confirmed or self._is_confirmed(system, made_of)):
-            told = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in made_of.items())
-            reason = f"{system.uri} is there, and no block says that it is part of it ({told})"
-            result = CompositionResult(state="unknown", node=system.uri, reason=reason)
-            return replace(result, blocks=tuple(made_of))
+            states = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in made_of.items())
+            reason = f"{system.uri} is there, and no block says that it is part of it ({states})"
+            return replace(found, state="unknown", reason=reason)
         composing = [uri for uri, block in made_of.items() if _state(block) == "Composing"]
         goes_on = f"{system.uri} is there, and {', '.join(composing)} is Composing"
         reason = problem or (goes_on if composing else "")
-        result = CompositionResult(state="left" if problem else "composed", node=system.uri)
-        return replace(result, blocks=tuple(made_of), reason=reason, works=bool(composing))
+        state: NodeState = "left" if problem else "composed"
+        return replace(found, state=state, reason=reason, works=bool(composing))
 
     def _is_confirmed(self, system: ListedSystem, made_of: Blocks) -> bool:
-        """Return whether a block says that a system has it: by its link, or by its new state.
+        """Return whether a block has the system: by its link, or by its new state.
 
-        What only stores what it is sent has systems that no block knows of.
+        A service that only stores requests has systems that no block links.
         """
         for uri, block in made_of.items():
             if block is None:
@@ -151,7 +148,7 @@ class NodeReader:
         return False
 
     def _problem(self, request: CompositionRequest, system: ListedSystem, made_of: Blocks) -> str:
-        """Return why a system is not the node that was wanted; empty when it is."""
+        """Return why a system is not the requested node; empty if it is."""
         gone = [uri for uri, block in made_of.items() if block is None]
         broken = [uri for uri, block in made_of.items() if _state(block) == "Failed"]
         missing = request.missing_blocks(made_of)
@@ -167,7 +164,7 @@ class NodeReader:
         return f"its blocks are part of {', '.join(others)} too" if others else ""
 
     def _other_systems(self, system: ListedSystem, made_of: Blocks) -> set[str]:
-        """A block that says that it is free may link no system, so all systems are read for it."""
+        """Return other systems with the blocks; a free block may link none, so all are read."""
         own = [block for block in made_of.values() if block and not own_status(block).shareable]
         near = (self._system(link_path(link)) for block in own for link in block.in_systems)
         others = {it.uri for it in near if it is not None and it.is_composed}
@@ -193,7 +190,7 @@ class NodeReader:
         seen: ReadSystems,
         written: Written | None,
     ) -> Iterator[ListedSystem]:
-        """Yield our node: the system at its URI, those that its blocks link, all systems."""
+        """Yield our node among the system at its URI, those that its blocks link, all systems."""
         named = self._system_or_none(node, seen)
         new_to = written.is_new if written is not None and written.succeeded else lambda _: False
         if named is not None:
@@ -204,9 +201,8 @@ class NodeReader:
                 yield named
         links = (link for block in blocks.values() if block for link in block.in_systems)
         near = [uri for uri in map(link_path, links) if uri]
-        known: set[str] = set()
-        if written is not None:  # none of those that were there before is ours
-            known |= written.before - {fold_uri(uri) for uri in near}
+        # Systems from before our write are not ours.
+        known = set(written.before) - {fold_uri(uri) for uri in near} if written else set()
         for uri in itertools.chain(near, self._systems()):
             system = None if fold_uri(uri) in known else self._system_or_none(uri, seen)
             known.add(fold_uri(uri))
@@ -224,11 +220,11 @@ class NodeReader:
         same_blocks: bool,
         written: Written | None,
     ) -> str:
-        """Return which system may be the node though nothing proves it; empty for none."""
+        """Return which system may be the node without a proof; empty if none may."""
         exact = composes_exact_blocks(self._capabilities(), request)
         wanted = {fold_uri(uri) for uri in request.blocks}
         for it in (it for it in systems if it.is_composed):
-            called = f"under the name {it.name!r}: whose it is cannot be told"
+            called = f"under the name {it.name!r}: its owner is unknown"
             is_new = written is not None and written.is_new(it)
             if same_blocks and (_is_made_of(it, request) or (is_new and _is_ours(it, request))):
                 return f"{it.uri} is made of the very blocks, {called}"
@@ -250,7 +246,7 @@ class NodeReader:
         return member_uris(self._session, self._capabilities().systems)
 
     def _system(self, uri: str | None) -> ListedSystem | None:
-        """Return a system as it is now; of one reading, once."""
+        """Return a system as it is now, once in one reading."""
         if not uri:
             return None
         folded = fold_uri(uri)
@@ -265,17 +261,17 @@ class NodeReader:
         return self._read[folded]
 
     def block(self, uri: str) -> ResourceBlock | None:
-        """Return a block as it is now, None when it is gone; errors as for :meth:`read_node`."""
+        """Return a block as it is now, None if it is gone; PodmError if it cannot be read."""
         json = get_document(self._session, uri)
         block = self._last[uri] = ResourceBlock(uri, json, NO_NOTES) if json else None
         return block
 
     def last_block(self, uri: str) -> ResourceBlock | None:
-        """Return a block as it was read last; errors as for :meth:`read_node`."""
+        """Return a block as it was read last, else as it is now."""
         return self._last[uri] if uri in self._last else self.block(uri)
 
-    def told_block(self, uri: str, reply: Reply) -> ResourceBlock | None:
-        """Return a block as the answer to a change shows it, None where it does not."""
+    def block_of_reply(self, uri: str, reply: Reply) -> ResourceBlock | None:
+        """Return a block as in the answer to a change, None if it is not there."""
         json = reply.body
         if reply.status != 200 or not json or not isinstance(json.get("CompositionStatus"), dict):
             return None
@@ -284,7 +280,10 @@ class NodeReader:
 
 
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:
-    """Some blocks name no system, so links of systems count; a shareable block says nothing."""
+    """Return whether blocks are in use by a node that was not found.
+
+    Some blocks link no system, so links of systems count; the state of a shareable one does not.
+    """
     quiet = {uri for uri, it in blocks.items() if it and (is_free(it) or own_status(it).shareable)}
     used = {uri: block for uri, block in blocks.items() if uri not in quiet}
     foreign = {uri for it in systems if it.is_composed for uri in _folded(it.blocks)}
@@ -301,7 +300,7 @@ def is_free(block: ResourceBlock) -> bool:
 
 
 def describe_block(block: ResourceBlock | None) -> str:
-    """Return in words how a block stands."""
+    """Return the state of a block as text."""
     if block is None:
         return "found no such block"
     status = own_status(block)
@@ -322,12 +321,10 @@ def _folded(links: Iterable[str]) -> set[str]:
 
 
 def _is_made_of(system: ListedSystem, request: CompositionRequest) -> bool:
-    """Return whether a system is made of the very blocks and of no others."""
     return bool(request.blocks) and set(blocks_of(system, request)) == set(request.blocks)
 
 
 def _is_ours(system: ListedSystem, request: CompositionRequest) -> bool:
-    """Return whether a new system has all blocks, or equal ones in their place."""
     return bool(request.blocks) and not request.missing_blocks(blocks_of(system, request))
 
 

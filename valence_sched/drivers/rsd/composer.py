@@ -408,7 +408,7 @@ def _lacking_volumes(request: CompositionRequest, volumes: tuple[Grant, ...]) ->
 
 def _doubtful(node: Node) -> CompositionResult:
     words = f"{node.uri} has the very blocks, under the name {node.name!r}"
-    return CompositionResult(state="unknown", reason=f"{words}: whose it is cannot be told")
+    return CompositionResult(state="unknown", reason=f"{words}: its owner is unknown")
 
 
 def _is_made_of(node: Node, request: CompositionRequest) -> bool:

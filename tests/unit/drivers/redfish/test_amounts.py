@@ -66,8 +66,8 @@ class TestDeciding(Amounts):
         ):
             with self.subTest(changes=changes):
                 self.podm(**changes)
-                what = "nothing that a memory chunk or a volume can be made of"
-                line = f"{grant.uri}: found {what}, expected to make {grant.amount:g} of it"
+                what = "neither a memory domain nor a storage pool to create it in"
+                line = f"{grant.uri}: found {what}, expected one for {grant.amount:g}"
                 self.assertEqual(line, self.composer.refusal(wanted(grant)))
                 self.assertEqual(
                     [f"{grant.uri}: found nothing, {grant.amount:g} were chosen"],
@@ -79,7 +79,7 @@ class TestDeciding(Amounts):
     def test_a_memory_domain_without_chunks_is_never_taken_for_a_storage_pool(self):
         podm = self.podm(domain={"AllowsMemoryChunkCreation": True})
         podm.documents["/R"] = {"Volumes": link(VOLUMES)}
-        self.assertRegex(self.composer.refusal(wanted(MEMORY)), "^/R/MemoryDomains/1: found noth")
+        self.assertRegex(self.composer.refusal(wanted(MEMORY)), "^/R/MemoryDomains/1: found neith")
 
     def test_what_can_be_made_is_not_refused(self):
         self.podm()
@@ -324,7 +324,7 @@ class TestMade(Amounts):
         podm = self.podm(pool={})
         found = self.create(MEMORY, STORAGE, MEMORY)
         self.assertEqual([1024.0], [one.amount for one in found.made])
-        self.assertRegex(found.problem, f"^{POOL}: found nothing")
+        self.assertRegex(found.problem, f"^{POOL}: found neither")
         self.assertEqual([CHUNKS], podm.sent("POST"))
 
     def test_a_stock_that_cannot_be_read_is_a_problem_before_the_write(self):
@@ -385,7 +385,7 @@ class TestMade(Amounts):
                     self.assertEqual((Grant(made[0], 1024.0),), found.made)
                 else:
                     new = ", ".join(uri for uri in podm.documents if uri.startswith(f"{CHUNKS}/"))
-                    doubt = f"{new} came meanwhile, and whose it is cannot be told"
+                    doubt = f"{new} came meanwhile: its owner is unknown"
                     self.assertEqual(Creation((), doubt, True), found)
 
     def test_two_that_have_our_name_are_in_doubt(self):
@@ -415,7 +415,7 @@ class TestMade(Amounts):
         podm = self.podm()
         podm.on_post = lost
         podm.meanwhile = [lambda: podm.add(CHUNKS, **chunk())]
-        doubt = f"{CHUNKS}/5 came meanwhile, and whose it is cannot be told"
+        doubt = f"{CHUNKS}/5 came meanwhile: its owner is unknown"
         self.check([], f"no reply: timed out; {doubt}", unknown=True)
 
     def test_after_an_answer_it_is_looked_for_once(self):

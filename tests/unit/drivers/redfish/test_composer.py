@@ -153,7 +153,7 @@ class TestWithAmounts(unittest.TestCase):
     def test_what_is_refused_of_the_amounts_ends_it_and_the_others_are_deleted(self):
         podm = Service()
         found = podm.ask(CompositionRequest(name="vs-1", grants=(GRANT, Grant("/none", 1.0))))
-        self.assertRegex(found.reason, "^/none: found nothing")
+        self.assertRegex(found.reason, "^/none: found neither")
         self.assertEqual(("absent", ()), (found.state, found.amounts))
         self.assertEqual(([CHUNKS], []), (podm.sent("POST"), podm.chunks))
 
@@ -187,7 +187,7 @@ class TestWithAmounts(unittest.TestCase):
         podm.on_post = lambda uri, body: podm.add(uri, **chunk()) and lost()
         found = podm.ask()
         self.assertEqual("unknown", found.state)
-        self.assertRegex(found.reason, "came meanwhile, and whose it is cannot be told")
+        self.assertRegex(found.reason, "came meanwhile: its owner is unknown")
         self.assertEqual([CHUNKS], podm.sent("POST"))
         self.assertEqual(1, len(podm.chunks))
 
@@ -254,7 +254,7 @@ class TestReadBack(unittest.TestCase):
     def test_a_nameless_amount_of_the_same_size_may_be_made_for_an_absent_node(self):
         podm = Service()
         uris = [podm.add(CHUNKS, **chunk()) for _ in range(2)]
-        doubt = f"{uris[0]}, {uris[1]} may be made for it: whose it is cannot be told"
+        doubt = f"{uris[0]}, {uris[1]} may be made for it: its owner is unknown"
         expected = CompositionResult(state="left", reason=doubt)
         self.assertEqual(expected, podm.composer.read_node(NODE))
         podm.documents["/B/2"] = 404

@@ -437,7 +437,7 @@ class TestReservations(unittest.TestCase):
         podm.on_patch = lambda uri, body: (
             podm.refuse() if podm.sent("PATCH") != ["/B/1"] else podm.change(uri, body)
         )
-        with self.assertRaisesRegex(PodmError, "^may be reserved still: /B/1: it does not let go$"):
+        with self.assertRaisesRegex(PodmError, "^may be reserved still: /B/1: the flag stays set$"):
             self.reservations.reserve(NODE)
 
     def test_a_change_that_is_refused_by_its_etag_is_sent_once_more_where_nothing_changed(self):
@@ -504,7 +504,7 @@ class TestReservations(unittest.TestCase):
         podm.on_patch = podm.refuse
         podm.documents["/B/2"] = 500
         podm.documents["/B/3"] = 404
-        error = "may be reserved still: /B/1: it does not let go; /B/2: /B/2: HTTP 500, expected"
+        error = "may be reserved still: /B/1: the flag stays set; /B/2: /B/2: HTTP 500, expected"
         with self.assertRaisesRegex(PodmError, f"^{error} a document$"):
             self.reservations.unreserve(NODE)
 

@@ -83,7 +83,7 @@ class TestTemplates(unittest.TestCase):
         for rules, expected in (
             ({"SimpleStorage": {}}, {"SimpleStorage": simple}),
             ({"SimpleStorage": {}, "Storage": {}}, {"Storage": storage}),
-            ({"Processors": {}}, "it composes no Storage by what they are"),
+            ({"Processors": {}}, "it composes no Storage by their properties"),
         ):
             with self.subTest(rules):
                 self.assertEqual(expected, self.only(rules, drives=(drive,)))
@@ -140,9 +140,11 @@ class TestTemplates(unittest.TestCase):
 
     def test_what_no_rule_is_for_or_nothing_at_all_is_refused(self):
         memory = (Memory(count=1, capacity_mib=5),)
-        self.assertEqual("it composes no Memory by what they are",
+        self.assertEqual("it composes no Memory by their properties",
                          self.only({"Processors": {}}, memory=memory))  # fmt: skip
-        self.assertEqual("nothing is asked for that it could compose by what it is", self.only({}))
+        self.assertEqual(
+            "the request has no device that it composes by its properties", self.only({})
+        )
 
 
 class TestChoice(unittest.TestCase):
@@ -202,7 +204,7 @@ class TestChoice(unittest.TestCase):
 
     def test_devices_that_no_rule_can_say_are_the_reason_why_there_is_none(self):
         found = choose_write(capabilities(case(CONSTRAINED)), CHOICE)
-        self.assertEqual("it composes no Processors by what they are", found)
+        self.assertEqual("it composes no Processors by their properties", found)
 
     def test_without_any_way_the_reason_is_what_is_required_or_what_is_not_offered(self):
         none = "it offers no way to compose: no systems collection, no Compose action"

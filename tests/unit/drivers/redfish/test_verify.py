@@ -207,7 +207,7 @@ def wrote(*before, succeeded=True):
 class TestWrite(unittest.TestCase):
     """What came with our own write is ours, whatever the pod manager calls it."""
 
-    DOUBT = "under the name 'sys-1': whose it is cannot be told"
+    DOUBT = "under the name 'sys-1': its owner is unknown"
 
     def test_the_system_that_the_answer_names_is_ours_if_it_is_new_and_the_write_succeeded(self):
         for written, node in (
