@@ -1,22 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Renders a pod manager of an inventory as the Redfish documents that its driver reads.
 
-Reading the documents with the ``redfish`` driver gives the pod manager back. URIs of blocks,
-nodes, stocks and pools stay what they are as far as links can spell them. What Redfish has no
-word for stands in ``Oem/ValenceSched`` of the document it belongs to and is not read back:
+The ``redfish`` driver reads the pod manager back. URIs of blocks, nodes, stocks and pools are the
+same as far as links can spell them. ``Oem/ValenceSched`` of a document has the properties that
+Redfish lacks. The zones and the largest grant of a stock are read back from there; properties of
+the pod manager, an unknown number of devices, traits of pools, owners and groups of nodes, other
+places than URIs of a chassis, fabric or switch, and stocks that are neither memory in whole MiB
+nor storage in whole bytes are not.
 
-- of the pod manager: id, url, an identity that is no UUID, driver, status, whether it is enabled,
-  zone, aggregates, capabilities, traits, facts, generation and when it was read,
-- that there may be more devices, where their number is unknown,
-- traits of pools; owner and group of nodes; places of a block that are no chassis and no URI of
-  a fabric or switch,
-- stocks that are neither memory in whole MiB nor storage in whole bytes. Which zones reach a
-  stock, and its largest grant, stands there too, and is read back.
-
-What is read back otherwise: a missing name becomes the Id; whether a drive is remote
-follows from its protocol; a block that nodes link is composed at least as often as they do; a
-pool that states no largest number of Compute or ComputerSystem blocks gets one that does not
-bind, because a driver would assume 1; a memory module of 0 MiB is none.
+Differences after reading back: a missing name is the Id; whether a drive is remote follows from its
+protocol; a block is composed at least as often as nodes link it; a pool without a maximum of
+Compute or ComputerSystem blocks has one that does not bind, because a driver would assume 1; a
+memory module of 0 MiB is missing.
 """
 
 from __future__ import annotations
@@ -30,7 +25,7 @@ import msgspec
 
 from valence_sched.drivers.fields import Json
 from valence_sched.drivers.links import ROOT, fold_uri, path_of
-from valence_sched.drivers.redfish.describe import memory_json, nic_json, processor_json
+from valence_sched.drivers.redfish.describe import DeviceNoun, memory_json, nic_json, processor_json
 from valence_sched.drivers.redfish.stocks import GIB, PERSISTENT, STORAGE, VOLATILE
 from valence_sched.model import inventory
 from valence_sched.model.podm_address import UUID_KIND
@@ -48,18 +43,15 @@ class DocumentWriter:
         self._folded: set[str] = set()
 
     def inventory_uri(self, uri: str) -> str:
-        """Keep a URI that the inventory gives, as links spell it; a reserved one is extended."""
+        """Reserve a URI of the inventory, as links spell it; a reserved one is extended."""
         return self._unique(path_of(uri), self._uris)
 
     def new_uri(self, uri: str) -> str:
-        """Keep a URI of our choice, extended until it is no other's, in whatever case."""
+        """Reserve a new URI, extended until it is unique in upper and lower case."""
         return self._unique(uri, self._folded)
 
     def put(self, uri: str, type_: str, name: str | None, body: Json) -> str:
-        """Write the document of a reserved URI; ``type_`` is ``Zone.v1_6_1``, its name else its Id.
-
-        The version is one that has the properties written here.
-        """
+        """Write the document of a reserved URI; its name is else its Id."""
         last, kind = uri.rpartition("/")[2], f"#{type_}.{type_.partition('.')[0]}"
         head = {"@odata.id": uri, "@odata.type": kind, "Id": last, "Name": name or last}
         self.documents[uri] = head | _known(body)
@@ -92,12 +84,12 @@ def _links(uris: Iterable[str]) -> list[Json]:
 
 
 def _known(values: Json) -> Json:
-    """Return the values that say anything: they are not None and not empty."""
+    """Return the values that are neither None nor empty."""
     return {key: it for key, it in values.items() if it is not None and it not in ({}, [], ())}
 
 
 def _oem(**facts: object) -> Json | None:
-    """Return an ``Oem`` object with what Redfish has no word for, None without any."""
+    """Return an ``Oem`` object with properties that Redfish lacks, None without any."""
     found: Json = msgspec.json.decode(msgspec.json.encode(_known(facts)))
     return {OEM: {"@odata.type": f"#{OEM}.v1_0_0.{OEM}"} | found} if found else None
 
@@ -108,10 +100,6 @@ MAX_DEVICES = 4096
 _FABRIC = re.compile(r"(?P<fabric>/(?:.*/)?Fabrics/[^/?#]+)", re.IGNORECASE)
 _SWITCH = re.compile(_FABRIC.pattern + r"/Switches/[^/?#]+", re.IGNORECASE)
 _PARTS_OF_A_CPU = ("cpu", "core", "thread")
-
-DeviceNoun = (
-    inventory.Processor | inventory.Accelerator | inventory.Memory | inventory.Drive | inventory.Nic
-)
 
 
 def _write_block(
@@ -142,41 +130,36 @@ def _write_block(
     linked = {"chassis"} if chassis else set()
     if ends and devices != inventory.NO_DEVICES:
         linked |= {"fabric", "switch"}
-    untold = {name: value for name, value in places.items() if name not in linked}
+    others = {name: value for name, value in places.items() if name not in linked}
     body: Json = {
         "ResourceBlockType": list(noun.type),
         **_status(noun.status or inventory.FREE_STATUS),
         **{name: _links(uris) for name, uris in groups.items()},
         "Links": {"Chassis": _links([chassis])} if chassis else None,
-        "Oem": _oem(places=untold, of_unknown_count=uncounted),
+        "Oem": _oem(places=others, of_unknown_count=uncounted),
     }
     writer.put(uri, "ResourceBlock.v1_4_0", noun.name, body)
 
 
 def _chassis_of(noun: inventory.FullBlock) -> str | None:
-    """Return the chassis that a block names, if it does so by a URI."""
     uri = (noun.places or {}).get("chassis")
     return uri if uri and path_of(uri) == uri else None
 
 
 def _fabric_of(places: dict[str, str]) -> tuple[str, str | None] | None:
-    """Return the fabric and switch that places name, if URIs of fabrics can say it."""
-    switch, fabric = places.get("switch"), places.get("fabric")
-    if switch is not None and (found := _SWITCH.fullmatch(switch)):
-        return (found["fabric"], switch) if fabric == found["fabric"] else None
-    if switch is None and fabric is not None and _FABRIC.fullmatch(fabric):
-        return fabric, None
-    return None
+    """Return the fabric and switch of places, if they are URIs."""
+    switch, fabric = places.get("switch"), places.get("fabric") or ""
+    match = _FABRIC.fullmatch(fabric) if switch is None else _SWITCH.fullmatch(switch)
+    return (fabric, switch) if match and match["fabric"] == fabric else None
 
 
 def _end_of(fabric: str, switch: str | None) -> str:
-    """Return the URI of the port or endpoint at which devices meet a fabric."""
+    """Return the URI of the port or endpoint of devices in a fabric."""
     return f"{switch}/Ports/1" if switch else f"{fabric}/Endpoints/1"
 
 
 def _status(status: inventory.Status) -> Json:
-    disabled = status.resource_state or "Disabled"
-    state = {None: None, True: "Enabled", False: disabled}[status.enabled]
+    state = "Enabled" if status.enabled else status.resource_state or "Disabled"
     composition = {
         "CompositionState": status.state,
         "Reserved": status.reserved,
@@ -186,7 +169,9 @@ def _status(status: inventory.Status) -> Json:
         "NumberOfCompositions": status.compositions,
     }
     return {
-        "Status": _known({"State": state, "Health": status.health}),
+        "Status": _known(
+            {"State": None if status.enabled is None else state, "Health": status.health}
+        ),
         "CompositionStatus": _known(composition),
         "Pool": "Active" if status.active else None,
         "Client": status.client,
@@ -222,7 +207,7 @@ _IN_STORAGE = re.compile(
 
 
 def _has_documents(stock: inventory.Stock, podm: inventory.FullPodm) -> str | None:
-    """Return what can say what a stock is: a memory domain in whole MiB, a pool in whole bytes."""
+    """Return the kind of documents for a stock: memory in whole MiB, storage in whole bytes."""
     if not stock.pools or not set(stock.pools) <= {pool.id for pool in podm.pools}:
         return None
     sizes = (stock.total or 0.0, stock.used, stock.min, stock.step, stock.max or 0.0)
@@ -234,13 +219,12 @@ def _has_documents(stock: inventory.Stock, podm: inventory.FullPodm) -> str | No
 
 
 def _own_part(stock: inventory.Stock, zones: Mapping[str, str], **sizes: int | None) -> Json | None:
-    """Return what Redfish has no word for: the zones that reach a stock, and sizes of a grant."""
+    """Return the properties that Redfish lacks: the zones of a stock, and sizes of a grant."""
     some = list(stock.pools) != list(zones)
     return _oem(Zones=_links(zones[id_] for id_ in stock.pools) if some else None, **sizes)
 
 
 def _domain_chassis(uri: str) -> str | None:
-    """Return the chassis that the URI of a memory domain is below, None without one."""
     found = _IN_CHASSIS.fullmatch(uri)
     return found["chassis"] if found else None
 
@@ -290,30 +274,22 @@ def _write_storage(
     for uri, stock in stocks:
         found = _IN_STORAGE.fullmatch(uri)
         holders.setdefault(found["holder"] if found else f"{collection}/Pools", []).append(uri)
-        _write_pool(writer, uri, stock, zones)
+        sizes = (stock.total, stock.used, stock.min or None, stock.max, stock.step or None)
+        total, used, least, most, step = (None if it is None else round(it * GIB) for it in sizes)
+        volumes = writer.collection(writer.new_uri(f"{uri}/AllocatedVolumes"), "Volume", ())
+        size = _known({"AllocatedBytes": total, "ConsumedBytes": used})
+        bounds = {"MinVolumeSizeBytes": least, "MaxVolumeSizeBytes": most}
+        own = _own_part(stock, zones, **bounds, VolumeIncrementBytes=step)
+        body: Json = {"Status": _GOOD, "Capacity": {"Data": size}}
+        body |= {"AllocatedVolumes": _link(volumes), "Oem": own}
+        writer.put(uri, "StoragePool.v1_9_0", stock.name, body)
     members = []
     for holder, pools in holders.items():
         place = writer.inventory_uri(holder)
         inside = writer.collection(writer.new_uri(f"{place}/StoragePools"), "StoragePool", pools)
-        body: Json = {"Status": _GOOD, "StoragePools": _link(inside)}
+        body = {"Status": _GOOD, "StoragePools": _link(inside)}
         members.append(writer.put(place, "Storage.v1_15_0", None, body))
     return writer.collection(collection, "Storage", members)
-
-
-def _write_pool(
-    writer: DocumentWriter, uri: str, stock: inventory.Stock, zones: Mapping[str, str]
-) -> None:
-    sizes = (stock.total, stock.used, stock.min or None, stock.max, stock.step or None)
-    total, used, least, most, step = (None if it is None else round(it * GIB) for it in sizes)
-    volumes = writer.new_uri(f"{uri}/AllocatedVolumes")
-    body = {
-        "Status": _GOOD,
-        "Capacity": {"Data": _known({"AllocatedBytes": total, "ConsumedBytes": used})},
-        "AllocatedVolumes": _link(writer.collection(volumes, "Volume", ())),
-    }
-    bounds = {"MinVolumeSizeBytes": least, "MaxVolumeSizeBytes": most, "VolumeIncrementBytes": step}
-    body["Oem"] = _own_part(stock, zones, **bounds)
-    writer.put(uri, "StoragePool.v1_9_0", stock.name, body)
 
 
 def _write_capabilities(
@@ -348,7 +324,7 @@ def _write_capabilities(
 
 
 def _limits(pool: inventory.Pool | None, blocks: Iterable[inventory.FullBlock]) -> Json:
-    """No maximum would be read as one of a compute unit, so all there are is stated instead."""
+    """Return limits; a driver takes a missing maximum of compute units for 1, so all are stated."""
     found: Json = {}
     known = dict(pool.limits) if pool else {}
     here = [block for block in blocks if pool is None or pool.id in block.pools]

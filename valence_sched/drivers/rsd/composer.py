@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Composes on Intel Rack Scale Design: Allocate, Assemble, and wait for the node's state.
 
-Allocate is the claim: there is nothing to reserve, and nothing to ask beforehand. A node that
-failed may return by itself while there is time to wait.
+Allocate is the claim, without reservation and preview. A failed node may return by itself.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ TRANSIENT_STATES = ("allocating", "assembling")
 
 
 class RsdComposer:
-    """One rack's pod manager; ``patience`` makes how long to wait for it."""
+    """Composes on the pod manager of one rack."""
 
     def __init__(self, session: Session, patience: Callable[[], Patience]) -> None:
         self._session, self._patience = session, patience
@@ -72,11 +71,10 @@ class RsdComposer:
         raise PodmError("Rack Scale Design offers no preview: its Allocate takes what it finds")
 
     def reserve(self, request: CompositionRequest) -> bool:
-        """Return False: Allocate is the reservation."""
-        return False
+        return False  # Allocate is the reservation
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Do nothing: nothing was reserved."""
+        """Do nothing: there is no reservation."""
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         target = self._target()
@@ -88,9 +86,8 @@ class RsdComposer:
         before = frozenset(map(fold_uri, itertools.chain.from_iterable(every)))
 
         def is_undone() -> bool:
-            """Return whether there is no node, and no other one has a block meanwhile."""
             found = self.read_node(request)
-            return found.state == "absent" and not found.reason
+            return found.state == "absent" and not found.reason  # no other node has a block
 
         sent = self._post(target, body, watch, is_undone)
         if sent.unsent:
@@ -107,7 +104,6 @@ class RsdComposer:
         return self._read_node(request, node, same_blocks=node is None)
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
-        """DELETE the node, by force where it is stuck, and read back."""
         before = self.read_node(request, node)
         if before.node is None or before.state == "unknown":
             return before
@@ -121,10 +117,10 @@ class RsdComposer:
         sent = write(self._session, uri, delete, self._patience(), watch, is_undone)
         is_there = self._is_still_there(uri, sent)
         force = None
-        with contextlib.suppress(PodmError):  # reading the node back says that it cannot be read
+        with contextlib.suppress(PodmError):  # the error is that of reading the node back
             json = get_document(self._session, uri) if is_there else None
             force = action_target(json or {}, "ForceDelete")
-        if force:
+        if force:  # the node is stuck
             watch("deleting by force")
             sent = self._post(force, {}, watch)
             is_there = self._is_still_there(uri, sent)
@@ -178,7 +174,7 @@ class RsdComposer:
             part = PooledDevice(uri, get_document(self._session, uri) or {}, NO_NOTES)
             kind = _kind(part.json)
             named = {"Resource": {"@odata.id": uri}}
-            if kind == "ComputerSystem":  # a request for one of its CPUs keeps the node to it
+            if kind == "ComputerSystem":  # a request for one of its CPUs selects it
                 service = LinkedDocuments(lambda uri: get_document(self._session, uri), NO_NOTES)
                 links = RackSystem(uri, part.json, NO_NOTES).processors
                 cpus = list(itertools.islice(service.follow(links, ProcessorDevice, uri), 1))
@@ -195,32 +191,31 @@ class RsdComposer:
         return body
 
     def _volumes(self, node: Node) -> tuple[Grant, ...]:
-        """Return the volumes that the pod manager made for a node, with the sizes that they tell.
+        """Return the volumes of a node with their sizes.
 
-        What it links as remote and is no block is a volume, or the target of an older service.
+        A remote link that is no block is a volume, or the target of an older service.
         """
         json = get_document(self._session, node.uri) or {}
         found = RackNode(node.uri, json, NO_NOTES)
         uris = dict.fromkeys(filter(None, map(link_path, (*found.remote, *found.storage))))
         local = set(map(link_path, found.local))  # drives, and devices of its system
         inside = tuple(f"{system}/" for system in map(link_path, found.system) if system)
-        made = (it for it in uris if it not in node.blocks and it not in local)
-        outside = (it for it in made if not it.startswith(inside))
-        documents = ((uri, get_document(self._session, uri) or {}) for uri in outside)
-        volumes = (
-            Volume(uri, json, NO_NOTES)
-            for uri, json in documents
-            if _kind(json) not in ("Drive", "Processor")
-        )
-        return tuple(Grant(it.uri, gib(it.capacity_bytes) or 0.0) for it in volumes)
+        outside = (it for it in uris if it not in node.blocks and not it.startswith(inside))
+        found_volumes = []
+        for uri in (it for it in outside if it not in local):
+            json = get_document(self._session, uri) or {}
+            if _kind(json) not in ("Drive", "Processor"):
+                size = gib(Volume(uri, json, NO_NOTES).capacity_bytes)
+                found_volumes.append(Grant(uri, size or 0.0))
+        return tuple(found_volumes)
 
     def _find_allocated(
         self, request: CompositionRequest, sent: SendResult, before: frozenset[str]
     ) -> CompositionResult:
-        """Look for an allocated node, where the answer says; after a lost reply for some time.
+        """Read the allocated node that the answer names; after a lost reply search for some time.
 
-        A node that came with the answer is ours, whatever its name is. One that has the blocks
-        after a reply that was lost may be another's, and so may a new one that nothing names.
+        A new node that the answer names is ours, even under another name. Without the answer a
+        node with the blocks may belong to another client.
         """
         if sent.succeeded and sent.node and fold_uri(sent.node) not in before:
             self._made.add((request.name, fold_uri(sent.node)))
@@ -228,7 +223,7 @@ class RsdComposer:
         outcome = self._read_node(request, sent.node)
         while late > 0 and outcome.state == "absent" and patience.pause():
             late -= 1
-            outcome = self._read_node(request, None)  # a reply that was lost names no node
+            outcome = self._read_node(request, None)
         if outcome.state != "absent" or sent.refused:
             return outcome
         nouns = self._nouns(request, self._nodes(before))
@@ -253,7 +248,6 @@ class RsdComposer:
     def _wait_until_assembled(
         self, request: CompositionRequest, node: str, watch: Watch, refused: bool
     ) -> CompositionResult:
-        """Wait until the node is assembled; one that failed may yet return."""
         patience = self._patience()
         while True:
             state = self._state(node)
@@ -300,7 +294,7 @@ class RsdComposer:
         )
 
     def _state(self, node: str) -> str | None:
-        """Return the state of a node in lower case, None when there is no such node."""
+        """Return the state of a node in lower case, None if it is gone."""
         try:
             json = get_document(self._session, node)
         except PodmError:
@@ -308,7 +302,7 @@ class RsdComposer:
         return (RackNode(node, json, NO_NOTES).node_state or "unknown").lower() if json else None
 
     def _nodes(self, known: Container[str] = ()) -> list[RackNode]:
-        """Read the nodes of a rack, but those whose folded URI is known; notes what is unread."""
+        """Read the nodes of a rack, except those with a known folded URI."""
         self._unread, service = [], self._service()
         found: dict[str, RackNode] = {}
         for uri in self._lists():
@@ -319,7 +313,7 @@ class RsdComposer:
         return list(found.values())
 
     def _nouns(self, request: CompositionRequest, nodes: Iterable[RackNode]) -> Iterator[Node]:
-        """Yield nodes with their blocks: systems, and pooled devices of a request or equal ones."""
+        """Yield nodes with their blocks: systems, and pooled devices of the request or equal."""
         others = (it for equal in request.substitutes.values() for it in equal)
         spelled = {fold_uri(uri): uri for uri in (*others, *request.blocks)}
         for node in nodes:
@@ -333,7 +327,7 @@ class RsdComposer:
     def _ours(
         self, request: CompositionRequest, uri: str | None, nodes: Iterable[RackNode]
     ) -> Iterator[Node]:
-        """Yield the nodes that are the one that is meant; its URI may be another's by now."""
+        """Yield the node of the request; its URI may belong to another node by now."""
         for node in self._nouns(request, nodes):
             folded = fold_uri(node.uri)
             at_uri = uri is not None and folded == fold_uri(uri)
@@ -342,7 +336,7 @@ class RsdComposer:
                 yield node
 
     def _conflicts(self, request: CompositionRequest, nodes: list[RackNode]) -> Iterator[str]:
-        """Of a device that names no end of a fabric, the whole rack tells whether it is in use."""
+        """Yield a line for each block that is not free; a device without ends needs all nodes."""
         whole: dict[str, Status] | None = None
         service = self._service()
         for uri in request.blocks:  # nodes may spell it otherwise
@@ -385,7 +379,7 @@ class RsdComposer:
 
 
 def action_target(json: Json, name: str) -> str | None:
-    """Return the target of an action by the last part of its name: what stands before differs."""
+    """Return the target of an action by the last part of its name."""
     actions = json.get("Actions")
     for key, value in actions.items() if isinstance(actions, dict) else ():
         if isinstance(value, dict) and re.split(r"[.#/]", key)[-1].casefold() == name.casefold():
@@ -396,7 +390,7 @@ def action_target(json: Json, name: str) -> str | None:
 
 
 def _lacking_volumes(request: CompositionRequest, volumes: tuple[Grant, ...]) -> list[str]:
-    """Return which volumes a node has not, or not whole; those of older services tell no size."""
+    """Return the missing or smaller volumes of a node; those of older services have no size."""
     grants = request.made_grants
     if len(volumes) < len(grants):
         return [f"{len(grants) - len(volumes)} of its {format_count(len(grants), 'volume')}"]
@@ -418,7 +412,7 @@ def _is_made_of(node: Node, request: CompositionRequest) -> bool:
 def _device_status(
     service: LinkedDocuments, device: PooledDevice, nodes: list[RackNode]
 ) -> Status | None:
-    """Return the status of a pooled device, None where it names no end that can be read."""
+    """Return the status of a pooled device, None without a readable end of a fabric."""
     ends = list(service.follow(device.endpoints, Endpoint, device.uri))
     zoned: set[str | None] = set()
     for end in ends:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from valence_sched.drivers.fields import NamedResource, Resource
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners
-from valence_sched.drivers.redfish.describe import Describer, topology_of
+from valence_sched.drivers.redfish.describe import describe, topology_of
 from valence_sched.drivers.redfish.schema import (
     Device,
     DriveDevice,
@@ -412,7 +412,6 @@ def _blocks(
     }
     statuses = {system.uri: uses.system_status(system) for system in found.systems}
     held = device_owners.assign_devices(service, own, statuses, trusted)
-    describer = service.shared(Describer)
     for system in found.systems:
         mine, reach = held[system.uri], found.reach[system.uri]
         ends = system.endpoints + tuple(reach.stated)
@@ -423,12 +422,12 @@ def _blocks(
             pools=(names[reach.fabrics],),
             places=topology_of(service, system.uri, system.chassis, mine, ends),
             status=statuses[system.uri],
-            devices=describer.describe(mine),
+            devices=describe(mine),
         )
     for offer in found.offers:
         of, kind = offer.device, DriveDevice if offer.is_drive else ProcessorDevice
         device: Device = kind(of.uri, of.json, of.notes)
-        described = Describer().describe([device])
+        described = describe([device])
         pools = tuple(id_ for reached, id_ in names.items() if reached & offer.fabrics)
         if not offer.fabrics:
             remote = tuple(replace(it, remote=True) for it in described.drives)
