@@ -373,7 +373,7 @@ CASES = (
     Case(("steal:Host4", "steal:Head-4"), "in use"),
     Case((f"status:500:POST:{SYSTEMS}", "status:500:DELETE:*/{}/*"), "/{}/.* still there", True),
     Case((f"status:500:POST:{SYSTEMS}", "ghost"), "/{}/.* still there: it answered", True),
-    Case(("drop-reply:POST:*/{}", "own-names"), "came meanwhile, and whose it is", True),
+    Case(("drop-reply:POST:*/{}", "own-names"), "came meanwhile: its owner is", True),
 )
 
 
