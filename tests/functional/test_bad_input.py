@@ -381,7 +381,7 @@ class TestEnvironment(Bad):
             ("URL", "http://h:99999", listed, 2, "'http://h:99999': expected the http or https"),
             ("URL", "http://u:hunter2@h", listed, 2, "the URL of the service holds a password"),
             ("URL", "http://u:hunter2@[h", listed, 2, "the URL of the service holds a password"),
-            ("URL", "http://127.0.0.1:9", listed, 1, "http://127.0.0.1:9: nobody answers there"),
+            ("URL", "http://127.0.0.1:9", listed, 1, "http://127.0.0.1:9: does not answer"),
             ("LIVENESS", "file:", (*listed, "--inventory", SITE), 2, "file: 'nothing' is no fold"),
             ("LIVENESS", "reed", (*listed, "--inventory", SITE), 1, "no liveness named 'reed'"),
         ):  # fmt: skip

@@ -84,7 +84,7 @@ class TestRecorded(unittest.TestCase):
             (("podm", "watch"), self.url, 2, "this command is about"),
             (("podm", "create", "a", "http://x", "--password-prompt"), self.url, 2, "sent to no"),
             (("podm", "list", "--max-age", "1h"), self.url, 2, "the service decides by its own"),
-            (("podm", "list"), "http://127.0.0.1:9", 1, "nobody answers there"),
+            (("podm", "list"), "http://127.0.0.1:9", 1, "does not answer"),
             (("podm", "list"), "nope", 2, "expected the http or https URL"),
             (("podm", "list"), "http://u:secret@127.0.0.1:9", 2, "holds a password"),
         ):  # fmt: skip

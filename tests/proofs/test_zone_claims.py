@@ -193,7 +193,7 @@ class TestAllOrNothing(TreeCase):
     def test_a_dead_zone_is_named_and_the_others_release(self):
         body = self.body()
         self.west.dead = True
-        with self.assertRaisesRegex(ClaimLost, "zone west: west: nobody answers there"):
+        with self.assertRaisesRegex(ClaimLost, "zone west: west: does not answer"):
             self.top.hold_offers(body)
         self.assertEqual({}, self.held())
 
@@ -371,7 +371,7 @@ class TestVerbs(TreeCase):
         claim = self.top.claim(self.apart()).claim
         self.west.dead = True
         (error,) = self.top.release([claim.id])
-        self.assertIn("zone west: west: nobody answers there", str(error))
+        self.assertIn("zone west: west: does not answer", str(error))
         self.assertEqual({"west"}, self.held().keys())
         (action,) = self.top.nodes_here.recovery.reap()
         self.assertIn("left as it is: zone west", action.done)
@@ -399,15 +399,15 @@ class TestVerbs(TreeCase):
         found = self.top.claims()
         (listed,) = found
         self.assertNotIn("west/west-p", listed.podms)
-        reason = "west: nobody answers there"
+        reason = "west: does not answer"
         self.assertEqual((SilentZone(zone="west", reason=reason),), found.silent)
         self.assertEqual(["west"], [one.zone for one in self.top.silent])
         record = self.top.claim_record(claim.id)
-        self.assertEqual("zone west: west: nobody answers there", record.claim.note)
+        self.assertEqual("zone west: west: does not answer", record.claim.note)
 
     def test_a_list_names_silent_zones_of_every_level(self):
         self.e1.dead = True
-        reason = "e1: nobody answers there"
+        reason = "e1: does not answer"
         for found in (self.top.claims(), self.top.nodes(), self.top.claims(podm="nothing")):
             self.assertEqual((SilentZone(zone="east/e1", reason=reason),), found.silent)
         self.assertEqual((), self.top.nodes(podm="west/west-p").silent)

@@ -129,7 +129,7 @@ class TestOvertaken(GroupCase):
             asked = self.asked(spread=[{"over": "zone", "max_skew": 2}])
             token = self.top.select(asked).nodes[0].chosen.token
             bodies.append(ZoneClaimBody(request=asked, tokens=(token,)))
-            raise ServiceError("west: nobody answers there")
+            raise ServiceError("west: does not answer")
 
         self.west.__dict__["renew"] = decide_and_die
         asked = self.asked(2, podms=["e1", "w2"], anti_affinity=["podm"])

@@ -159,11 +159,11 @@ class TestSilent(NodeCase):
     """A zone dies while it composes."""
 
     def test_what_may_be_there_is_named_and_found_later_and_never_made_twice(self):
-        self.breaks(self.west, "compose_claim", ServiceError("nobody answers there"), after=True)
+        self.breaks(self.west, "compose_claim", ServiceError("does not answer"), after=True)
         result = self.top.compose(self.apart(min_count=3), key="k", wait_s=10)
         self.assertEqual(3, len(result.nodes))
         (unverified,) = result.unverified
-        self.assertIn("zone west: nobody answers there: what it was to compose may be there",
+        self.assertIn("zone west: does not answer: what it was to compose may be there",
                       unverified.message)  # fmt: skip
         self.assertEqual(4, len(self.made()))
         with self.assertRaisesRegex(ClaimState, "which is COMPOSING: wait for it, or run"):
@@ -178,7 +178,7 @@ class TestSilent(NodeCase):
         self.assertEqual(4, len(self.made()))
 
     def test_nothing_was_begun(self):
-        self.breaks(self.west, "compose_claim", ServiceError("nobody answers there"))
+        self.breaks(self.west, "compose_claim", ServiceError("does not answer"))
         result = self.top.compose(self.apart(), wait_s=10)
         self.assertEqual((), result.nodes)
         self.assertEqual([], self.made())
@@ -263,7 +263,7 @@ class TestTakenOut(NodeCase):
         errors = sorted(map(str, self.top.release([claim.id])))
         self.assertEqual(
             [
-                "zone east: east: nobody answers there",
+                "zone east: east: does not answer",
                 "zone west: it is no longer a child zone: add it again",
             ],
             errors,

@@ -183,7 +183,7 @@ class TestOverHttp(LiveTreeCase):
             self.assertEqual(count, len(found))
             (silent,) = found.silent
             self.assertEqual("east/e1", silent.zone)
-            self.assertRegex(silent.reason, "nobody answers there")
+            self.assertRegex(silent.reason, "does not answer")
         with urllib.request.urlopen(f"{self.url}/v1/nodes", timeout=20) as answer:
             (zone,) = json.loads(answer.headers["Silent-Zones"])
         self.assertEqual({"zone": "east/e1", "reason": silent.reason}, zone)

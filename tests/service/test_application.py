@@ -293,7 +293,7 @@ class TestIdempotency(ApplicationCase):
         self.call("POST", SELECT, SMALL, headers=self.KEY)
         other = {"request": {**SMALL["request"], "count": 2}}
         result = self.call("POST", SELECT, other, headers=self.KEY)
-        self.check_problem(result, 409, "name_taken", "'k-1' stands for another request")
+        self.check_problem(result, 409, "name_taken", "'k-1' belongs to another request")
 
     def test_a_failure_may_be_tried_again(self):
         bad = {"request": {"flavor": "nope"}}

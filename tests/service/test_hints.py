@@ -191,7 +191,7 @@ class TestSettings(HintsCase):
     def test_what_is_wrong_with_it_is_told_before_it_is_served_and_no_url_is_repeated(self):
         settings = ServiceSettings(state=self.state, messaging=self.messaging)
         self.assertEqual([], list(wiring.configuration_problems(settings, self.environ)))
-        for url, text in (("", "is empty"), ("canary-7://a", "none of a broker")):
+        for url, text in (("", "is empty"), ("canary-7://a", "not the URL of a broker")):
             environ = {**self.environ, "BROKER": url}
             (problem,) = wiring.configuration_problems(settings, environ)
             self.assertIn(text, str(problem))

@@ -81,7 +81,7 @@ class TestSilentChildren(ChildrenCase):
         """S70: the others keep placing."""
         with child_server(lambda *_: {}) as url:
             pass
-        self.check_good(self.top(url).select_destinations(ASKED).report, "nobody answers there")
+        self.check_good(self.top(url).select_destinations(ASKED).report, "does not answer")
 
     def test_a_child_that_hangs_is_asked_once_in_a_decision_of_many_rounds(self):
         gate, asked = threading.Event(), []

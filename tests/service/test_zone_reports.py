@@ -340,6 +340,6 @@ class TestSilent(ReportCase):
         (silent,) = top.stranded([NODE]).silent
         self.assertEqual("east/e1", silent.zone)
         (silent,) = top.count_fits(NODE, MOST).silent
-        self.assertIn("nobody answers there", silent.reason)
+        self.assertIn("does not answer", silent.reason)
         with self.assertRaisesRegex(ServiceError, "zone east/e1: |may have block"):
             top.block("nowhere")

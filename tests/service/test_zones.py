@@ -72,7 +72,7 @@ class TestPolling(ZonesCase):
         wait_for(lambda: top.zone("east").report.info.services == {"compute_cpu": (0.7, 0.7)})
         stack.close()
         gone = self.polled(top, "east", lambda report: not report.is_active)
-        self.assertRegex(gone.report.reason, "nobody answers there")
+        self.assertRegex(gone.report.reason, "does not answer")
         self.assertGreaterEqual(gone.report.failures, 3)
         stack, url = self.child("rack", "austin")
         top.change_zone("east", ZoneChange(url=url))
@@ -265,7 +265,7 @@ class TestTree(ZonesCase):
         found = {one.known_as: one.silent for one in scheduler.zone_tree().children}
         self.assertEqual({"good", "gone"}, {*found})
         self.assertEqual("", found["good"])
-        self.assertRegex(found["gone"], "nobody answers there")
+        self.assertRegex(found["gone"], "does not answer")
 
     def test_a_circle_ends(self):
         _, one = self.child("one", **self.slow)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fan-out: hints to all processes of a site that the state changed, through its RabbitMQ.
 
-The state stays the truth: a hint that is lost, doubled, late or forged changes no answer. Sending
-never waits for the broker, and nothing here fails when it is away. Reports of pod managers come the
-same way to who takes them, which stores them.
+A hint that is lost, doubled, late or forged changes no answer: only the state does. Sending never
+waits for the broker, and nothing here fails while it is away. Reports of pod managers come the same
+way to the processes that store them.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ Reported = Callable[[str, dict[str, Any]], object]
 class HintFanout:
     """Sends hints, and calls ``heard`` with the names of each hint of another process.
 
-    A hint without names says only that something changed. ``heard`` is called from a thread, and so
-    is ``reported``, with a pod manager and its stats.
-    UsageError for a URL that is none of a broker, which is not repeated.
+    A hint without names says only that something changed. A thread calls ``heard``, and
+    ``reported`` with a pod manager and its stats. UsageError, without the URL, for an invalid one.
     """
 
     def __init__(
@@ -135,7 +134,7 @@ class HintFanout:
                 failed = True
 
     def _take(self, names: object, sender: object) -> None:
-        """Pass on a hint as far as it is one: anyone whom the broker lets may send anything."""
+        """Pass on the valid part of a hint: every client of the broker may send anything."""
         if sender == self._id:
             return
         given = names if isinstance(names, list) and len(names) <= MOST_NAMES else []
@@ -160,11 +159,9 @@ class _Endpoint:
         self._take, self._take_report = take, take_report
 
     def stats_reported(self, _context: object, **words: object) -> None:
-        """Take a report of a pod manager, whatever it holds."""
         self._take_report(words.get("podm"), words.get("stats"), words.get("sender"))
 
     def state_changed(self, _context: object, **words: object) -> None:
-        """Take a hint, whatever it holds."""
         self._take(words.get("podms"), words.get("sender"))
 
 
@@ -175,7 +172,7 @@ def _transport(url: str, settings: MessagingSettings) -> Any:
         if parts.scheme == "rabbit" and parts.hostname:
             return oslo_messaging.get_rpc_transport(_options(settings), url)
     expected = "rabbit://USER:PASSWORD@HOST:5672/"
-    raise UsageError(f"messaging: its url is none of a broker: expected {expected}")
+    raise UsageError(f"messaging: url: not the URL of a broker: expected {expected}")
 
 
 def _options(settings: MessagingSettings) -> Any:

@@ -52,19 +52,17 @@ def new_session(url: str, verify: bool | str = True) -> requests.Session:
 
 
 class ServiceConnection:
-    """What asks the service at ``url``; ``user`` and ``password`` are for HTTP basic.
+    """Requests to the service at ``url``; ``user`` and ``password`` are for HTTP basic.
 
-    ``token`` returns a token of Keystone; it is called when the service first asks who it is, and
-    from then on, so that it may be renewed. With ``renew`` it is called from the first request on;
-    ``renew`` is called where the service refuses a token, and the request sent once more.
-    ``verify`` is False for any certificate, or the file of the authorities that are trusted, True
-    for the usual ones; ``certificate`` is presented to the service.
-    ``timeout_s`` is how long the service may be silent. ``route`` returns the ids of the zones that
-    what is asked comes through. ``variable`` is the variable of the environment that has the URL,
-    which errors about it name. Threads may share one.
+    ``token`` returns a token of Keystone for each request, from the first answer 401 on. With
+    ``renew`` it does from the first request on; ``renew`` is called after a refused token, and the
+    request sent once more. ``verify`` is False for any certificate, the file of the trusted
+    authorities, or True for the usual ones; ``certificate`` is presented to the service. It may be
+    silent for ``timeout_s``. ``route`` returns the ids of the zones above. Errors about the URL
+    name its environment ``variable``. Threads may share one.
 
     Raises:
-        UsageError: the URL is none, or holds a password.
+        UsageError: the URL is invalid, or holds a password.
     """
 
     def __init__(
@@ -108,8 +106,8 @@ class ServiceConnection:
         The whole answer comes within ``deadline_s``, if that is given, and has ``most_bytes``.
 
         Raises:
-            ServiceError: the service does not answer, or answers something else.
-            SchedulerError: as the service says.
+            ServiceError: the service does not answer, or with an invalid answer.
+            SchedulerError: as of the service.
         """
         given = {name: value for name, value in (query or {}).items() if value is not None}
         words = {
@@ -170,7 +168,7 @@ class ServiceConnection:
                 raise ServiceError(one_line(f"{self.url}: {_reason(error)}")) from None
 
     def decode(self, content: bytes, kind: type[T]) -> T:
-        """Return an answer as a noun; ServiceError where it is none."""
+        """Return an answer as a noun; ServiceError for an invalid one."""
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -203,10 +201,7 @@ def _check_url(url: str) -> None:
 
 
 class _Bounds:
-    """How much one answer may be: so many bytes, and with ``is_total`` all within ``timeout_s``.
-
-    Without, that is how long the service may be silent.
-    """
+    """The limits of one answer: bytes, and the time of all of it, or only of silence."""
 
     def __init__(self, most_bytes: int, timeout_s: float, is_total: bool) -> None:
         self._most_bytes, self._timeout_s = most_bytes, timeout_s
@@ -239,7 +234,7 @@ class _Bounds:
 def path_of(collection: str, name: str, part: str = "") -> tuple[str, dict[str, str]]:
     """Return the path and the query of one thing of a collection, or of a part of it.
 
-    A name that a path cannot have, such as one with a slash, stands in the query.
+    A name that a path cannot have, such as one with a slash, is in the query.
     """
     plain = bool(_PLAIN.fullmatch(name))
     path = f"{collection}/{quote(name, safe='') if plain else '-'}"
@@ -250,9 +245,9 @@ def _reason(error: Exception) -> str:
     if isinstance(error, requests.exceptions.SSLError):
         return _tls_reason(error)
     if isinstance(error, (requests.Timeout, urllib3.exceptions.TimeoutError)):
-        return "the service does not answer in time: what was asked may have been done"
+        return "the service does not answer in time: the request may have been carried out"
     if isinstance(error, requests.ConnectionError):
-        return "nobody answers there: check that the service runs and that the URL is right"
+        return "does not answer: check that the service runs and that the URL is right"
     if isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
         return answer_of(describe_error(error))  # some name what was received
     return describe_error(error)
@@ -286,8 +281,8 @@ def connection(
     files that the environment names win over them, and where it has a user no token is sent.
 
     Raises:
-        UsageError: it is no URL; a user without a password, or a password without a user; a file
-            of the authorities, the certificate or the key cannot be read.
+        UsageError: the URL is invalid; a user without a password or the reverse; a file of the
+            authorities, the certificate or the key cannot be read.
     """
     address = url or environ.get(URL)
     if not address:

@@ -39,10 +39,10 @@ FIELDS = {"spec": "request", "request": "compiled", "requests": "compiled", "rep
 
 
 class RemoteScheduler(Scheduler):
-    """Calls a service for every verb, as the table of verbs says; its errors are the same.
+    """Calls a service for every verb, by the table of verbs; errors as of the service.
 
-    What only decides gets an id of the content of its request, as a scheduler in this process
-    gives it; else the service would decide it another way each time.
+    A request that is only decided gets an id of its content, as a scheduler in this process gives
+    it, so that the service decides it alike each time.
     """
 
     def __init__(
@@ -57,10 +57,7 @@ class RemoteScheduler(Scheduler):
         return cast("R", self._send(VERBS[verb.__name__], arguments))
 
     def _send(self, route: Route, arguments: dict[str, Any]) -> Any:
-        """Return what the service answers to a verb with these arguments.
-
-        Names of several things are sent one by one: then the errors about them are yielded.
-        """
+        """Return the answer to a verb; for several names, yield the errors about each."""
         collection, named, part = route.path.removeprefix("/v1/").partition("/{name}")
         path, query, key = collection, dict[str, Any](), arguments.pop("key", None)
         if named:
@@ -108,7 +105,7 @@ class RemoteScheduler(Scheduler):
         """Wait for the end of an operation, and return its result.
 
         Raises:
-            Unverified: the service does not work on it any more.
+            Unverified: the service no longer works on it.
         """
         for pause_s in itertools.chain(POLL_S, itertools.repeat(POLL_S[-1])):
             if operation.state != "running":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access rules: what each rule of a route takes under Keystone, by default or by an operator."""
+"""Access rules: who may use a route under Keystone, by default or by an operator's file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from valence_sched.service.users import User
 
 ALL_OWNERS = "owners:all"
 SCOPES = ["project", "system"]
-#: What a role takes: one that is greater has it as well, though Keystone may not imply it.
+#: The rule of each role; a greater role has it as well, though Keystone may not imply it.
 ROLE_RULES = (
     policy.RuleDefault("admin", "role:admin", "Registers, reaps, and changes what is others'."),
     policy.RuleDefault(
@@ -36,7 +36,7 @@ ROLE_RULES = (
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return every rule with what it takes by default; ``oslopolicy-sample-generator`` shows it."""
+    """Return every rule with its default; ``oslopolicy-sample-generator`` shows them."""
     routes: dict[str, list[Route]] = {}
     for route in ROUTES:
         if route.rule:
@@ -67,7 +67,7 @@ class AccessRules:
         checks = {one.name: one.check for one in defaults} | overrides
         self._enforcer.set_rules(checks, use_conf=False)
         if not self._enforcer.check_rules():
-            found = "a rule that names itself, or one that is not there"
+            found = "a rule that names itself, or one that does not exist"
             raise InputError(policy_file or "the rules", "", found)
 
     def allow(self, rule: str, credentials: Mapping[str, Any]) -> bool:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Background threads of a worker: a leased job, such as to read pod managers, and hints.
+"""Background threads of a worker: leased jobs, such as to read pod managers, and hints.
 
-Each process has one for each job, and that with the lease of the state works: none of them is
-special, so none can be missing, whichever dies and whatever server has started it. It begins in the
-process that serves, after that was forked: no lock and no connection is taken over from another. A
-worker that hears a hint takes in what changed before the next request.
+Each process has a thread for each job, and the one with the lease of the state works: any process
+may die. It begins in the process that serves, after the fork, so that no lock or connection is
+inherited. A worker that hears a hint takes in changes before the next request.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ class LeasedJob(Protocol):
 
 Tell = Callable[[str], object]
 Sleep = Callable[[float], object]
-#: Makes a job of what it calls for each change, and of what waits.
+#: Makes a job; its arguments take a line for each change, and wait.
 MakeReader = Callable[[Tell, Sleep], LeasedJob]
 
 
 class ReaderThread:
-    """Runs what ``make_reader`` makes, until it is stopped; ``name`` is what it is called."""
+    """Runs the job that ``make_reader`` makes until it is stopped; ``name`` is for logs."""
 
     def __init__(self, make_reader: MakeReader, name: str = "reader") -> None:
         self._make_reader, self._name = make_reader, name
@@ -57,7 +56,7 @@ class ReaderThread:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Give up the lease and end; return whether that was done within ``timeout_s``."""
+        """Give up the lease and end; return whether it ended within ``timeout_s``."""
         self._ended.set()
         if self._thread is None or self._pid != os.getpid():
             return True
@@ -98,7 +97,7 @@ class Fanout(Protocol):
     """Sends hints to other processes."""
 
     def start(self) -> None:
-        """Connect, without waiting for it."""
+        """Connect, without waiting."""
 
     def send(self, names: Iterable[str] = ()) -> None:
         """Hint at a change, without waiting."""
@@ -111,8 +110,8 @@ class ServiceHints:
     """Hints of one worker: sent after requests that change the state, and heard.
 
     ``connect`` makes the fan-out, at the first request: a server may make the application before
-    it forks. ``heard`` takes the names of each hint, ``refresh`` takes in what changed, at most
-    once in ``pause_s``.
+    it forks. ``heard`` takes the names of each hint; ``refresh`` takes in changes, at most once in
+    ``pause_s``.
     """
 
     def __init__(
@@ -150,7 +149,7 @@ class ServiceHints:
         return answer
 
     def start(self) -> Fanout:
-        """Connect, if that is not done."""
+        """Connect, unless it is connected."""
         if self._fanout is None:
             with self._lock:
                 if self._fanout is None:
@@ -168,7 +167,7 @@ class ServiceHints:
             self._fanout.close()
 
     def refresh(self) -> None:
-        """Take in soon what changed."""
+        """Take in changes soon."""
         self._heard.set()
 
     def _take(self, names: tuple[str, ...]) -> None:
@@ -184,7 +183,7 @@ class ServiceHints:
             try:
                 self._refresh()
                 self.refreshes += 1
-            except SchedulerError as error:  # the next request has it, or answers without
+            except SchedulerError as error:  # the next request raises it, or answers without
                 LOG.info("not refreshed on a hint: %s", error)
             except Exception:
                 LOG.exception("not refreshed on a hint")

@@ -30,7 +30,7 @@ FileMarks = Mapping[str, tuple[int, int]]
 
 
 def selection_of(settings: ServiceSettings) -> Selection:
-    """Return what the service decides on: no live pod manager is read to decide."""
+    """Return the selection of the service; no live pod manager is read to decide."""
     return Selection(
         sources=settings.inventories,
         resource_files=settings.resource_files,
@@ -49,14 +49,14 @@ def selection_of(settings: ServiceSettings) -> Selection:
 
 
 class EnginePool:
-    """The engines of one process: one that decides and claims, for one thread at a time, and more.
+    """The engines of one process: a shared one, for one thread at a time, and ones for changes.
 
-    The one that decides on registered pod managers follows the state: each verb takes in what
-    changed there, and reads nothing else. It is made anew where a file that it was made of has
-    changed, and after a defect; neither a wrong request nor a state that is away ends it. On
-    recorded inventories it reads everything again once a file or ``state_mark`` has changed.
+    The shared one decides and claims. On registered pod managers it follows the change log of the
+    state, and reads nothing else; it is made anew after a change of its files, and after a defect,
+    not after a wrong request or while the state is away. On recorded inventories it reads all
+    again after a change of a file or of ``state_mark``.
 
-    ``note_changes`` takes how many changes of the state the engine has taken in, after each use.
+    ``note_changes`` takes the number of changes that the engine has taken in, after each use.
     """
 
     def __init__(
@@ -81,11 +81,7 @@ class EnginePool:
 
     @contextlib.contextmanager
     def reading(self, tenant: str = "") -> Iterator[Engine]:
-        """Yield the engine that decides; ServiceBusy where others take longer than allowed.
-
-        Tenants that wait take turns. The engine claims as well: each claim is decided on what the
-        state has at that moment.
-        """
+        """Yield the shared engine when it is the tenant's turn; ServiceBusy after ``queue_s``."""
         arrived_at = self._clock()
         if not self._lock.acquire(tenant, self._queue_s):
             raise ServiceBusy("other requests are being decided: try again in a moment")
@@ -96,7 +92,7 @@ class EnginePool:
         except SchedulerError:
             raise
         except BaseException:
-            self._drop()  # it may be in the midst of something
+            self._drop()  # its verb may be half done
             raise
         finally:
             self._effects.clear()
@@ -111,7 +107,7 @@ class EnginePool:
             yield engine
 
     def close(self, timeout_s: float) -> bool:
-        """End the engine that decides, and return True, if it is free within ``timeout_s``."""
+        """End the shared engine if it is free within ``timeout_s``; return whether it was."""
         if not self._lock.acquire("", timeout_s):
             return False
         try:
@@ -121,9 +117,9 @@ class EnginePool:
         return True
 
     def _current(self, arrived_at: float) -> Engine:
-        """Return the engine that decides, as of a moment after a request arrived.
+        """Return the shared engine, as of a moment after a request arrived.
 
-        Of many requests that wait the first looks at files and state for all.
+        Of several waiting requests the first looks at files and state for all.
         """
         if self._engine is not None and self._looked_at > arrived_at:
             return self._engine
@@ -161,10 +157,9 @@ def _files(app: App, selection: Selection) -> list[str]:
 
 
 def _marks(files: list[str], earlier: FileMarks) -> FileMarks:
-    """Return what differs once a file has changed, come or gone, by its path.
+    """Return the time and size of each file that exists, by its path.
 
-    Most of them are never there: of one that ``earlier`` had no mark, only whether it has come is
-    asked first.
+    Most files never exist: one without an ``earlier`` mark is first only tested for existence.
     """
     marks = {}
     for name in files:
@@ -182,10 +177,10 @@ MOST_REQUESTS, MOST_BYTES = 256, 4096  # of all that are remembered, and of one 
 
 
 class RequestCompiler:
-    """Compiles requests as an app does; ``near_maps`` locate what they are to be near to.
+    """Compiles requests as an app does; ``near_maps`` locate external resources.
 
-    Callers send few different requests, each many times. One that is near to nothing depends on
-    itself and its flavor alone, so it is compiled once, and what deciding adds to it stays.
+    Callers send few different requests, each many times. One without external resources depends
+    on itself and its flavor alone: it is compiled once, and caches of deciding on it stay.
     """
 
     def __init__(self, app: App, near_maps: Sequence[str]) -> None:

@@ -44,11 +44,11 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
 
     @property
     def limits(self) -> Limits:
-        """Return the bounds that a worker keeps to while a request arrives."""
+        """Return the limits of a request while it arrives."""
         return self._settings.limits
 
     def load_config(self) -> None:
-        """Set what gunicorn is told; its own files and variables are not read."""
+        """Set the options of gunicorn; its own files and variables are not read."""
         settings = self._settings
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         for name, value in {
@@ -75,7 +75,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
                 self.cfg.set(name, value)
 
     def reload(self) -> None:
-        """Take the settings as they are now, unless something is wrong with them."""
+        """Take the present settings, unless they are invalid."""
         try:
             self._settings = self._read()
         except SchedulerError as error:
@@ -94,7 +94,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
             count_failure(self._process.parts.rates, host)
 
     def _check_listeners(self, listeners: Sequence[Any]) -> None:
-        """Check the sockets that another program handed over, whatever the settings say of them."""
+        """Refuse sockets of another program that are beyond loopback without authentication."""
         if self._settings.auth != "none":
             return
         addresses = [listener.sock.getsockname() for listener in listeners]

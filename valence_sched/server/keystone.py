@@ -35,12 +35,12 @@ CACHE = "valence_sched.token_cache"  # in the environment of a request, where th
 CACHE_SIZE = 10_000
 MAX_TOKEN = 8192  # characters
 MAX_PASSWORD = 1024  # bytes
-LOGIN_S = 600.0  # how long a browser's name and password stand for a token
+LOGIN_S = 600.0  # how long a token is reused for a browser's name and password
 _TOKEN = re.compile(r"[!-~]+")
 
 
 class TokenCache:
-    """What Keystone said of the last tokens, by their digests, and until when it counts."""
+    """Answers of Keystone about the last tokens, by their digests, until they expire."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -48,13 +48,13 @@ class TokenCache:
         self._cached: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
 
     def get(self, key: str) -> bytes | None:
-        """Return what is known of a token, None for nothing that still counts."""
+        """Return the answer about a token, None without one that is still valid."""
         with self._lock:
             document, until = self._cached.get(key, (None, 0.0))
             return document if self._clock() < until else None
 
     def set(self, key: str, document: bytes, time: float = 0.0) -> None:
-        """Keep what is known of a token for ``time`` seconds."""
+        """Store the answer about a token for ``time`` seconds."""
         if time <= 0:
             return
         with self._lock:
@@ -65,9 +65,9 @@ class TokenCache:
 
 
 class KeystoneLogins:
-    """Logs users of browsers in at Keystone, whose names are ``USER@PROJECT``.
+    """Logs users of browsers, ``USER@PROJECT``, in at Keystone.
 
-    A token stands for its name and password for ``LOGIN_S``, and is asked about each time.
+    A token is reused for its name and password for ``LOGIN_S``, and verified each time.
     """
 
     def __init__(self, settings: KeystoneSettings) -> None:
@@ -76,7 +76,7 @@ class KeystoneLogins:
         self._cache = TokenCache()
 
     def tokens(self, name: str, password: bytes) -> Iterator[str]:
-        """Yield the token that is known, then a new one; Unauthenticated or IdentityUnavailable."""
+        """Yield the cached token, then a new one; Unauthenticated or IdentityUnavailable."""
         words = name.encode() + b"\0" + password
         key = hmac.digest(self._secret, words, hashlib.sha256).hex()
         known = self._cache.get(key)
@@ -116,7 +116,7 @@ class KeystoneLogins:
 class KeystoneAccess:
     """Takes tokens of Keystone, of a project or of the system; rules say what they allow.
 
-    ``password`` is what the service logs in with to ask about tokens.
+    The service logs in with ``password`` to verify tokens.
     """
 
     def __init__(self, settings: KeystoneSettings, password: str, rules: AccessRules) -> None:
@@ -132,10 +132,10 @@ class KeystoneAccess:
         """Return the user of the header ``X-Auth-Token``; of a page also of HTTP basic.
 
         Raises:
-            Unauthenticated: there is no token, or an invalid, expired or revoked one; Keystone
-                does not know the user of a browser.
+            Unauthenticated: no token, or an invalid, expired or revoked one; an unknown user of a
+                browser.
             AccessDenied: the token is of no project.
-            IdentityUnavailable: Keystone does not answer, or does not let the service ask.
+            IdentityUnavailable: Keystone does not answer, or refuses the login of the service.
         """
         if page and not environ.get("HTTP_X_AUTH_TOKEN"):
             return self._browser_user(environ)
@@ -257,4 +257,4 @@ def _options(settings: KeystoneSettings, password: str, public: str) -> dict[str
 
 def _unavailable(why: str) -> IdentityUnavailable:
     hint = "try again later; the log of the service has more"
-    return IdentityUnavailable(one_line(f"Keystone cannot tell who this is ({why}): {hint}"))
+    return IdentityUnavailable(one_line(f"Keystone cannot verify the token ({why}): {hint}"))

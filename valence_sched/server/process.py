@@ -59,9 +59,9 @@ PREFIX = "valence-scheduler-"  # of a folder that is made here
 
 @contextlib.contextmanager
 def metrics_folder(environ: MutableMapping[str, str]) -> Iterator[None]:
-    """Have a folder for metrics, unless the environment names one.
+    """Make a folder for metrics, unless the environment names one.
 
-    Worker processes leave this block as well when they end: only the first process removes it.
+    Worker processes leave this block too when they end: only the first process removes it.
     """
     if VARIABLE in environ:
         yield
@@ -76,6 +76,6 @@ def metrics_folder(environ: MutableMapping[str, str]) -> Iterator[None]:
 
 
 def without_own_folder(environ: MutableMapping[str, str]) -> None:
-    """Let a program that takes over make a folder of its own: one that was made here ends first."""
+    """Let a program that takes over make its own folder of metrics."""
     if os.path.basename(environ.get(VARIABLE, "")).startswith(PREFIX):
         del environ[VARIABLE]

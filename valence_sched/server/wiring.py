@@ -92,7 +92,7 @@ class SharedState:
             return self._store
 
     def mark(self) -> object:
-        """Return what differs once anything of the state that is decided on has changed."""
+        """Return a mark that differs after any change of what is decided on."""
         return self.store().log_totals()
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class SharedState:
 
 
 class ServiceProcess:
-    """The application of one process, with what is to end before it does."""
+    """The application of one process, with its threads and its state."""
 
     def __init__(
         self,
@@ -178,10 +178,10 @@ class ServiceProcess:
         schedulers: Schedulers = self.engines
         if settings.dispatch is not None:
             self.sender = ReaderThread(self._dispatch_sender, "dispatch sender")
-        if settings.zones.enable_zone_routing:  # else nothing of zones is loaded
-            from valence_sched.server.zone import ProcessZone, ZonedSchedulers
+        if settings.zones.enable_zone_routing:
+            from valence_sched.server.zone import ProcessZone, ZonedSchedulers  # only with zones
 
-            prepare_process()  # those of zones are loaded only now
+            prepare_process()  # the nouns of zones
             self.zone = ProcessZone(settings, environ, self.engines, state.store)
             poller = functools.partial(self.zone.poller, clock)
             self.poller = ReaderThread(poller, "zone poller")
@@ -238,10 +238,7 @@ class ServiceProcess:
             next(iter(scheduler.blocks(BlockFilter())), None)
 
     def start(self) -> None:
-        """Begin to read pod managers, to poll zones and to post, in the process that serves.
-
-        Again, it does nothing.
-        """
+        """Begin to read pod managers, to poll zones and to post, unless it has begun."""
         for one in (self.reader, self.poller, self.sender):
             if one is not None:
                 one.start()
@@ -249,8 +246,8 @@ class ServiceProcess:
             self.hints.start()  # else with the first request
 
     def stop(self, timeout_s: float) -> None:
-        """End the reader, wait for operations so long, and close the state."""
-        late = "did not end in time: another takes over when its lease ends"
+        """End the threads, wait for operations up to ``timeout_s``, and close the state."""
+        late = "did not end in time: another process takes over when its lease ends"
         for thread, text in (
             (self.reader, f"the reader {late}"),
             (self.poller, f"the poller of zones {late}"),
@@ -271,7 +268,7 @@ class ServiceProcess:
         assert chosen is not None, "else there is no thread to run it"
         live = replace(selection_of(settings).live, timeout_s=chosen.request_timeout_s)
         hints = self.hints
-        words = {} if hints is None else {"changed": lambda names: hints.start().send(names)}
+        changed = {} if hints is None else {"changed": lambda names: hints.start().send(names)}
         reader = background_reader(
             self._make_app().sources,
             live,
@@ -290,7 +287,7 @@ class ServiceProcess:
             clock=self._clock,
             sleep=sleep,
             address=self._address,
-            **words,
+            **changed,
         )
         self._reader_hint = reader.hint
         return reader
@@ -304,7 +301,7 @@ class ServiceProcess:
 def app_maker(
     settings: ServiceSettings, environ: Mapping[str, str], quarantine: Quarantine | None = None
 ) -> Callable[[], App]:
-    """Return what makes an application that asks Ironic as the settings of the service say."""
+    """Return a maker of applications that ask the Ironic of the settings."""
     ironic, keystone = settings.ironic_settings, settings.keystone
 
     @functools.cache
@@ -328,14 +325,14 @@ def app_maker(
 
 
 def _reads(settings: ServiceSettings, environ: Mapping[str, str]) -> bool:
-    """Return whether a process reads pod managers: not where only recordings are decided on."""
+    """Return whether a process reads pod managers: not for decisions on recordings alone."""
     chosen = selection_of(settings)
     recorded = App(environ=environ).sources.named_sources(chosen)
     return settings.reader_settings is not None and (not recorded or chosen.live.selects_live)
 
 
 def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> RateLimiter:
-    """Return what counts requests; errors as of rates, and of a password reference."""
+    """Return the limiter of requests; errors as of rates, and of a password reference."""
     reference = settings.rate_limits.redis_password
     what = "rate_limits: redis_password"
     password = App(environ=environ).secret(reference, what) if reference is not None else None
@@ -346,11 +343,7 @@ def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> RateL
 
 
 def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> EventAddress | None:
-    """Return where pod managers send events, None where none does.
-
-    Raises:
-        InputError, CredentialError: as of an address, and of a password reference.
-    """
+    """Return where pod managers send events, None without a receiver; errors as of an address."""
     reader = settings.reader_settings
     if reader is None or reader.receiver is None:
         return None
@@ -360,11 +353,7 @@ def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> Even
 
 
 def access_of(settings: ServiceSettings, environ: Mapping[str, str]) -> Access:
-    """Return who may use the service, as the settings say.
-
-    Raises:
-        InputError, CredentialError: as of a password file, of rules, and of a password reference.
-    """
+    """Return who may use the service; errors as of a password file, rules and references."""
     if settings.auth == "basic":
         assert settings.users_file is not None, "the settings were checked"
         return BasicAccess(settings.users_file)

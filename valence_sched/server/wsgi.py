@@ -2,9 +2,8 @@
 """The application for another WSGI server, such as uWSGI or mod_wsgi.
 
 Its settings are in the file that the environment variable ``VALENCE_SCHEDULER_CONFIG`` names. A
-process begins to read pod managers with its first request: the server may fork it before. What it
-composes when the server ends it gets as long as under ``valence-scheduler serve``. It logs to
-standard error, as that does, from its first request on.
+process begins to read pod managers, and to log to standard error, with its first request: the
+server may fork it before. It has ``stop_s`` to end, as under ``valence-scheduler serve``.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from valence_sched.server.process import configure_logs
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.service.settings import DEFAULT_SETTINGS, is_loopback, read_settings
 
-REFUSAL = "this service authenticates nobody and answers its own machine alone: set auth to basic"
+REFUSAL = "this service has no authentication and answers its own machine alone: set auth to basic"
 
 
 def loopback_only(application: Application) -> Application:
-    """Return an application that refuses other machines: another server chose its address."""
+    """Return an application that refuses other machines."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if is_loopback(environ.get("REMOTE_ADDR", "")):

@@ -138,7 +138,7 @@ class ProcessZone:
         return ZoneNodes(ZoneClaims(id_, tokens, below, self._store().zone_claims))
 
     def _route(self) -> tuple[str, ...]:
-        """Return the zones that an ask of a child has passed, this one last; or SchedulerError."""
+        """Return the zones that a query has passed, this one last; SchedulerError for a circle."""
         route, (id_, _) = ROUTE.get(), self._identity()
         if id_ in route:
             raise SchedulerError("the zones are a circle: one of them is below itself")
@@ -153,13 +153,12 @@ class ProcessZone:
         tell: Callable[[str], object],
         sleep: Callable[[float], object],
     ) -> ZonePoller:
-        """Return what asks the children what they tell; arguments as of it."""
+        """Return the poller of the children; arguments as of a poller."""
 
         def ask(child: ZoneRegistration) -> ZoneInfo:
             password = self._app.config.zone_password(child)
-            return (
-                RemoteZone(self._logins.connection(child, password, DEADLINE_S)).verbs().zone_info()
-            )
+            connection = self._logins.connection(child, password, DEADLINE_S)
+            return RemoteZone(connection).verbs().zone_info()
 
         store, interval_s = self._store(), self._settings.poll_interval_s
         return ZonePoller(
@@ -174,7 +173,7 @@ class ProcessZone:
         )
 
     def close(self) -> None:
-        """Let the threads end once what they ask is answered, or its time is over."""
+        """Let the threads end after their present queries."""
         with self._lock:
             links, self._links = self._links, {}
         for link in links.values():
@@ -194,7 +193,7 @@ class ProcessZone:
             return self._known
 
     def _child_zones(self) -> list[ChildZone]:
-        """Return the children as they are now; one that is reached as before keeps its link."""
+        """Return the children as they are now; one with the same registration keeps its link."""
         zones = self._children.list()
         with self._lock:
             known, self._links = self._links, {}
@@ -210,7 +209,7 @@ class ProcessZone:
 
 
 class _Link:
-    """How one child is reached: its connection, and the threads that ask it."""
+    """The connection to one child, and the threads that ask it."""
 
     def __init__(
         self,
@@ -247,12 +246,11 @@ class _Link:
         )
 
     def close(self) -> None:
-        """Let the threads end."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class ZonedSchedulers:
-    """The schedulers of a process; where its zone has children, they decide over all zones."""
+    """The schedulers of a process; with child zones they decide over all zones."""
 
     def __init__(self, engines: EnginePool, zone: ProcessZone) -> None:
         self._engines, self._zone = engines, zone

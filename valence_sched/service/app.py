@@ -64,10 +64,10 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
     """Return the body as a noun; an empty one is an empty object.
 
     Raises:
-        InputError: it is not JSON, not of the noun, too deep, has a key twice in an object, or has
-            a text with a character U+0000.
-        falcon.HTTPError: it is of another media type, too large, in a transfer coding that nobody
-            decodes, or of unknown length where the server cannot tell its end.
+        InputError: not JSON, not the noun, too deep, a key twice in an object, or a text with a
+            character U+0000.
+        falcon.HTTPError: another media type, too large, an unknown transfer coding, or an unknown
+            length where the server cannot find its end.
     """
     data = _bounded(req, most)
     # also of an empty body: a page of another site can send none of this type
@@ -145,16 +145,16 @@ def _is_of_valence(data: bytes) -> bool:
 
 
 def check_key(key: str | None) -> str | None:
-    """Return an idempotency key; InputError where a header is none."""
+    """Return an idempotency key; InputError for an invalid header."""
     if key is not None and not _KEY.fullmatch(key):
         raise errors.InputError(KEY_HEADER, "", "no key", "1 to 255 printable characters")
     return key
 
 
 def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
-    """Return what the handler answers, or answered before under this key, and whether it did.
+    """Return the answer of the handler, or an earlier one of the key, and whether it is earlier.
 
-    Only a success is recorded. Of two requests at a time the first that ends is, and both get it.
+    Only a success is recorded; two requests at a time both get that of the first that ends.
     NameTaken for the key of another request.
     """
     if call.key is None or route.body in KEYED_BODIES:
@@ -190,7 +190,7 @@ def _answer(route: verbs.Route, call: Call) -> CallResult:
 def _recorded(document: bytes, content: str, key: str) -> CallResult:
     recorded = msgspec.json.decode(document, type=verbs.RecordedReply)
     if recorded.content != content:
-        raise errors.NameTaken(f"idempotency key {key!r} stands for another request: use a new one")
+        raise errors.NameTaken(f"idempotency key {key!r} belongs to another request: use a new one")
     return CallResult(bytes(recorded.body), recorded.status, recorded.headers)
 
 
@@ -225,7 +225,7 @@ class LogFields(dict[str, Any]):
 
 
 class Envelope:
-    """What is around every answer: request id, version of the API, metrics and a line of log."""
+    """The middleware of every answer: request id, API version, metrics and a line of log."""
 
     def __init__(self, metrics: Metrics, parts: ServiceParts) -> None:
         self._metrics, self._parts, self._rates = metrics, parts, parts.rates
@@ -257,7 +257,7 @@ class Envelope:
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, _resource: object, _succeeded: bool
     ) -> None:
-        """Count and log what was answered; of the request its path, and nothing that it sent."""
+        """Count and log an answer; of the request only its path is logged."""
         seconds = time.perf_counter() - _noted(req, "begun", 0.0)
         route = req.uri_template or "unknown"
         status = falcon.http_status_to_code(resp.status)

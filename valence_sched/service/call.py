@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Call: one request to the service, in a version of its API, and what answers it."""
+"""Call: one request to the service, and the parts of the service that answer it."""
 
 from __future__ import annotations
 
@@ -42,17 +42,17 @@ class Schedulers(Protocol):
     """The schedulers of one process."""
 
     def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
-        """Yield the one that decides and claims, to one thread at a time.
+        """Yield the shared one, which decides and claims, to one thread at a time.
 
-        Tenants that wait take turns; ServiceBusy where others take long.
+        Waiting tenants take turns; ServiceBusy after too long.
         """
 
     def changing(self) -> AbstractContextManager[Scheduler]:
-        """Yield one of the caller's own, which composes and changes all else."""
+        """Yield one of the caller's own, for compositions and other changes."""
 
 
 class ServedZone(Protocol):
-    """The zone of one process; ``deadline_s`` and ``most_hops`` bound what may be asked of it."""
+    """The zone of one process; ``deadline_s`` and ``most_hops`` bound queries to it."""
 
     @property
     def deadline_s(self) -> float: ...
@@ -61,17 +61,17 @@ class ServedZone(Protocol):
     def most_hops(self) -> int: ...
 
     def tree(self, tenant: str) -> nouns.OfferingZone:
-        """Return the zone and those below it, as they are now, asked for a tenant."""
+        """Return the tree of the zone as it is now, asked for a tenant."""
 
     def hold_offers(self, tenant: str, body: nouns.ZoneClaimBody, key: str | None) -> Claim:
-        """Hold all that was offered, or nothing; ClaimLost, StaleOffer or NameTaken."""
+        """Hold all offers, or nothing; ClaimLost, StaleOffer or NameTaken."""
 
 
 class EventSink(Protocol):
     """Takes the events that pod managers send."""
 
     def podm_of(self, token: str) -> str | None:
-        """Return the pod manager that a token was given to, None for what is no token."""
+        """Return the pod manager of a token, None for an unknown token."""
 
     def take(self, podm: str, records: Iterable[Any]) -> None:
         """Keep a hint that a pod manager may have changed, if its event says so."""
@@ -79,10 +79,10 @@ class EventSink(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class ServiceParts:
-    """What handlers work with; ``compile_spec`` compiles a request with its flavor.
+    """The parts that handlers use; ``compile_spec`` compiles a request with its flavor.
 
-    ``events`` takes those that pod managers send, where they do.
-    ``zone`` answers the zone above, None where routing is not enabled.
+    ``events`` takes events of pod managers, if they send any; ``zone`` answers the zone above,
+    None without routing.
     """
 
     schedulers: Schedulers
@@ -100,7 +100,7 @@ class ServiceParts:
 
 
 class CallResult(NamedTuple):
-    """What a handler answers besides a plain noun: a status, headers, or bytes of its own."""
+    """The answer of a handler: a noun or bytes, with a status and headers."""
 
     body: Any = None
     status: int = 200
@@ -131,7 +131,7 @@ class Call:
     rule: str = ""
 
     def record_change(self, name: str, outcome: str) -> None:
-        """Log a change, or one that was refused, and store it where the state is not away."""
+        """Log a change, or a refused one, and store it unless the state is away."""
         line = AuditLine(
             user=self.user.name,
             owner=self.user.project,
@@ -151,9 +151,9 @@ class Call:
             AUDIT_LOG.error("%s: %s", line.request_id, text)
 
     def name(self, word: str = "name") -> str:
-        """Return the name in the path; ``-`` stands for the one in the query.
+        """Return the name in the path, or in the query where that is ``-``.
 
-        A name with a slash cannot stand in a path, for servers decode it before they split it.
+        Servers decode a path before they split it: a name with a slash is in the query.
         """
         name = self.path[word]
         return self.text("name") or "" if name == NAME_IN_QUERY else name
@@ -164,14 +164,14 @@ class Call:
         return value if value is None or isinstance(value, str) else str(value)
 
     def flag(self, word: str) -> bool:
-        """Return whether the query says yes to a word; InputError where it says neither."""
+        """Return whether a word of the query is ``true``; InputError for another than ``false``."""
         text = self.text(word) or "false"
         if text not in ("true", "false"):
             raise errors.InputError("the query", word, repr(text), "true or false")
         return text == "true"
 
     def query_noun(self, kind: type[T]) -> T:
-        """Return the query as a noun; InputError where it is none."""
+        """Return the query as a noun; InputError for an invalid one."""
         words = {name: self.text(name) for name in self.query}
         try:
             return msgspec.convert(words, kind, strict=False)
@@ -190,16 +190,16 @@ class Call:
         return self.checked(body.compiled)
 
     def deciding(self, scheduler: Scheduler, body: Any) -> Request:
-        """Return the request of a body as it is decided on; errors as to compile it.
+        """Return the request of a body to decide on; errors as to compile it.
 
-        One that names neither its id nor its seed has an id of its own, so that equal callers do
-        not all get the same of equal pools.
+        One without id and seed gets an id of its own, so that equal requests do not all get the
+        same of equal pools.
         """
         request = self.compiled(scheduler, body)
         return _own(request, body.request or body.compiled, self.key)
 
     def deciding_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
-        """Return the requests of a body with several as they are decided on; errors as for one."""
+        """Return the requests of a body with several to decide on; errors as for one."""
         asked = (*body.requests, *body.compiled)
         requests = zip(self.compiled_all(scheduler, body), asked, strict=True)
         keys = (self.key and f"{self.key}#{number}" for number in range(1, len(asked) + 1))
@@ -242,11 +242,11 @@ class Call:
                 raise errors.RequestError(text)
 
     def reading(self) -> AbstractContextManager[Scheduler]:
-        """Yield the scheduler that decides, when the turn of the user's tenant comes."""
+        """Yield the shared scheduler when it is the turn of the user's tenant."""
         return self.parts.schedulers.reading(self.user.tenant)
 
     def visible(self, answer: Any) -> Any:
-        """Return an answer without the names of what other owners have."""
+        """Return an answer without names of other owners."""
         owner = self.user.owner
         return answer if owner is None else visible(answer, owner, lambda: self._own_nodes)
 
@@ -303,7 +303,7 @@ def negotiated(header: str | None) -> Microversion:
         found = re.fullmatch(r"([1-9]\d{0,5})\.(\d{1,6})", text)
         version = Microversion(int(found[1]), int(found[2])) if found else None
         if version is None or not LEAST_VERSION <= version <= GREATEST_VERSION:
-            told = f"{VERSION_HEADER}: {SERVICE_TYPE} {text!r}"
-            raise ValueError(f"{told}: this service has {LEAST_VERSION} to {GREATEST_VERSION}")
+            named = f"{VERSION_HEADER}: {SERVICE_TYPE} {text!r}"
+            raise ValueError(f"{named}: this service has {LEAST_VERSION} to {GREATEST_VERSION}")
         return version
     return LEAST_VERSION

@@ -20,10 +20,10 @@ POSITION = "valence_scheduler_change_log_position"
 
 
 class StateFacts(NamedTuple):
-    """What all processes of a service have in common: their pod managers, and who reads them.
+    """Facts of the state of all processes of a service.
 
-    ``podms`` counts them by state, ``changes`` those of the change log so far, 0 where no process
-    follows it, ``undecodable`` the rows that cannot be decoded, by table. ``waiting`` are the
+    ``podms`` counts pod managers by state, ``changes`` those of the change log so far, 0 where no
+    process follows it, ``undecodable`` the rows that cannot be decoded, by table. ``waiting`` are
     decisions that are not posted to the controller yet.
     """
 
@@ -36,10 +36,9 @@ class StateFacts(NamedTuple):
 
 
 class StateMetrics(Collector):
-    """The metrics of other collectors, and those of the state.
+    """The metrics of other collectors, and those of the state, which any process reads.
 
-    Any process reads the state when it is asked: nothing of it is added up over processes. Only
-    the position in the change log is each process's own, and the least of them counts.
+    Each process has its own position in the change log: the least of them counts.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class StateMetrics(Collector):
         self._collect, self._facts = collect, facts
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric; without a state that can be used only that it cannot."""
+        """Yield every metric; of a state that cannot be used only that fact."""
         position = 0.0
         for metric in self._collect():
             if metric.name == POSITION:
@@ -71,7 +70,7 @@ class StateMetrics(Collector):
         yield _gauge("valence_scheduler_dispatches_waiting", text, waiting.total)
         text = "Age of the oldest of these decisions."
         yield _gauge("valence_scheduler_dispatches_oldest_seconds", text, waiting.oldest_s)
-        text = "The process that reads the pod managers, 1; none where nobody does."
+        text = "The process that reads the pod managers, 1; no sample without a reader."
         holders = {} if facts.reader is None else {facts.reader: 1}
         yield _gauge("valence_scheduler_reader", text, holders, "holder")
         text = (

@@ -114,7 +114,7 @@ class Operations:
         return operation
 
     def get(self, operation_id: str, owner: str | None) -> Operation:
-        """Return an operation of an owner, None: of anybody; UnknownName where there is none."""
+        """Return an operation of an owner, None for any owner; UnknownName without one."""
         found = self._records.get(PREFIX + operation_id) if len(operation_id) <= 40 else None
         if found is not None:
             document, age_s = found
@@ -176,7 +176,7 @@ def new_operation(
 ) -> Operation:
     """Return an operation that is to begin: with a ``key`` of a tenant always the same one.
 
-    ``content`` is what the key stands for. Only the ``owner`` may see it, None: who sees all.
+    ``content`` is the request of the key. Only the ``owner`` may see it, with None only an admin.
     """
     words = "\0".join((kind, owner or "", tenant or "", key or ""))
     id_ = uuid.uuid4().hex if key is None else digest(words.encode())
@@ -186,7 +186,7 @@ def new_operation(
 
 def _same(earlier: Operation, operation: Operation) -> Operation:
     if earlier.content != operation.content:
-        raise NameTaken("the idempotency key stands for another request: use a new one")
+        raise NameTaken("the idempotency key belongs to another request: use a new one")
     return earlier
 
 

@@ -32,8 +32,8 @@ class Limits(Noun, frozen=True, kw_only=True):
 
     ``queue_s`` is how long a request waits for others to be decided before it is refused,
     ``read_s`` how long it may take to arrive before it is dropped. ``tenant_requests`` are those of
-    one tenant that a process answers at a time: by default one less than it has threads, and any
-    number where nobody is authenticated. ``ttl_s`` is the longest time that a claim is held.
+    one tenant that a process answers at a time: by default one less than it has threads, without
+    authentication any number. ``ttl_s`` is the longest time that a claim is held.
     """
 
     body_bytes: Positive = 4 << 20
@@ -67,9 +67,9 @@ class KeystoneSettings(Noun, frozen=True, kw_only=True):
 
     The service logs in at ``auth_url`` as ``username`` of ``project_name``, or with an application
     credential, whose id is ``application_credential_id``; ``password`` refers to the password or
-    the secret. Clients are told to log in at ``public_url``. A token that was valid counts for
-    ``token_cache_s`` without asking again, and so does one that was revoked meanwhile.
-    Users and projects of browsers are those of the domain ``ui_domain_name``.
+    the secret. Clients log in at ``public_url``. A valid token is not verified again for
+    ``token_cache_s``, even if it is revoked meanwhile. Users and projects of browsers are those of
+    the domain ``ui_domain_name``.
     """
 
     auth_url: str
@@ -129,7 +129,7 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     """The settings of the service.
 
     ``auth`` says who may use it: users of a password file (``basic``), of Keystone (``keystone``),
-    where ``policy_file`` overrides rules, or anybody (``none``), which is allowed on loopback only.
+    where ``policy_file`` overrides rules, or all of this machine (``none``, on loopback only).
     ``inventories`` are decided on in place of the registered pod managers. ``reader`` says how
     those are read, False that another program reads them; nothing is decided on readings that are
     older than ``max_age_s``. ``workers`` are processes, each with so many ``threads``. A process
@@ -200,7 +200,7 @@ def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
 
 
 def check_settings(settings: ServiceSettings, path: str) -> None:
-    """Raise UsageError or InputError for settings that contradict each other or let anybody in."""
+    """Raise UsageError or InputError for settings that are contradictory or without protection."""
     if settings.messaging is not None:
         check_messaging(settings.messaging, path)
     try:

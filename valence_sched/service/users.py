@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users of the service: who they are, by HTTP basic or not at all, and what they may."""
+"""Users of the service, by HTTP basic or without authentication, and their access."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ class User(NamedTuple):
 
     @property
     def tenant(self) -> str:
-        """Return for whom limits are counted and idempotency keys stand: the project, or user."""
+        """Return the project, or the user: limits and idempotency keys are of a tenant."""
         return self.project or self.name
 
     @property
     def owner(self) -> str | None:
-        """Return whose claims and nodes the user sees; None: everybody's."""
+        """Return the owner whose claims and nodes the user sees; None for all owners."""
         return None if self.all_owners or self.role == "admin" else self.tenant
 
     @property
     def consumer(self) -> str | None:
-        """Return whose the claims are that the user makes; None: nobody's, as of an operator."""
+        """Return the owner of the user's new claims; None for an operator without a project."""
         return self.project or self.owner
 
     def check(self, rule: str, role: Role) -> None:
@@ -64,7 +64,7 @@ class User(NamedTuple):
             raise AccessDenied(one_line(f"{rule}: {text}: ask the operator of the service"))
 
 
-ANYBODY = User("anybody", "admin")  # where the service authenticates nobody
+ANONYMOUS = User("anonymous", "admin")  # of a service without authentication
 
 
 class Access(Protocol):
@@ -72,7 +72,7 @@ class Access(Protocol):
 
     @property
     def challenge(self) -> str | None:
-        """Return the header ``WWW-Authenticate`` of an answer to somebody who is nobody's user."""
+        """Return the header ``WWW-Authenticate`` of an answer to an unknown user."""
 
     @property
     def page_challenge(self) -> str | None:
@@ -83,7 +83,7 @@ class Access(Protocol):
 
         Raises:
             Unauthenticated: it has no credentials, or wrong ones.
-            AccessDenied, IdentityUnavailable: no project is chosen; nobody can tell who it is.
+            AccessDenied, IdentityUnavailable: no project is chosen; no identity service answers.
         """
 
     def check(self, user: User, rule: str, role: Role) -> None:
@@ -91,13 +91,13 @@ class Access(Protocol):
 
 
 class OpenAccess:
-    """Lets everybody do everything: for a service that this machine alone reaches."""
+    """Allows every request: for a service that this machine alone reaches."""
 
     challenge = page_challenge = None
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        """Return the user that stands for anybody."""
-        return ANYBODY
+        """Return the anonymous user."""
+        return ANONYMOUS
 
     def check(self, user: User, rule: str, role: Role) -> None:
         """Raise AccessDenied unless the role of the user is at least the one of a rule."""
@@ -112,7 +112,7 @@ class UserEntry(NamedTuple):
 
     @property
     def cost(self) -> int:
-        """Return the cost of the hash, of which one more takes twice as long."""
+        """Return the cost of the hash: its time doubles with each step."""
         return int(self.password_hash[4:6])
 
 
@@ -120,7 +120,7 @@ class BasicAccess:
     """Takes HTTP basic of the users of a file with lines ``name:hash:role``.
 
     It is read again when it changes. The hash is one of bcrypt, as ``htpasswd -B`` writes it; the
-    role is ``member`` where there is none.
+    default role is ``member``.
     """
 
     challenge = page_challenge = BASIC

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Visibility: an answer without what other owners have, and without what other services say."""
+"""Visibility: answers without names of other owners, and without texts of other services."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from valence_sched.model.inventory import OTHERS, Podm, hidden_uri, visible_podm
 from valence_sched.model.problem import Problem, without_foreign_texts
 from valence_sched.model.scheduler import Scheduler
 
-#: What an error about an unknown name would suggest another owner's name for.
+#: Kinds whose unknown names would suggest names of other owners.
 OWNED = ("claim", "node", "decision", "operation")
-#: What is looked into: lists in lists and objects, as deep as a client made them, have no names.
+#: Types with names: other lists and objects, as deep as a client made them, have none.
 WALKED = (msgspec.Struct, str, tuple)
 
 
@@ -61,7 +61,7 @@ def visible_problem(problem: Problem, *, is_tenant: bool) -> Problem:
 
 
 def visible_error(error: SchedulerError, owner: str | None) -> SchedulerError:
-    """Return an error as an owner may see it: it tells nothing of what others have."""
+    """Return an error as an owner may see it, without names of other owners."""
     if owner is None or not isinstance(error, UnknownName | Undecodable) or error.kind not in OWNED:
         return error
     if isinstance(error, Undecodable):
@@ -70,7 +70,7 @@ def visible_error(error: SchedulerError, owner: str | None) -> SchedulerError:
 
 
 def own_nodes(scheduler: Scheduler, owner: str) -> frozenset[str]:
-    """Return the URIs of the nodes of an owner, and those that stand for what its claims hold."""
+    """Return the URIs of the nodes of an owner, and the placeholders of its claims."""
     parts = ((one.id, part) for one in scheduler.claims(owner=owner) for part in one.parts)
     held = {f"claim:{id_}#{share.node}" for id_, part in parts for share in part.shares}
     return frozenset(held | {one.node.uri for one in scheduler.nodes(owner=owner)})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Children: the zones directly below this one, as its decisions see them, and their polls."""
+"""Children: the registered zones directly below this one, and their polls."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ Password = Callable[[nouns.ZoneRegistration], str | None]
 
 
 class StateOpener(Protocol):
-    """The state of a zone, which may not be there yet."""
+    """The state of a zone, which may not exist yet."""
 
     @property
     def empty(self) -> bool:
-        """Return whether there is none yet."""
+        """Return whether it does not exist yet."""
 
     @property
     def where(self) -> str:
         """Return its location, without a password."""
 
     def store(self) -> Store:
-        """Return it open; it is made if it is not there."""
+        """Return it open; it is made if it does not exist."""
 
 
 class OwnPart(NamedTuple):
@@ -154,13 +154,10 @@ class ZoneRegistry:
     def zone_branches(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> tuple[nouns.ZoneNode, ...]:
-        """Return the trees of the enabled child zones, asked at once; a silent one says why.
+        """Return the trees of the enabled child zones, asked at once, or the reasons of silence.
 
-        ``hops`` is how many levels below this zone are asked, ``route`` are the ids of the zones
-        that were asked before this one.
-
-        Raises:
-            RequestError: the zones are a circle.
+        ``hops`` levels below this zone are asked; ``route`` has the ids of the zones above it.
+        RequestError: the zones are a circle.
         """
         zones = [one for one in self.zones() if one.registration.enabled]
         if not self._settings.enable_zone_routing or not zones or hops < 1:
@@ -194,7 +191,7 @@ class ZoneRegistry:
             raise errors.AccessDenied(errors.one_line(f"child zones are not enabled: {hint}"))
 
 
-FAILURES = 3  # in a row, after which a child is not active
+FAILURES = 3  # in a row, after which a child is inactive
 LEASE, LEASE_S = "zone poller", 30.0
 RENEWALS = 3  # of a lease in its time
 LIST_S = 1.0  # at least, after which the children of a process are read again
@@ -203,11 +200,10 @@ DEADLINE_S = 10.0  # for an answer to a poll
 
 
 class Children:
-    """The child zones of a state, as they are each time they are asked for.
+    """The child zones of a state, as they are at each call.
 
-    They are read again where they changed, and otherwise once in ``LIST_S``: how old is what they
-    told is in no count. ``zones`` returns those of the state; they are polled every ``interval_s``.
-    Threads may share it.
+    They are read again after a change, and otherwise once in ``LIST_S``, as their reports expire.
+    ``zones`` returns those of the state, which are polled every ``interval_s``.
     """
 
     def __init__(
@@ -231,7 +227,7 @@ class Children:
 
 
 def current(zone: nouns.ZoneOverview, interval_s: float) -> nouns.ZoneOverview:
-    """Return a child without what it told of itself, once that has expired."""
+    """Return a child without its report, once that has expired."""
     info, age_s = zone.report.info, zone.heard_age_s
     if info is None or (age_s is not None and age_s <= INTERVALS * interval_s):
         return zone
@@ -240,12 +236,11 @@ def current(zone: nouns.ZoneOverview, interval_s: float) -> nouns.ZoneOverview:
 
 
 class ZonePoller:
-    """Asks each enabled child what it tells of itself, as one of the processes of a zone.
+    """Polls each enabled child for its report, as one of the processes of a zone.
 
-    ``ask`` returns the info of a child within ``deadline_s``, or raises a SchedulerError. Of the
-    processes of a zone the one with the lease polls, each child every ``interval_s``; ``holder``
-    names this process. ``tell`` takes a line for each child that becomes active or does not
-    answer any longer. ``clock`` has the seconds of this process, ``sleep`` waits.
+    ``ask`` returns the info of a child within ``deadline_s``, or raises a SchedulerError. The
+    process with the lease polls each child every ``interval_s``; ``holder`` names this process.
+    ``tell`` takes a line for each child that becomes active, or no longer answers.
     """
 
     def __init__(
@@ -268,7 +263,7 @@ class ZonePoller:
         self._problem = ""
 
     def run(self, ended: Callable[[], bool] = lambda: False) -> None:
-        """Poll until ``ended``; a state that cannot be used for a while is waited for."""
+        """Poll until ``ended``; wait for a state that cannot be used."""
         try:
             while not ended():
                 self._sleep(self.step())
@@ -305,11 +300,11 @@ class ZonePoller:
         return LOOK_S
 
     def poll(self, zones: Sequence[nouns.ZoneOverview]) -> None:
-        """Ask these children at once, and store what each told or why it did not answer."""
+        """Ask these children at once, and store the report of each, or its error."""
         by_name = {one.registration.name: one for one in zones}
         if not by_name:
             return
-        calls = {name: functools.partial(self._told, one) for name, one in by_name.items()}
+        calls = {name: functools.partial(self._info, one) for name, one in by_name.items()}
         polled = []
         for name, outcome in call_all(calls, self._deadline_s).items():
             before = by_name[name].report
@@ -327,7 +322,7 @@ class ZonePoller:
                 self._tell(f"zone {name}: {state}: {after.reason}")
         self._zones.record(polled)
 
-    def _told(self, zone: nouns.ZoneOverview) -> nouns.ZoneInfo:
+    def _info(self, zone: nouns.ZoneOverview) -> nouns.ZoneInfo:
         info = self._ask(zone.registration)
         if info.id and info.id == self._zones.own_id():
             raise errors.AccessDenied("it is this zone itself: name the URL of a zone below it")
@@ -335,9 +330,9 @@ class ZonePoller:
 
 
 def _failed(report: nouns.ZoneReport, error: errors.SchedulerError) -> nouns.ZoneReport:
-    """Return what is known of a child that did not answer: what it told before stays.
+    """Return the report of a child that did not answer, with its earlier info.
 
-    It is not active after ``FAILURES`` in a row, or at once where it refuses the credentials.
+    It is inactive after ``FAILURES`` in a row, or at once where it refuses the credentials.
     """
     failures = report.failures + 1
     refused = isinstance(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Logins: how this zone logs in to the services of its children, with tokens that are kept."""
+"""Logins of this zone to the services of its children, with tokens that are reused."""
 
 from __future__ import annotations
 
@@ -26,30 +26,26 @@ MOST_ANSWER_BYTES = 64 << 20  # of what one child sends for one query
 
 
 class RemoteZone:
-    """The zone of a service; its errors are the same, and ServiceError where it gives no answer.
+    """The zone of a service; errors as of the zone, and ServiceError where it does not answer.
 
-    Each query is answered within its deadline. What a newer service adds to an answer is ignored.
+    Each query is answered within its deadline. Unknown fields of a newer service are ignored.
     """
 
     def __init__(self, connection: ServiceConnection) -> None:
         self._connection = connection
 
     def offers(self, query: OfferQuery) -> ZoneAnswer:
-        """Return what the zone and those below it offer."""
         return self._ask("zones/offers", query, ZoneAnswer)
 
     def group_state(self, query: OfferQuery) -> GroupAnswer:
-        """Return the group state of the request on its pod managers and those below."""
         return self._ask("zones/group_state", query, GroupAnswer)
 
     def hold_offers(self, body: ZoneClaimBody, *, key: str | None = None) -> Claim:
-        """Hold offers of the zone, all or none; errors as of the zone."""
         ask, deadline_s = self._connection.ask, body.deadline_s
         content, _ = ask("POST", "zones/claims", body=body, key=key, deadline_s=deadline_s)
         return self._connection.decode(content, Claim)
 
     def verbs(self) -> RemoteScheduler:
-        """Return the verbs of the zone's scheduler."""
         return RemoteScheduler(self._connection)
 
     def _ask(self, path: str, query: OfferQuery, kind: type[T]) -> T:
@@ -65,7 +61,7 @@ INSTALL = "a login with Keystone needs keystoneauth1: pip install 'valence-sched
 
 
 class KeystoneTokens:
-    """The tokens of one user in one project: each is used until shortly before it ends.
+    """The tokens of one user in one project, each used until shortly before it expires.
 
     ``verify`` and ``timeout_s`` are for Keystone. Threads may share them.
     """
@@ -79,7 +75,7 @@ class KeystoneTokens:
         self._known: v3.Password | None = None
 
     def token(self) -> str:
-        """Return a token, which is a new one where the last is about to end.
+        """Return a token, a new one if the last is about to expire.
 
         Raises:
             CredentialError: keystoneauth1 is not installed.
@@ -105,7 +101,7 @@ class KeystoneTokens:
         return found
 
     def renew(self) -> None:
-        """Forget the token that is known: a service refuses it."""
+        """Forget the token, which a service refuses."""
         self._plugin().invalidate()
 
     def _plugin(self) -> v3.Password:
@@ -128,7 +124,7 @@ class KeystoneTokens:
 
 
 class ChildLogins:
-    """The logins to children of one process, which keep their tokens from connection to another."""
+    """The logins to children of one process, which reuse tokens over connections."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Report of a zone: what it tells above of itself, its name, its capabilities and its amounts."""
+"""Report of a zone to the zone above: its name, its capabilities and its amounts."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ def rolled_up(
 ) -> dict[str, tuple[float, ...]]:
     """Return the least and the most that the hosts of each service report.
 
-    ``reports`` has the service and the numbers of one host each; the result has
-    ``<service>_<capability>``, and so has what each zone ``below`` rolled up. Unknown numbers (NaN)
-    do not count.
+    ``reports`` has the service and the numbers of one host each; the result, as that of each zone
+    ``below``, has ``<service>_<capability>``. Unknown numbers (NaN) do not count.
     """
     found: dict[str, tuple[float, ...]] = {}
     for ranges in below:
@@ -43,10 +42,9 @@ def rolled_up(
 def why_ruled_out(
     capabilities: Mapping[str, Collection[str]], required: Mapping[str, Collection[str]]
 ) -> str | None:
-    """Return why no pod manager of a zone has what a request requires, None if one may.
+    """Return why no pod manager of a zone has the required capabilities, None if one may.
 
-    Of every key one of the required values suffices, as for a pod manager. A key that the zone
-    does not speak of rules nothing out.
+    One of the required values of a key suffices. A key that the zone lacks rules nothing out.
     """
     for key, wanted in sorted(required.items()):
         have = capabilities.get(key)
@@ -75,11 +73,10 @@ def zone_info(
     ages_s: Mapping[str, float],
     below: Iterable[ZoneInfo] = (),
 ) -> ZoneInfo:
-    """Return what a zone tells of itself.
+    """Return the report of a zone to the zone above.
 
-    The ranges are of what is free on the ``podms`` that are alive, and of the numbers by service
-    that pod managers report by themselves, unless their report is older than three intervals; and
-    of what the zones ``below`` tell of theirs.
+    The ranges are of the free amounts of live ``podms``, of the numbers by service in their
+    ``reports`` of the last three intervals, and of the ranges of the zones ``below``.
     """
     fresh_s = INTERVALS * settings.poll_interval_s
     found = list(podms)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions over zones made into nouns: the nodes that zones offered, and the zones they are of."""
+"""Results of decisions over zones: nodes with their zones, counts, capacities and reasons."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def added_capacities(
 ) -> Capacity:
     """Return how many nodes of one flavor, or of a ``mix``, fit on all zones together.
 
-    Nodes of one flavor add up, also those that are proven to be the most. What the free amounts of
-    all zones promise if they are added up is known of one zone alone.
+    Nodes of one flavor add up, and so do their proven bounds. The sums of free amounts over the
+    site are known for one zone alone.
     """
     every = list(counts.values())
     if len(counts) == 1 and not silent and "" in counts:
@@ -100,11 +100,11 @@ def with_reasons_below(
     below: Mapping[str, nouns.Report | SchedulerError],
     chosen: Sequence[nouns.Candidate] = (),
 ) -> nouns.Report | None:
-    """Return what this zone says of a decision with what the zones directly below say of it.
+    """Return the report of this zone on a decision merged with those of the zones directly below.
 
     Pod managers of a child have its name in front; inventories and the steps of the funnels are
-    added up. Each zone says what it would choose: the ``chosen`` candidates, by their paths, are
-    those of all zones. A child that says nothing is a warning. Without any report there is none.
+    added up. Each zone reports its own choice: the ``chosen`` candidates, by their paths, replace
+    it. A child without a report is a warning; None without any report.
     """
     reports = {zone: one for zone, one in below.items() if isinstance(one, nouns.Report)}
     first = own or next(iter(reports.values()), None)
@@ -117,7 +117,7 @@ def with_reasons_below(
         step.filter: step for step in (own.funnel if own else ())
     }
     for zone, answer in below.items():
-        if isinstance(answer, UnknownName | NoPodm):  # what is asked for is in other zones
+        if isinstance(answer, UnknownName | NoPodm):  # the pod managers are in other zones
             continue
         if isinstance(answer, SchedulerError):
             warnings.append(one_line(f"zone {zone} gives no reasons: {answer}"))
@@ -157,10 +157,7 @@ def _verdicts(
 def _explanation(
     below: Mapping[str, nouns.Explanation], chosen: Sequence[nouns.Candidate]
 ) -> nouns.Explanation:
-    """Return the explanations of zones as that of one decision on all of them.
-
-    What a change of the request would choose instead no zone knows of the others: it is left out.
-    """
+    """Return the explanations of zones as that of one decision, without sensitivity."""
     first = chosen[0] if chosen else None
     candidates = [
         replace(one, podm=paths.path(zone, one.podm), outcome="fits")
@@ -209,7 +206,7 @@ def _runner_up(candidates: Sequence[nouns.Contender]) -> nouns.RunnerUp | None:
 
 
 def _inventory(reports: Mapping[str, nouns.Report]) -> nouns.InventorySummary:
-    """Return what several zones have together; its digest is that of their digests."""
+    """Return the sum of the inventories of zones, with a digest of their digests."""
     found = {zone: report.inventory for zone, report in reports.items()}
     if len(found) == 1 and "" in found:
         return found[""]
@@ -221,7 +218,7 @@ def _inventory(reports: Mapping[str, nouns.Report]) -> nouns.InventorySummary:
 def added_inventories(
     found: Mapping[str, nouns.InventorySummary], silent: Iterable[nouns.SilentZone] = ()
 ) -> nouns.InventorySummary:
-    """Return the inventories of zones added up, without a digest; ``silent`` zones are skipped."""
+    """Return the sum of the inventories of zones, without a digest or ``silent`` zones."""
     skipped = [paths.line_below(zone, line) for zone, one in found.items() for line in one.skipped]
     skipped += [paths.line_below(one.zone, one.reason) for one in silent]
     return nouns.InventorySummary(
@@ -236,13 +233,9 @@ def added_inventories(
 def zoned_result(
     sealed: SealedRequest, selected: Selected, reasons: nouns.Report | None = None
 ) -> nouns.DecisionResult:
-    """Return the result of a selection over zones.
+    """Return the result of a selection over zones; ``reasons`` is a report with its reasons.
 
-    ``reasons`` is the report of an engine that says what is true of this decision, too.
-
-    Raises:
-        InventoryIncomplete: nothing is placed, and no zone but this one, without pod managers,
-            answered.
+    InventoryIncomplete: nothing is placed, and only this zone, without pod managers, answered.
     """
     request, nodes = selected.request or sealed.request, selected.nodes
     fitting = len(nodes)
@@ -328,7 +321,7 @@ def zoned_results(
 
 
 def zoned_report(zone: str, report: nouns.Report, selected: Selected) -> nouns.Report:
-    """Return the report of a decision that one zone made alone, as the zone above names it."""
+    """Return the report of a decision of one zone as the zone above names it."""
     below = {one.node: one for one in report.zones.placements} if report.zones else {}
 
     def placement(one: nouns.Placement) -> nouns.PlacementZone:
@@ -353,7 +346,7 @@ def taken_by(request: Request, selected: Selected) -> Iterator[OtherOffer]:
 
 
 def drop_conflicting_alternates(selections: Sequence[Selected]) -> None:
-    """Leave out of each selection the alternates on pod managers that take nodes of the others."""
+    """Drop from each selection alternates on pod managers with nodes of the other selections."""
     taken = [{podm_of(node.chosen) for node in one.nodes} for one in selections]
     for number, one in enumerate(selections):
         others = set().union(*taken[:number], *taken[number + 1 :])

@@ -57,12 +57,11 @@ class OtherOffer:
 
 @dataclass
 class Selected:
-    """The nodes that zones offer, and what is to be known about the answer.
+    """The nodes that zones offer, and the facts about the answer.
 
-    The zones directly below were asked so many ``queries``, ``rounds`` of them for offers;
-    ``answered`` counts the zones of the fullest answer, the one that was asked first included.
-    ``request`` is the one that was asked, with its mix completed; what ``uncounted`` zones supply
-    to it is not known.
+    There were ``queries`` to the zones directly below, ``rounds`` of them for offers; ``answered``
+    counts the zones of the fullest answer. ``request`` is the one asked, with its mix completed;
+    the supplies of ``uncounted`` zones to it are unknown.
     """
 
     nodes: list[PlacedOffer] = field(default_factory=list)
@@ -77,11 +76,11 @@ class Selected:
 
 
 class _LostZone(Exception):
-    """A zone gives no answer any more, of which a node was taken."""
+    """A zone with a chosen node no longer answers."""
 
 
 class _OtherSupplies(Exception):
-    """The mix was completed by what zones do not supply now, but ``supplies`` if that is known."""
+    """The mix was completed by other supplies than zones have now: ``supplies``, if known."""
 
     def __init__(self, supplies: nouns.ZoneSupplies | UnsetType) -> None:
         super().__init__()
@@ -91,13 +90,12 @@ class _OtherSupplies(Exception):
 class ZoneSelection:
     """Selects the nodes of one request, sealed for its policy, from a zone and those below.
 
-    All queries together are to be answered within ``deadline_s``; a zone that gives no answer to
-    one is not asked again. Where a node was taken of it, the decision is made anew without it: what
-    that node changed is not known any more. No candidate costs more than ``most_cost``. ``others``
-    are offers that other requests took before. Zones to ``avoid`` are not asked, and named silent.
-    ``complete`` returns the request with its mix completed by what it asks; with True it asks in
-    any case. Where it was completed by what zones supplied to an earlier decision, the first offers
-    confirm that, or the decision is made anew by what they supply now.
+    All queries together have ``deadline_s``; a zone that does not answer one is not asked again,
+    and if a node was chosen there, the decision is made anew without that zone. No candidate costs
+    more than ``most_cost``. ``others`` are offers that earlier requests took. Zones to ``avoid``
+    are not asked, and named silent. ``complete`` returns the request with its mix completed; with
+    True it asks zones in any case. If it used the supplies of an earlier decision, the first
+    offers confirm them, or the decision is made anew by the present ones.
     """
 
     def __init__(
@@ -133,7 +131,7 @@ class ZoneSelection:
         self._zones = {one.node.token: one.zone for one in others}
 
     def ranking(self, limit: int) -> tuple[Sequence[nouns.Offer], Selected]:
-        """Return the best candidates for the first node, and what is known about the answer."""
+        """Return the best candidates for the first node, and the facts about the answer."""
         self._complete_mix()
         try:
             offers = self._ranking(limit)
@@ -149,9 +147,9 @@ class ZoneSelection:
     def first_node(
         self, alternative: Alternative, limit: int, rival: nouns.Rival | None = None
     ) -> nouns.ZoneAnswer:
-        """Return what zones answer for one node by an alternative, with so many candidates.
+        """Return the answer for one node by an alternative, with at most ``limit`` candidates.
 
-        With a rival also what overtakes it. Errors as of ``nodes``.
+        With a ``rival`` also the offers that overtake it. Errors as of ``nodes``.
         """
         per_podm = self._policy.pick.best_of == 1
         query = replace(self._query, limit=limit, per_podm=per_podm, rival=rival)
@@ -162,7 +160,7 @@ class ZoneSelection:
         return self._ask(self._with_group_state(query))
 
     def drawn(self, offers: Sequence[nouns.Offer], turn: int = 1) -> nouns.Offer | None:
-        """Return the one of some offers that the lots of the request choose."""
+        """Return the offer with the lowest lot of the request."""
 
         def lot(offer: nouns.Offer) -> int:
             return pool_lot(offer.candidate.podm, offer.candidate.pool, self._request, turn)
@@ -181,11 +179,9 @@ class ZoneSelection:
         return MAX_NODES if supplies is UNSET else supplies.most_nodes
 
     def nodes(self) -> Selected:
-        """Return as many nodes as the request asks for, or as many as fit.
+        """Return the nodes of the request, or as many as fit.
 
-        Raises:
-            UnknownName: every zone that may have a pod manager of the request is asked and answers,
-                and none has it.
+        UnknownName: all zones that may have a pod manager of the request answer, without it.
         """
         begin: Callable[[], None] = self._complete_mix
         while True:  # each time without one more of the zones, or once by what they supply now
@@ -200,7 +196,7 @@ class ZoneSelection:
                 return self._noted
 
     def _begin_anew(self, supplies: nouns.ZoneSupplies | UnsetType = UNSET) -> None:
-        """Forget what was found, and complete the mix by what zones supply now."""
+        """Forget the nodes, and complete the mix by the present supplies of zones."""
         self._noted.undecided.clear()
         vars(self).pop("needs_anchor", None)
         self._complete_mix(anew=True, supplies=supplies)
@@ -208,10 +204,7 @@ class ZoneSelection:
     def _complete_mix(
         self, *, anew: bool = False, supplies: nouns.ZoneSupplies | UnsetType = UNSET
     ) -> None:
-        """Complete the mix of the request, which zones take as it is.
-
-        With ``supplies`` zones need not be asked for them.
-        """
+        """Complete the mix of the request, by known ``supplies`` or by those that zones report."""
         if self._complete is None:
             return
 
@@ -248,9 +241,9 @@ class ZoneSelection:
         return best
 
     def _attempt(self, closed: tuple[nouns.DomainValues, ...]) -> list[PlacedOffer]:
-        """Try each alternative for the nodes that those before it left.
+        """Try each alternative for the nodes that are still missing.
 
-        Where no place is closed, each alternative that begins a group tries its anchors.
+        Unless places are closed, an alternative that begins a group tries its anchors.
         """
         nodes: list[PlacedOffer] = []
         for choice in range(1, len(self._request.alternatives) + 1):
@@ -281,7 +274,7 @@ class ZoneSelection:
         return [PlacedOffer(choice, offer) for offer in offers]
 
     def _in_rounds(self, query: nouns.OfferQuery) -> list[nouns.Offer]:
-        """Return the nodes one by one: what is taken is told to every zone before the next."""
+        """Return the nodes one by one: every zone learns of each before the next."""
         count, best_of = query.request.count, self._policy.pick.best_of
         limit = best_of if best_of > 1 else 0
         taken, found = list(query.taken), list[nouns.Offer]()
@@ -379,7 +372,7 @@ class ZoneSelection:
             raise _LostZone
 
     def _bounded(self, query: nouns.OfferQuery) -> nouns.OfferQuery:
-        """Return a query with the time that is left, and without the zones that gave no answer."""
+        """Return a query with the time that is left, and without silent zones."""
         left_s = max(self._until - self._clock(), LEAST_DEADLINE_S)
         silent = tuple(self._noted.silent)[: nouns.MOST_LEFT_OUT]
         return replace(query, deadline_s=left_s, left_out=silent)

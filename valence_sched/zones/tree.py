@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tree: one zone with its pod managers and its children, which decides as a flat zone would.
 
-It knows what is directly below it and nothing else. Each child is asked the same once, at the same
-time as the others; what it offers comes with a token that only the child reads.
+It knows only the zones directly below it. All children are asked at the same time; each offer of a
+child has a token that only the child reads.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ A = TypeVar("A", nouns.ZoneAnswer, nouns.GroupAnswer)
 TokensByChild = dict[str, tuple[nouns.Token, ...]]
 
 MOST_NAMED = 1000  # zones by name, and undecided pools, of the answer of one child
-MOST_PATH = 1 << 12  # characters of the way down to a zone
+MOST_PATH = 1 << 12  # characters of the path of a zone
 
 
 def recorded_tree(
@@ -66,7 +66,7 @@ def recorded_tree(
 
 
 def flat_request(zone: RecordedZone, request: Request) -> Request:
-    """Return a request with the names that pod managers have without the paths of their zones."""
+    """Return a request with names of pod managers without the paths of their zones."""
     ways = sorted((f"{way}/" for way, _ in zone.walk() if way), key=len, reverse=True)
 
     def flat(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -77,13 +77,11 @@ def flat_request(zone: RecordedZone, request: Request) -> Request:
 
 @dataclass(frozen=True)
 class ChildZone:
-    """A zone directly below, as its parent has it: ``name`` is the parent's for it.
+    """A zone directly below, by the ``name`` that its parent has for it.
 
-    Its ``capabilities`` rule out requests that it is not asked; it is asked nothing while it is
-    ``inactive``, for that reason, and then there may be no ``zone`` to ask. One that is not
-    ``enabled`` is left out on purpose, as one that is ruled out. It is asked from
-    ``threads`` of its own, so that a child that hangs keeps none from the others; without any, in
-    the thread of the caller.
+    It is not asked for requests that its ``capabilities`` rule out, while it is ``inactive``, for
+    that reason, and unless it is ``enabled``; an inactive one may have no ``zone``. ``threads`` of
+    its own ask it, so that a child that hangs delays no other; else the caller's thread does.
     """
 
     name: str
@@ -110,12 +108,11 @@ class ChildZone:
 
 
 class ZoneTree:
-    """A zone: what is directly below it, asked as one.
+    """A zone: its own pod managers and its children, asked as one.
 
-    ``id`` tells it from all others, so that a loop of zones ends. A zone without ``own`` pod
-    managers is a router. Pod managers of its children inherit the ``capabilities`` that it states.
-    ``members`` is what its state knows of groups; without, no offer says at
-    which generation of its group it was made.
+    By its unique ``id`` a circle of zones ends. A zone without ``own`` pod managers is a router.
+    Pod managers of its children inherit its ``capabilities``. ``members`` are the groups of its
+    state, for the generation of the group at an offer.
     """
 
     def __init__(
@@ -136,7 +133,7 @@ class ZoneTree:
         self._clock = clock
 
     def offers(self, query: nouns.OfferQuery) -> nouns.ZoneAnswer:
-        """Return what this zone and those below it offer, merged as if they were one.
+        """Return the offers of this zone and those below it, merged as if they were one.
 
         Raises:
             SchedulerError: the query went in a circle.
@@ -169,7 +166,7 @@ class ZoneTree:
             return replace(order.as_above(part, offer), token=token, zone=zone, place=place)
 
         count, mix = query.request.count, query.request.mix
-        told = [part.answer.supplies for part in parts]
+        supplies = [part.answer.supplies for part in parts]
         free = (part.answer.most_free for part in parts if part.answer.most_free)
         return nouns.ZoneAnswer(
             nodes=tuple(itertools.starmap(above, merge_nodes(parts, order, count))),
@@ -181,16 +178,13 @@ class ZoneTree:
             silent=(*children.silent, *_named(parts, "silent")),
             excluded=(*children.excluded, *_named(parts, "excluded")),
             answered=1 + sum(part.answer.answered for part in parts if part.child),
-            supplies=supplies_with_offers(told, len(mix.shares)) if mix.scarcity else UNSET,
+            supplies=supplies_with_offers(supplies, len(mix.shares)) if mix.scarcity else UNSET,
             overtakings=_overtakings(parts, order),
             most_free=tuple(map(max, zip(*free, strict=False))),
         )
 
     def group_state(self, query: nouns.OfferQuery) -> nouns.GroupAnswer:
-        """Return the group state of the request on this zone and on those below it.
-
-        With what they supply to its mix. Errors as of ``offers``.
-        """
+        """Return the group state and the supplies to the mix; errors as of ``offers``."""
         taken, below = self._taken(query)
         generation = self._generation(query.request)  # before any member is counted
         children = self._asking(query, below)
@@ -267,7 +261,7 @@ class ZoneTree:
         ]
 
     def _read(self, token: nouns.Token) -> ChildToken | OwnToken:
-        """Return what a token stands for; StaleOffer, also where its child is gone."""
+        """Return the content of a token; StaleOffer, also where its child is gone."""
         content = self._tokens.read(token)
         if isinstance(content, ChildToken) and content.child not in self._names:
             raise StaleOffer(f"zone {content.child!r} is no longer a child: ask again")
@@ -275,10 +269,10 @@ class ZoneTree:
 
 
 class _Children:
-    """The children of a zone, asked once for one query, each at the same time as the others.
+    """The children of a zone, asked once for one query, all at the same time.
 
-    ``silent`` are those that do not answer, and ``excluded`` those that are disabled or that their
-    capabilities rule out. ``for_group`` asks these, too: they may have members of the group.
+    ``silent`` ones do not answer; ``excluded`` ones are disabled, or ruled out by capabilities.
+    ``for_group`` asks the latter too, which may have members of the group.
     """
 
     def __init__(
@@ -307,7 +301,6 @@ class _Children:
     def begin(
         self, ask: Callable[[nouns.OfferingZone, nouns.OfferQuery], Any], *, for_group: bool = False
     ) -> None:
-        """Begin to ask those that can be asked, and name the others."""
         for child in self._children:
             if child.name in self._query.left_out:
                 continue
@@ -342,7 +335,7 @@ class _Children:
         )
 
     def answers(self) -> dict[str, Any]:
-        """Return the answers by the name of the child, once all have come or time is over."""
+        """Return the answers by child, once all have come or time is over."""
         wait(self._asked.values(), timeout=max(0.0, self._until - self._clock()))
         found: dict[str, Any] = {}
         for name, future in self._asked.items():
@@ -377,13 +370,13 @@ def merged_group_state(states: Iterable[GroupState]) -> GroupState:
 def _overtakings(
     parts: Sequence[Part], order: OfferOrder
 ) -> tuple[nouns.Overtaking, ...] | UnsetType:
-    """Return what overtakes a rival in all parts; unset where costs of one count otherwise."""
+    """Return the offers of all parts that overtake a rival; UNSET if costs of one differ."""
     found: list[nouns.Overtaking] = []
     for part in parts:
-        told, plain = part.answer.overtakings, part.weighting == PLAIN
-        if told is UNSET or not plain or (told and part.answer.worst_cost != order.worst_cost):
+        own, plain = part.answer.overtakings, part.weighting == PLAIN
+        if own is UNSET or not plain or (own and part.answer.worst_cost != order.worst_cost):
             return UNSET
-        found += (replace(one, zone=_path(part.child, one.zone)) for one in told)
+        found += (replace(one, zone=_path(part.child, one.zone)) for one in own)
     return tuple(found)
 
 
@@ -403,7 +396,7 @@ def _bounded(answer: nouns.ZoneAnswer, query: nouns.OfferQuery) -> nouns.ZoneAns
 
 
 def _named(parts: Sequence[Part], field_: str) -> tuple[SilentZone, ...]:
-    """Return the zones of a field of the answers, with the names of the way down to them."""
+    """Return the zones of a field of the answers by their paths."""
     return tuple(_below(part.child, one) for part in parts for one in getattr(part.answer, field_))
 
 

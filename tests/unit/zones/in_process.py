@@ -158,7 +158,7 @@ class InProcessZone(Scheduler):
     def ask(self, name: str) -> None:
         self.calls.append(name)
         if self.dead:
-            raise ServiceError(f"{self.name}: nobody answers there")
+            raise ServiceError(f"{self.name}: does not answer")
 
 
 @contextlib.contextmanager

@@ -214,7 +214,7 @@ class TestPolling(unittest.TestCase):
     def test_it_is_active_after_one_success_and_not_after_three_failures(self):
         """S54: the active flag follows whether it is reached."""
         states = []
-        away = ServiceError("nobody answers there")
+        away = ServiceError("does not answer")
         for answer in (away, INFO, away, away, INFO, away, away, away, away, INFO):
             self.answers["east"] = answer
             self.after(30)
@@ -227,10 +227,10 @@ class TestPolling(unittest.TestCase):
 
     def test_a_failure_keeps_what_was_told_and_says_why(self):
         self.after(0)
-        self.answers["east"] = ServiceError("nobody answers there")
+        self.answers["east"] = ServiceError("does not answer")
         self.after(30)
         report = self.report()
-        self.assertEqual((INFO, "nobody answers there"), (report.info, report.reason))
+        self.assertEqual((INFO, "does not answer"), (report.info, report.reason))
         self.answers["east"] = INFO
         self.after(30)
         self.assertEqual("", self.report().reason)
@@ -281,13 +281,13 @@ class TestPolling(unittest.TestCase):
         self.assertEqual(("b", 4), (self.leases.holder, len(self.asked)))
 
     def test_what_changes_is_told_once(self):
-        away = ServiceError("nobody answers there")
+        away = ServiceError("does not answer")
         for answer in (INFO, INFO, away, away, away, INFO):
             self.answers["east"] = answer
             self.after(30)
         self.assertEqual(
-            ["zone east: active", "zone east: still active: nobody answers there",
-             "zone east: not active: nobody answers there", "zone east: active"],
+            ["zone east: active", "zone east: still active: does not answer",
+             "zone east: not active: does not answer", "zone east: active"],
             [line for line in self.lines if "east" in line],
         )  # fmt: skip
 
@@ -489,7 +489,7 @@ class TestBranches(RegistryCase):
             east, west = self.registry.zone_branches(hops=1, deadline_s=20.0)
             self.assertEqual(("East", ""), (east.name, east.silent))
             self.assertEqual(("", "west"), (west.name, west.known_as))
-            self.assertIn("nobody answers there", west.silent)
+            self.assertIn("does not answer", west.silent)
             self.assertNotIn("Authorization", zone.asked[0].headers)
 
     def test_nothing_is_asked_of_disabled_zones_beyond_the_last_level_or_without_routing(self):

@@ -198,7 +198,7 @@ class TestSupplies(unittest.TestCase):
         selection(top, self.flat, self.asked, sums).nodes()
 
         def away(_query):
-            raise ServiceError("nobody answers there")
+            raise ServiceError("does not answer")
 
         children[1].offers = away
         selected = selection(top, self.flat, self.asked, sums).nodes()
@@ -223,7 +223,7 @@ class TestSupplies(unittest.TestCase):
 
         def away_at_last(query):
             if query.taken:
-                raise ServiceError("nobody answers there")
+                raise ServiceError("does not answer")
             return ask(query)
 
         children[1].offers = away_at_last

@@ -104,12 +104,12 @@ class TestSilence(unittest.TestCase):
 
     def test_a_child_that_fails_is_left_out_and_named(self):
         """S70: the others keep placing."""
-        dead = FakeZone(SchedulerError("nobody answers there"))
+        dead = FakeZone(SchedulerError("does not answer"))
         found = tree(FakeZone(answer(9)), dead=dead, live=FakeZone(answer(5, name="l"))).offers(
             ASKED
         )
         self.assertEqual(["l0", "p0"], podms(found))
-        self.assertEqual((SilentZone(zone="dead", reason="nobody answers there"),), found.silent)
+        self.assertEqual((SilentZone(zone="dead", reason="does not answer"),), found.silent)
 
     def test_a_child_that_hangs_is_left_out_once_the_time_is_over(self):
         gate = threading.Event()

@@ -32,7 +32,7 @@ from valence_sched.service.visibility import visible_error
 
 
 def claim(call: Call) -> CallResult:
-    """Decide and hold what was chosen, or hold the very blocks of a plan."""
+    """Decide and hold the choice, or hold the blocks of a plan."""
     body = call.body
     with call.reading() as scheduler:
         if body.plan is not None:
@@ -54,7 +54,7 @@ def claim_record(call: Call) -> ClaimRecord:
 
 
 def visible_claim(call: Call, scheduler: Scheduler, claim_id: str) -> ClaimRecord:
-    """Return a claim that the user may see; UnknownName for any other, which names none."""
+    """Return a claim that the user may see; UnknownName without a hint for any other."""
     owner = call.user.owner
     if owner is None:
         return scheduler.claim_record(claim_id)
@@ -68,9 +68,9 @@ def visible_claim(call: Call, scheduler: Scheduler, claim_id: str) -> ClaimRecor
 
 
 def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
-    """Raise UnknownName for a claim that is another user's.
+    """Raise UnknownName for a claim of another user.
 
-    One of the user's own that cannot be decoded can be released all the same.
+    A claim of the user that cannot be decoded can be released all the same.
     """
     if call.user.owner is None:
         return
@@ -82,7 +82,7 @@ def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
 
 
 def check_plan(call: Call, scheduler: Scheduler, plan: Plan) -> None:
-    """Raise AccessDenied for a plan of another user, or that no scheduler here signed as it is."""
+    """Raise AccessDenied for a plan of another user, or without a valid signature."""
     request = call.checked(plan.decision.request)
     if call.user.owner is not None and request.owner != plan.decision.request.owner:
         raise errors.AccessDenied("the plan has no owner: make it again as the user that claims it")
@@ -130,7 +130,7 @@ def reconcile(call: Call) -> CallResult:
 
 
 def operation(call: Call) -> nouns.Operation:
-    """Show an operation and, once it has ended, what came of it."""
+    """Show an operation and, once it has ended, its result."""
     return call.parts.operations.get(call.name(), call.user.owner)
 
 
@@ -259,7 +259,7 @@ def block_usage(call: Call, podm: str | None = None) -> BlockUsage:
 
 
 def check_reference(call: Call, _scheduler: Scheduler, _what: object) -> None:
-    """Raise InputError for a password that is typed, or kept where the client runs."""
+    """Raise InputError for a typed password, or one that is stored where the client runs."""
     reference = getattr(call.body, "registration", call.body).password
     if isinstance(reference, PasswordReference) and not is_source(reference):
         raise errors.InputError(
@@ -284,7 +284,7 @@ def receive(call: Call) -> CallResult:
 
 
 def zone_tree(call: Call) -> ZoneNode:
-    """Show the zone of the service and those below it, with what each has."""
+    """Show the zone of the service and those below it, with the amounts of each."""
     query = call.query_noun(ZoneTreeQuery)
     with call.reading() as scheduler:
         own = scheduler.zone_tree(hops=0)
@@ -329,7 +329,7 @@ def _bounded(call: Call, zone: ServedZone) -> OfferQuery:
 
 
 def hold(call: Call) -> CallResult:
-    """Hold what this zone and those below it offered to the zone above, all of it or nothing."""
+    """Hold offers of this zone and those below it for the zone above, all or nothing."""
     zone, body = served_zone(call), call.body
     hops, deadline_s = min(body.hops, zone.most_hops), min(body.deadline_s, zone.deadline_s)
     body = replace(body, request=call.checked(body.request), hops=hops, deadline_s=deadline_s)
@@ -355,7 +355,7 @@ def openapi(call: Call) -> CallResult:
 
 
 def health(call: Call) -> CallResult:
-    """Tell whether the service can decide."""
+    """Show whether the service can decide."""
     found = call.parts.health()
     return CallResult(found, 200 if found.status in ("ok", "degraded") else 503)
 
@@ -372,13 +372,13 @@ def metrics(call: Call) -> CallResult:
 
 
 def set_default(call: Call) -> Quota:
-    """Set the limits of each owner that has none of its own."""
+    """Set the default limits, of each owner without its own limits."""
     with call.parts.schedulers.changing() as scheduler:
         return scheduler.set_quota(None, call.body.limits)
 
 
 def change_default(call: Call) -> Quota:
-    """Change limits of each owner that has none of its own; null: there is no limit."""
+    """Change default limits, of each owner without its own limits; null: no limit."""
     with call.parts.schedulers.changing() as scheduler:
         return scheduler.change_quota(None, call.body.limits)
 
@@ -390,12 +390,12 @@ def check_quota(call: Call, _scheduler: Scheduler, owner: str) -> None:
 
 
 def check_kind(_call: Call, _scheduler: Scheduler, kind: str) -> None:
-    """Raise UnknownName for what is no kind of plug-ins."""
+    """Raise UnknownName for an unknown kind of plug-ins."""
     if kind not in get_args(PluginKind):
         raise errors.UnknownName("kind of plug-ins", kind, get_args(PluginKind))
 
 
-#: What is checked before a verb that needs no handler: by its name in the path, or its argument.
+#: The check before a verb without a handler: of its name in the path, or its argument.
 CHECKS: Mapping[str, Callable[[Call, Scheduler, Any], None]] = {
     "renew": check_claim,
     "release": check_claim,
