@@ -25,7 +25,7 @@ def _fields(_options: Options, request: Request | None) -> Iterator[str]:
 @reads_podm(of=_fields)
 @terms
 def attributes(view: View, request: Request) -> Iterator[Term]:
-    """Keeps pod managers whose facts, capabilities and other attributes fulfil what is asked."""
+    """Keeps pod managers whose facts, capabilities and other attributes fulfil the request."""
     for path, text in request.attributes.items():
         values = _attribute(view, request, *split_attribute(path))
         have = Labels([_display(value) for value in values.values], values.codes)

@@ -19,9 +19,9 @@ def _fields(_options: Options, request: Request | None) -> Iterator[str]:
 @reads_podm(of=_fields)
 @terms
 def capabilities(view: View, request: Request) -> Iterator[Term]:
-    """Keeps pod managers that have, for every key asked for, one of the asked values.
+    """Keeps pod managers that have, for every requested key, one of the requested values.
 
-    One that states none of a key has what its zones state.
+    One without a key has the values of its zones.
     """
     has, codes = view.capabilities.values, view.capabilities.codes
     for key, values in request.capabilities.items():

@@ -26,8 +26,8 @@ def health(
 ) -> Iterator[Term]:
     """Keeps pod managers whose health is no worse than ``worst``.
 
-    The ``fact`` tells it in Redfish's words: OK, Warning or Critical. One that tells nothing, or
-    another word, passes with ``unknown`` and else does not.
+    The ``fact`` has a word of Redfish: OK, Warning or Critical. Without one, or with another word,
+    a pod manager passes if ``unknown``.
     """
     if unknown and not view.has_fact(fact):
         return

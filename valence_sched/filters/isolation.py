@@ -14,7 +14,7 @@ from valence_sched.view.view import Labels, View
 @reads_podm("capabilities.{key}")
 @terms
 def isolation(view: View, request: Request, *, key: str = RESERVED_FOR) -> Iterator[Term]:
-    """Keeps pod managers that are reserved for nobody, or for the request's owner among others.
+    """Keeps pod managers that are not reserved for other owners.
 
     A pod manager is reserved for the owners that its capability ``key`` names. A request
     without an owner stays away from all of them. Source: AggregateMultiTenancyIsolation of Nova.

@@ -25,7 +25,7 @@ def _fields(_options: Options, request: Request | None) -> Iterator[str]:
 def json(view: View, request: Request, *, unknown: bool = False) -> Iterator[Term]:
     """Keeps pools where the request's expression holds; with ``unknown`` also where unknown.
 
-    Unknown is what compares with something that a pod manager does not tell.
+    A comparison with a value that a pod manager does not report is unknown.
     """
     if request.where_expression is None:
         return

@@ -16,7 +16,7 @@ from valence_sched.view.view import View
 @reads_podm("facts.location")
 @terms
 def location(view: View, request: Request) -> Iterator[Term]:
-    """Keeps pod managers whose fact ``location`` is one that is asked for, or stands below one.
+    """Keeps pod managers whose fact ``location`` is at or below one of the request.
 
     ``dc1/row-3`` holds ``dc1/row-3/rack-7``. One of several is enough; upper and lower case differ.
     """

@@ -15,12 +15,10 @@ from valence_sched.view.view import View, domain_index
 def spread(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers where one more node breaks no hard rule of the request's group.
 
-    Affinity: where as many nodes of the group are as at any value of the domain; the first node
-    founds the place. Anti-affinity: where none is. At most k: where fewer than k are. Spread:
-    where one more is at most ``max_skew`` above the emptiest open value of the domain, full ones
-    included. A pod manager with several values (aggregates, a location that is a list)
-    counts at each, and the fullest decides. One that does not tell the value fails every rule
-    over the domain, since nothing can be proven of it.
+    Affinity: at the value of the domain with most nodes of the group, if it has any. Anti-affinity:
+    where it has no node. At most k: where it has fewer than k. Spread: where one node more is at
+    most ``max_skew`` above the emptiest open value, full ones included. Of several values
+    (aggregates, a location that is a list) the fullest decides; without a value every rule fails.
     """
     group = request.group
     if group is None or not group.hard:

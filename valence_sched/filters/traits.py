@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traits filter: keeps pools with the required traits and none of the forbidden."""
+"""Traits filter: keeps pools with the required traits and no forbidden one."""
 
 from collections.abc import Iterator
 
@@ -13,5 +13,5 @@ from valence_sched.view.view import View
 @reads_podm("traits")
 @terms
 def traits(view: View, request: Request) -> Iterator[Term]:
-    """Keeps pools whose traits, their podm's included, are all required and none forbidden."""
+    """Keeps pools that have, with their podm's, all required traits and no forbidden one."""
     return terms_for_names("trait", view.traits, request.traits)

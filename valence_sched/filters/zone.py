@@ -13,7 +13,7 @@ from valence_sched.view.view import View
 @reads_podm("zone")
 @terms
 def zone(view: View, request: Request) -> Iterator[Term]:
-    """Keeps pod managers of the availability zone that is asked for."""
+    """Keeps pod managers of the requested availability zone."""
     if request.zone is not None:
         holds = view.zone.where(lambda name: name == request.zone)
         yield Term("zone", request.zone, view.zone, holds=holds)

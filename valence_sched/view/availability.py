@@ -2,8 +2,7 @@
 """Availability: per need the rows with enough free capacity, and the share that stays free.
 
 The free share of a need is ``free / total - amount / total``. The parts that do not depend on the
-amounts are kept in tables of one row per need, so that a request costs one pass over a table for
-each sum.
+amounts are tables of one row per need: a request costs one pass over a table for each sum.
 """
 
 import functools
@@ -69,10 +68,7 @@ def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
 
 @functools.lru_cache(maxsize=1024)
 def _subjects(needs: tuple[Need, ...]) -> tuple[object, ...]:
-    """Return what amounts are compared with: the need without its amount, a stock its resource.
-
-    Where the amount of the need stands for an unknown one, the subject is the need itself.
-    """
+    """Return the needs without amounts, of stocks the resources; as they are if unknown counts."""
     subjects = (need if need.unknown == "allow" else need.subject for need in needs)
     return tuple([need.resource or one for need, one in zip(needs, subjects, strict=True)])
 
@@ -122,9 +118,8 @@ class _ShareTable(Struct, frozen=True, eq=False):
     """The free share of some needs, and one over the total of each; shape ``(needs, rows)``.
 
     ``free`` is a share of the total, 0 where the total is 0, and ``mean`` its mean per row.
-    ``absent`` is the share of the needs of which a row has a total of 0, None if there is no such
-    row. ``exceeds_total`` says that some row has more free than its total: an unknown amount that
-    the need allows counts as the whole need when free, and as 0 in the total.
+    ``absent`` is the share of the needs with a total of 0, None if 0 for all rows. With
+    ``exceeds_total`` a row has more free than its total: unknown amounts that the need allows.
     """
 
     free: Floats
@@ -137,9 +132,7 @@ class _ShareTable(Struct, frozen=True, eq=False):
 class FreeShare(NamedTuple):
     """The mean per row of the shares that stay free after a request; valid for feasible rows.
 
-    It may be above 1 if the table ``exceeds_total``. ``absent`` is the share of the needs of which
-    a row has a total of 0, None if it is 0 for all rows. ``amounts`` are those of the needs, and
-    ``table`` is what the mean was computed from.
+    It may be above 1 if the ``table`` that it is from ``exceeds_total``.
     """
 
     mean: Floats
@@ -200,10 +193,7 @@ def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:
 
 
 def _inverses(view: View, needs: tuple[Need, ...], by: By) -> tuple[Floats, Floats | None]:
-    """Return one over the total of each need, and the share of the needs that have a total of 0.
-
-    The rows of another View, which are few, remember it; they have it from there if that has it.
-    """
+    """Return one over the total of each need, and the share of the needs with a total of 0."""
 
     def select(whole: tuple[Floats, Floats | None], rows: Any) -> tuple[Floats, Floats | None]:
         inverse, absent = whole[0][:, rows], whole[1]

@@ -156,12 +156,11 @@ class BlockKinds:
         return remembered[1]
 
     def whole_amount(self, need: Need) -> Need:
-        """Return the need with its amount as blocks supply it: all that they can is a multiple.
+        """Return the need with its amount rounded up to what blocks supply in multiples of.
 
-        With 65,536 MiB of memory from blocks of 262,144 and 393,216 MiB it is 131,072, the largest
-        amount of which both are multiples. The same sets of blocks satisfy the need then, and as
-        many blocks of each kind: needs that blocks cannot tell apart have an equal answer. A need
-        whose amount stands for an unknown one, and one of a stock, is returned as it is.
+        65,536 MiB of memory from blocks of 262,144 and 393,216 MiB become 131,072, the largest
+        amount of which both are multiples: the same blocks satisfy the need. Needs of stocks, and
+        those that allow unknown amounts, are returned as they are.
         """
         if need.kind == "stock" or need.count > 1 or need.unknown == "allow":
             return need
@@ -207,7 +206,7 @@ def is_meant(need: Need, kind: str, device: Any) -> bool:
 
 
 def line_amount(need: Need, device: Any) -> int:
-    """Return the amount of ``need`` of one device line that is meant, whatever its condition."""
+    """Return the amount of ``need`` of one device line that is meant, in any condition."""
     counts = need.measure in ("devices", "sockets")
     per_device = 1 if counts else getattr(device, need.measure)
     if per_device is None or device.count is None:
@@ -254,12 +253,7 @@ V = TypeVar("V")
 
 
 class BoundedMemo(dict[K, V]):
-    """At most ``limit`` values by key; reading one costs what reading a dictionary costs.
-
-    A service that gets ever new requests must not grow without end. Dropping all values at once
-    needs no order of use, so that a hit is a plain ``get``: the caller reads with ``get``, and
-    computes and stores the value if it is missing.
-    """
+    """At most ``limit`` values by key, which are all dropped at once: a hit is a plain ``get``."""
 
     def __init__(self, limit: int, entries: Iterable[tuple[K, V]] = ()) -> None:
         super().__init__(entries)

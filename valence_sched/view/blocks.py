@@ -22,8 +22,8 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     """Parallel sequences, one element per block: URI, kind, free slots, shared or not, pools.
 
     A block table never changes: ``allocate``, ``deallocate`` and ``remove_node`` return another.
-    ``gains`` is how many slots a block gets back when a node is removed.
-    ``topologies`` is parallel, too, or None if no block has any.
+    ``gains`` counts the slots that the removal of a node frees. ``topologies`` is None if no block
+    has any.
     """
 
     uris: list[str]
@@ -62,8 +62,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def free_blocks(self, position: int, counts: Mapping[int, int]) -> list[int]:
         """Return ``counts[kind]`` free blocks of each kind in the pool at ``position``.
 
-        Of equal blocks, those already shared come first, then those in the fewest pools, so that
-        other pools keep theirs; then inventory order.
+        Of equal blocks, shared ones come first, then those in the fewest pools, in inventory order.
         """
         chosen: list[int] = []
         for kind, number in counts.items():
@@ -160,7 +159,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def only(
         self, blocks: Iterable[int] = (), grants: Iterable[tuple[int, float]] = ()
     ) -> BlockTable:
-        """Return the table of which nothing is free but a slot of each block, and the amounts."""
+        """Return the table in which only a slot of each block and the amounts are free."""
         slots = [0] * len(self.slots)
         for block in blocks:
             slots[block] = 1

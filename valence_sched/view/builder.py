@@ -28,11 +28,7 @@ _places_of, _uri_of = operator.attrgetter("places"), operator.attrgetter("uri")
 
 
 class ViewBuilder:
-    """Collects podms and builds one View of them.
-
-    Blocks of one kind or one status are equal byte by byte, so that each distinct text is decoded
-    once: reading a million blocks costs little more than decoding their podms.
-    """
+    """Collects podms and builds one View of them; each distinct text of a block is decoded once."""
 
     def __init__(self, kinds: BlockKinds | None = None) -> None:
         self.kinds = kinds or BlockKinds()
@@ -59,8 +55,8 @@ class ViewBuilder:
     def add(self, podm: LeanPodm, file: str, document_path: str = "$", key: UriKey = str) -> None:
         """Add a podm; its blocks are tried in the order of the ``key`` of their URIs.
 
-        InputError, the podm left out and the builder unchanged, where an id or a block URI is a
-        duplicate, a block is in a pool that the podm does not list, or devices are invalid.
+        InputError, the builder unchanged, if an id or a block URI is a duplicate, a block is in a
+        pool that the podm does not list, or devices are invalid.
         """
         if podm.id in self._files:
             raise repeated_id(podm.id, self._files[podm.id], file, document_path)
@@ -244,8 +240,7 @@ class Splice(Struct, frozen=True):
 def splice(view: View, podm: int, part: View) -> tuple[View, Splice]:
     """Return the View in which ``part`` replaces podm number ``podm``, and the rows it changed.
 
-    ``part`` is built with the same kinds; ``podm == len(view.podms)`` appends. The cost is a copy
-    of the flat arrays, whatever the number of blocks.
+    ``part`` is built with the same kinds; ``podm == len(view.podms)`` appends.
     """
     appended = podm == len(view.podms)
     first = int(view.first_row[podm])

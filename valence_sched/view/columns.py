@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """View columns: a View as plain arrays in one sequence of bytes, and a View of such bytes.
 
-A header names the arrays; they follow one after another. Texts are arrays of bytes: MessagePack
-that is decoded with the types of the inventory, so that bytes make data and never code. Block
-tables are decoded when they are first read: a decision reads a few of them.
+A header names the arrays; they follow one after another. Texts are MessagePack, decoded with the
+types of the inventory; block tables are decoded when they are first read.
 """
 
 from __future__ import annotations
@@ -43,10 +42,7 @@ LABELS: Mapping[str, Callable[[LeanPodm, Pool], Any]] = {
 
 
 class ColumnHeader(msgspec.Struct, forbid_unknown_fields=True):
-    """The arrays in order, each with its type and length, and the resources that stocks have.
-
-    ``digest`` is that of the inventory.
-    """
+    """The arrays in order, each with its type and length; ``digest`` is that of the inventory."""
 
     version: int
     digest: str
@@ -140,10 +136,7 @@ _STOCK_ARRAYS = 12  # of a column, the last five of them of its grants
 
 
 def _read_arrays(data: memoryview) -> tuple[ColumnHeader, Arrays]:
-    """Return the header and the arrays, which share the memory of the bytes; ValueError as of it.
-
-    The checksum is of all bytes: what it confirms has the form that it was written in.
-    """
+    """Return the header and the arrays, which share the memory of the bytes; ValueError."""
     prefix, begin = bytes(data[:PREFIX_BYTES]), PREFIX_BYTES
     if len(prefix) < PREFIX_BYTES or not prefix.startswith(MAGIC):
         raise ValueError("it is no view")
@@ -169,10 +162,9 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 
 class BlockArrays(NamedTuple):
-    """The blocks of block tables, one table after another: an element a block.
+    """The blocks of all block tables in order; ``start`` has the first of each table.
 
-    ``start`` has the first block of each table, and their number. The pools of a block are
-    ``positions[pools[block]]``.
+    The pools of a block are ``positions[pools[block]]``.
     """
 
     start: npt.NDArray[np.int64]
@@ -200,7 +192,7 @@ class BlockColumns:
         self._codes: dict[Positions, int] = {}
 
     def block_arrays(self) -> BlockArrays:
-        """Return what is free of each block, and where it is."""
+        """Return the kind, the free slots and the pools of each block."""
         tables = self._tables
         return BlockArrays(
             start=_starts(self._sizes),
@@ -212,7 +204,7 @@ class BlockColumns:
         )
 
     def arrays(self) -> Arrays:
-        """Return the arrays; ``positions`` and ``topologies`` have what numbers stand for."""
+        """Return the arrays; their numbers are indexes of ``positions`` and ``topologies``."""
         tables, blocks = self._tables, self.block_arrays()
         arrays = {
             "block_start": blocks.start,
@@ -293,7 +285,7 @@ class StoredBlocks:
         self._tables: dict[int, BlockTable] = {}
 
     def arrays(self) -> BlockArrays:
-        """Return what is free of each block, and where it is."""
+        """Return the kind, the free slots and the pools of each block."""
         kind, slots, shared, _ = self._columns
         return BlockArrays(self._start, kind, slots, shared, self._pools, self._positions)
 
@@ -328,10 +320,7 @@ class StoredBlocks:
 
 
 class StoredTables(list[BlockTable]):
-    """The block tables of pod managers, of which those that nobody reads are never made.
-
-    In every other way it is a list of block tables: a copy of it may have others in their places.
-    """
+    """A list of the block tables of pod managers, each decoded when it is first read."""
 
     def __init__(self, size: int, blocks: StoredBlocks) -> None:
         super().__init__([None] * size)  # type: ignore[list-item]

@@ -51,7 +51,7 @@ def truth_values(
 ) -> TruthValues:
     """Return per row 1 where the expression holds, -1 where it does not, 0 where unknown.
 
-    A pod manager that states none of a capability has what it ``inherited`` of its zones.
+    A pod manager without a capability has that which it ``inherited`` of its zones.
     """
     if isinstance(expression, Comparison):
         return _compare(view, expression, inherited)

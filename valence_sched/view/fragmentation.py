@@ -31,10 +31,9 @@ LEAST_PROTECTION = 0.001  # probabilities below are none
 class ShareSupply(Struct, frozen=True):
     """What all pools supply to one share of a mix, in the unit of the scarce resource.
 
-    ``weight`` is the part of the requests that ask for it and ``amount`` what one of its nodes
-    takes. ``usable`` is what its nodes can use of what is free, ``total`` all that they could take,
-    in use or not. ``hardware`` tells what the share names from any other, and is None where it
-    names nothing.
+    ``weight`` is the part of the requests that ask for it, ``amount`` is taken by one of its nodes.
+    Its nodes can use the free amount ``usable`` and could take ``total``, in use or not.
+    ``hardware`` identifies what the share names, None if it names nothing.
     """
 
     weight: float
@@ -131,12 +130,10 @@ def _kinds(
 
 
 def exact_sums(table: Floats) -> list[tuple[float, ...]]:
-    """Return per line of a table a few floats with the exact sum of the line.
+    """Return per line of a table, of finite numbers, a few floats with the exact sum of the line.
 
-    In each round every number gives up its leading digits, down to one digit that is the same for
-    all of a line and so far up that their sum needs no rounding, in whichever order they are added:
-    ``ExtractVector`` of Rump, Ogita and Oishi, "Accurate Floating-Point Summation" (2008). Numbers
-    are finite.
+    In each round the leading digits of all numbers are split off, as far as their sum needs no
+    rounding: ``ExtractVector`` of Rump, Ogita, Oishi, "Accurate Floating-Point Summation" (2008).
     """
     parts: list[list[float]] = [[] for _ in range(len(table))]
     if not table.size:
@@ -305,7 +302,7 @@ class FlavorMix:
         return accepted
 
     def supply(self, leftover: Leftover) -> MixSupply:
-        """Return the part of what is free that the mix can use."""
+        """Return the part of the leftover that the mix can use."""
         have = np.empty((len(self._amounts) + len(self._blocks), len(leftover)))
         fractions = np.full_like(have, np.inf)
         useful, free = np.zeros((len(self._scarce), have.shape[1])), np.zeros(have.shape[1])
@@ -337,7 +334,7 @@ class FlavorMix:
         return self._add_stocks(rest.stocks_after(needs), supply)
 
     def may_be_scarce(self, *, protect: bool = False) -> bool:
-        """Return whether a share may count more than once, whatever pools supply."""
+        """Return whether a share may count more than once with some supplies."""
         if any(hardware is not None for hardware in self._hardware):
             return True
         return protect and any(amount > self.largest_request for amount in self._node_amounts)
@@ -345,10 +342,9 @@ class FlavorMix:
     def supplies(self, view: View, *, protect: bool = False) -> MixSupplies:
         """Return what all rows of a View supply to the shares, of the scarce resource.
 
-        First per share what its nodes can use of what is free, then per share all that they could
-        take, in use or not, which only ``protect`` needs. Each amount is a few floats, whose exact
-        sum it is, so that those of several Views add up to that of all their rows in any order. A
-        share that needs nothing of the resource has none.
+        First per share the free amount that its nodes can use, then all that they could take, in
+        use or not, which only ``protect`` needs. Each amount is the exact sum of a few floats, so
+        that those of several Views add up in any order.
         """
         found: list[tuple[float, ...]] = [()] * (2 * self._share_count)
         if not self._shares:
@@ -453,10 +449,7 @@ class FlavorMix:
 
 
 def _named_hardware(share: FlavorShare) -> Hashable | None:
-    """Return what tells the hardware that a share names from any other, None if it names none.
-
-    One that names some takes no device or pool of another model, kind or trait.
-    """
+    """Return what identifies the hardware that a share names, None if it names none."""
     tests = frozenset(need.tests for need in share.needs if need.tests)
     return (share.traits, tests) if tests or share.traits != NameRequirements() else None
 

@@ -37,7 +37,7 @@ def overviews(view: View, live: Container[str] = ()) -> list[PodmOverview]:
 
 
 def overview(view: View, name: str, live: Container[str] = ()) -> PodmOverview:
-    """Return one pod manager by its id or name, with its pools; UnknownName if there is none."""
+    """Return one pod manager by its id or name, with its pools; UnknownName."""
     numbers = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
     if name not in numbers:
         raise UnknownName("pod manager", name, [podm.id for podm in view.podms])
@@ -82,7 +82,7 @@ def _summary(
 
 
 def _sums(view: View, by: By) -> Sums:
-    """Return what is free and what there is of each measure, per row; None where it is unknown."""
+    """Return the free and the total amounts of each measure, per row; None if unknown."""
     return {
         name: (
             _known_amounts(view.free(need, by), view.is_unknown(need, by, free=True)),

@@ -30,7 +30,7 @@ class Leftover(Struct, frozen=True, dict=True):
     stocks: dict[str, StockGrants]
 
     def take(self, rows: Ints) -> Leftover:
-        """Return a copy of what is free on some rows."""
+        """Return a copy of some rows."""
         grants = {name: stock_grants.take(rows) for name, stock_grants in self.stocks.items()}
         return Leftover(self.kinds, self.blocks.take(rows, axis=1), grants)
 
@@ -50,9 +50,8 @@ class Leftover(Struct, frozen=True, dict=True):
     def blocks_for(self, needs: Iterable[Need], feasible: Mask | None = None) -> NodeBlocks:
         """Return the blocks that every row gives to one node; rows not ``feasible`` give any.
 
-        An estimate: need by need the cheapest kinds, where the other devices of a block count for
-        the needs that follow. It is exact if one kind of block serves each need; a block that
-        several nodes may share counts as taken.
+        An estimate, exact if one kind of block serves each need: need by need the cheapest kinds,
+        where the other devices of a block count for the needs that follow.
         """
         taken = NodeBlocks(len(self), [])
         for need in needs:
@@ -61,11 +60,7 @@ class Leftover(Struct, frozen=True, dict=True):
         return taken
 
     def _add(self, need: Need, taken: NodeBlocks, feasible: Mask | None) -> None:
-        """Add to what is taken, per row and by kind, what supplies the amount still missing.
-
-        To all rows at once, each of the cheapest kind it has left: a row has few of the kinds that
-        supply a need, and takes blocks of fewer.
-        """
+        """Add the blocks that supply the amount still missing: of each row the cheapest it has."""
         amounts, kinds = self.kinds.amounts(need), self.kinds.cheapest_first(need)
         for first in range(0, len(kinds), MOST_RANKED):
             some, earlier = np.array(kinds[first : first + MOST_RANKED]), list(taken.parts)
@@ -83,10 +78,9 @@ class Leftover(Struct, frozen=True, dict=True):
                 taken.parts.extend(more)
 
     def _first_part(self, need: Need, kinds: Ints, counted: Floats | None) -> KindBlocks:
-        """Return what all rows take of the first of some kinds that they have.
+        """Return the blocks that rows take of the first of some kinds that they have.
 
-        Rows where other blocks count for the need take nothing. All others have taken none of these
-        kinds: all that are free are left.
+        Rows where other blocks count for the need take nothing; others took none of these kinds.
         """
         best = self._ranks(kinds).min(axis=0)
         if counted is not None:
@@ -142,9 +136,9 @@ class Leftover(Struct, frozen=True, dict=True):
 
 
 class KindBlocks(Struct, frozen=True, eq=False):
-    """Blocks of one kind that each of some rows gives: the kind and the number, by row.
+    """The kind and the number of blocks that each of some rows gives; ``rows`` is None for all.
 
-    ``rows`` is None for all. The kinds are ``among`` some, or 0 where nothing is given.
+    The kinds are ``among`` some, or 0 where nothing is given.
     """
 
     rows: Ints | None
@@ -170,10 +164,7 @@ class NodeBlocks(Struct, frozen=True, eq=False):
     parts: list[KindBlocks]
 
     def supply(self, amounts: Floats) -> Floats | None:
-        """Return per row what all these blocks supply, by kind in ``amounts``; None if nothing.
-
-        It is exact: these are sums of whole numbers.
-        """
+        """Return per row what all these blocks supply, by kind in ``amounts``; None if nothing."""
         total: Floats | None = None
         for part in self.parts:
             if amounts[part.among].any():
@@ -194,7 +185,7 @@ class NodeBlocks(Struct, frozen=True, eq=False):
 
 
 def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:
-    """Return what is free on the rows of a View: the named resources, and blocks if requested."""
+    """Return the free stocks of the named resources, and free blocks if requested, by row."""
     counts = np.zeros((len(view.kinds) if blocks else 0, len(view)))
     if blocks:
         block_counts = view.block_counts

@@ -122,10 +122,7 @@ class Overlay:
             self._podm_free[self.view.podm_block_counts.entry(podm, kind)] += difference
 
     def reduce_counts(self, entries: Ints, podm_entries: Ints) -> None:
-        """Count one block less free in each entry of pools and of podms; block tables stay.
-
-        An entry may be given several times. It is for those who read counts alone.
-        """
+        """Count one block less free in each entry, given once or more; block tables stay."""
         self.view.invalidate_free()
         np.subtract.at(self._free, entries, np.float32(1.0))
         np.subtract.at(self._podm_free, podm_entries, np.float32(1.0))

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads: how a filter or a weigher declares, next to its function, what it reads.
 
-Of a request: one that sets a field is refused by a policy in which no plug-in reads the field, and
-a plug-in takes no part in a decision whose request sets none of its fields. A plug-in without a
-declaration always takes part. Of a pod manager, what that describes itself with beside its pools,
-blocks and stocks: ``status``, ``zone``, one fact as ``facts.year``, all facts as ``facts``. A
-plug-in without a declaration may read all.
+Of a request: a policy refuses one that sets a field which no plug-in reads, and a plug-in takes no
+part in a decision whose request sets none of its fields. Of a pod manager: the fields beside its
+pools, blocks and stocks, such as ``status``, one fact as ``facts.year``, all facts as ``facts``. A
+plug-in without a declaration takes part in every decision and may read all.
 """
 
 from __future__ import annotations
@@ -29,13 +28,11 @@ Plugin = TypeVar("Plugin", bound=Callable[..., Any])
 
 
 class Reads(Struct, frozen=True):
-    """Fields of a request that a plug-in reads, of which each asks for something or does not.
+    """Fields of a request that a plug-in reads, each set if not None and ``when`` holds of it.
 
-    A field asks for something where it is not None and ``when`` holds of its value. A plug-in to
-    which the field is ``optional`` has other work too: it takes part in every decision, and no
-    policy must have it. ``counts_by`` is for plug-ins that read where the nodes of a group
-    or of an owner are, and look only at how many of them are where a pod manager stands: on the
-    pod manager itself, or at its value of each domain that the rules of the group mention.
+    A plug-in to which the field is ``optional`` takes part in every decision, and no policy must
+    have it. ``counts_by`` is for plug-ins that only count the nodes of a group or of an owner: on
+    the pod manager itself, or at its value of each domain of the group's rules.
     """
 
     fields: tuple[str, ...]
@@ -77,9 +74,8 @@ def declarations(plugin: Callable[..., Any]) -> tuple[Reads, ...]:
 class MixCompletion(NamedTuple):
     """How the mix of a request is completed for a weigher; both functions take its options.
 
-    ``supplies(view, mix)`` returns what all pools of a View supply to each share: of several Views
-    with different pools they add up. It is empty if the mix has nothing to be completed, whatever
-    the pools are. ``complete(mix, supplies)`` returns the mix.
+    ``supplies(view, mix)`` returns what all pools of a View supply to each share, which adds up
+    over Views; nothing if the mix needs no completion. ``complete(mix, supplies)`` returns the mix.
     """
 
     supplies: Callable[..., MixSupplies]
@@ -95,11 +91,7 @@ class MixCompletion(NamedTuple):
 def completes_mix(
     supplies: Callable[..., MixSupplies], complete: Callable[..., Mix]
 ) -> Callable[[Plugin], Plugin]:
-    """Declare what completes the mix of a request for a weigher, from all pools at once.
-
-    The functions are those of a :class:`MixCompletion`. Answers for a row must not depend on other
-    rows, so this is worked out now and then, not for every row.
-    """
+    """Declare how the mix is completed for a weigher, as a :class:`MixCompletion` says."""
 
     def declare(plugin: Plugin) -> Plugin:
         plugin.mix_completion = MixCompletion(supplies, complete)  # type: ignore[attr-defined]

@@ -36,11 +36,10 @@ class _Stocks(Struct, frozen=True):
 
 
 class StockGrants(_Stocks, frozen=True, kw_only=True):
-    """Entries sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
+    """Stocks sorted by row: row ``r`` owns ``[start[r], start[r + 1])`` and has at least one.
 
-    An entry is a stock: its ``free`` amount, and the ``min``, ``max`` and ``step`` of a grant, in
-    its unit; ``max`` is infinite if there is none. A row without stocks has one of amount 0.
-    With ``unlimited`` it is known that no stock has a limit.
+    A stock has its ``free`` amount, and the ``min``, ``max`` (or infinity) and ``step`` of a grant,
+    in its unit. With ``unlimited`` it is known that no stock has a limit.
     """
 
     unlimited: bool = False
@@ -54,8 +53,8 @@ class StockGrants(_Stocks, frozen=True, kw_only=True):
     def sizes_and_counts(self, amounts: Floats) -> tuple[Floats, Floats]:
         """Return per amount and stock the size of one grant, and the number of such grants.
 
-        ``amounts`` has shape ``(n, 1)``, the answers ``(n, stocks)``. The size is that of
-        ``model.inventory.grant_size``, and infinite if the stock has no grant.
+        ``amounts`` has shape ``(n, 1)``, the answers ``(n, stocks)``. The size is infinite if the
+        stock has no grant.
         """
         if not self.has_limits():
             number = self._unlimited_counts(amounts)  # the usual stock
@@ -160,9 +159,8 @@ class StockColumn(_RowAmounts, frozen=True, kw_only=True):
     """One resource; every plain array has shape ``(rows,)`` and the unit of the resource.
 
     ``free`` and ``total`` are sums over the pool's stocks, ``podm_free`` and ``podm_total`` over
-    all of the podm's; ``largest_grant`` is the largest single grant; ``inverse`` is one over the
-    total; ``by_stock`` has every stock of the pool by itself. Rows without such a stock have 0, and
-    so has a stock of unknown total, whatever a policy says of unknown attributes.
+    all of the podm's; ``inverse`` is one over the total; ``by_stock`` has every stock of the pool.
+    Rows without such a stock have 0, and so has a stock of unknown total.
     """
 
     by_stock: StockGrants
@@ -224,7 +222,7 @@ def inverse(total: Floats) -> Floats:
 
 
 def free_sum(amounts: Sequence[float]) -> float:
-    """Return the sum of the free amounts of some stocks, whatever their order."""
+    """Return the sum of the free amounts of some stocks, the same in any order."""
     return to_a_billionth(math.fsum(amounts))
 
 

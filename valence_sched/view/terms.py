@@ -30,9 +30,9 @@ class Term(Struct, frozen=True):
     """One comparison of a filter: what it needs, what each pool has, and where it holds.
 
     ``have`` is an array or labels, one value per row. ``holds`` defaults to ``have >= need``, which
-    is false if ``have`` is NaN (unknown). ``podm_have`` is what the pod manager has in all its
-    pools, shown if that would be enough. ``instead`` counts what a row has in place of what it has
-    none of, by name; ``uncounted`` is what a row has that does not count for its condition.
+    is false if ``have`` is NaN (unknown). ``podm_have`` is the amount in all pools of the pod
+    manager, shown if that would be enough. ``instead`` counts the models that a row has of the same
+    kind; ``uncounted`` are devices that do not count for their condition.
     """
 
     label: str
@@ -78,7 +78,7 @@ def terms(
 def terms_of_podms(
     make: Callable[Concatenate[View, Request, P], Iterator[Term]],
 ) -> Callable[Concatenate[View, Request, P], Mask]:
-    """Turn terms that depend neither on the request nor on what is free into a filter.
+    """Turn terms that depend neither on the request nor on free amounts into a filter.
 
     The verdict on a View is computed once.
     """

@@ -123,10 +123,8 @@ class View:
     """One consistent snapshot. Rows are pools; the rows of one podm are adjacent.
 
     ``first_row[p]`` is the first row of podm ``p``; ``podm_of[r]`` is the podm of row ``r`` and
-    ``position_of[r]`` the position of its pool within the podm.
-
-    The values of a row depend on its own pool and podm alone, so that any selection of rows
-    (``take``, ``window``) has the same values as the whole.
+    ``position_of[r]`` the position of its pool in it. The values of a row depend on its own pool
+    and podm alone: a selection of rows (``take``, ``window``) has the same values as the whole.
     """
 
     kinds: BlockKinds
@@ -152,7 +150,7 @@ class View:
     origin: Origin | None = field(default=None, repr=False)
 
     def __getattr__(self, name: str) -> Any:
-        """Return a field of taken rows that nobody has read before."""
+        """Return a field of taken rows that was not read before."""
         if name not in DERIVED:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         assert self.origin is not None, "every field of another View is set"
@@ -220,10 +218,7 @@ class View:
         self._memo = BoundedMemo(MOST_MEMOISED, fixed)
 
     def total(self, need: Need, by: By = "pool") -> Floats:
-        """Return per row the amount of ``need`` that all blocks or stocks supply, in use or not.
-
-        An unknown amount counts as 0, whatever the need allows.
-        """
+        """Return per row the amount of ``need`` in use or not; an unknown amount counts as 0."""
         if need.kind == "stock":
             column = self._column(need.resource)
             return column.total if by == "pool" else column.podm_total
@@ -277,7 +272,7 @@ class View:
         return self._memoise(key, lambda: any(fact in podm.facts for podm in self.podms))  # type: ignore[no-any-return]
 
     def memoise(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        """Return the remembered value of ``make``, which must not depend on what is free."""
+        """Return the remembered value of ``make``, which must not depend on free amounts."""
         return self._memoise(key, make)
 
     def memoise_selected(
@@ -285,8 +280,7 @@ class View:
     ) -> Any:
         """Return a remembered value that no node changes, else ``select(whole, rows)``.
 
-        ``whole`` is what the View that these rows are from remembers by the same key; where that
-        has nothing, the value is that of ``make``.
+        ``whole`` is the value that the View of origin remembers; without one, ``make`` returns it.
         """
         value = self._memo.get(key)
         if value is not None:
@@ -297,14 +291,14 @@ class View:
         return self._memoise(key, select, known, self.origin.rows)
 
     def memoise_latest(self, name: object, key: object, make: Callable[[], Any]) -> Any:
-        """Return the remembered value of ``make``, of each name only that of the latest key."""
+        """Return the value of ``make``, remembered of each name for the latest key alone."""
         latest = self._memo.get(name)
         if latest is None or latest[0] != key:
             latest = self._memo[name] = (key, make())
         return latest[1]
 
     def memoise_free(self, name: object, key: object, make: Callable[[], Any]) -> Any:
-        """Return the latest value of ``make``, remembered until what is free changes."""
+        """Return the latest value of ``make``, remembered until free amounts change."""
         return self.memoise_latest(("free", name), key, make)
 
     def without_memo(self) -> View:
@@ -406,7 +400,7 @@ def lot_of(podm: str, pool: str) -> int:
 class DomainIndex(Struct, frozen=True):
     """The values of one domain by row: ``numbers``, of shape ``(rows, most values of a row)``.
 
-    A row with fewer values than others is filled with the number after the last value.
+    Rows are filled up with the number after the last value.
     """
 
     values: dict[str, int]

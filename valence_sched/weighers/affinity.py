@@ -25,9 +25,8 @@ def affinity(view: View, request: Request) -> Floats:
     * soft spread ``1 / (1 + excess)``, where ``excess`` is by how much one node more exceeds the
       maximum skew over the emptiest open value, and 0 within it.
 
-    Where the value is not reported, a rule counts 0. Without soft rules 1 for all, and in a policy
-    it takes no part then. Sources: the ServerGroupSoftAffinityWeigher and
-    ServerGroupSoftAntiAffinityWeigher of Nova, here absolute.
+    Where the value is not reported, a rule counts 0. Without soft rules it takes no part. Sources:
+    ServerGroupSoftAffinityWeigher and ServerGroupSoftAntiAffinityWeigher of Nova, here absolute.
     """
     group = request.group
     scores = list(_scores(view, request, group)) if group else []

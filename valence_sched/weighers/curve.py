@@ -35,9 +35,9 @@ def curve(
 
     The mean over the needs of the curve at ``(used + asked) / total``, at most 1. ``points`` are
     ``[utilisation, score]``, both 0..1, joined by straight lines in the order of utilisation; left
-    of the first and right of the last the curve is flat. What a pod manager has none of counts
-    as fully used. Source: RequestedToCapacityRatio of kube-scheduler, here absolute and with all
-    needs alike.
+    of the first and right of the last the curve is flat. A resource without any amount counts as
+    fully used. Source: RequestedToCapacityRatio of kube-scheduler, here absolute and with all needs
+    alike.
 
     Raises:
         ValueError: there is no point.

@@ -32,16 +32,16 @@ class _Site(Struct, frozen=True, eq=False):
     weighted: Weighted
 
     def free(self, part: View) -> Leftover:
-        """Return what is free of what the mix needs on some of the rows."""
+        """Return the free amounts of the resources of the mix on some rows."""
         workload = self.workload
         return leftover(part, workload.resources, blocks=workload.uses_blocks)
 
 
 class _ScarceRows(Struct, frozen=True, eq=False):
-    """Rows that have any of the scarce thing, with what they have free.
+    """Rows that have any of the scarce resource, with their free amounts.
 
-    ``lost`` is what of that the mix has no use for, ``weights`` what its use counts, and ``growth``
-    the latest nodes by their needs: the rows that may make it, and the growth of ``F`` there.
+    The mix has no use for ``lost`` of them; ``growth`` has of the latest nodes, by needs, the rows
+    that may make it and the growth of ``F`` there.
     """
 
     rows: Ints
@@ -57,10 +57,10 @@ def mix_supplies(
 ) -> MixSupplies:
     """Return what all pools of a View supply to the shares of a mix, of the scarce thing.
 
-    First per share the sum over the pools of what is free and of use to it, then per share, with
-    ``protect``, the sum of all that it could take, in use or not. Nothing is scarce, and there are
-    no supplies, where no share requires traits, or models or other attributes of devices, nor, with
-    ``protect``, several devices; a mix that has its scarcity keeps it.
+    First per share the sum over the pools of the free amount that it can use, then, with
+    ``protect``, of all that it could take, in use or not. There are no supplies where no share
+    requires traits, or models or other attributes of devices, nor, with ``protect``, several
+    devices, or where the mix has its scarcity.
     """
     if mix.scarcity:
         return ()
@@ -80,10 +80,7 @@ def with_scarcity(
 ) -> Mix:
     """Return a mix with the scarcity of its shares by what all pools supply to them.
 
-    The scarcity of a share that requires traits, or models or other attributes of devices, is
-    ``(most + one) / (own + one)``, at most 1,000, where ``most`` is the largest supply of all and
-    ``own`` that of the share; of all other shares it is 1. What ``protect`` does to that is told
-    by :func:`valence_sched.view.fragmentation.scarcity`.
+    Source of the formula: :func:`valence_sched.view.fragmentation.scarcity`.
     """
     if not supplies:
         return mix
@@ -147,7 +144,7 @@ def fragmentation(
 
 
 def _growth(site: _Site, request: Request, candidates: Mask) -> tuple[Ints, Floats]:
-    """Return the candidates that have any of the scarce thing, and the growth of ``F`` on each."""
+    """Return the candidates with any of the scarce resource, and the growth of ``F`` on each."""
     view, needs = site.view, tuple(map(site.view.kinds.whole_amount, request.needs))
     if 2 * np.count_nonzero(candidates) < len(view):
         scarce = _scarce_rows(site, candidates.nonzero()[0])
@@ -177,7 +174,7 @@ def _growth_on(
 
 
 def _scarce_rows(site: _Site, rows: Ints | None) -> _ScarceRows:
-    """Return those of some rows, of all if None, that have any of the scarce thing."""
+    """Return those of some rows, of all if None, that have any of the scarce resource."""
     free, traits = site.free(site.view), site.view.traits
     if rows is not None:
         free, traits = free.take(rows), traits.select(rows)

@@ -9,10 +9,10 @@ from valence_sched.view.view import Floats, View, domain_index
 @reads("owner", counts_by="podm")
 @reads_podm("nodes")
 def owner(view: View, request: Request) -> Floats:
-    """Prefers pod managers that hold none of the owner's nodes, else few.
+    """Prefers pod managers that hold few of the owner's nodes.
 
     ``1 / (1 + nodes of the request's owner on the pod manager)``, those of this request that are
-    placed already included. Without an owner 1 for all, and in a policy it takes no part then.
+    placed already included. Without an owner it takes no part.
     """
     score: Floats = 1.0 / (1.0 + domain_index(view, "podm").largest_count(request.company.owned))
     return score

@@ -13,9 +13,9 @@ from valence_sched.view.view import By, Floats, View
 def pack(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) that are fullest once the node is composed.
 
-    The mean over the needs of ``(used + asked) / total``, at least 0: what nobody told the amount
-    of may be free, but is no part of the total. What a pod manager has none of counts as 0. A
-    pool where one of the needs finds too little scores 0. Source: MostAllocated of
+    The mean over the needs of ``(used + asked) / total``, at least 0: an unknown amount may
+    be free, but is no part of the total. A resource without any amount counts as 0. A pool where
+    one of the needs finds too little scores 0. Source: MostAllocated of
     kube-scheduler, here absolute.
     """
     share = free_share(view, request.needs, by)

@@ -11,7 +11,7 @@ from valence_sched.view.view import Floats, View
 
 @reads_podm(of=rule_fields)
 def preference(view: View, request: Request, *, rules: tuple[PreferenceRule, ...] = ()) -> Floats:
-    """Prefers pools that have the most of what is wished for and the least of what is not.
+    """Prefers pools with the most of the wished for and the least of the unwelcome.
 
     ``(matched - least) / (most - least)``, where ``matched`` is the sum of the weights of the rules
     that match, ``most`` that of all weights above 0 and ``least`` that of all below: 1 where every

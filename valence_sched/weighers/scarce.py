@@ -12,12 +12,11 @@ from valence_sched.view.view import Floats, View
 
 @reads_podm()
 def scarce(view: View, request: Request) -> Floats:
-    """Prefers pod managers that have no free accelerators but those that are asked for.
+    """Prefers pod managers without free accelerators beside the requested ones.
 
     ``1 / (1 + spare)``, where ``spare`` is the number of the pod manager's free accelerators that
-    pass no accelerator need of the request. A request that asks for none thus goes where none is
-    free, and one that asks for any is not kept from them. Source: PCIWeigher of Nova, which
-    keeps hosts with PCI devices for instances that ask for them, here by kind of device.
+    pass no accelerator need of the request. Source: PCIWeigher of Nova, which keeps hosts with PCI
+    devices for instances that ask for them, here by kind of device.
     """
     requested = tuple([need for need in request.needs if need.kind == "accelerator"])
     # memoised: most consecutive requests need the same accelerators, or none

@@ -34,16 +34,15 @@ COUNTED = tuple(need for name, need in MEASURES.items() if name != "gpus")  # ac
 def tight(
     view: View, request: Request, *, within: Within = "site", of: Mapping[str, Scale] = NO_SCALES
 ) -> Floats:
-    """Prefers pools where least is left, of what is asked for and of all else.
+    """Prefers pools with the smallest leftover, of requested and of all other resources.
 
     ``1 / (1 + x)``, where ``x`` is the sum of ``amount / scale`` over all resources: those of
-    blocks, each stock, and each custom class. The amount of a resource that the request needs is
-    what is free of it, of any other all that there is, in use or not: what asks for no accelerator
-    goes where none ever were. The scale is the mean amount that a node of the mix of flavors takes,
-    and that of the request itself where the mix takes none; what neither takes counts as one node
-    where there is any. ``of`` names scales of its own, by measure or by stock resource. ``within``
-    a pod manager (``podm``), ``x`` is divided by the mean over the pools of the pod manager: it
-    orders these, and a pod manager with one pool scores 0.5. Source: best fit.
+    blocks, each stock, and each custom class. The amount of a requested resource is the free one,
+    of any other the total: a request without accelerators goes where there are none. The scale is
+    the mean amount that a node of the mix of flavors takes, else that of the request itself; a
+    resource without a scale counts as one node where there is any. ``of`` names scales by measure
+    or by stock resource. ``within`` a pod manager (``podm``), ``x`` is divided by the mean over its
+    pools: it orders these, and a pod manager with one pool scores 0.5. Source: best fit.
 
     Raises:
         ValueError: a scale is not above 0.
