@@ -91,11 +91,7 @@ def _node_assets(node: Json) -> list[str]:
 
 
 class NodesService:
-    """The Nodes service over some documents.
-
-    ``assemble_s`` is how long Assemble takes by the clock. Locations are absolute below ``host``
-    (``https://podm``) and relative without it.
-    """
+    """The Nodes service over some documents; Assemble takes ``assemble_s`` by the clock."""
 
     def __init__(
         self,
@@ -103,11 +99,9 @@ class NodesService:
         clock: Callable[[], float],
         *,
         assemble_s: float = 1.0,
-        host: str = "",
         habits: Habits | None = None,
     ) -> None:
-        self._documents, self._clock = documents, clock
-        self._assemble_s, self._host = assemble_s, host
+        self._documents, self._clock, self._assemble_s = documents, clock, assemble_s
         self._habits = habits or Habits(documents, Faults())
         if "odd-actions" in self._habits:
             for uri in self._collections:
@@ -115,24 +109,10 @@ class NodesService:
                 documents.update(uri, Actions=_renamed(actions))
         self._due: dict[str, float] = {}
         self._before: dict[str, str] = {}
-        self._lost: dict[str, Any] = {}
-        self._broken_verbs: list[str] = []
-
-    def break_next(self, verb: str) -> None:
-        """Answer the next call of a verb (``allocate``, ``delete`` …) with 500 and do nothing."""
-        self._broken_verbs.append(verb)
 
     def lose(self, uri: str) -> None:
         """Set an asset to Absent; nodes that have it fail until it is back."""
-        if (json := self._documents.get(uri)) is not None and uri not in self._lost:
-            self._lost[uri] = json.get("Status")
-            self._documents.update(uri, Status={"State": "Absent", "Health": "Critical"})
-        self.tick()
-
-    def bring_back(self, uri: str) -> None:
-        """Restore a lost asset."""
-        if uri in self._lost:
-            self._documents.update(uri, Status=self._lost.pop(uri))
+        self._documents.update(uri, Status={"State": "Absent", "Health": "Critical"})
         self.tick()
 
     def tick(self) -> None:
@@ -159,8 +139,7 @@ class NodesService:
 
     def allocate(self, body: Any) -> HttpReply:
         """Allocate a node: 201 with its Location, 400, 409 with the counts, or 503."""
-        if refusal := self._injected_fault("allocate"):
-            return refusal
+        self.tick()
         if not (collections := self._collections):
             return _missing(ROOT)
         if wrong := violations(body, lambda uri: uri in self._documents):
@@ -197,13 +176,11 @@ class NodesService:
             node["Actions"] = _renamed(node["Actions"])
         self._documents.add_member(collection, node)
         complete_system(self._documents, chosen.system.uri)
-        headers = {"Location": f"{self._host}{uri}"}
-        return HttpReply(201, None, {} if "no-location" in self._habits else headers)
+        return HttpReply(201, None, {} if "no-location" in self._habits else {"Location": uri})
 
     def assemble(self, uri: str) -> HttpReply:
         """Begin to assemble an allocated node: 204, and 409 in every other state."""
-        uri = _node_uri(uri)
-        if refusal := self._refusal(uri, "assemble"):
+        if refusal := self._refusal(uri):
             return refusal
         node = self._node(uri)
         if (state := node.get("ComposedNodeState")) != "Allocated":
@@ -217,8 +194,7 @@ class NodesService:
 
     def reset(self, uri: str, body: Any) -> HttpReply:
         """Reset a node that is assembled: 204, 400 for an unknown type, 409 in other states."""
-        uri = _node_uri(uri)
-        if refusal := self._refusal(uri, "reset"):
+        if refusal := self._refusal(uri):
             return refusal
         kind = body.get("ResetType") if isinstance(body, dict) else None
         if kind not in RESETS:
@@ -232,8 +208,7 @@ class NodesService:
 
     def delete(self, uri: str) -> HttpReply:
         """Delete a node and free its hardware: 204; 409 while assembling, 503 without an asset."""
-        uri = _node_uri(uri)
-        if refusal := self._refusal(uri, "delete"):
+        if refusal := self._refusal(uri):
             return refusal
         if self._node(uri).get("ComposedNodeState") == "Assembling":
             reason = "A node that is Assembling cannot be deleted."
@@ -242,9 +217,7 @@ class NodesService:
 
     def force_delete(self, uri: str) -> HttpReply:
         """Delete a node in any state, also without its assets: 204."""
-        uri = _node_uri(uri)
-        if refusal := self._injected_fault("force_delete"):
-            return refusal
+        self.tick()
         return self._free(uri) if uri in self._nodes() else _missing(uri)
 
     def _free(self, uri: str) -> HttpReply:
@@ -262,20 +235,12 @@ class NodesService:
         self._before.pop(uri, None)
         return HttpReply(204)
 
-    def _refusal(self, uri: str, verb: str) -> HttpReply | None:
-        if refusal := self._injected_fault(verb):
-            return refusal
+    def _refusal(self, uri: str) -> HttpReply | None:
+        self.tick()
         if uri not in self._nodes():
             return _missing(uri)
         away = [it for it in _node_assets(self._node(uri)) if self._is_away(it)]
         return _unavailable(away) if away else None
-
-    def _injected_fault(self, verb: str) -> HttpReply | None:
-        self.tick()
-        if verb not in self._broken_verbs:
-            return None
-        self._broken_verbs.remove(verb)
-        return _refused(500, "UnknownException", "Something went wrong", ())
 
     def _update_state(self, uri: str, node: Json) -> None:
         state, put = node.get("ComposedNodeState"), self._documents.update
@@ -317,10 +282,6 @@ class NodesService:
 
 def _renamed(actions: Json) -> Json:
     return {f"#Rack.Nodes.{name.rpartition('.')[2]}": value for name, value in actions.items()}
-
-
-def _node_uri(uri: str) -> str:
-    return uri.partition("/Actions/")[0].rstrip("/")
 
 
 def _status(health: str) -> Json:
