@@ -24,7 +24,7 @@ from valence_sched.core.batch import Attempt, Batch, place
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.evaluation import EvaluationContext
-from valence_sched.core.explain.report import decision_report, inventory_source
+from valence_sched.core.explain import report
 from valence_sched.core.explain.unknown import bound_notes, decision_warnings
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.fit.optimiser import Effort
@@ -34,12 +34,7 @@ from valence_sched.errors import RequestError, UnknownName
 from valence_sched.model.decision import Outcome, Reports
 from valence_sched.model.policy import Budget, Goal
 from valence_sched.model.request import Request
-from valence_sched.planning.batch_orders import (
-    Order,
-    all_orders,
-    most_nodes_together,
-    worthwhile_orders,
-)
+from valence_sched.planning import batch_orders
 from valence_sched.planning.optimise.bound import Optimum, goal_value, most_nodes
 from valence_sched.planning.optimise.node_types import NodeType, Variant, variants_of
 from valence_sched.planning.optimise.witness import WitnessNode
@@ -92,8 +87,8 @@ class Decisions:
 
     def report(self, *, explain: bool = True) -> Reports:
         """Return all decisions as one document; of requests that failed, no node is placed."""
-        source = inventory_source(self.view, self.skipped)
-        reports = [decision_report(one, source, explain=explain) for one in self.decisions]
+        source = report.inventory_source(self.view, self.skipped)
+        reports = [report.decision_report(one, source, explain=explain) for one in self.decisions]
         if self.failure:
             unplaced = {"outcome": "nothing_fits", "placed": 0, "placements": (), "podms": ()}
             unplaced |= {"funnel": (), "explanation": None}
@@ -221,7 +216,7 @@ class BatchPlan:
         self.types = [replace(one, most=most) for one, most in zip(self.types, counts, strict=True)]
         self.least = self._sums([one.required_count for one in self.requests])
         self.variants = variants_of(self.types, view.kinds, self.budget)
-        self.bound = most_nodes_together(view, self.types, self._most_alone)
+        self.bound = batch_orders.most_nodes_together(view, self.types, self._most_alone)
 
     def best(self, goals: Sequence[Goal] = (), *, exact: bool = False) -> Trial | None:
         """Return the best trial, None if too few nodes of some type fit alone.
@@ -339,13 +334,13 @@ class BatchPlan:
         is_best = not trial.is_short and trial.score[1] == self._requested - self.bound
         return is_best or self._fits_left <= 0
 
-    def _orders(self) -> Iterator[Order]:
+    def _orders(self) -> Iterator[batch_orders.Order]:
         alone = [self._most_alone[number] for number in self.type_of]
-        yield from worthwhile_orders(self.requests, alone)
+        yield from batch_orders.worthwhile_orders(self.requests, alone)
         count = len(self.requests)
         fits = math.factorial(min(count, 20)) * (count + self._requested)
         if fits <= self.budget.batch_fits // 2:
-            yield from all_orders(self.requests)
+            yield from batch_orders.all_orders(self.requests)
 
     def _variants_of_type(self, number: int) -> list[int]:
         return [at for at, variant in enumerate(self.variants) if variant.node_type == number]

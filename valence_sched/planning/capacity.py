@@ -25,14 +25,7 @@ from valence_sched.core.evaluation import EvaluationContext, context_of
 from valence_sched.core.explain.unknown import undecided_text
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.set_cover import price_of_needs
-from valence_sched.model.capacity import (
-    NOT_REQUESTED,
-    Capacity,
-    PodmCapacity,
-    ProvenMost,
-    StrandedAmount,
-    exhausted,
-)
+from valence_sched.model import capacity as model
 from valence_sched.model.decision import Reason
 from valence_sched.model.inventory import free_amount
 from valence_sched.model.need import Need
@@ -247,13 +240,13 @@ class SiteCapacity:
     def __init__(self, decider: Decider) -> None:
         self._decider = decider
 
-    def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
+    def stranded(self, requests: Sequence[Request]) -> Sequence[model.StrandedAmount]:
         """Return the free amounts, and which part no node of these requests can use, and why."""
         return stranded_amounts([self._decider.context(request) for request in requests])
 
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
-    ) -> Capacity:
+    ) -> model.Capacity:
         """Return how many more nodes of a request fit, at most ``most`` on each podm.
 
         ``explain`` adds the reasons and the nodes that sums promise, ``proven`` a proven bound.
@@ -270,7 +263,7 @@ class SiteCapacity:
         sums = sums_of(context.view, node_types[0]) if explain or proven else None
         bounds, by_podm = _proven_most(context, node_types, None, sums) if proven else (None, {})
         podms = tuple(
-            PodmCapacity(
+            model.PodmCapacity(
                 podm=name,
                 nodes=nodes,
                 sums=sums.by_podm[podm] if sums and explain else None,
@@ -279,13 +272,13 @@ class SiteCapacity:
             )
             for podm, (name, nodes) in enumerate(counts.podms)
         )
-        return Capacity(
+        return model.Capacity(
             name=request.flavor or "resources",
             podms=podms,
             podm_sums=sums.podms if sums and explain else None,
             site_sums=sums.site if sums and explain else None,
             proven=bounds,
-            exhausted=exhausted(podms),
+            exhausted=model.exhausted(podms),
             warnings=counts.warnings,
             undecided=counts.undecided,
         )
@@ -298,7 +291,7 @@ class SiteCapacity:
         *,
         explain: bool = False,
         proven: bool = False,
-    ) -> Capacity:
+    ) -> model.Capacity:
         """Return how many nodes of a mix fit together, decided one after another.
 
         The count ends with the first node without a place, or when a podm has ``most``.
@@ -313,7 +306,7 @@ class SiteCapacity:
         bounds = _proven_most(contexts[0], node_types, shares, sums)[0] if proven else None
         verdicts = Verdicts(placement.decision) if explain and placement.decision else None
         podms = tuple(
-            PodmCapacity(
+            model.PodmCapacity(
                 podm=name,
                 nodes=nodes[podm],
                 reasons=_missing_amounts(verdicts, podm) if verdicts else (),
@@ -325,13 +318,13 @@ class SiteCapacity:
         policy = contexts[placement.last or 0].bound.policy
         decider.check_decided(open_pools, policy)
         undecided = [undecided_text(open_pools, policy)] if open_pools else []
-        return Capacity(
+        return model.Capacity(
             name=MIX,
             podms=podms,
             podm_sums=sums.podms if sums and explain else None,
             site_sums=sums.site if sums and explain else None,
             proven=bounds,
-            exhausted=exhausted(podms),
+            exhausted=model.exhausted(podms),
             by_flavor={name: counts[number] for number, name in enumerate(names)},
             refused=None if placement.last is None else names[placement.last],
             warnings=(*placement.notes, *undecided),
@@ -348,13 +341,13 @@ def _proven_most(
     node_types: Sequence[NodeType],
     shares: Sequence[int] | None,
     sums: NodeSums | None,
-) -> tuple[ProvenMost, dict[str, int]]:
+) -> tuple[model.ProvenMost, dict[str, int]]:
     """Return the proven most nodes, and the bound of each podm that is counted alone."""
     budget = context.bound.policy.budget
     optimum = most_nodes(context.view, node_types, shares=shares, budget=budget)
     bound = optimum.bound if sums is None else min(optimum.bound, sums.podms)
     by_podm = {one.podm: one.bound for one in optimum.podms if one.bound is not None}
-    return ProvenMost(bound=bound, found=optimum.placed), by_podm
+    return model.ProvenMost(bound=bound, found=optimum.placed), by_podm
 
 
 class ResourceKind(NamedTuple):
@@ -415,7 +408,7 @@ def _unused_blocks(table: BlockTable, before: BlockTable) -> Iterator[int]:
     return (block for block, (slots, old) in pairs if slots and slots == old)
 
 
-def stranded_amounts(contexts: Sequence[EvaluationContext]) -> list[StrandedAmount]:
+def stranded_amounts(contexts: Sequence[EvaluationContext]) -> list[model.StrandedAmount]:
     """Return the free amounts by podm, in order, and which part no node of some requests can use.
 
     ``contexts`` are those of the requests, on one View.
@@ -432,7 +425,7 @@ def stranded_amounts(contexts: Sequence[EvaluationContext]) -> list[StrandedAmou
     return [amount for podm in podms for amount in _on_podm(podm, fillings)]
 
 
-def _on_podm(podm: int, fillings: Sequence[Filling]) -> Iterator[StrandedAmount]:
+def _on_podm(podm: int, fillings: Sequence[Filling]) -> Iterator[model.StrandedAmount]:
     view = fillings[0].before
     table = view.block_tables[podm]
     free = _free_amounts(view.kinds, table, table)
@@ -445,7 +438,7 @@ def _on_podm(podm: int, fillings: Sequence[Filling]) -> Iterator[StrandedAmount]
         why: Counter[str] = Counter()
         for text, amount in fillings[best].reasons(podm, resource) if amounts[best] else ():
             why[text] += amount  # type: ignore[assignment]
-        yield StrandedAmount(
+        yield model.StrandedAmount(
             podm=view.podms[podm].id,
             kind=resource.kind,
             model=resource.model,
@@ -504,7 +497,7 @@ class Filling:
             if any(uses(need) for one in context.request.alternatives for need in one.needs)
         ]
         if not rows or not users:
-            return NOT_REQUESTED if rows else IN_NO_POOL
+            return model.NOT_REQUESTED if rows else IN_NO_POOL
         found = ((one, row, self._verdicts(one).reasons(row)) for one in users for row in rows)
         number, _, reasons = min(found, key=lambda one: (len(one[2]), *one[:2]))
         flavor = self.contexts[number].request.flavor

@@ -17,14 +17,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
-from valence_sched.core.fit.optimiser import (
-    DEFAULT_EFFORT,
-    ROUNDING,
-    Effort,
-    Floats,
-    Programme,
-    Solution,
-)
+from valence_sched.core.fit import optimiser
 from valence_sched.errors import RequestError, UnknownName, UsageError
 from valence_sched.model.capacity import PurchaseLine, PurchaseResult
 from valence_sched.model.inventory import WHOLE_POOL
@@ -191,7 +184,7 @@ def cheapest_purchase(
     view: View,
     node_types: Sequence[NodeType],
     options: Sequence[PurchaseOption],
-    effort: Effort = DEFAULT_EFFORT,
+    effort: optimiser.Effort = optimiser.DEFAULT_EFFORT,
 ) -> Purchase | None:
     """Return the purchase after which ``most`` nodes of each type fit together.
 
@@ -292,7 +285,7 @@ class _PurchaseProgramme:
         *,
         aggregate: bool = False,
     ) -> None:
-        self._options, self.programme = options, Programme()
+        self._options, self.programme = options, optimiser.Programme()
         self._members: dict[int, list[_PurchaseOffer]] = {}
         for number, offer in enumerate(offers):
             key = id(offer.model) if aggregate else number
@@ -318,7 +311,7 @@ class _PurchaseProgramme:
         for terms, one in zip(bought, options, strict=True):
             self.programme.row(terms, upper=one.most)
 
-    def buying(self, values: Floats, most_columns: int) -> list[_PurchaseOffer]:
+    def buying(self, values: optimiser.Floats, most_columns: int) -> list[_PurchaseOffer]:
         """Return the groups for which a solution buys most, within ``most_columns``."""
         amounts = defaultdict[int, float](float)
         for added in self._added:
@@ -332,11 +325,11 @@ class _PurchaseProgramme:
             chosen.append(offer)
         return chosen
 
-    def purchase(self, solution: Solution, least: Solution) -> Purchase | None:
+    def purchase(self, solution: optimiser.Solution, least: optimiser.Solution) -> Purchase | None:
         """Return the purchase of a solution; ``least`` bounds the price, both negative."""
         if solution.values is None:
             return None
-        bound = max(0, math.ceil(-least.bound - ROUNDING)) if least.feasible else 0
+        bound = max(0, math.ceil(-least.bound - optimiser.ROUNDING)) if least.feasible else 0
         numbers = [(one, round(solution.values[one.column])) for one in self._added]
         items = [PurchaseItem(one.option, one.row, number) for one, number in numbers if number]
         price = sum(self._options[item.option].price * item.number for item in items)

@@ -22,24 +22,14 @@ from valence_sched.errors import RequestError
 from valence_sched.model import relocation as model
 from valence_sched.model.request import Mix, Request
 from valence_sched.planning import relocate
-from valence_sched.planning.optimise.migrations import (
-    Migration,
-    MigrationPlan,
-    MigrationState,
-    MovableNode,
-    fewest_migrations,
-    search_migrations,
-)
+from valence_sched.planning.optimise import migrations
+from valence_sched.planning.optimise.migrations import MigrationPlan, MigrationState, MovableNode
 from valence_sched.planning.optimise.node_types import NodeType
 from valence_sched.planning.relocate import Resident, Residents
 from valence_sched.planning.site import Site
 from valence_sched.planning.succession import Succession
-from valence_sched.view.fragmentation import (
-    FlavorMix,
-    FragmentationMeasure,
-    has_accelerators,
-    usable_mix,
-)
+from valence_sched.view import fragmentation
+from valence_sched.view.fragmentation import FlavorMix, FragmentationMeasure
 from valence_sched.view.view import View
 
 MOST_MIGRATIONS = 20  # for less fragmentation
@@ -67,18 +57,18 @@ def rebalance(
     movable = _MovableNodes(site)
     view, types, nodes = movable.view, movable.types, movable.nodes
     wanted = None if request is None else movable.type_of(request)
-    usable = usable_mix(view, site.mix() if mix is None else mix)
+    usable = fragmentation.usable_mix(view, site.mix() if mix is None else mix)
     room = None
     if below is not None:
         if usable is None:
             text = "no flavor of the mix needs an accelerator: name one that does in --mix"
-            if not has_accelerators(view):
+            if not fragmentation.has_accelerators(view):
                 text = "no pod manager has an accelerator, so there is nothing to reduce"
             raise RequestError(f"fragmentation: {text}")
         plan = defragment(view, types, nodes, usable, below, most=most)
     else:
         assert wanted is not None, "a goal is named"
-        plan = fewest_migrations(view, types, wanted, nodes, most=most)
+        plan = migrations.fewest_migrations(view, types, wanted, nodes, most=most)
         if plan.fit is not None:
             row, uris = plan.fit.row, view.block_tables[view.podm_of[plan.fit.row]].uris
             blocks = tuple(uris[block] for block in plan.fit.blocks)
@@ -127,20 +117,20 @@ class _MovableNodes:
         return number
 
     def moves(
-        self, migrations: Sequence[Migration], wanted: int | None, mix: FlavorMix | None
+        self, plan: Sequence[migrations.Migration], wanted: int | None, mix: FlavorMix | None
     ) -> tuple[model.SiteMeasure, tuple[model.RebalanceMove, ...]]:
         """Return the measure of the site before all moves, and the moves with those after each."""
         state = MigrationState(self.view, tuple(self.types), self.nodes, model.NEVER)
-        fragmentation = None if mix is None else FragmentationMeasure(lambda: state.current, mix)
+        measured = None if mix is None else FragmentationMeasure(lambda: state.current, mix)
 
         def measure() -> model.SiteMeasure:
             return model.SiteMeasure(
                 room=None if wanted is None else state.room(wanted),
-                fragmentation=None if fragmentation is None else fragmentation.share(),
+                fragmentation=None if measured is None else measured.share(),
             )
 
         before, moves = measure(), []
-        for step, (number, fit) in enumerate(map(structs.astuple, migrations), 1):
+        for step, (number, fit) in enumerate(map(structs.astuple, plan), 1):
             source = self.view.podm(state.places[number].row).id
             state.migrate(number, fit)
             move = relocate.move(self.view, self.residents[number], step, fit, source)
@@ -173,7 +163,9 @@ def defragment(
         least = goal.lower_bound(state, len(greedy) if reached else most)
     else:
         state.fits_left = fits
-        found, least = search_migrations(state, goal, len(greedy) - 1 if reached else most)
+        found, least = migrations.search_migrations(
+            state, goal, len(greedy) - 1 if reached else most
+        )
         if found is not None:
             return MigrationPlan(found, True, least, True)
     return MigrationPlan(greedy, reached, least, reached or least > most)

@@ -19,21 +19,10 @@ from valence_sched.core.explain.unknown import decision_warnings
 from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
 from valence_sched.errors import RequestError, UnknownName, UsageError
+from valence_sched.model import replay as model
 from valence_sched.model.decision import PodmVerdict
 from valence_sched.model.inventory import free_amount
 from valence_sched.model.need import MEASURES
-from valence_sched.model.replay import (
-    FirstRefusal,
-    Fragmentation,
-    NodeCount,
-    NodeSpread,
-    ReasonGroup,
-    Refusal,
-    Replay,
-    ReplayResult,
-    ReplaySeries,
-    Utilisation,
-)
 from valence_sched.model.request import Mix, Request
 from valence_sched.model.workload import WorkloadEntry
 from valence_sched.planning.site import Site
@@ -212,21 +201,21 @@ class Occupancy:
         self._timeline.change(self._changes(fit, before), -1.0, moment)
         self._count_node(moment, podm, -1)
 
-    def spread(self, end: float) -> NodeSpread:
+    def spread(self, end: float) -> model.NodeSpread:
         """Return the numbers of nodes by pod manager."""
         nodes, podms = (self._timeline.mean(number, end) for number in (self._nodes, self._podms))
         names = self._view.podms
-        return NodeSpread(
+        return model.NodeSpread(
             mean=rounded(nodes / podms) if podms else 0.0,
             most=self.most_on_one,
             placed={names[podm].id: count for podm, count in enumerate(self._placed_on) if count},
         )
 
-    def utilisation(self, end: float) -> dict[str, Utilisation]:
+    def utilisation(self, end: float) -> dict[str, model.Utilisation]:
         """Return mean and peak of each resource of the site."""
         mean, peaks = self._timeline.mean, self._peaks
         return {
-            name: Utilisation(
+            name: model.Utilisation(
                 total=total,
                 mean=rounded(mean(number, end) / total),
                 peak=rounded(peaks[number] / total),
@@ -301,7 +290,7 @@ class Refusals:
         self.warnings: dict[str, None] = {}
         self._counts: Counter[tuple[str | None, str]] = Counter()
         self._steps: Counter[tuple[str | None, str]] = Counter()
-        self._first: dict[str | None, FirstRefusal] = {}
+        self._first: dict[str | None, model.FirstRefusal] = {}
 
     def count(self, flavor: str | None, outcome: str, nodes: int) -> None:
         """Count nodes of a flavor by an outcome of ``OUTCOMES``."""
@@ -313,7 +302,7 @@ class Refusals:
         self.count(flavor, "refused", nodes)
         self._steps[flavor, last_step(decision)] += nodes
         if flavor not in self._first:
-            self._first[flavor] = FirstRefusal(
+            self._first[flavor] = model.FirstRefusal(
                 flavor=flavor,
                 line=line,
                 time_s=rounded(time_s),
@@ -326,19 +315,19 @@ class Refusals:
         """Return how many nodes of all flavors had an outcome."""
         return sum(number for (_, one), number in self._counts.items() if one == outcome)
 
-    def by_flavor(self) -> tuple[NodeCount, ...]:
+    def by_flavor(self) -> tuple[model.NodeCount, ...]:
         """Return the counts of each flavor, by name."""
         flavors = sorted({flavor for flavor, _ in self._counts}, key=_by_name)
         rows = [(one, {it: self._counts[one, it] for it in OUTCOMES}) for one in flavors]
-        return tuple(NodeCount(flavor=one, requested=sum(n.values()), **n) for one, n in rows)
+        return tuple(model.NodeCount(flavor=one, requested=sum(n.values()), **n) for one, n in rows)
 
-    def by_step(self) -> tuple[Refusal, ...]:
+    def by_step(self) -> tuple[model.Refusal, ...]:
         """Return the refused nodes of each flavor and step, the most frequent first."""
         steps = self._steps.items()
-        refusals = (Refusal(flavor=name, step=step, nodes=n) for (name, step), n in steps)
+        refusals = (model.Refusal(flavor=name, step=step, nodes=n) for (name, step), n in steps)
         return tuple(sorted(refusals, key=lambda it: (-it.nodes, it.step, _by_name(it.flavor))))
 
-    def first(self) -> tuple[FirstRefusal, ...]:
+    def first(self) -> tuple[model.FirstRefusal, ...]:
         """Return the first refusal of each flavor, by name."""
         return tuple(self._first[flavor] for flavor in sorted(self._first, key=_by_name))
 
@@ -354,7 +343,7 @@ def last_step(decision: Decision) -> str:
     return FIT
 
 
-def reason_groups(decision: Decision) -> tuple[ReasonGroup, ...]:
+def reason_groups(decision: Decision) -> tuple[model.ReasonGroup, ...]:
     """Return the reasons of pod managers without a node of a request, the most frequent first.
 
     The nearest of a group is the pod manager with the largest amount, else the first.
@@ -370,7 +359,7 @@ def reason_groups(decision: Decision) -> tuple[ReasonGroup, ...]:
 
     largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_REASONS]
     return tuple(
-        ReasonGroup(podms=len(verdicts), nearest=nearest.podm, reason=nearest.reason)
+        model.ReasonGroup(podms=len(verdicts), nearest=nearest.podm, reason=nearest.reason)
         for _, verdicts in largest
         for nearest in [max(verdicts, key=amount)]
     )
@@ -415,7 +404,7 @@ class ReplayRun:
 
     def run(
         self, entries: Iterable[WorkloadEntry], site: str, policy: str | None = None
-    ) -> ReplayResult:
+    ) -> model.ReplayResult:
         """Replay entries in the order of their arrival; errors as of entries, and others.
 
         RequestError, UnknownName, with the line: a request contradicts its policy, or has an
@@ -485,7 +474,7 @@ class ReplayRun:
         self._occupancy.give_back(moment, podm, fit, before)
         self._departed += 1
 
-    def _result(self, site: str, policy: str | None) -> ReplayResult:
+    def _result(self, site: str, policy: str | None) -> model.ReplayResult:
         refusals, occupancy, end = self._refusals, self._occupancy, self._now
         view, skipped = self._succession.view, self._succession.skipped
         by_flavor, buckets = refusals.by_flavor(), self._timeline.buckets
@@ -494,9 +483,9 @@ class ReplayRun:
         samples, fragmentation = tuple(map(rounded, measured)), None
         if samples:
             mean = rounded(sum(measured) / len(measured))
-            fragmentation = Fragmentation(resource=ACCELERATORS, mean=mean, peak=max(samples))
+            fragmentation = model.Fragmentation(resource=ACCELERATORS, mean=mean, peak=max(samples))
         counts = zip(EVENTS, zip(*(one.counts for one in buckets), strict=True), strict=True)
-        series = ReplaySeries(
+        series = model.ReplaySeries(
             bucket_s=rounded(self._timeline.width),
             used=occupancy.used_shares(),
             nodes=nodes,
@@ -504,7 +493,7 @@ class ReplayRun:
             fragmentation=samples or None,
             **dict(counts),
         )
-        return ReplayResult(
+        return model.ReplayResult(
             site=site,
             policy=policy,
             inventory=inventory_source(view, skipped),
@@ -540,7 +529,7 @@ def replay_all(
     progress: RunProgress,
     *,
     strict: bool = False,
-) -> Replay:
+) -> model.Replay:
     """Replay a workload on every site under every policy, by default those of the requests.
 
     UnknownName: a site lacks a policy. SchedulerError: as for the workload, and for a decision.
@@ -548,7 +537,7 @@ def replay_all(
     check_runs(sites, policies)
     pairs = itertools.product(sites, dict.fromkeys(policies) or (None,))
     runs = (replay_one(site, policy, workload, progress, strict=strict) for site, policy in pairs)
-    return Replay(workload=workload.name, runs=tuple(runs))
+    return model.Replay(workload=workload.name, runs=tuple(runs))
 
 
 def check_runs(sites: Sequence[Site], policies: Sequence[str]) -> None:
@@ -568,7 +557,7 @@ def replay_one(
     progress: RunProgress = lambda run: lambda requests: None,
     *,
     strict: bool = False,
-) -> ReplayResult:
+) -> model.ReplayResult:
     """Replay a workload on one site, by one policy or those of the requests; errors as for all."""
     name = site.name if policy is None else f"{site.name}/{policy}"
     entries = workload.entries(site.flavors, PolicyChoice(policy, site.policy))

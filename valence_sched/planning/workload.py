@@ -21,18 +21,12 @@ from valence_sched import files
 from valence_sched.config import parsers
 from valence_sched.config.settings import Configuration, compile_spec
 from valence_sched.errors import InputError, RequestError, UnknownName, UsageError
+from valence_sched.model import workload as model
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.inventory import to_json
 from valence_sched.model.request import Request
 from valence_sched.model.request_spec import RequestSpec, compile_request
-from valence_sched.model.workload import (
-    SyntheticSpec,
-    TraceColumn,
-    WorkloadEntry,
-    WorkloadLine,
-    parse_duration,
-    parse_moment,
-)
+from valence_sched.model.workload import WorkloadEntry
 from valence_sched.planning.workload_lines import Line, line_place, read_lines
 from valence_sched.view.block_kinds import BoundedMemo
 
@@ -85,7 +79,7 @@ class FileWorkload:
         name: str,
         opened: Callable[[], AbstractContextManager[BinaryIO]],
         resolve: Callable[..., Any],
-        columns: Mapping[str, TraceColumn] | None = None,
+        columns: Mapping[str, model.TraceColumn] | None = None,
         *,
         sort: bool = False,
     ) -> None:
@@ -145,7 +139,7 @@ class FileWorkload:
         self, line: Line, flavors: Mapping[str, Flavor], policies: PolicyChoice
     ) -> Request:
         path = f"{line.word} {line.number}: $"
-        spec = parsers.parse_spec(line.document(), WorkloadLine, self.name, path)
+        spec = parsers.parse_spec(line.document(), model.WorkloadLine, self.name, path)
         place = _place(self.name, line)
         if spec.flavor is not None and spec.flavor not in flavors:
             raise UnknownName("flavor", spec.flavor, flavors, place)
@@ -159,7 +153,7 @@ class FileWorkload:
 def open_workload(
     file: str,
     config: Configuration,
-    columns: Mapping[str, TraceColumn],
+    columns: Mapping[str, model.TraceColumn],
     *,
     sort: bool = False,
     near_maps: Sequence[str] = (),
@@ -174,12 +168,12 @@ def open_workload(
 def _times(line: Line, before: float, file: str) -> tuple[float, float | None]:
     """Return arrival and departure of a line, by default the arrival of the one ``before``."""
     try:
-        arrival = before if line.arrival is None else parse_moment(line.arrival)
+        arrival = before if line.arrival is None else model.parse_moment(line.arrival)
         if line.departure is None:
             if line.duration is None:
                 return arrival, None
-            return arrival, arrival + parse_duration(line.duration)
-        departure = parse_moment(line.departure)
+            return arrival, arrival + model.parse_duration(line.duration)
+        departure = model.parse_moment(line.departure)
     except (ValueError, TypeError) as error:
         raise InputError(_place(file, line), "", str(error)) from None
     if line.duration is not None:
@@ -258,7 +252,7 @@ class SyntheticWorkload:
 
     name = "synthetic"
 
-    def __init__(self, spec: SyntheticSpec) -> None:
+    def __init__(self, spec: model.SyntheticSpec) -> None:
         self._spec = spec
 
     def place(self, number: int) -> str:
@@ -275,7 +269,7 @@ class SyntheticWorkload:
         for name in self._spec.mix:
             if name not in flavors:
                 raise UnknownName("flavor", name, flavors, "--mix")
-            spec, flavor = WorkloadLine(flavor=name), flavors[name]
+            spec, flavor = model.WorkloadLine(flavor=name), flavors[name]
             requests.append(policies.applied(compile_request(spec, flavor), spec, flavor))
         return self._drawn(requests)
 

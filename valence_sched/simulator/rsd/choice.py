@@ -12,20 +12,9 @@ from typing import Any, NamedTuple, TypeVar
 from valence_sched.drivers.fields import NO_NOTES, objects
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import device_owners as devices
-from valence_sched.drivers.redfish.schema import (
-    Device,
-    DriveDevice,
-    EthernetInterface,
-    MemoryDevice,
-    ProcessorDevice,
-)
+from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.stocks import GIB
-from valence_sched.drivers.rsd.reader import (
-    FabricOffer,
-    RackUsage,
-    drives_of_storage,
-    find_resources,
-)
+from valence_sched.drivers.rsd import reader
 from valence_sched.drivers.rsd.schema import RackSystem
 from valence_sched.model.inventory import Status
 from valence_sched.simulator.redfish.composition import content_of
@@ -147,7 +136,7 @@ BODY: Mapping[str, Check] = (
 )
 AWAY = ("absent", "unavailableoffline", "standbyoffline", "disabled")
 
-D = TypeVar("D", bound=Device)
+D = TypeVar("D", bound=schema.Device)
 Matches = Callable[[D, Json], bool]
 
 
@@ -155,7 +144,7 @@ class ChosenSystem(NamedTuple):
     """A system with all its devices, and the pooled devices that go with it."""
 
     system: RackSystem
-    devices: dict[str, Device]
+    devices: dict[str, schema.Device]
     pooled: list[str]
 
 
@@ -165,12 +154,14 @@ class SystemChooser:
     def __init__(self, documents: DocumentTree) -> None:
         self._documents = documents
         service = LinkedDocuments(documents.get, NO_NOTES, documents)
-        self._found = found = find_resources(service)
+        self._found = found = reader.find_resources(service)
         self._pooled = {offer.device.uri: offer for offer in found.offers}
-        uses = RackUsage(service, found.nodes, found.storages, found.systems, set(self._pooled))
+        uses = reader.RackUsage(
+            service, found.nodes, found.storages, found.systems, set(self._pooled)
+        )
         self._devices, _ = devices.devices_of_systems(service, found.systems)
         attached = {uri for held in self._devices.values() for uri in held}
-        attached |= drives_of_storage(service, found.storages)
+        attached |= reader.drives_of_storage(service, found.storages)
         self._status: dict[str, Status] = {it.uri: uses.system_status(it) for it in found.systems}
         self._status |= {it.device.uri: uses.offer_status(it, attached) for it in found.offers}
 
@@ -240,12 +231,12 @@ class SystemChooser:
         wanted = (item.get("Chassis") for key in lists for item in body.get(key) or ())
         return {chassis["@odata.id"] for chassis in wanted if chassis} <= around
 
-    def _processors(self, system: RackSystem, body: Json) -> list[ProcessorDevice] | None:
-        there = self._own(system, ProcessorDevice)
+    def _processors(self, system: RackSystem, body: Json) -> list[schema.ProcessorDevice] | None:
+        there = self._own(system, schema.ProcessorDevice)
         pooled = [o.device for o in self._free(system) if not o.is_drive]
-        there += [ProcessorDevice(it.uri, it.json, it.notes) for it in pooled]
+        there += [schema.ProcessorDevice(it.uri, it.json, it.notes) for it in pooled]
 
-        def size(device: ProcessorDevice) -> object:
+        def size(device: schema.ProcessorDevice) -> object:
             # Devices of the system are taken before those that a fabric would attach.
             own_size = (device.model or "", device.cores or 0, device.speed_mhz or 0)
             return (device.uri in self._pooled, own_size)
@@ -253,28 +244,31 @@ class SystemChooser:
         return match_devices(body.get("Processors") or [], there, _processor_matches, size)
 
     def _has_modules(self, system: RackSystem, body: Json) -> bool:
-        there, wanted = self._own(system, MemoryDevice), body.get("Memory") or []
+        there, wanted = self._own(system, schema.MemoryDevice), body.get("Memory") or []
         found = match_devices(wanted, there, _module_matches, lambda it: it.capacity_mib or 0)
         return found is not None
 
-    def _drives(self, system: RackSystem, body: Json) -> list[DriveDevice] | None:
+    def _drives(self, system: RackSystem, body: Json) -> list[schema.DriveDevice] | None:
         pooled = [o.device for o in self._free(system) if o.is_drive]
-        remote = [DriveDevice(it.uri, it.json, it.notes) for it in pooled]
-        there = [it for it in self._own(system, DriveDevice) if it.uri not in self._pooled]
+        remote = [schema.DriveDevice(it.uri, it.json, it.notes) for it in pooled]
+        there = [it for it in self._own(system, schema.DriveDevice) if it.uri not in self._pooled]
         there, wanted = [*there, *remote], body.get("LocalDrives") or []
         return match_devices(wanted, there, _drive_matches, lambda it: it.capacity_bytes or 0)
 
     def _has_interfaces(self, system: RackSystem, body: Json) -> bool:
-        def matches(device: EthernetInterface, wanted: Json) -> bool:
+        def matches(device: schema.EthernetInterface, wanted: Json) -> bool:
             return _at_least(device.speed_mbps, wanted.get("SpeedMbps"))
 
-        there, wanted = self._own(system, EthernetInterface), body.get("EthernetInterfaces") or []
+        there, wanted = (
+            self._own(system, schema.EthernetInterface),
+            body.get("EthernetInterfaces") or [],
+        )
         return match_devices(wanted, there, matches, lambda it: it.speed_mbps or 0) is not None
 
     def _suits(self, system: RackSystem, body: Json) -> bool:
-        processors = self._own(system, ProcessorDevice)
+        processors = self._own(system, schema.ProcessorDevice)
         cores = sum(it.cores or 0 for it in processors if (it.type or "CPU") == "CPU")
-        memory = sum(device.capacity_mib or 0 for device in self._own(system, MemoryDevice))
+        memory = sum(device.capacity_mib or 0 for device in self._own(system, schema.MemoryDevice))
         security = body.get("Security") or {}
         modules = objects(system.json.get("TrustedModules"))
         kinds = {module.get("InterfaceType") for module in modules}
@@ -289,7 +283,7 @@ class SystemChooser:
     def _own(self, system: RackSystem, type_: type[D]) -> list[D]:
         return [it for it in self._devices[system.uri].values() if isinstance(it, type_)]
 
-    def _free(self, system: RackSystem) -> list[FabricOffer]:
+    def _free(self, system: RackSystem) -> list[reader.FabricOffer]:
         reached = self._found.reach[system.uri].fabrics
         free = (it for it in self._found.offers if self._status[it.device.uri].slots)
         return [offer for offer in free if not offer.fabrics or offer.fabrics & reached]
@@ -321,7 +315,7 @@ def _is_healthy(system: RackSystem) -> bool:
     return (system.state or "Enabled").casefold() == "enabled" and health == "OK"
 
 
-def _processor_matches(device: ProcessorDevice, wanted: Json) -> bool:
+def _processor_matches(device: schema.ProcessorDevice, wanted: Json) -> bool:
     """Return whether a processor matches, by default one of type CPU."""
     oem = wanted.get("Oem") or {}
     detail: Json = oem.get("Intel_RackScale") or oem
@@ -339,7 +333,7 @@ def _processor_matches(device: ProcessorDevice, wanted: Json) -> bool:
     )
 
 
-def _module_matches(device: MemoryDevice, wanted: Json) -> bool:
+def _module_matches(device: schema.MemoryDevice, wanted: Json) -> bool:
     return (
         _at_least(device.capacity_mib, wanted.get("CapacityMiB"))
         and _equals(device.device_type, wanted.get("MemoryDeviceType"))
@@ -350,7 +344,7 @@ def _module_matches(device: MemoryDevice, wanted: Json) -> bool:
     )
 
 
-def _drive_matches(device: DriveDevice, wanted: Json) -> bool:
+def _drive_matches(device: schema.DriveDevice, wanted: Json) -> bool:
     """Return whether a drive matches; one behind a switch has endpoints."""
     gib, behind = wanted.get("CapacityGiB"), wanted.get("FabricSwitch")
     return (

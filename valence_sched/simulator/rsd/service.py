@@ -15,27 +15,14 @@ from typing import Any
 
 from valence_sched.drivers.fields import NO_NOTES, links, objects
 from valence_sched.drivers.links import ROOT, LinkedDocuments
-from valence_sched.drivers.redfish.schema import (
-    Device,
-    DriveDevice,
-    EthernetInterface,
-    MemoryDevice,
-    ProcessorDevice,
-    StoragePool,
-)
+from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.stocks import GIB
 from valence_sched.drivers.rsd.reader import stocks
 from valence_sched.drivers.rsd.schema import StorageService
 from valence_sched.model.inventory import free_amount
 from valence_sched.simulator.redfish.composition import Habits
 from valence_sched.simulator.redfish.system import complete_system, power_after
-from valence_sched.simulator.rsd.choice import (
-    AWAY,
-    ChosenSystem,
-    SystemChooser,
-    requested_resources,
-    violations,
-)
+from valence_sched.simulator.rsd import choice
 from valence_sched.simulator.server import documents as docs
 from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json
 from valence_sched.simulator.server.faults import Faults
@@ -45,15 +32,17 @@ RESETS += ("ForceRestart", "Nmi", "ForceOn", "PushPowerButton")
 
 
 def _node_document(
-    uri: str, body: Json, chosen: ChosenSystem, volumes: Iterable[str], version: str
+    uri: str, body: Json, chosen: choice.ChosenSystem, volumes: Iterable[str], version: str
 ) -> Json:
-    def of(type_: type[Device]) -> list[Json]:
+    def of(type_: type[schema.Device]) -> list[Json]:
         own = (uri for uri, it in chosen.devices.items() if isinstance(it, type_))
         return docs.links_to(uri for uri in own if "#" not in uri)
 
     there = chosen.devices.values()
-    cpus = [it for it in there if isinstance(it, ProcessorDevice) and (it.type or "CPU") == "CPU"]
-    memory = sum(it.capacity_mib or 0 for it in there if isinstance(it, MemoryDevice))
+    cpus = [
+        it for it in there if isinstance(it, schema.ProcessorDevice) and (it.type or "CPU") == "CPU"
+    ]
+    memory = sum(it.capacity_mib or 0 for it in there if isinstance(it, schema.MemoryDevice))
     status, model = _status("OK"), cpus[0].model if cpus else None
     pooled = docs.links_to(chosen.pooled)
     drives = [link for link in pooled if "/Drives/" in link["@odata.id"]]
@@ -67,10 +56,10 @@ def _node_document(
         "Memory": {"TotalSystemMemoryGiB": memory / 1024, "Status": status},
         "Links": {
             "ComputerSystem": {"@odata.id": chosen.system.uri},
-            "Processors": [*of(ProcessorDevice), *(it for it in pooled if it not in drives)],
-            "Memory": of(MemoryDevice),
-            "EthernetInterfaces": of(EthernetInterface),
-            "LocalDrives": [*of(DriveDevice), *drives],
+            "Processors": [*of(schema.ProcessorDevice), *(it for it in pooled if it not in drives)],
+            "Memory": of(schema.MemoryDevice),
+            "EthernetInterfaces": of(schema.EthernetInterface),
+            "LocalDrives": [*of(schema.DriveDevice), *drives],
             "RemoteDrives": docs.links_to(volumes),
         },
     }
@@ -142,12 +131,12 @@ class NodesService:
         self.tick()
         if not (collections := self._collections):
             return _missing(ROOT)
-        if wrong := violations(body, lambda uri: uri in self._documents):
+        if wrong := choice.violations(body, lambda uri: uri in self._documents):
             return _invalid(wrong)
-        named = {uri for some in requested_resources(body).values() for uri in some}
+        named = {uri for some in choice.requested_resources(body).values() for uri in some}
         if away := sorted(filter(self._is_away, named)):
             return _unavailable(away)
-        chooser = SystemChooser(self._documents)
+        chooser = choice.SystemChooser(self._documents)
         chosen, counts = chooser.choose(body, equal="equal-device" in self._habits)
         if chosen is None:
             none = "There are no computer systems available for this allocation request."
@@ -261,7 +250,7 @@ class NodesService:
 
     def _is_away(self, uri: str) -> bool:
         state = docs.value_at(self._documents.get(uri), "Status", "State")
-        return uri not in self._documents or str(state or "").casefold() in AWAY
+        return uri not in self._documents or str(state or "").casefold() in choice.AWAY
 
     def _power(self, uri: str, power: Any) -> None:
         self._documents.update(uri, PowerState=power)
@@ -303,8 +292,8 @@ def _erase(device: Json) -> None:
 RETRY_AFTER_S = 5
 
 
-def _invalid(violations: Iterable[str]) -> HttpReply:
-    return _refused(400, "InvalidPayload", "Request payload is invalid or missing", violations)
+def _invalid(reasons: Iterable[str]) -> HttpReply:
+    return _refused(400, "InvalidPayload", "Request payload is invalid or missing", reasons)
 
 
 def _missing(uri: str) -> HttpReply:
@@ -491,7 +480,7 @@ def _cut_logical_drive(
 
 
 def _end_volume(documents: DocumentTree, storage: StorageService, volume: Json) -> None:
-    size = DriveDevice.capacity_bytes.of(DriveDevice("", volume, NO_NOTES)) or 0
+    size = schema.DriveDevice.capacity_bytes.of(schema.DriveDevice("", volume, NO_NOTES)) or 0
     for source in objects(volume.get("CapacitySources")):
         for pool in _uris_at(source, "ProvidingPools"):
             _change(documents, pool, partial(_consume, size=-size))
@@ -510,7 +499,7 @@ def _end_target(documents: DocumentTree, storage: StorageService, target: Json) 
 def _consume(pool: Json, size: int) -> None:
     data = docs.value_at(pool, "Capacity", "Data")
     if isinstance(data, dict):
-        used = StoragePool.used_bytes.of(StoragePool("", pool, NO_NOTES))
+        used = schema.StoragePool.used_bytes.of(schema.StoragePool("", pool, NO_NOTES))
         data["ConsumedBytes"] = max(0, int(used or 0) + size)
 
 
