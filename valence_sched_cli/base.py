@@ -26,6 +26,7 @@ from valence_sched.errors import (
 from valence_sched.streams import log_failures, print_message
 from valence_sched_cli import cloud, late
 from valence_sched_cli.late import model, msgspec, words
+from valence_sched_cli.options import inventory
 from valence_sched_cli.options import parser as parsing
 from valence_sched_cli.output import table as tables
 from valence_sched_cli.output.cells import format_count, supports_colour
@@ -73,17 +74,19 @@ class PodmCommand:
     through_service = True  # whether a service can do it as well as a scheduler here
     reads_files_only = False  # whether its answer is the same wherever a scheduler is
     effects: model.effect.EffectLog  # each change of what outlives the command
-    closing: list[str]
+    closing: list[str]  # lines on standard error behind all output
+    before: Sequence[str] = ()  # lines around a table that people read
+    after: Sequence[str] = ()
     untold: SchedulerError | None = None  # why an output failed after an effect
     tells_remarks = False  # on the inventory, each, and not only how many there are
     arguments = ""  # the usage of each of its own options and arguments, as of add_options
     option_settings: Mapping[str, parsing.Setting] = {}  # of these, where usage does not tell
     #: What adds the options that it shares with others, or usages that come behind these.
-    option_groups: Sequence[str | Callable[[argparse.ArgumentParser], None]] = ()
+    option_groups: Sequence[str | Callable[[argparse.ArgumentParser], None]] = (inventory.STATE,)
     known_columns: Sequence[str] = ()  # of column_names, where the options make no difference
     examples: Sequence[str] = ()  # the words after its name: of a command with many options two
     _scheduler_app: late.app.App | None = None
-    _words: Args | None = None
+    args: Args = Args()  # those of the run
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return cliff's parser with our arguments, which refuse the second of a single value."""
@@ -125,13 +128,13 @@ class PodmCommand:
         """Return whether there is a column for all that is known: for programs, or with --long."""
         return args.long or not self.for_people(args)
 
-    def run(self, args: Args) -> int:
-        """Run and return the exit code: the command's own, else that of its error.
+    def chosen(self, short: Sequence[str], long: Sequence[str]) -> Sequence[str]:
+        """Return the ``long`` columns where all that is known is shown, else the ``short`` ones."""
+        return long if self.shows_all(self.args) else short
 
-        After an effect it is 7 when an output failed: what was done is then named on a stream
-        that still works.
-        """
-        self.closing, self.effects, self._words = [], model.effect.EffectLog(), args
+    def run(self, args: Args) -> int:
+        """Run and return the exit code: of the command, of its error, or 7 for a lost output."""
+        self.closing, self.effects, self.args = [], model.effect.EffectLog(), args
         escape_logs()
         self._delivery = Delivery(self.effects, self.app.stdout, self.tell, self._close_progress)
         with interrupt_on_signals(), log_failures() as failures:
@@ -172,10 +175,7 @@ class PodmCommand:
         return self.exit_code or status
 
     def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
-        """Print; formats without structures get JSON in a cell, and people get harmless text.
-
-        Where only another outcome of the command has the named columns, there are no rows.
-        """
+        """Print; where only another outcome of the command has the named columns, print no rows."""
         column_names = list(column_names)
         known = self.column_names(args) or column_names
         name_columns(args, known)
@@ -195,7 +195,19 @@ class PodmCommand:
             )
             super(PodmCommand, self).produce_output(args, column_names, data)  # type: ignore[misc]
 
+        people = args.formatter not in tables.MACHINE
+        if people and self.before:
+            self.print_lines(self.before)
         self._delivery.print(emit)
+        if people and self.after:
+            self.print_lines(self.after)
+        return 0
+
+    def print_object(self, fields: Mapping[str, Any]) -> int:
+        """Print one object in place of rows."""
+        formatter = tables.PreparedFormatter(self.formatter, self.args.formatter)
+        cells = [*fields], [*fields.values()]
+        self._delivery.print(lambda stream: formatter.emit_one(*cells, stream, self.args))
         return 0
 
     def print_lines(self, lines: Iterable[str]) -> None:
@@ -205,15 +217,7 @@ class PodmCommand:
 
     @contextlib.contextmanager
     def page_writer(self, args: Args) -> Iterator[Callable[[model.page.Page], None]]:
-        """Yield what writes a page into the file of --html, which is open before an effect.
-
-        Without the option it writes nothing.
-
-        Raises:
-            UsageError: the file has no name.
-            SchedulerError: the libraries for pages are missing.
-            InputError: the file cannot be written.
-        """
+        """Yield what writes a page into the file of --html, if any, opened before an effect."""
         if args.html == "-":
             raise UsageError("--html: standard output is for the rows: name a file")
         if args.html is None:
@@ -223,11 +227,7 @@ class PodmCommand:
             yield write
 
     def column_names(self, args: Args) -> Sequence[str]:
-        """Return every column that these options may lead to; none where that is known too late.
-
-        A command that changes or writes anything returns them, so that an unknown column is
-        refused before.
-        """
+        """Return every column that these options may lead to; none if that is known too late."""
         return self.known_columns
 
     def _load_formatter_plugins(self) -> Any:
@@ -238,11 +238,7 @@ class PodmCommand:
         return manager
 
     def get_epilog(self) -> str:
-        """Return the line that names the plug-in, nothing in the program ``valence-sched``.
-
-        cliff searches every installed distribution for it, which takes a third of a start; so the
-        commands of this package say it themselves.
-        """
+        """Return the line that names the plug-in; cliff would search all distributions for it."""
         if type(self.app).__module__.startswith(PACKAGE):
             return ""
         if type(self).__module__.startswith(PACKAGE):
@@ -251,16 +247,17 @@ class PodmCommand:
 
     @property
     def scheduler_app(self) -> late.app.App:
-        """Return the scheduler's application of this command, made when it is first needed.
-
-        OpenStackClient keeps what it makes of a plug-in for all commands of a shell; the targets
-        and settings of one command must not reach the next.
-        """
+        """Return the application of this command alone, not of a whole shell."""
         if self._scheduler_app is None:
             self._scheduler_app = self._client
             self._client.config.environ = os.environ | self.profile[1].variables(os.environ)
             self._configure(self._client)
         return self._scheduler_app
+
+    def forget(self) -> None:
+        """Forget the application, so that the next run reads all anew."""
+        self._scheduler_app = None
+        self.__dict__.pop("_client", None)
 
     @functools.cached_property
     def _client(self) -> late.app.App:
@@ -316,29 +313,26 @@ class PodmCommand:
         )
 
     def _configure(self, app: late.app.App) -> None:
-        words, manager = self._words, self.app.client_manager
+        args, manager = self.args, self.app.client_manager
         self._choose_service(app)
         app.ask_ironic(functools.partial(cloud.baremetal_login, manager))
-        if getattr(words, "no_ironic", False):
+        if getattr(args, "no_ironic", False):
             if app.service is not None:
                 raise UsageError("--no-ironic: a service asks Ironic as its settings say")
             app.config.baremetals = tuple
         if getattr(self.app.options, "verbose_level", 1) == 0:
             app.sources.progress = model.diagnostic.NoProgress()
-        app.config.ignored_extra_specs = tuple(getattr(words, "ignore_extra_spec", ()))
+        app.config.ignored_extra_specs = tuple(getattr(args, "ignore_extra_spec", ()))
         app.config.default_owner = functools.partial(
-            cloud.token_project, manager, log_in=getattr(words, "from_catalog", False)
+            cloud.token_project, manager, log_in=getattr(args, "from_catalog", False)
         )
 
     def _choose_service(self, app: late.app.App) -> None:
-        """Let a service decide where an option, the environment or the catalogue names one.
-
-        What names pod managers to decide on here wins over the environment and the catalogue.
-        """
+        """Let a service decide, unless an option names pod managers to decide on here."""
         manager = self.app.client_manager
         asks_service = self.through_service and not self.reads_files_only
         endpoint = getattr(self.app.options, "os_scheduler_endpoint", None)
-        here = [name for name in _SOURCES if getattr(self._words, name, None)]
+        here = [name for name in _SOURCES if getattr(self.args, name, None)]
         if endpoint and (here or not (asks_service or self.reads_files_only)):
             option = f"--{here[0].replace('_', '-')}" if here else "this command"
             hint = "is about what is here, not about a service: leave one of them out"
@@ -348,7 +342,7 @@ class PodmCommand:
         if endpoint or os.environ.get(URL_VARIABLE):
             app.use_service(endpoint, token=cloud.token_source(manager))
             return
-        if self._words is None or any(map(os.environ.get, _SOURCE_VARIABLES)):
+        if not vars(self.args) or any(map(os.environ.get, _SOURCE_VARIABLES)):
             return
         if found := cloud.scheduler_endpoint(manager):
             url, verify, certificate = found
@@ -381,10 +375,7 @@ class PodmCommand:
         )
 
     def _warn_age_s(self, args: Args) -> float | None:
-        """Return the age that is warned of: the option's, the environment's, else a day.
-
-        A capture that is made every night stays below a day.
-        """
+        """Return the age to warn of: the option's, the environment's, else a day."""
         if not hasattr(args, "warn_age"):
             return None
         if args.warn_age is not None:
@@ -411,10 +402,7 @@ class PodmCommand:
             self.exit_code = max(self.exit_code, error.exit_code)
 
     def tell(self, text: str, level: int = logging.WARNING) -> None:
-        """Log one line, which people read on standard error; data goes elsewhere.
-
-        ``openstack`` shows a person no lower level than this one, and with ``-q`` only errors.
-        """
+        """Log one line for people, at a level that ``openstack`` shows without ``-v``."""
         LOG.log(level, "%s", text)
 
     def _tell_problems(self, error: BaseException | None = None) -> None:
@@ -453,29 +441,37 @@ class Command(PodmCommand, command.Command):
 
 
 class Lister(PodmCommand, lister.Lister):
-    """A command that prints rows."""
+    """A command that prints rows.
+
+    An empty list says so, by its ``nouns``: which ``filters`` to leave out, else the next step.
+    """
+
+    nouns = next_step = ""
+    filters: Sequence[str] = ()
 
     def report_scheduler(
         self, args: Args, selection: model.reading.Selection | None = None, *, reads: bool = True
     ) -> model.scheduler.Scheduler:
-        """Return the scheduler of a report; to one over zones --strict says that it is whole.
-
-        So it does where a report ``reads`` no pod manager; how they are read is up to a service.
-        """
+        """Return the scheduler of a report, where --strict says that the zones are complete."""
         selection = selection or self.selection(args)
         if self.scheduler_app.service or not reads:
             selection = msgspec.structs.replace(selection, strict=False)
         return self.scheduler(args, selection)
 
-    def tell_missing(self, found: object, noun: str, *, strict: bool) -> None:
-        """Tell which zones a list lacks; with ``strict`` the exit code is 5, and it is printed.
-
-        The ``noun`` says what is lacking of them.
-        """
+    def tell_missing(self, found: object, noun: str = "") -> None:
+        """Say of which zones a list lacks the nouns; with --strict the exit code is 5."""
         if silent := model.zone.silent_zones(found):
-            line = words.phrases.missing_line(silent, noun)
+            strict, line = self.args.strict, words.phrases.missing_line(silent, noun or self.nouns)
             self.closing.append(line if strict else f"warning: {line}")
             self.exit_code = InventoryIncomplete.exit_code if strict else self.exit_code
+
+    def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
+        rows = list(data)
+        if not rows and self.nouns:
+            given = [f"--{name}" for name in self.filters if getattr(args, name)]
+            hint = f"leave out {', '.join(given)}" if given else self.next_step
+            self.closing.append(f"no {self.nouns}{' match' if given else ''}: {hint}")
+        return super().produce_output(args, column_names, rows)
 
 
 class PagedLister(Lister):
@@ -507,9 +503,8 @@ class PagedLister(Lister):
             rows.sort(key=lambda row: (row[index] is None, row[index]), reverse=direction == "desc")
         if args.marker is not None:
             picks = [column_names.index(name) for name in self.marker_columns]
-            names = [
-                "/".join(str(tables.machine_value(row[pick])) for pick in picks) for row in rows
-            ]
+            parts = ([tables.machine_value(row[pick]) for pick in picks] for row in rows)
+            names = ["/".join(map(str, some)) for some in parts]
             if args.marker not in names:
                 raise UnknownName("row", args.marker, names, "--marker")
             rows = rows[names.index(args.marker) + 1 :]

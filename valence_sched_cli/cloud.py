@@ -34,14 +34,11 @@ def sdk_connector(manager: Any) -> Callable[[], Any] | None:
 def catalogue(
     manager: Any, *, all_regions: bool = False
 ) -> tuple[model.registration.Registration, ...]:
-    """Return the pod managers of the service catalogue, named by region and endpoint id.
-
-    The registry names them after their services. The zone of each is its region.
-    Without ``all_regions`` they are those of the region that is configured, if one is.
+    """Return the pod managers of the service catalogue, named by region and endpoint ID.
 
     Raises:
         UsageError: the program is not ``openstack``.
-        CloudError: the cloud does not answer, or its catalogue holds none, or what is no URL.
+        CloudError: the cloud does not answer, or its catalogue has no endpoint or an invalid URL.
     """
     connect = sdk_connector(manager)
     if connect is None:
@@ -65,11 +62,7 @@ def catalogue(
 
 
 def _endpoints(sdk: Any, kind: str, region_name: str | None) -> list[tuple[str, str, str]]:
-    """Return region, id and URL of every endpoint, of one region or of all; no region is empty.
-
-    A login without a catalogue, such as ``admin_token``, has the one endpoint that it names, which
-    is a pod manager's; that has no id.
-    """
+    """Return region, ID and URL of every endpoint; without a catalogue the one of the login."""
     config, auth = sdk.config, sdk.session.auth
     if override := config.get_endpoint(kind):
         return [(config.region_name or "", "", override)]
@@ -110,14 +103,10 @@ def _no_endpoint_text(sdk: Any, region_name: str | None) -> str:
 def scheduler_endpoint(
     manager: Any,
 ) -> tuple[str, bool | str, model.tls.ClientCertificate | None] | None:
-    """Return the URL of the scheduler's service in the catalogue, and how TLS is spoken.
+    """Return the URL of the scheduler's service, what verifies it, and the client's certificate.
 
-    That is what verifies it, and the certificate that is presented to it.
-    None where the program knows no cloud, or its catalogue has no such service.
-
-    Raises:
-        CloudError: the cloud does not answer; its catalogue has the service in several regions,
-            and none is configured.
+    None where the program knows no cloud, or its catalogue has no such service. CloudError if the
+    cloud does not answer, or has the service in several regions.
     """
     connect = sdk_connector(manager)
     if connect is None or not _names_cloud(manager):
@@ -137,11 +126,7 @@ def scheduler_endpoint(
 
 
 def baremetal_login(manager: Any) -> model.baremetal.CloudLogin | None:
-    """Return the login to the cloud that may have Ironic, None where the program knows no cloud.
-
-    Raises:
-        CloudError: the cloud does not answer.
-    """
+    """Return the login to the cloud that may have Ironic, None where the program knows none."""
     connect = sdk_connector(manager)
     if connect is None:
         return None
@@ -161,11 +146,7 @@ def token_source(manager: Any) -> Callable[[], str] | None:
 
 
 def token_project(manager: Any, *, log_in: bool) -> str | None:
-    """Return the ID of the project whose token the cloud gave to this command.
-
-    None where the command has no cloud, has not logged in and ``log_in`` is not asked for, or the
-    token is of no project.
-    """
+    """Return the ID of the project of the token; None without a token, unless ``log_in``."""
     connect = sdk_connector(manager)
     # by itself: another command of the same shell does not count
     has_logged_in = connect and manager._auth_required and manager._auth_setup_completed
@@ -177,11 +158,7 @@ def token_project(manager: Any, *, log_in: bool) -> str | None:
 
 
 def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:
-    """Return what the cloud of a client manager answers to a question.
-
-    Raises:
-        CloudError: it does not answer; in one line, without the password and the token.
-    """
+    """Return the cloud's answer; CloudError in one line, without the password and the token."""
     from keystoneauth1.exceptions import ClientException
     from openstack.exceptions import SDKException
     from osc_lib.exceptions import CommandError
@@ -228,13 +205,9 @@ def nova_flavor(
 ) -> model.flavor.Flavor:
     """Return a flavor of the cloud as one of ours; its remarks go to the configuration.
 
-    One of bare metal stands for the flavor of ours that is named after its class, be it one of
-    ``flavor_files``.
-
     Raises:
         UsageError: the program is not ``openstack``.
-        CloudError: the cloud does not answer.
-        UnknownName: it has no such flavor.
+        CloudError, UnknownName: the cloud does not answer, or has no such flavor.
         InputError: the flavor has an extra spec without a counterpart here.
     """
     connect = sdk_connector(client_manager)

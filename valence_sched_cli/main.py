@@ -34,10 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _ending_on_interrupt() -> Iterator[None]:
-    """Let Ctrl-C end the process at once, as long as it only imports.
-
-    An exception would come out of any line of any module, some of which pass over exceptions.
-    """
+    """Let Ctrl-C end the process while it imports, where modules may swallow an exception."""
     usual = signal.getsignal(signal.SIGINT)
     is_main_thread = threading.current_thread() is threading.main_thread()
     if usual is not signal.default_int_handler or not is_main_thread:
@@ -51,11 +48,9 @@ def _ending_on_interrupt() -> Iterator[None]:
 
 
 def _end_process(code: int) -> None:
-    """End the process at once; return where Python has more to do than to free memory.
+    """End the process at once, which saves a tenth of a short command.
 
-    To take all modules and objects apart takes a tenth of a short command. What was registered for
-    the end runs before. Another thread, a profiler or a stream that takes no more has the usual
-    end, and the usual message.
+    Another thread, a profiler or a stream that takes no more has the usual end.
     """
     if threading.active_count() > 1 or sys.gettrace() or sys.getprofile():
         return

@@ -23,14 +23,7 @@ VERSION_VARIABLE = "OS_PODM_API_VERSION"
 
 
 def make_client(instance: Any) -> app.App:
-    """Return the scheduler's application for one run of the program; no cloud is needed.
-
-    The program logs in to one only to ask for the location of a resource.
-
-    Raises:
-        UsageError: the environment names a version that does not exist; only here, since the
-            commands of other plug-ins are not concerned.
-    """
+    """Return the application for one run; UsageError for an unknown version in the environment."""
     options = getattr(instance, "_cli_options", None)
     version = os.environ.get(VERSION_VARIABLE, "")
     implied = options and isinstance(options.config.get("podm_api_version"), Implied)

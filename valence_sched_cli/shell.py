@@ -134,10 +134,7 @@ class Shell(app.App):
             self.stdout.write(f"\n'{self.NAME} <noun>' describes the commands of a noun.\n")
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Run a command; the words that several begin with list these, a typo names the nearest.
-
-        So does help, which is about a command whatever options stand beside it.
-        """
+        """Run a command, or its help; list those that begin with the words, or name the nearest."""
         about = argv
         if argv == [HELP]:
             self._print_help()

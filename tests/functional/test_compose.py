@@ -109,6 +109,10 @@ class TestCompose(Case):
                     self.assertEqual(("COMPOSED", row["Claim"]),
                                      (shown.data["State"], shown.data["Claim"]))  # fmt: skip
                     self.assertRegex(shown.data["Since"], r"^\d{4}-")
+                    self.assertEqual([shown.data["URI"]], shown.data["Systems"])
+                    self.assertRegex(shown.data["Podm URL"], "^http://127.0.0.1:")
+                    self.assertTrue(shown.data["UUIDs"])
+                    self.assertIsNone(shown.data["Reason"])
                     gone = here.asked("node", "delete", row["Node"], program=program)
                     self.assertEqual((0, "", ""), gone)
                     self.assertEqual([], here.names())

@@ -111,10 +111,18 @@ class TestScreen(Explain):
         table = [line for line in of_decision if line.startswith(("|", "+"))]
         self.assertIn("\n".join(table), "\n".join(of_report))
 
-    def test_programs_get_the_rows_alone(self):
+    def test_programs_get_the_explanation_as_a_structure(self):
         done = run("valence-sched", *ASK, "--explain", "-f", "json")
-        self.assertEqual(["gpu-east"], [row["Podm"] for row in done.data])
         self.assertEqual("placed 1 of 1 (policy balanced, seed 0)\n", done.err)
+        explained = run("valence-sched", "scheduler", "explain", self.report, "-f", "json")
+        self.assertEqual(explained.data, done.data)
+        self.assertTrue(done.data["Candidates"])
+
+    def test_formats_of_rows_have_no_place_for_an_explanation(self):
+        for words in ("-f csv", "-f value", "-f json --claim", "-f json -c Podm"):
+            done = run("valence-sched", *ASK, "--explain", *words.split())
+            self.assertEqual(2, done.code, words)
+            self.assertIn("write --report FILE and read it with scheduler explain", done.err)
 
     def test_the_same_inputs_give_the_same_bytes(self):
         again = self.folder / "again.json"
@@ -311,6 +319,7 @@ class TestTerminal(Explain):
         for format_ in ("json", "csv", "markdown"):
             seen = self.screen("scheduler", "explain", self.report, "-f", format_)
             self.assertNotIn(ESCAPE, seen)
+        for format_ in ("json", "yaml", "markdown"):
             self.assertNotIn(ESCAPE, self.screen(*ASK, "--explain", "-f", format_))
 
 

@@ -2,8 +2,10 @@
 """What comes after a decision: claims that say what to type, outages, checks, nodes by name."""
 
 import re
+import signal
+import subprocess
 
-from tests.functional.programs import PROGRAMS
+from tests.functional.programs import BIN, PROGRAMS, SITE, environment, run
 from tests.functional.test_live import Live
 from valence_sched.simulator.server.podm import SimulatorSettings
 from valence_sched.simulator.server.services import Account
@@ -228,13 +230,70 @@ class TestNodes(Site):
 
     def test_a_node_of_others_has_hardware_and_one_that_is_not_there_keeps_its_own(self):
         (row,) = self.podm("schedule", *SMALL, "--compose", "-f", "json").data
-        rows = self.podm("node", "list", "--live", "-f", "json").data
+        rows = self.podm("node", "list", "--live", "--long", "-f", "json").data
         states = {one["Node"]: one["State"] for one in rows}
         self.assertEqual("COMPOSED", states.pop(row["Node"]))
         self.assertEqual({"FOREIGN"}, set(states.values()))
         for one in rows:
             self.assertTrue(one["Hardware"]["processors"], one)
+            if one["Node"] in states:
+                shown = self.podm("node", "show", one["Node"], "-f", "json").data
+                self.assertEqual(("FOREIGN", one["URI"]), (shown["State"], shown["URI"]))
         self.stop()
+        shown = self.podm("node", "show", row["Node"], "--request-timeout", "2", "-f", "json").data
+        self.assertEqual("UNKNOWN", shown["State"])
+        self.assertIn("connection refused", shown["Reason"])
         (gone,) = self.podm("node", "list", "--live", "--request-timeout", "2", "-f", "json").data
         self.assertEqual("UNKNOWN", gone["State"])
         self.assertIn(gone["Hardware"], [one["Hardware"] for one in rows])
+
+    def test_the_nodes_of_an_inventory_are_listed_and_each_is_found(self):
+        for program in PROGRAMS:
+            words = ("--inventory", SITE, "-f", "json")
+            rows = run(program, "podm", "node", "list", "--podm", "gpu-east", *words).data
+            self.assertEqual({"gpu-east"}, {row["Podm"] for row in rows})
+            self.assertIn("train-1", [row["Node"] for row in rows])
+            failed = run(program, "scheduler", "whatif", "fail", "gpu-east", *words).data
+            for row in failed:
+                shown = run(program, "podm", "node", "show", row["Node"], *words).data
+                self.assertEqual("gpu-east", shown["Podm"])
+                self.assertEqual([shown["URI"]], shown["Systems"])
+                self.assertTrue(shown["Hardware"]["processors"])
+        wrong = run(PROGRAMS[0], "podm", "node", "show", "train", "--inventory", SITE)
+        self.assertEqual(1, wrong.code)
+        self.assertIn("no node named 'train' (did you mean 'train-1'", wrong.err)
+        wrong = run(PROGRAMS[0], "podm", "node", "list", "--live", "--inventory", SITE)
+        self.assertEqual(2, wrong.code)
+
+
+class TestEmpty(Live):
+    """An empty list says that it is empty, and what to do next."""
+
+    def test_nothing_is_there_yet(self):
+        for words, hint in (
+            (("claim", "list"), "no claims: podm schedule --claim makes one\n"),
+            (("node", "list"), "no nodes: podm schedule --compose makes one\n"),
+            (("claim", "list", "--podm", "x"), "no claims match: leave out --podm\n"),
+        ):
+            done = self.podm(*words, "-f", "json")
+            self.assertEqual((0, [], hint), (done.code, done.data, done.err))
+
+    def test_nothing_matches(self):
+        words = ("podm", "block", "list", "--inventory", SITE, "--model", "H200", "--free")
+        done = run(PROGRAMS[0], *words)
+        self.assertIn("no blocks match: leave out --model, --free\n", done.err)
+
+
+class TestAgain(Live):
+    """A list may be printed again and again."""
+
+    def test_until_it_is_interrupted(self):
+        words = ("podm", "list", "--inventory", SITE, "--watch", "0.2", "-f", "value", "-c", "Podm")
+        command = [BIN / PROGRAMS[0], *words]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment(), text=True
+        ) as process:
+            seen = [process.stdout.readline() for _ in range(20)]
+            process.send_signal(signal.SIGINT)
+            process.communicate()
+        self.assertEqual(3, seen.count(seen[0]))

@@ -3,6 +3,7 @@
 
 import contextlib
 import queue
+import re
 import signal
 import subprocess
 import tempfile
@@ -46,7 +47,9 @@ class Watch:
 
     def _read(self) -> None:
         for line in self.process.stderr:
-            self._lines.put(line.strip())
+            at, _, text = line.strip().partition(" ")
+            if re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", at):  # each line says when
+                self._lines.put(text)
 
     def line(self) -> str:
         """Return the next line."""
@@ -97,7 +100,8 @@ class TestOnce(WatchCase):
             with self.subTest(program):
                 done = run(program, "podm", "watch", "--once", "--state", self.state)
                 self.assertEqual((0, ""), (done.code, done.out), done)
-                self.assertRegex(done.err.splitlines()[-1], "^gone: unreachable: .* refused")
+                last = done.err.splitlines()[-1]
+                self.assertRegex(last, "Z gone: unreachable: .* refused")
                 self.assertEqual({*podms, "gone"}, {*self.store.load_podms()})
                 self.assertEqual(["gone"], [*self.store.failures()])
                 self.assertIsNone(self.store.leases.holder(LEASE))

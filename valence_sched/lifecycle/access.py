@@ -17,7 +17,7 @@ from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
 from valence_sched.drivers.dialect import Dialects
 from valence_sched.drivers.hardware import read_hardware
 from valence_sched.drivers.identity import with_identity
-from valence_sched.errors import PodmError, SchedulerError
+from valence_sched.errors import PodmError, SchedulerError, UnknownName
 from valence_sched.lifecycle.claim import ClaimSource
 from valence_sched.lifecycle.compose import NodeComposer
 from valence_sched.lifecycle.guard import ConcernedParts, GuardedComposer, HardwareGuard
@@ -110,24 +110,29 @@ class PodmAccess:
 
     def read(self, name: str) -> FullPodm | None:
         """Return a pod manager as it is now, None without an answer of the same service."""
+        found = self.reading(name)
+        return None if isinstance(found, str) else found
+
+    def reading(self, name: str) -> FullPodm | str:
+        """Return a pod manager as it is now, or why it cannot be read."""
         try:
             target = self._target(name)
-        except SchedulerError:
-            return None
+        except SchedulerError as error:
+            return str(error)
         previous = self.store.previous_readings([name]).get(name, PreviousReading())
         target = dataclasses.replace(target, previous=previous)
         settings = ReadSettings(timeout_s=self.timeout_s)
         with awaiting(self.progress, name, "reading"):
             (reading,) = driver.read([target], self.dialects, settings)
         if reading.failure is not None:
-            return None
+            return reading.failure
         podm, known = with_identity(reading.podm), target.registered.identity
         is_other = contradicts(known, podm.identity)
         if not is_other and is_address(known):
             before = self.store.load_podms([podm.id]).get(podm.id)
             uris = [block.uri for block in before.blocks] if before else []
             is_other = has_other_blocks(uris, [block.uri for block in podm.blocks])
-        return None if is_other else podm
+        return f"{name}: another pod manager answers at its URL" if is_other else podm
 
     def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:
         """Return nodes, each with its state: of all pod managers or of one.
@@ -144,16 +149,43 @@ class PodmAccess:
         known = self.store.load_podms({status.node.podm for status in statuses})
         return [_with_devices(status, known.get(status.node.podm)) for status in statuses]
 
-    def node_status(self, node: ComposedNode) -> NodeStatus:
-        """Return a node with its state on its pod manager."""
-        (found,) = [one for one in self.nodes(node.podm, live=True) if one.node == node]
-        return found
-
     def node_record(self, node_id: str) -> NodeRecord:
-        """Return a node with its state and its events; UnknownName without one."""
-        node = self.store.nodes.show(node_id)
-        events = tuple(self.store.events(node.claim))
-        return NodeRecord(**asdict(self.node_status(node)), events=events)
+        """Return a node as its pod manager has it, also one that others composed; UnknownName."""
+        try:
+            wanted = self.store.nodes.show(node_id)
+        except UnknownName:
+            podms = self.store.load_podms().items()
+            read = [(name, node) for name, podm in podms for node in podm.nodes]
+            named = [one for one in read if node_id in (one[1].uri, one[1].name)]
+            if not named:
+                raise
+            wanted = _foreign_node(*named[0])
+        status = NodeStatus(node=wanted, state="GONE")
+        for one in self.nodes(wanted.podm, live=True):
+            if one.node.uri == wanted.uri:
+                status = one
+        if status.state == "GONE" and isinstance(reading := self.reading(wanted.podm), str):
+            status = replace(status, state="UNKNOWN", reason=reading)
+        url = self.members[wanted.podm].url if wanted.podm in self.members else None
+        events = tuple(self.store.events(status.node.claim))
+        record = NodeRecord(**asdict(status), podm_url=url, events=events)
+        is_there = status.state in ("COMPOSED", "FOREIGN")
+        return replace(record, **self._hardware(status.node)) if is_there else record
+
+    def _hardware(self, node: ComposedNode) -> dict[str, tuple[str, ...]]:
+        """Return the systems of a node, their UUIDs and MAC addresses; nothing if unreadable."""
+        try:
+            target = self._target(node.podm)
+            with connect(target, self.dialects, self.timeout_s, self.patience_s) as podm:
+                found = read_hardware(podm.session, node.uri, node.blocks)
+        except SchedulerError:
+            return {}
+        systems = found.systems - {node.uri} or {node.uri}
+        return {
+            "systems": tuple(sorted(systems)),
+            "uuids": tuple(sorted(found.uuids)),
+            "mac_addresses": tuple(sorted(found.mac_addresses)),
+        }
 
     def reconcile(self, effects: EffectLog, *, dry_run: bool, keep_s: float) -> ReconcileResult:
         """Reconcile all nodes and claims; ``effects`` notes each action."""
@@ -215,41 +247,51 @@ class PodmAccess:
             return replace(preview, problem=str(error))
 
     def _live_nodes(self, name: str, ours: list[ComposedNode]) -> Iterator[NodeStatus]:
-        podm = self.read(name)
-        if podm is None:
-            yield from (NodeStatus(node=node, state="UNKNOWN") for node in ours)
+        podm = self.reading(name)
+        if isinstance(podm, str):
+            yield from (NodeStatus(node=node, state="UNKNOWN", reason=podm) for node in ours)
             return
         listed = {node.uri: node for node in podm.nodes}
         for node in ours:
             shown = listed.get(node.uri)
-            state = "COMPOSED" if shown and not shown.stale else self._unlisted_state(node)
-            yield NodeStatus(node=node, state=state)
+            listed_now = shown is not None and not shown.stale
+            state, reason = ("COMPOSED", None) if listed_now else self._unlisted_state(node)
+            yield NodeStatus(node=node, state=state, reason=reason)
         known = {node.uri for node in ours}
         composing = self.store.claims.list(("COMPOSING",), name)
         for uri, other in listed.items():
             if uri not in known:
                 claim = _claim_of(name, other, composing)
-                id_, of_claim = other.name or uri, claim.id if claim else "-"
-                node = ComposedNode(id=id_, podm=name, uri=uri, claim=of_claim, name=other.name)
-                node = replace(node, owner=other.owner, blocks=other.blocks)
-                yield NodeStatus(node=node, state="UNKNOWN" if claim else "FOREIGN")
+                node = _foreign_node(name, other)
+                if claim is None:
+                    yield NodeStatus(node=node, state="FOREIGN")
+                    continue
+                reason = f"claim {claim.id} may have become it, and is still being composed"
+                yield NodeStatus(node=replace(node, claim=claim.id), state="UNKNOWN", reason=reason)
 
-    def _unlisted_state(self, node: ComposedNode) -> str:
-        """Return the state of a node that a reading does not show: that alone decides nothing."""
+    def _unlisted_state(self, node: ComposedNode) -> tuple[str, str | None]:
+        """Return the state of a node that a reading does not show, and why it is unknown."""
         subject, wanted = f"node {node.id} on {node.podm}", request_from_node(node)
         try:
             with awaiting(self.progress, subject, "reading"), self.connect(node.podm) as composer:
                 result = composer.read_node(wanted, node.uri)
-        except SchedulerError:
-            return "UNKNOWN"
+        except SchedulerError as error:
+            return "UNKNOWN", str(error)
         if result.node is not None:
-            return "COMPOSED"
-        return "UNKNOWN" if result.state == "unknown" else "GONE"
+            return "COMPOSED", None
+        if result.state == "unknown":
+            return "UNKNOWN", "the pod manager does not list it, and does not say that it is gone"
+        return "GONE", None
 
     def _target(self, name: str) -> ReadTarget:
         if name not in self.members:
             raise PodmError(f"{name!r} is not registered here (podm create)")
         return ReadTarget(self.members[name], self.password(self.members[name]))
+
+
+def _foreign_node(podm: str, node: Node) -> ComposedNode:
+    made = ComposedNode(id=node.name or node.uri, podm=podm, uri=node.uri, claim="-")
+    return replace(made, name=node.name, owner=node.owner, blocks=node.blocks)
 
 
 def _claim_of(podm: str, node: Node, composing: Sequence[Claim]) -> Claim | None:

@@ -80,17 +80,27 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
     """A node and its state: COMPOSED, or as its pod manager says GONE, FOREIGN or UNKNOWN.
 
     ``devices`` are those of its blocks as they were last read, without ``unknown_blocks`` of them.
+    ``reason`` says why the state is UNKNOWN.
     """
 
     node: ComposedNode
     state: str
+    reason: str | None = None
     devices: Devices = Devices()
     unknown_blocks: int = 0
 
 
 class NodeRecord(NodeStatus, frozen=True, kw_only=True):
-    """A node, its state, and what happened to its claim, the oldest event first."""
+    """A node, its state, its hardware, and what happened to its claim, the oldest event first.
 
+    ``systems`` are the URIs of its ComputerSystems; they, their UUIDs and their MAC addresses are
+    empty where the pod manager does not tell them.
+    """
+
+    podm_url: str | None = None
+    systems: tuple[str, ...] = ()
+    uuids: tuple[str, ...] = ()
+    mac_addresses: tuple[str, ...] = ()
     events: tuple[Event, ...] = ()
 
 

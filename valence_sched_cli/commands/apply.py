@@ -64,7 +64,9 @@ class ApplyPodm(base.Lister):
         scheduler, ttl_s = self.scheduler(args), claim_options.ttl_s(args)
         if not args.claim:
             result = scheduler.compose_plan(plan, key=args.key, ttl_s=ttl_s, wait_s=wait_s)
-            describe_result(self, result, plan.decision.request.count, waits=wait_s > 0)
+            count = plan.decision.request.count
+            lines, self.exit_code = describe_result(result, count, waits=wait_s > 0)
+            self.closing += lines
             return node_table(args, result)
         claim = scheduler.claim_plan(plan, key=args.key, ttl_s=ttl_s)
         self.closing += claim_lines(self, args, claim)

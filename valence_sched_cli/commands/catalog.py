@@ -11,7 +11,15 @@ from valence_sched.errors import InputError, RequestError, SchedulerError, Unkno
 from valence_sched_cli import base, cloud
 from valence_sched_cli.late import model, msgspec, words
 from valence_sched_cli.options import inventory
-from valence_sched_cli.output.cells import NounLines, PairLines, Pairs, Sentence, Shown, WordLines
+from valence_sched_cli.output.cells import (
+    NounLines,
+    PairLines,
+    Pairs,
+    Sentence,
+    Shown,
+    WordLines,
+    fields,
+)
 
 LONG_COLUMNS = (
     *("Bonds", "Fallbacks", "Policy", "Share", "Zone", "Locations", "Aggregates"),
@@ -42,11 +50,8 @@ class ShowFlavor(base.ShowOne):
 
     def take_action(self, args: base.Args) -> base.Table:
         flavor = self.scheduler_app.config.flavor(args.flavor, args.flavor_file)
-        words = PairLines(msgspec.to_builtins(flavor.properties))
-        cells = _cells(flavor)
-        head = {name: cells.pop(name) for name in ("Name", "Description")}
-        cells = {**head, "Properties": words, **cells}
-        return tuple(cells), cells
+        cells = _cells(flavor) | {"Properties": PairLines(msgspec.to_builtins(flavor.properties))}
+        return ("Name", "Description", "Properties", "Needs", *LONG_COLUMNS), cells
 
 
 class _ValidateFiles(base.Lister):
@@ -85,28 +90,22 @@ class ValidateFlavor(_ValidateFiles):
 
 
 def _cells(flavor: model.flavor.Flavor) -> dict[str, Any]:
+    need_phrase, expression = words.phrases.need_phrase, model.expression
+
     def ask_phrase(ask: Any) -> str:
-        return "; ".join(
-            [*map(words.phrases.need_phrase, ask.needs), *map(_bond_phrase, ask.bonds)]
-        )
+        return "; ".join([*map(need_phrase, ask.needs), *map(_bond_phrase, ask.bonds)])
 
     def where_lines(value: Any) -> str:
-        return "\n".join(
-            map(str, model.expression.conjuncts(model.expression.parse_expression(value)))
-        )
+        return "\n".join(map(str, expression.conjuncts(expression.parse_expression(value))))
 
     first, *others = flavor.alternatives
     aggregates, traits = flavor.aggregate_names, flavor.traits
     return {
-        "Name": flavor.name,
-        "Description": flavor.description,
-        "Needs": NounLines(first.needs, words.phrases.need_phrase),
+        **fields(flavor, "Name", "Description"),
+        "Needs": NounLines(first.needs, need_phrase),
         "Bonds": NounLines(first.bonds, _bond_phrase),
         "Fallbacks": NounLines(others, ask_phrase),
-        "Policy": flavor.policy,
-        "Share": flavor.share,
-        "Zone": flavor.zone,
-        "Locations": WordLines(flavor.locations),
+        **fields(flavor, "Policy", "Share", "Zone", "Locations", "Attributes"),
         "Aggregates": WordLines(aggregates.required),
         "Forbidden Aggregates": WordLines(aggregates.forbidden),
         "Any Aggregates": NounLines(aggregates.any_of, " or ".join),
@@ -114,7 +113,6 @@ def _cells(flavor: model.flavor.Flavor) -> dict[str, Any]:
         "Required Traits": WordLines(traits.required),
         "Forbidden Traits": WordLines(traits.forbidden),
         "Any Traits": NounLines(traits.any_of, " or ".join),
-        "Attributes": PairLines(flavor.attributes),
         "Where": None if flavor.where is None else Shown(flavor.where, where_lines),
     }
 
@@ -168,9 +166,7 @@ class ShowPolicy(base.ShowOne):
             weighers.append(weigher | ({"overrides": others} if others else {}))
         names = ("pool_states", "decision_states", "batch_fits", "solver_nodes")
         cells = {
-            "Name": policy.name,
-            "Description": policy.description,
-            "Scheduler": policy.scheduler,
+            **fields(policy, "Name", "Description", "Scheduler"),
             "Filters": NounLines(filters, _pairs),
             "Weighers": NounLines(weighers, _pairs),
             "Best Of": policy.pick.best_of,
@@ -192,7 +188,7 @@ class ValidatePolicy(_ValidateFiles):
     Exits 1 if a file is invalid.
     """
 
-    reads_files_only = True
+    reads_files_only, option_groups = True, ()
     noun = "Policies"
     arguments = "<file>...: YAML file"
 
@@ -205,6 +201,7 @@ class ListPlugins(base.Lister):
 
     kind: model.policy.PluginKind
     arguments = "--long: also list where each comes from"
+    option_groups = ()
 
     def take_action(self, args: base.Args) -> base.Table:
         installed = self.scheduler(args).plugins(self.kind)
@@ -242,7 +239,7 @@ class ShowConfig(base.Lister):
     service in the catalogue of the cloud overrides the profile.
     """
 
-    through_service = False
+    through_service, option_groups = False, ()
     known_columns = ("Setting", "Value", "Source")
 
     def take_action(self, args: base.Args) -> base.Table:

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from valence_sched_cli import base
 from valence_sched_cli.late import model
@@ -14,9 +14,6 @@ from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
 from valence_sched_cli.output import cells
 from valence_sched_cli.output.table import REDUNDANT, telling_columns
-
-if TYPE_CHECKING:
-    from valence_sched_cli.base import PodmCommand
 
 DISPATCH_COLUMNS = ("Node", "Podm", "Status", "Reference")
 DAY_S = 86400.0
@@ -39,20 +36,7 @@ def tie_cells(request: model.request.Request) -> dict[str, Any]:
     return {"Seed": request.seed, "Request ID": request.id}
 
 
-def claim_request(
-    command: PodmCommand, args: base.Args, request: model.request.Request
-) -> model.lifecycle.ClaimResult:
-    """Decide and claim; note the claim among the closing lines."""
-    ttl_s, detail = claim_options.ttl_s(args), detail_of(args)
-    result = command.scheduler(args).claim(request, key=args.key, ttl_s=ttl_s, detail=detail)
-    if result.claim is not None:
-        if result.decision is None:
-            command.closing.append(f"--key {args.key} stands for this claim already")
-        command.closing += claim_lines(command, args, result.claim)
-    return result
-
-
-def claim_lines(command: PodmCommand, args: base.Args, claim: model.claim.Claim) -> list[str]:
+def claim_lines(command: base.PodmCommand, args: base.Args, claim: model.claim.Claim) -> list[str]:
     """Return the lines about a claim: what it holds until when, and what can be done with it."""
     program = str(getattr(command.app, "NAME", "")) or "valence-sched"
     where = _option_words(args, "state")
@@ -107,64 +91,43 @@ def detail_of(args: base.Args) -> model.decision.Detail:
 
 
 def node_table(
-    args: base.Args,
-    result: model.lifecycle.ProvisionResult,
-    request: model.request.Request | None = None,
+    args: base.Args, result: model.lifecycle.ProvisionResult, ties: Mapping[str, Any] | None = None
 ) -> base.Table:
-    """Return the columns and rows of the nodes; people find URI and claim in the name of a node.
-
-    Those of a ``request`` that was decided now have what broke its ties.
-    """
-    ties = tie_cells(request) if request else {}
-    rows = []
+    """Return the nodes as a table, with the ``ties`` of a request that was decided now."""
+    ties = ties or {}
+    found: list[Any] = []
     for node in sorted(result.nodes, key=lambda node: node.id):
         blocks = cells.UriTails(list(node.blocks))
-        row: Any = (node.id, "COMPOSED", node.podm, node.pool, node.uri, blocks, node.claim)
-        rows.append(dict(zip(NODE_COLUMNS, row, strict=True)) | ties)
+        found.append((node.id, "COMPOSED", node.podm, node.pool, node.uri, blocks, node.claim))
     for one in result.still_composing:
-        row = (one.node, "COMPOSING", one.podm, None, None, cells.UriTails([]), one.claim)
-        rows.append(dict(zip(NODE_COLUMNS, row, strict=True)) | ties)
+        found.append((one.node, "COMPOSING", one.podm, None, None, cells.UriTails([]), one.claim))
+    rows = [{**dict(zip(NODE_COLUMNS, row, strict=True)), **ties} for row in found]
     redundant = {**REDUNDANT, "URI": None, "Claim": None}
     return telling_columns((*NODE_COLUMNS, *ties), rows, args, redundant), rows
 
 
 def describe_result(
-    command: PodmCommand,
-    result: model.lifecycle.ProvisionResult,
-    count: int,
-    *,
-    waits: bool = True,
-    by: str = "",
-) -> None:
-    """Tell what did not go as it was decided, and set the exit code.
-
-    That a pod manager goes on composing is expected where the command does not wait. ``by`` says
-    what the nodes were chosen by.
-    """
+    result: model.lifecycle.ProvisionResult, count: int, *, waits: bool = True, by: str = ""
+) -> tuple[list[str], int]:
+    """Return the lines about nodes that were not composed as decided, and the exit code."""
     going_on = len(result.still_composing)
-    command.closing += [f"tried elsewhere: {note}" for note in result.notes]
-    command.closing += [f"not composed: {line}" for line in result.failures]
+    lines = [f"tried elsewhere: {note}" for note in result.notes]
+    lines += [f"not composed: {line}" for line in result.failures]
     for node in result.unverified:
-        state = "goes on" if node.still_composing else "not verified"
-        command.closing.append(f"{state}: {node.message}")
+        lines.append(f"{'goes on' if node.still_composing else 'not verified'}: {node.message}")
     goes_on = f", {going_on} going on" if going_on else ""
-    command.closing.append(
-        f"{len(result.nodes)} of {cells.format_count(count, 'node')} composed{goes_on}{by}"
-    )
+    nodes = cells.format_count(count, "node")
+    lines.append(f"{len(result.nodes)} of {nodes} composed{goes_on}{by}")
     allowed = 0 if waits else going_on
-    expected = len(result.nodes) + allowed
     if len(result.unverified) > allowed:
-        command.exit_code = 7
-    elif expected == count:
-        command.exit_code = 0
-    elif expected:
-        command.exit_code = 4
-    else:
-        command.exit_code = 6 if result.claim_lost else 5 if result.cannot_tell else 1
+        return lines, 7
+    if expected := len(result.nodes) + allowed:
+        return lines, 0 if expected == count else 4
+    return lines, 6 if result.claim_lost else 5 if result.cannot_tell else 1
 
 
 def dispatch(
-    command: PodmCommand, args: base.Args, report: model.decision.Report
+    command: base.PodmCommand, args: base.Args, report: model.decision.Report
 ) -> list[dict[str, Any]]:
     """Hand the decision over; return a row for each node, cells by DISPATCH_COLUMNS."""
     name = args.dispatch.partition("=")[0]
@@ -195,6 +158,7 @@ class ListClaim(base.PagedLister):
     """List claims: for whom, of what and until when."""
 
     marker_columns = ("ID",)
+    nouns, next_step, filters = "claims", "podm schedule --claim makes one", ("podm", "owner")
     arguments = """
         what --podm <podm>: only of this pod manager
         what --owner <owner>: only of this owner
@@ -210,7 +174,7 @@ class ListClaim(base.PagedLister):
         claims = self.report_scheduler(args, reads=False).claims(
             podm=args.podm, owner=args.owner, ended=args.all
         )
-        self.tell_missing(claims, "claims", strict=args.strict)
+        self.tell_missing(claims)
         return columns, [{**_cells(claim), "Expires At": ExpiryCell(claim)} for claim in claims]
 
 
@@ -218,7 +182,6 @@ class ShowClaim(base.ShowOne):
     """Show one claim, what it holds and its history."""
 
     arguments = "<claim>: claim (ID)"
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> base.Table:
         record = self.scheduler(args).claim_record(args.claim)
@@ -246,7 +209,8 @@ class ComposeClaim(base.Lister):
         scheduler = self.scheduler(args)
         claim = scheduler.claim_record(args.claim).claim
         result = scheduler.compose_claim(claim.id, wait_s=wait_s)
-        describe_result(self, result, claim.nodes, waits=wait_s > 0)
+        lines, self.exit_code = describe_result(result, claim.nodes, waits=wait_s > 0)
+        self.closing += lines
         return node_table(args, result)
 
 
@@ -258,7 +222,6 @@ class ReleaseClaim(base.Command):
     """
 
     arguments = "<claim>...: claim (ID; repeat for several)"
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> None:
         self.tell_errors(self.scheduler(args).release(args.claim))
@@ -271,7 +234,6 @@ class RenewClaim(base.ShowOne):
         <claim>: claim (ID)
         --ttl <age>=10m: how long from now, such as 30s, 10m, 2h or 1d (default: 10m)
         """
-    option_groups = (inventory.STATE,)
     known_columns = COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -314,22 +276,14 @@ class ReapClaim(base.Lister):
 
 
 def _cells(claim: model.claim.Claim) -> dict[str, Any]:
-    blocks = [f"{part.podm} {uri}" for part in claim.parts for uri in part.blocks]
-    amounts: dict[str, Any] = {}
-    for part in claim.parts:
-        amounts |= {f"{part.podm} {uri}": amount for uri, amount in part.amounts.items()}
+    parts = claim.parts
+    amounts = {f"{part.podm} {uri}": n for part in parts for uri, n in part.amounts.items()}
     return {
-        "ID": claim.id,
-        "State": claim.state,
-        "Owner": claim.owner,
-        "Group": claim.group,
-        "Key": claim.key,
+        **cells.fields(claim, "ID", "State", "Owner", "Group", "Key", "Note", "Nodes"),
         "Created At": cells.format_time(claim.created_at),
         "Expires At": cells.format_time(claim.expires_at),
-        "Note": claim.note,
         "Podms": cells.Words(claim.podms),
-        "Nodes": claim.nodes,
-        "Blocks": cells.WordLines(blocks),
+        "Blocks": cells.WordLines([f"{part.podm} {uri}" for part in parts for uri in part.blocks]),
         "Amounts": cells.PairLines(amounts),
     }
 

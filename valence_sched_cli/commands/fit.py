@@ -49,7 +49,6 @@ class FitPodm(base.Lister):
         "--inventory examples/site.json --mix gpu-large=1,small=4 --proven --explain",
         "--inventory examples/site.json --mix gpu-large=1,small=4 --stranded",
     )
-    _sections: Sequence[str] = ()
     arguments = """
         output --proven: also the proven most: no order of nodes and no policy places more
         output --explain: also which resource runs out first, and what free amounts promise that are
@@ -77,9 +76,8 @@ class FitPodm(base.Lister):
         for option in ("proven", "explain", "require", "limit") if args.stranded else ():
             if getattr(args, option):
                 raise UsageError(f"--{option}: not with --stranded, which counts no nodes")
-        site = None
-        if args.scenario or args.edits or args.weight:
-            site = edited_site(self, args)
+        edits = args.scenario or args.edits or args.weight
+        site = edited_site(self, args) if edits else None
         requests = self._requests(args, shares, site)
         counter: Any
         if site is not None:
@@ -97,11 +95,9 @@ class FitPodm(base.Lister):
                 one = counter.capacity(request, limit, **wanted)
             counts.append((name or one.name, one))
         if shares:
-            known = dict(requests)
+            known, whole = dict(requests), model.capacity.whole_shares(shares)
             mixed = [known[name] for name in shares]
-            found_mix = counter.mix_capacity(
-                mixed, model.capacity.whole_shares(shares), limit, **wanted
-            )
+            found_mix = counter.mix_capacity(mixed, whole, limit, **wanted)
             counts.append((f"the {MIX}" if MIX in dict(counts) else MIX, found_mix))
         self._close(args, counts)
         if self.for_people(args) and not self.scheduler_app.service:
@@ -110,7 +106,7 @@ class FitPodm(base.Lister):
             unusable = {one.id: one.unusable for one in podms if one.id not in used}
             self.closing += words.capacity.unusable_lines(unusable)
         if self.for_people(args) and args.explain:
-            self._sections = list(output.capacity.explanation(counts))
+            self.after = list(output.capacity.explanation(counts))
         return output.capacity.capacity_table(counts, people=self.for_people(args), **wanted)
 
     def _requests(
@@ -132,7 +128,7 @@ class FitPodm(base.Lister):
         return [(name, make_request(self, args, name, nova, site)) for name, nova in names]
 
     def _stranded(self, args: base.Args, found: Any) -> base.Table:
-        self.tell_missing(found, "resources", strict=args.strict)
+        self.tell_missing(found, "resources")
         self.closing += words.capacity.stranded_lines(found)
         return output.capacity.stranded_table(found, people=self.for_people(args))
 
@@ -161,10 +157,4 @@ class FitPodm(base.Lister):
                 if args.mix and name == MIX:
                     fits = f"the mix has {format_count(found[name], 'node')}"
                 self.closing.append(f"{fits}, and {least:,} are required")
-        self.tell_missing(model.zone.ZonedList(silent=silent.values()), "nodes", strict=args.strict)
-
-    def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:
-        status = super().produce_output(args, column_names, data)
-        if self._sections:
-            self.print_lines(self._sections)
-        return status
+        self.tell_missing(model.zone.ZonedList(silent=silent.values()), "nodes")

@@ -11,7 +11,18 @@ from valence_sched_cli.base import output
 from valence_sched_cli.late import model, words
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import add_options, nonempty_name
-from valence_sched_cli.output.cells import PairLines, Shown, WordLines, Words, format_count, tail
+from valence_sched_cli.output.cells import (
+    PairLines,
+    Shown,
+    WordLines,
+    Words,
+    fields,
+    format_count,
+    tail,
+)
+
+FILTERS = ("podm", "pool", "model", "free", "type")
+NEXT_STEP = "podm list shows the pod managers that were read"
 
 
 def add_filter_options(parser: argparse.ArgumentParser) -> None:
@@ -29,8 +40,7 @@ what --type <type>: only blocks of this type: {", ".join(types)}
 
 def block_filter(args: base.Args) -> model.hardware.BlockFilter:
     """Return which blocks the options name."""
-    names = ("podm", "pool", "type", "model", "free")
-    return model.hardware.BlockFilter(**{name: getattr(args, name) for name in names})
+    return model.hardware.BlockFilter(**{name: getattr(args, name) for name in FILTERS})
 
 
 class ListBlock(base.PagedLister):
@@ -40,6 +50,7 @@ class ListBlock(base.PagedLister):
     """
 
     marker_columns = ("Podm", "Block")
+    nouns, next_step, filters = "blocks", NEXT_STEP, FILTERS
     examples = (
         "--inventory examples/site.json --podm gpu-east --free",
         "--model A100 --sort free:desc --limit 10",
@@ -51,7 +62,7 @@ class ListBlock(base.PagedLister):
         columns = ["Podm", "Block", "Hardware", "Free", "Node"]
         columns += ["Condition", "Pool", "Type", "URI"] if args.long else []
         blocks = self.report_scheduler(args).blocks(block_filter(args))
-        self.tell_missing(blocks, "blocks", strict=args.strict)
+        self.tell_missing(blocks)
         rows = list(map(_cells, blocks))
         free = sum(1 for row in rows if row["Free"])
         self.closing.append(f"{format_count(len(rows), 'block')}, {free:,} of them free")
@@ -92,21 +103,18 @@ class ListDevice(base.PagedLister):
     """Count devices by model, all and free ones."""
 
     marker_columns = ("Device", "Model")
+    nouns, next_step, filters = "devices", NEXT_STEP, FILTERS
     examples = ("--inventory examples/site.json", "--model A100 --podm gpu-east")
     option_groups = (add_filter_options,)
 
     def take_action(self, args: base.Args) -> base.Table:
         counts = self.report_scheduler(args).device_counts(block_filter(args))
-        self.tell_missing(counts, "devices", strict=args.strict)
+        self.tell_missing(counts)
+        short = words.phrases.short_model
+        models = (one.model and Shown(one.model, short) for one in counts)
         return ("Device", "Model", "Devices", "Free", "Podms"), [
-            (
-                one.kind,
-                one.model and Shown(one.model, words.phrases.short_model),
-                one.devices,
-                one.free,
-                one.podms,
-            )
-            for one in counts
+            (one.kind, name, one.devices, one.free, one.podms)
+            for one, name in zip(counts, models, strict=True)
         ]
 
 
@@ -117,6 +125,7 @@ class ListPool(base.PagedLister):
     """
 
     marker_columns = ("Podm", "Pool")
+    nouns, next_step, filters = "pools", NEXT_STEP, ("podm",)
     examples = ("--inventory examples/site.json --podm gpu-east", "--long --sort free_gpus:desc")
     arguments = """
         what --podm <podm>: only of this pod manager (ID or name)
@@ -131,15 +140,9 @@ class ListPool(base.PagedLister):
             columns += ["Total Blocks", "Total Cores", "Total Memory MiB", "Total GPUs"]
             columns += ["Total Drives", "Free Stocks", "Total Stocks", "Name", "Traits"]
         pools = self.report_scheduler(args).pools(args.podm)
-        self.tell_missing(pools, "pools", strict=args.strict)
-        rows = [
-            {
-                **output.hardware.amount_cells(one.amounts),
-                "Podm": one.podm,
-                "Pool": one.pool,
-                "Name": one.name,
-            }
-            | {"Traits": WordLines(one.traits)}
+        self.tell_missing(pools)
+        return columns, [
+            output.hardware.amount_cells(one.amounts)
+            | fields(one, "Podm", "Pool", "Name", "Traits")
             for one in pools
         ]
-        return columns, rows

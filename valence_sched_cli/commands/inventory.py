@@ -13,7 +13,15 @@ from valence_sched_cli import base
 from valence_sched_cli.late import model, msgspec
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.whatif import add_edit_options, edited_site
-from valence_sched_cli.output.cells import Pairs, Sentence, Sentences, Shown, format_value, tail
+from valence_sched_cli.output.cells import (
+    Pairs,
+    Sentence,
+    Sentences,
+    Shown,
+    fields,
+    format_value,
+    tail,
+)
 from valence_sched_cli.output.table import telling_columns
 
 
@@ -39,12 +47,12 @@ class ValidateInventory(base.Lister):
         diagnostics = self.scheduler_app.diagnostics
         for source in args.source:
             row: dict[str, Any] = {"Source": source, "Valid": True, "Error": None}
+            row |= {"Podms": 0, "Pools": 0, "Blocks": 0}
             try:
                 selection = model.reading.Selection(sources=(source,), resource_files=resources)
                 size = self._scheduler(args, selection, source).inventory()
-                row |= {"Podms": size.podms, "Pools": size.pools, "Blocks": size.blocks}
+                row |= fields(size, "Podms", "Pools", "Blocks")
             except InputError as caught:
-                row |= {"Podms": 0, "Pools": 0, "Blocks": 0}
                 row |= {"Valid": False, "Error": Sentence(str(caught), source)}
                 self.exit_code = 1
             skipped, remarks = diagnostics.lines("skipped"), diagnostics.lines("remark")
@@ -61,9 +69,8 @@ class ValidateInventory(base.Lister):
     ) -> model.scheduler.Scheduler:
         if not source.endswith((".yaml", ".yml")):
             return self.scheduler(args, selection)
-        return self.scheduler_app.zoned_scheduler(
-            msgspec.structs.replace(selection, sources=()), source
-        )
+        selection = msgspec.structs.replace(selection, sources=())
+        return self.scheduler_app.zoned_scheduler(selection, source)
 
 
 class ConvertInventory(base.ShowOne):
@@ -150,7 +157,7 @@ class DiffInventory(base.Lister):
     Exits 0 whether there is a difference or not; with --detailed-exitcode 10 when there is one.
     """
 
-    reads_files_only = True
+    reads_files_only, option_groups = True, ()
     arguments = """
         <old>: inventory as it was: file, directory, archive, or - for standard input
         <new>: inventory as it is: file, directory, archive, or - for standard input
@@ -181,10 +188,8 @@ def _cell(value: Any) -> Any:
 
 def _value_text(value: Any) -> str:
     """Return any value of an inventory in a few lines."""
-    if isinstance(value, dict):
-        lines = _field_lines(value)
-    else:
-        lines = list(map(_inline, value if isinstance(value, list) else [value]))
+    items = value if isinstance(value, list) else [value]
+    lines = _field_lines(value) if isinstance(value, dict) else list(map(_inline, items))
     fold = textwrap.TextWrapper(VALUE_WIDTH, subsequent_indent="  ", break_long_words=False)
     return "\n".join(map(fold.fill, lines))
 

@@ -6,27 +6,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from valence_sched.errors import UnknownName, UsageError, one_line
 from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.commands.claim import event_cell
 from valence_sched_cli.late import model
 from valence_sched_cli.options import claim, inventory
-from valence_sched_cli.output.cells import Amount, UriTails, WordLines, format_time
+from valence_sched_cli.output.cells import Amount, UriTails, WordLines, fields, format_time, tail
 from valence_sched_cli.output.table import MACHINE
 
 COLUMNS = ("Node", "Podm", "Flavor", "Hardware", "Owner", "State", "Since")
 LEAST_WIDTH, MOST_WIDTH = 11, 30  # of the hardware, as much as the other columns leave
+RECORDED = """\
+inventory --inventory <path>...: recorded inventory whose nodes to take, in place of those of the
+    state: a file, directory or archive, or - for standard input (repeat for several)
+"""
+_SAME_NAMES = ("uri", "name", "owner", "group", "blocks", "flavor", "request")
 LONG_COLUMNS = (*COLUMNS, "Pool", "URI", "Blocks", "Amounts", "Group", "Claim")
 
 
 class ListNode(base.PagedLister):
     """List the nodes that were composed here.
 
-    With --live, those that others composed are there, too. Tables leave out the state where every
-    node is COMPOSED, else the flavor, and the owner where none has one.
+    With --live, those that others composed are there, too, and with --inventory those that recorded
+    pod managers have. Tables leave out the state where every node is COMPOSED, else the flavor, and
+    the owner where none has one.
     """
 
     marker_columns = ("Node",)
+    nouns, next_step, filters = "nodes", "podm schedule --compose makes one", ("podm", "owner")
     examples = ("--owner team-a", "--podm gpu-east --live")
     arguments = """
         what --podm <podm>: only of this pod manager
@@ -34,12 +42,21 @@ class ListNode(base.PagedLister):
         what --live: ask the pod managers: what is gone, and nodes that nobody here composed
         output --long: list more columns
         """
-    option_groups = (inventory.LIVE, inventory.STRICT_LIST)
+    option_groups = (RECORDED, inventory.LIVE, inventory.STRICT_LIST)
 
     def take_action(self, args: base.Args) -> base.Table:
-        scheduler = self.report_scheduler(args, reads=False)
-        nodes = scheduler.nodes(podm=args.podm, owner=args.owner, live=args.live)
-        self.tell_missing(nodes, "nodes", strict=args.strict)
+        if args.inventory and args.live:
+            raise UsageError("--live: not with --inventory, which is recorded")
+        scheduler = self.report_scheduler(args, reads=bool(args.inventory))
+        if args.inventory:
+            nodes: Any = [
+                one
+                for one in _recorded_nodes(scheduler)
+                if args.podm in (None, one.node.podm) and args.owner in (None, one.node.owner)
+            ]
+        else:
+            nodes = scheduler.nodes(podm=args.podm, owner=args.owner, live=args.live)
+            self.tell_missing(nodes)
         columns = _visible_columns(args, nodes)
         now = self.scheduler_app.now().timestamp()
         rows = []
@@ -56,15 +73,56 @@ class ListNode(base.PagedLister):
 
 
 class ShowNode(base.ShowOne):
-    """Show one node as its pod manager has it now."""
+    """Show one node as its pod manager has it now, or as it is recorded."""
 
-    arguments = "<node>: node (ID or URI)"
-    option_groups = (inventory.LIVE,)
+    arguments = "<node>: node (ID or URI; with --inventory also the last part of it)"
+    option_groups = (RECORDED, inventory.LIVE)
 
     def take_action(self, args: base.Args) -> base.Table:
-        record = self.scheduler(args).node_record(args.node)
-        cells = {**_cells(record), "Events": event_cell(record.events)}
+        scheduler = self.scheduler(args)
+        if args.inventory:
+            recorded = _recorded_nodes(scheduler)
+            found = [one for one in recorded if args.node in (one.node.id, one.node.uri)]
+            found = found or [one for one in recorded if args.node == tail(one.node.uri)]
+            if not found:
+                raise UnknownName("node", args.node, [one.node.id for one in recorded])
+            if len(found) > 1:
+                several = ", ".join(f"{one.node.uri} of {one.node.podm}" for one in found)
+                raise UsageError(one_line(f"node {args.node}: several have this name: {several}"))
+            record = found[0]
+        else:
+            record = scheduler.node_record(args.node)
+        cells = _cells(record) | fields(record, "Podm URL", "Systems", "UUIDs", "MAC Addresses")
+        cells["Events"] = event_cell(record.events)
         return tuple(cells), cells
+
+
+def _recorded_nodes(scheduler: model.scheduler.Scheduler) -> list[model.lifecycle.NodeRecord]:
+    """Return the nodes of recorded pod managers; one whose document was not read is UNKNOWN."""
+    blocks = scheduler.blocks(model.hardware.BlockFilter())
+    devices = {(one.podm, one.uri): one.devices for one in blocks}
+    records = []
+    for podm in (one.podm for one in scheduler.podms()):
+        for node in podm.nodes:
+            known = [devices.get((podm.id, uri)) for uri in node.blocks]
+            composed = model.claim.ComposedNode(
+                id=node.name or node.uri,
+                podm=podm.id,
+                claim="-",
+                **{name: getattr(node, name) for name in _SAME_NAMES},
+            )
+            records.append(
+                model.lifecycle.NodeRecord(
+                    node=composed,
+                    state="UNKNOWN" if node.stale else "COMPOSED",
+                    reason="its document could not be read" if node.stale else None,
+                    devices=model.claim.sum_devices(one for one in known if one),
+                    unknown_blocks=known.count(None),
+                    podm_url=podm.url,
+                    systems=(node.uri,),
+                )
+            )
+    return records
 
 
 def _since(status: model.lifecycle.NodeStatus, now: float) -> Any:
@@ -93,14 +151,10 @@ def _cells(status: model.lifecycle.NodeStatus) -> dict[str, Any]:
     node = status.node
     return {
         "Node": node.id,
-        "State": status.state,
+        **fields(status, "State", "Reason"),
         "Flavor": node.flavor,
         "Hardware": output.hardware.NodeHardwareCell(status),
-        "Podm": node.podm,
-        "Pool": node.pool,
-        "URI": node.uri,
-        "Owner": node.owner,
-        "Group": node.group,
+        **fields(node, "Podm", "Pool", "URI", "Owner", "Group"),
         "Claim": node.claim or None,
         "Since": format_time(node.created_at or None),
         "Blocks": WordLines(node.blocks),

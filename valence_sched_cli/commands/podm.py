@@ -3,17 +3,29 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from valence_sched.errors import AccessDenied, UnknownName, unknown_lines
+from valence_sched.streams import moves_cursor
 from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import model, msgspec, pages
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name
-from valence_sched_cli.output.cells import Cell, PairLines, UriTails, WordLines, time_cell
+from valence_sched_cli.output.cells import Cell, PairLines, UriTails, WordLines, fields, time_cell
 
+COLUMNS = (
+    *("Podm", "Status", "Zone", "Free Cores", "Free Memory MiB", "Free GPUs", "Nodes", "Read At"),
+)
+LONG_COLUMNS = (
+    *("Enabled", "Pools", "Free Blocks", "Total Blocks", "Total Cores", "Total Memory MiB"),
+    *("Total GPUs", "Free Accelerators", "Total Accelerators", "Free Drives", "Total Drives"),
+    *("Free NICs", "Total NICs", "Free Stocks", "Total Stocks", "Aggregates", "Facts", "Driver"),
+    *("Name", "URL"),
+)
+TRAITS = ("Capabilities", "Traits")
 STALE_S = 600.0  # what --stale lists, where --max-age does not say
 
 
@@ -43,6 +55,8 @@ class NodesCell(UriTails):
 class ListPodm(base.PagedLister):
     """List pod managers and what is free on each."""
 
+    nouns, filters = "pod managers", ("zone", "status", "driver", "trait", "aggregate", "stale")
+    next_step = "register one with podm create, or name an inventory with --inventory"
     examples = (
         "--inventory examples/site.json --zone east-1",
         "--status Online --sort free_gpus:desc --limit 10",
@@ -50,6 +64,7 @@ class ListPodm(base.PagedLister):
     arguments = """
         output --capabilities: also list capabilities and traits
         output --long: list more columns
+        output --watch <seconds>: print the list again after so many seconds, until Ctrl-C
         what --zone <zone>: only this availability zone
         what --status: only this status
         what --driver <driver>: only what this driver read
@@ -63,6 +78,18 @@ class ListPodm(base.PagedLister):
     }
     option_groups = (inventory.INVENTORY, inventory.html_option("the inventory and a map of it"))
 
+    def run(self, args: base.Args) -> int:
+        while (code := super().run(args)) == 0 and args.watch is not None:
+            self.app.stdout.flush()
+            try:
+                time.sleep(args.watch)
+            except KeyboardInterrupt:
+                break
+            self.forget()
+            if moves_cursor(self.app.stdout):
+                self.app.stdout.write("\x1b[H\x1b[2J")  # as clear does
+        return code
+
     def take_action(self, args: base.Args) -> base.Table:
         selection = self.selection(args)
         max_age_s = selection.live.max_age_s
@@ -70,18 +97,9 @@ class ListPodm(base.PagedLister):
             any_age = msgspec.structs.replace(selection.live, max_age_s=None)
             selection = msgspec.structs.replace(selection, live=any_age)
         scheduler = self.report_scheduler(args, selection)
-        columns = ["Podm", "Status", "Zone", "Free Cores", "Free Memory MiB", "Free GPUs", "Nodes"]
-        columns += ["Read At"]
-        if args.long:
-            columns += ["Enabled", "Pools", "Free Blocks", "Total Blocks", "Total Cores"]
-            columns += ["Total Memory MiB", "Total GPUs", "Free Accelerators"]
-            columns += ["Total Accelerators", "Free Drives", "Total Drives", "Free NICs"]
-            columns += ["Total NICs", "Free Stocks", "Total Stocks", "Aggregates", "Facts"]
-            columns += ["Driver", "Name", "URL"]
-        if args.capabilities:
-            columns += ["Capabilities", "Traits"]
+        more = (*(LONG_COLUMNS if args.long else ()), *(TRAITS if args.capabilities else ()))
         podms = scheduler.podms()
-        self.tell_missing(podms, "pod managers", strict=args.strict)
+        self.tell_missing(podms)
         for line in _unknown_words([one.podm for one in podms], args):
             self.tell(f"warning: {line}")
         listed = [one for one in podms if _is_listed(one.podm, args)]
@@ -105,40 +123,24 @@ class ListPodm(base.PagedLister):
             amounts["Nodes"] = len(podm.nodes)
             if podm.read_at is None and not any(one.amounts.blocks):  # never read: unknown, not 0
                 amounts = dict.fromkeys(amounts)
-            cells = {
-                **_cells(podm),
-                "Status": StatusCell(podm.status, podm.enabled),
-                **amounts,
-                "Read At": time_cell(podm.read_at, ages[podm.id]),
-            }
-            rows.append(cells)
-        return columns, rows
+            cells = {"Status": StatusCell(podm.status, podm.enabled), **amounts}
+            rows.append(_cells(podm) | cells | {"Read At": time_cell(podm.read_at, ages[podm.id])})
+        return (*COLUMNS, *more), rows
 
 
 def _cells(podm: model.inventory.LeanPodm) -> dict[str, Any]:
+    names = ("Name", "Status", "Enabled", "Driver", "URL", "Identity", "Zone", "Aggregates")
     return {
         "Podm": podm.id,
-        "Name": podm.name,
-        "Status": podm.status,
-        "Enabled": podm.enabled,
-        "Driver": podm.driver,
-        "URL": podm.url,
-        "Identity": podm.identity,
-        "Zone": podm.zone,
-        "Aggregates": WordLines(podm.aggregates),
-        "Capabilities": PairLines(podm.capabilities),
-        "Traits": WordLines(podm.traits),
-        "Facts": PairLines(podm.facts),
-        "Generation": podm.generation,
+        **fields(podm, *names, "Capabilities", "Traits", "Facts", "Generation"),
     }
 
 
 def _is_listed(podm: model.inventory.LeanPodm, args: base.Args) -> bool:
-    words = {name: getattr(args, name) for name in ("zone", "status", "driver")}
-    if any(word not in (None, getattr(podm, name)) for name, word in words.items()):
+    names = ("zone", "status", "driver")
+    if any(getattr(args, name) not in (None, getattr(podm, name)) for name in names):
         return False
-    has_traits = {*args.trait} <= {*podm.traits}
-    return has_traits and {*args.aggregate} <= {*podm.aggregates}
+    return {*args.trait} <= {*podm.traits} and {*args.aggregate} <= {*podm.aggregates}
 
 
 def _unknown_words(podms: Sequence[model.inventory.LeanPodm], args: base.Args) -> Iterator[str]:
@@ -174,25 +176,20 @@ class ShowPodm(base.ShowOne):
                 registered = registration.connection_cells(found.registration, found.source)
             except (AccessDenied, UnknownName):
                 pass  # only an admin is told; what reports has none
-        usage_cells: dict[str, Any] = {}
         if overview.live or selection.live.state is not None:
             usage = scheduler.block_usage(podm.id)
-            foreign = WordLines(usage.foreign)
-            usage_cells = {"Held Blocks": PairLines(usage.held), "Foreign Blocks": foreign}
+            registered["Held Blocks"] = PairLines(usage.held)
+            registered["Foreign Blocks"] = WordLines(usage.foreign)
         age = model.quantity.age_s(podm.read_at, app.now()) if overview.live else None
-        cells = _cells(podm)
-        head = {name: cells.pop(name) for name in ("Podm", "Name", "Status", "Enabled")}
-        amount_cells = output.hardware.amount_cells
-        if self.for_people(args):
-            amount_cells = output.hardware.bar_cells
+        cells, out = _cells(podm), output.hardware
+        amount_cells = out.bar_cells if self.for_people(args) else out.amount_cells
         cells = {
-            **head,
+            **{name: cells.pop(name) for name in ("Podm", "Name", "Status", "Enabled")},
             **amount_cells(overview.amounts, podm.unusable),
             **cells,
             "Read At": time_cell(podm.read_at, age, both=True),
             **registered,
-            **usage_cells,
-            "Pools": output.hardware.PoolsCell(overview.pools),
+            "Pools": out.PoolsCell(overview.pools),
             "Nodes": NodesCell(podm.nodes),
         }
         return tuple(cells), cells

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from valence_sched.errors import InputError, SchedulerError, UnknownName, UsageError, one_line
@@ -17,12 +17,8 @@ UNSET_FLAGS = (
     *("driver", "identity", "username", "password", "auth", "cacert", "cert", "insecure", "zone"),
     *("max_blocks", "parallel_composes"),
 )
-UNSET_NAMES = {
-    "aggregate": "aggregates",
-    "capability": "capabilities",
-    "trait": "traits",
-    "fact": "facts",
-}
+UNSET_NAMES = {"aggregate": "aggregates", "capability": "capabilities", "trait": "traits"}
+UNSET_NAMES |= {"fact": "facts"}
 
 
 class UnsetPodm(base.Command):
@@ -49,7 +45,6 @@ class UnsetPodm(base.Command):
         decide --fact <key>...: fact to take back (repeat for several)
         """
     option_settings = {"trait": None}
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> None:
         scheduler = self.scheduler(args)
@@ -64,24 +59,21 @@ class UnsetPodm(base.Command):
             if option == "fact" and args.location:
                 names.append("location")
             if names:
-                changes[field] = _without(getattr(old, field), names, f"{old.name}: {option}")
+                changes[field] = _without(getattr(old, field), names, option, old.name)
         if not changes:
             raise UsageError("nothing to unset: say what")
         new = msgspec.structs.replace(old, **changes)
-        scheduler.change_registration(
-            old.name, model.registration.RegistrationChange.between(old, new)
-        )
+        change = model.registration.RegistrationChange.between(old, new)
+        scheduler.change_registration(old.name, change)
 
 
-def _without(known: Any, names: Iterable[str], kind: str) -> Any:
-    gone = dict.fromkeys(names)
-    for name in gone:
+def _without(known: Any, names: Sequence[str], noun: str, podm: str) -> Any:
+    for name in names:
         if name not in known:
-            where, _, noun = kind.rpartition(": ")
-            raise UnknownName(noun, name, known, where)
+            raise UnknownName(noun, name, known, podm)
     if isinstance(known, dict):
-        return {key: value for key, value in known.items() if key not in gone}
-    return tuple(item for item in known if item not in gone)
+        return {key: value for key, value in known.items() if key not in names}
+    return tuple(item for item in known if item not in names)
 
 
 class CreatePodm(base.ShowOne):
@@ -110,9 +102,8 @@ class CreatePodm(base.ShowOne):
         name = args.name
         if not name:
             raise UsageError("an empty name")
-        plain = model.registration.Registration(
-            name=name, url=registration.service_root("url", args.url)
-        )
+        url = registration.service_root("url", args.url)
+        plain = model.registration.Registration(name=name, url=url)
         scheduler, here = self.scheduler(args), self.scheduler_app.service is None
         wanted = registration.with_options(plain, args, here=here)
         if args.password_prompt and here:  # nobody types one for what is refused
@@ -127,7 +118,7 @@ class CreatePodm(base.ShowOne):
         if result.reading is not None:
             podm = result.reading
             numbers = ((podm.blocks, "block"), (podm.pools, "pool"), (podm.nodes, "node"))
-            counts = ", ".join(format_count(number, noun) for number, noun in numbers)
+            counts = ", ".join(format_count(*number) for number in numbers)
             driver = podm.driver or "unknown"
             self.closing.append(f"{name} is {podm.status}: {counts}, driver {driver}")
         self.closing += registration.warnings_on(result.registration)
@@ -216,7 +207,6 @@ class DeletePodm(base.Command):
     """
 
     arguments = "<podm>...: registered pod manager (repeat for several)"
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> None:
         self.tell_errors(self.scheduler(args).unregister(args.podm))
@@ -233,7 +223,6 @@ class SetStats(base.ShowOne):
         <podm>: pod manager (ID, or host/node)
         <file>: JSON or YAML object, or - for standard input
         """
-    option_groups = (inventory.STATE,)
     known_columns = ("Podm", "Generation")
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -255,7 +244,6 @@ class UnsetStats(base.Command):
     """
 
     arguments = "<podm>...: pod manager (ID, or host/node; repeat for several)"
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> None:
         scheduler = self.scheduler(args)
@@ -270,7 +258,6 @@ class ShowStats(base.ShowOne):
     """Show what a pod manager has reported by itself."""
 
     arguments = "<podm>: pod manager (ID, or host/node)"
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> base.Table:
         report = self.scheduler(args).reported_stats(args.podm)

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.late import model
-from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import by_name, named_number
 from valence_sched_cli.output.cells import PairLines
 
@@ -25,7 +24,7 @@ class ListQuota(base.PagedLister):
     """
 
     marker_columns = ("Owner", "Resource")
-    option_groups = (inventory.STATE,)
+    nouns, next_step = "limits", "scheduler quota set sets one"
 
     def take_action(self, args: base.Args) -> base.Table:
         rows = [
@@ -40,7 +39,6 @@ class ShowQuota(base.ShowOne):
     """Show the limits of an owner, and what it uses."""
 
     arguments = "<owner>: owner (project, or user of a password file)"
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> base.Table:
         return COLUMNS, _cells(self.scheduler(args).quota(args.owner))
@@ -63,7 +61,6 @@ class SetQuota(base.ShowOne):
             nics, accelerators, accelerators:NAME or stock:NAME (repeat for several)
         """
     option_settings = {"resource": {"type": _LIMIT, "required": True}}
-    option_groups = (inventory.STATE,)
     known_columns = COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -83,7 +80,6 @@ class UnsetQuota(base.Command):
         {_OWNER}
         --resource <name>...: only the limit on this (repeat for several)
         """
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> None:
         owner, scheduler = _owner(args), self.scheduler(args)

@@ -26,7 +26,7 @@ class ExplainScheduler(base.Lister):
     per pod manager.
     """
 
-    reads_files_only = True
+    reads_files_only, option_groups = True, ()
     arguments = "<report>: report of a decision: a file, or - for stdin"
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -75,10 +75,7 @@ _PROPERTY_ESCAPES = _TEXT_ESCAPES | str.maketrans({":": "%3A", ",": "%2C"})
 
 
 def junit_document(file: str, results: Sequence[model.check.CheckResult]) -> bytes:
-    """Return results as a JUnit document, one test case each.
-
-    What does not print, and so may be no character of XML, is escaped as in JSON.
-    """
+    """Return results as a JUnit document, escaped as in JSON, one test case each."""
     failures = str(sum(one.result == "fail" for one in results))
     counts = {"tests": str(len(results)), "failures": failures, "errors": "0"}
     root = ElementTree.Element("testsuites", counts)
@@ -147,8 +144,9 @@ class CheckScheduler(base.Lister):
         self.closing.append(words.capacity.expectations_line(results))
         if any(one.result == "fail" for one in results):
             self.exit_code = EXIT_NOT_MET
-        columns = LONG_COLUMNS if self.shows_all(args) else CHECK_COLUMNS
-        return columns, [(one.result, one.name, one.found, one.file, one.line) for one in results]
+        return self.chosen(CHECK_COLUMNS, LONG_COLUMNS), [
+            (one.result, one.name, one.found, one.file, one.line) for one in results
+        ]
 
     def _results(
         self, checks: Sequence[model.check.Check], args: base.Args
@@ -193,6 +191,8 @@ class ListAudit(base.Lister):
     on its own machine are there with the user of the machine.
     """
 
+    nouns, next_step = "changes", "commands that change this state are recorded here"
+    filters = ("user", "owner", "verb", "object", "outcome")
     arguments = """
         --user <user>: changes of this user only
         --owner <owner>: changes by users of this project only
@@ -202,7 +202,6 @@ class ListAudit(base.Lister):
         --long: list more columns
         --limit <n>=100: print at most so many rows (default: 100)
         """
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> base.Table:
         names = ("user", "owner", "verb", "object", "outcome", "limit")

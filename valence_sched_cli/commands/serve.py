@@ -46,7 +46,7 @@ class ServePodm(base.Command):
         --session-limit <n>=64: sessions at a time (default: 64)
         --session-timeout <s>=300: seconds until a session that is not used ends (default: 300)
         """
-    through_service = False
+    through_service, option_groups = False, ()
     option_settings = {
         "inventory": {"dest": "source"},
         "port": natural,

@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import logging
+
 from valence_sched_cli import base
 from valence_sched_cli.late import model
 from valence_sched_cli.options import inventory
+from valence_sched_cli.output.cells import format_time
 
 
 class WatchPodm(base.Command):
@@ -13,10 +16,11 @@ class WatchPodm(base.Command):
 
     Reads each registered pod manager again and again into the state, until Ctrl-C or SIGTERM ends
     it, which exits 0. One that sends events is read sooner for them. Each change is a line on
-    standard error: a pod manager that cannot be read, one that can again, and one that is not as it
-    was, with the event or the interval for which it was read. Of several that share a state one
-    reads; when it dies, another goes on. It can report what it reads to schedulers of another
-    state, at an interval of its own. Zones below are polled by the service of a zone.
+    standard error with its time: a pod manager that cannot be read, one that can again, and one
+    that is not as it was, with the event or the interval for which it was read. Of several that
+    share a state one reads; when it dies, another goes on. It can report what it reads to
+    schedulers of another state, at an interval of its own. Zones below are polled by the service of
+    a zone.
     """
 
     examples = (
@@ -68,7 +72,7 @@ class WatchPodm(base.Command):
         try:
             self.scheduler_app.watch(
                 live,
-                self.tell,
+                self._tell_at,
                 pace=pace,
                 threads=args.readers,
                 once=args.once,
@@ -80,3 +84,7 @@ class WatchPodm(base.Command):
         except KeyboardInterrupt:
             if args.once:
                 raise
+
+    def _tell_at(self, text: str, level: int = logging.WARNING) -> None:
+        """Log a line with the time, as nothing else says when a change was seen."""
+        self.tell(f"{format_time(self.scheduler_app.now().timestamp())} {text}", level)

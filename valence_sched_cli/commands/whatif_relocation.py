@@ -54,9 +54,7 @@ class _MoveLister(base.Lister):
                 write(self.scheduler_app.whatif_page(result, site))
         self.closing += warning_lines(result.notes)
         self.closing += output.relocation.stuck_lines(result.stuck, args.all_reasons)
-        columns = (
-            output.relocation.LONG_COLUMNS if self.shows_all(args) else output.relocation.COLUMNS
-        )
+        columns = self.chosen(output.relocation.COLUMNS, output.relocation.LONG_COLUMNS)
         if isinstance(result, model.relocation.Survival):
             self.closing += words.relocation.survival_phrases(result)
             if not result.answer:
@@ -104,10 +102,8 @@ class FailWhatif(_MoveLister):
         whatif, site = self.scheduler_app.whatif, edited_site(self, args)
         answer: Callable[[], model.relocation.Relocation | model.relocation.Survival]
         if fails:
-            podms, selection = {}, self.selection(args)
-            for name in args.fail_zone:
-                found = self.scheduler_app.zone_podms(selection, args.zone_file, [name])
-                podms[f"zone {name}"] = found
+            below = functools.partial(self.scheduler_app.zone_podms, self.selection(args))
+            podms = {f"zone {name}": below(args.zone_file, [name]) for name in args.fail_zone}
             answer = functools.partial(whatif.fail, site, args.target, podms)
         else:
             answer = functools.partial(whatif.survive, site, args.survive, self._show)
@@ -181,19 +177,13 @@ class RebalanceWhatif(_MoveLister):
             result = whatif.rebalance(site, most, request, below, args.mix)
             if args.html:
                 write(self.scheduler_app.whatif_page(result, site, most))
-        self.closing += [
-            *warning_lines(result.notes),
-            *words.relocation.rebalance_lines(result, most),
-        ]
+        self.closing += warning_lines(result.notes)
+        self.closing += words.relocation.rebalance_lines(result, most)
         if not result.reached:
             self.exit_code = NONE_PLACED if result.complete else UNDECIDED
-        long = self.shows_all(args)
-        columns = (
-            output.relocation.REBALANCE_LONG_COLUMNS
-            if long
-            else output.relocation.REBALANCE_COLUMNS
-        )
-        return columns, map(output.relocation.rebalance_row, result.moves)
+        out = output.relocation
+        columns = self.chosen(out.REBALANCE_COLUMNS, out.REBALANCE_LONG_COLUMNS)
+        return columns, map(out.rebalance_row, result.moves)
 
 
 class NeedWhatif(base.Lister):

@@ -94,26 +94,21 @@ class RunWhatif(base.Lister):
                 write(replay)
             if args.html:
                 effects = {site.name: site.effects for site in sites}
-                write_page(
-                    pages.replay.replay_page(replay, effects, tuple(whatif.workload_facts(args)))
-                )
-        self.closing += output.replay.outcome_lines(replay)
+                facts = tuple(whatif.workload_facts(args))
+                write_page(pages.replay.replay_page(replay, effects, facts))
+        out = output.replay
+        self.closing += out.outcome_lines(replay)
         if baseline is not None:
             found = model.replay.changes(baseline, replay, tolerances.pop(None, 0.0), tolerances)
-            self.closing += output.replay.change_lines(found, args.baseline)
+            self.closing += out.change_lines(found, args.baseline)
             self.exit_code = EXIT_DIFFERENT if found else 0
         if args.compare:
             if len(replay.runs) > 1:
                 self.closing.append("one seed does not tell which run is better: use whatif sweep")
-            return output.replay.comparison(
-                replay, machine=args.formatter in MACHINE, long=args.long
-            )
+            return out.comparison(replay, machine=args.formatter in MACHINE, long=args.long)
         if args.series:
-            return output.replay.series_table(
-                replay, machine=not self.for_people(args), long=args.long
-            )
-        columns = output.replay.LONG_COLUMNS if self.shows_all(args) else output.replay.COLUMNS
-        return columns, output.replay.run_rows(replay)
+            return out.series_table(replay, machine=not self.for_people(args), long=args.long)
+        return self.chosen(out.COLUMNS, out.LONG_COLUMNS), out.run_rows(replay)
 
     def _sites(self, args: base.Args) -> list[app.Site]:
         """Return the sites that the options make; for a comparison the one without edits first."""
@@ -230,20 +225,15 @@ class SweepWhatif(base.Lister):
                 self.closing.append(f"written to {args.output}: {format_count(len(runs), 'run')}")
             if args.html:
                 effects = {site.name: site.effects for site in sites}
-                write_page(
-                    pages.replay.sweep_page(runs, effects, tuple(whatif.workload_facts(args)))
-                )
+                facts = tuple(whatif.workload_facts(args))
+                write_page(pages.replay.sweep_page(runs, effects, facts))
         if args.compare:
             if len(args.seeds) == 1:
                 hint = "one seed does not tell which variation is better: --seeds 1..10"
                 self.closing.append(hint)
             return output.replay.sweep_comparison(runs, long=self.shows_all(args))
-        columns = (
-            output.replay.SWEEP_LONG_COLUMNS
-            if self.shows_all(args)
-            else output.replay.SWEEP_COLUMNS
-        )
-        return columns, output.replay.sweep_rows(runs)
+        out = output.replay
+        return self.chosen(out.SWEEP_COLUMNS, out.SWEEP_LONG_COLUMNS), out.sweep_rows(runs)
 
     def _runs(self, sweep: app.Sweep, args: base.Args) -> list[model.replay.SweepRun]:
         """Return all runs; those of a journal are not made again, and others are added to it."""
@@ -260,9 +250,8 @@ class SweepWhatif(base.Lister):
 
             def show() -> None:
                 done, elapsed = len(finished) + made, time.monotonic() - started
-                self.progress.begin(
-                    "sweep", output.replay.progress_text(done, made, total, elapsed)
-                )
+                text = output.replay.progress_text(done, made, total, elapsed)
+                self.progress.begin("sweep", text)
 
             def record(run: model.replay.SweepRun) -> None:
                 nonlocal made

@@ -12,7 +12,7 @@ from valence_sched_cli.late import model
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options.parser import must_be, nonempty_name, number_of
 from valence_sched_cli.options.registration import login_changes
-from valence_sched_cli.output.cells import Cell, PairLines, Pairs, format_count, time_cell
+from valence_sched_cli.output.cells import Cell, PairLines, Pairs, fields, format_count, time_cell
 
 LIST_COLUMNS = ("ID", "Name", "Own Name", "Is Active", "Capabilities", "API URL")
 LONG_COLUMNS = ("Enabled", "Failures", "Heard", "Reason")
@@ -60,10 +60,7 @@ _OPTION_SETTINGS = {"<number>": _number} | dict.fromkeys(
 
 
 class Branch(Cell[Sequence[str]]):
-    """A zone of a tree: indented below the one above for people, its whole path for machines.
-
-    People also see its ``own_name`` where that is another one.
-    """
+    """A zone of a tree: indented, with its ``own_name``, for people, its path for machines."""
 
     def __init__(self, path: Sequence[str], own_name: str) -> None:
         super().__init__(path)
@@ -82,27 +79,18 @@ def zone_cells(zone: model.zone_registry.ZoneOverview) -> dict[str, Any]:
     """Return all that is known of a zone directly below, by the title of the column."""
     one, report = zone.registration, zone.report
     info, password, keystone = report.info, one.password, one.keystone
-    services = info.services if info else {}
+    services = info.services.items() if info else ()
+    ranges = {name: model.zone_registry.range_text(pair) for name, pair in services}
     return {
         "ID": zone.id,
-        "Name": one.name,
         "Own Name": info and info.name,
         "API URL": one.url,
-        "Enabled": one.enabled,
-        "Is Active": report.is_active,
-        "Reason": report.reason,
-        "Failures": report.failures,
+        **fields(one, "Name", "Enabled", "Weight Scale", "Weight Offset", "Login", "Username"),
+        **fields(one, "Auth URL", "Project"),
+        **fields(report, "Is Active", "Reason", "Failures"),
         "Capabilities": Pairs(info.capabilities if info else {}),
-        "Services": PairLines(
-            {name: model.zone_registry.range_text(pair) for name, pair in services.items()}
-        ),
-        "Weight Scale": one.weight_scale,
-        "Weight Offset": one.weight_offset,
-        "Login": one.login,
-        "Username": one.username,
+        "Services": PairLines(ranges),
         "Password": password and password.text,
-        "Auth URL": one.auth_url,
-        "Project": one.project,
         "User Domain": keystone and keystone.user_domain,
         "Project Domain": keystone and keystone.project_domain,
         "CA Cert": one.cacert,
@@ -162,8 +150,8 @@ class AddZone(base.ShowOne):
 class ListZone(base.Lister):
     """List the zones directly below this one."""
 
+    nouns, next_step = "zones", "scheduler zone add adds one"
     arguments = "output --long: list more columns"
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> base.Table:
         columns = LIST_COLUMNS + (LONG_COLUMNS if args.long else ())
@@ -180,7 +168,6 @@ class ShowZone(base.ShowOne):
     """Show a zone directly below this one."""
 
     arguments = "<zone>: zone directly below (name or ID)"
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> base.Table:
         return SHOW_COLUMNS, zone_cells(self.scheduler(args).zone(args.zone))
@@ -235,7 +222,6 @@ class DeleteZone(base.Command):
     """
 
     arguments = "<zone>...: zone directly below (name or ID; repeat for several)"
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> None:
         self.tell_errors(self.scheduler(args).delete_zones(args.zone))
@@ -245,9 +231,8 @@ class _OwnZone(base.Lister):
     """A command about this zone itself, on what its state has stored: nothing is read live."""
 
     def selection(self, args: base.Args, only: Sequence[str] = ()) -> model.reading.Selection:
-        return model.reading.Selection(
-            live=model.reading.ReadOptions(state=args.state, stored=True)
-        )
+        live = model.reading.ReadOptions(state=args.state, stored=True)
+        return model.reading.Selection(live=live)
 
 
 class InfoZone(_OwnZone):
@@ -256,8 +241,6 @@ class InfoZone(_OwnZone):
     Beside the capabilities that its operator states these are the least and the most that pod
     managers have free, its own and those of the zones below, and what they report by service.
     """
-
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> base.Table:
         info = self.scheduler(args).zone_info()
@@ -276,7 +259,6 @@ class TreeZone(_OwnZone):
         output --long: list more columns
         decide --timeout <seconds>=30: how long the zones below have to answer (default: 30)
         """
-    option_groups = (inventory.STATE,)
 
     def take_action(self, args: base.Args) -> base.Table:
         columns = ["Zone", "Podms", "Free Cores", "Free Memory MiB", "Free GPUs"]

@@ -78,7 +78,7 @@ class CommandHelp(argparse.HelpFormatter):
             if section is not self and section.heading != "examples":
                 actions += [args[0] for form, args in section.items if form == self._format_action]
                 root.items.remove(item)
-            elif actions and "\n" in item[1][0]:  # below the options: more than the plug-in's name
+            elif actions and "\n" in next(iter(item[1])):  # more than the plug-in's name
                 root.items.remove(item)
         shown = [
             one for one in actions if one.required or not common.isdisjoint(one.option_strings)
@@ -232,10 +232,7 @@ def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setti
 
 
 def refuse_empty_names(parser: argparse.ArgumentParser) -> None:
-    """Let each option and argument that is called after a file or a URL refuse an empty one.
-
-    Most often it is a variable of a script that is not set, which must not mean the default.
-    """
+    """Let files and URLs refuse an empty name, as an unset variable of a script leaves it."""
     for action in parser._actions:
         if action.metavar in NAMES and action.type is None:
             action.type = nonempty(NAMES[action.metavar])
@@ -289,11 +286,7 @@ class StoreOnce(argparse._StoreAction):
 def by_name(
     option: str, pairs: Iterable[tuple[str, Value]], hint: str = "say it in one of them"
 ) -> dict[str, Value]:
-    """Return what the values of an option ``NAME=VALUE`` say, by name.
-
-    Raises:
-        UsageError: two of them are about one name; the ``hint`` says what to write.
-    """
+    """Return the values of an option ``NAME=VALUE`` by name; UsageError if one is given twice."""
     named: dict[str, Value] = {}
     for name, value in pairs:
         if name in named:
@@ -348,10 +341,7 @@ def parsed(parse: Callable[[str], Value], text: str) -> Value:
 
 
 def parsed_by(name: str) -> Callable[[str], Any]:
-    """Return the type of what a function of the model parses; ``name`` is MODULE:FUNCTION.
-
-    It is imported when it parses: ``openstack`` imports the options at every start.
-    """
+    """Return the type that a function of the model, MODULE:FUNCTION, parses."""
     return lambda text: parsed(pkgutil.resolve_name(f"valence_sched.model.{name}"), text)
 
 
@@ -366,10 +356,7 @@ def seconds(text: str) -> float:
 def named_number(
     form: str, least: float, most: float, *, first: bool = False
 ) -> Callable[[str], tuple[str, float]]:
-    """Return the type of ``NAME=NUMBER``, as ``form`` says it; the number is within a range.
-
-    The name ends with the last ``=``, with ``first`` with the first one.
-    """
+    """Return the type of ``NAME=NUMBER`` within a range, split at the last or ``first`` ``=``."""
 
     def parse(text: str) -> tuple[str, float]:
         name, _, number = text.partition("=") if first else text.rpartition("=")
@@ -447,9 +434,7 @@ _WRITTEN = (*_WRITTEN_BESIDE, "output")
 def check_file_names(args: argparse.Namespace) -> None:
     """Refuse files that one command cannot have together, before anything is read or written.
 
-    Raises:
-        UsageError: standard input is read twice, a file is written twice, or a report, page or
-            plan would replace a file that the command reads.
+    UsageError if standard input is read twice, a file is written twice, or an input is replaced.
     """
     readers = [_option(name) for name in _READ for word in _words(args, name) if word == "-"]
     if len(readers) > 1:  # the second one would find it empty

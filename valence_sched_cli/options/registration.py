@@ -15,7 +15,7 @@ from typing import Any, get_args
 from valence_sched.errors import UsageError, one_line
 from valence_sched_cli.late import model, msgspec
 from valence_sched_cli.options import parser as parsing
-from valence_sched_cli.output.cells import Pairs, Words
+from valence_sched_cli.output.cells import Pairs, Words, fields
 
 CONNECTION_COLUMNS = ("Username", "Password", "Auth", "CA Cert", "Client Cert", "TLS Verified")
 COLUMNS = (
@@ -75,10 +75,9 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
 
 
 def login_changes(args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
-    """Return the fields about TLS and the password that options name.
+    """Return the fields about TLS and the password that options name; UsageError if invalid.
 
-    A certificate alone has its own key. Files of what is not registered ``here`` are named as they
-    are: they are a service's. UsageError for a name that no variable has.
+    A certificate alone has its own key. Files are a service's, unless it is registered ``here``.
     """
     named = {name: getattr(args, name) for name in ("cacert", "cert", "key")}
     changes: dict[str, Any] = {name: _path(file, here) for name, file in named.items() if file}
@@ -104,10 +103,7 @@ def _path(name: str, here: bool) -> str:
 def with_options(
     registration: model.registration.Registration, args: argparse.Namespace, *, here: bool = True
 ) -> model.registration.Registration:
-    """Return a pod manager with what the words of the shell say of it, as of ``login_changes``.
-
-    UsageError if they contradict each other.
-    """
+    """Return a pod manager with what the options say of it; UsageError if they contradict."""
     max_blocks = parsing.by_name("--max-blocks", itertools.chain(*args.max_blocks))
     changes: dict[str, Any] = {
         "aggregates": (*dict.fromkeys((*registration.aggregates, *args.aggregate)),),
@@ -137,10 +133,7 @@ def service_root(option: str, url: str) -> str:
 
 
 def prompt_password(args: argparse.Namespace, name: str, *, here: bool = True) -> str | None:
-    """Return the password that a person types, None without ``--password-prompt``.
-
-    UsageError if there is no terminal, nothing was typed, or it would go to a service.
-    """
+    """Return the password that a person types, None without ``--password-prompt``; UsageError."""
     if not args.password_prompt:
         return None
     if not here:
@@ -181,19 +174,8 @@ def column_names(args: argparse.Namespace) -> tuple[str, ...]:
 
 def registration_cells(registration: model.registration.Registration, file: str) -> dict[str, Any]:
     """Return all that is registered of a pod manager, by the title of the column."""
-    return {
-        "Podm": registration.name,
-        "URL": registration.url,
-        "Identity": registration.identity,
-        "Driver": registration.driver,
-        "Enabled": registration.enabled,
-        "Zone": registration.zone,
-        "Aggregates": Words(registration.aggregates),
-        "Capabilities": Pairs(registration.capabilities),
-        "Traits": Words(registration.traits),
-        "Facts": Pairs(registration.facts),
-        **connection_cells(registration, file),
-    }
+    cells = fields(registration, *COLUMNS[1:-6], lists=Words, maps=Pairs)
+    return {"Podm": registration.name, **cells, **connection_cells(registration, file)}
 
 
 def warnings_on(registration: model.registration.Registration) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -124,12 +125,10 @@ def make_request(
     nova_flavor: str | None = None,
     site: app.Site | None = None,
 ) -> model.request.Request:
-    """Return the request that the words of the shell make.
+    """Return the request that the options make, of a flavor, one of Nova, or resources alone.
 
-    Its flavor is the one of ``flavor_name``, or Nova's of the name ``nova_flavor``; without either
-    the resources of the shell are all. Flavors and the policy of a ``site`` win over those that
-    are configured. UsageError if nothing says what the node is made of, or two flavors do, or more
-    nodes must be placed than are asked for; UsageError or InputError if an option is wrong.
+    Flavors and the policy of a ``site`` win over those that are configured. UsageError or
+    InputError if an option is wrong or contradicts another.
     """
     count, min_count = getattr(args, "count", None) or 1, getattr(args, "min_count", None)
     if (min_count or 0) > count:
@@ -137,9 +136,9 @@ def make_request(
     flavor = site.flavors.get(flavor_name) if site and flavor_name else None
     flavor = flavor or _flavor(command, args, flavor_name, nova_flavor)
     default_policy = site.policy if site and not flavor.policy else None
-    attributes = (
-        (model.extra_specs.qualify(name), expression) for name, expression in args.attribute
-    )
+    qualify = model.extra_specs.qualify
+    attributes = ((qualify(name), expression) for name, expression in args.attribute)
+    capabilities = itertools.chain(*(one.items() for one in args.capability))
     traits = [*args.trait, *args.exclude_trait, *args.required, *args.forbidden]
     aggregates = [*args.aggregate, *args.exclude_aggregate, *args.member_of]
     spec = model.request_spec.RequestSpec(
@@ -154,7 +153,7 @@ def make_request(
         attributes=parsing.by_name("--attribute", attributes, "say what it must be in one of them"),
         policy=args.policy or default_policy,
         seed=args.seed,
-        capabilities=_merge_capabilities(args.capability),
+        capabilities=parsing.by_name("--capability", capabilities, "KEY=value;value is either"),
         locations=tuple(args.location),
         where=_conjunction(args.where),
         near=_by_kind(args.near),
@@ -219,16 +218,13 @@ def _with_resources(
         properties["processor"] = {"total_cores": args.cores}
     if args.memory is not None:
         properties["memory"] = {"capacity_mib": args.memory}
-    more = model.flavor.Flavor(
-        name="shell", properties=msgspec.convert(properties, model.flavor.Properties)
-    ).needs
-    if amounts:
-        classes = model.flavor.compile_amounts(amounts)
-        more = (*more, *model.flavor.Flavor(name="shell", properties=classes).needs)
-    first, *others = (model.flavor.add_needs(ask, more) for ask in request.alternatives)
-    return msgspec.structs.replace(
-        request, needs=first.needs, bonds=first.bonds, fallbacks=tuple(others)
-    )
+    needed = [msgspec.convert(properties, model.flavor.Properties)]
+    needed += [model.flavor.compile_amounts(amounts)] if amounts else []
+    more = [model.flavor.Flavor(name="shell", properties=one).needs for one in needed]
+    every = tuple(itertools.chain(*more))
+    first, *others = (model.flavor.add_needs(ask, every) for ask in request.alternatives)
+    made = {"needs": first.needs, "bonds": first.bonds, "fallbacks": tuple(others)}
+    return msgspec.structs.replace(request, **made)
 
 
 def parse_gpus(text: str) -> dict[str, Any]:
@@ -286,9 +282,8 @@ def parse_resource(text: str) -> tuple[str, float]:
         if number > 0:
             return name, number
     if not re.fullmatch(r"[0-9]{1,16}", amount) or not 0 < int(amount) <= MOST_OF_A_CLASS:
-        raise argparse.ArgumentTypeError(
-            f"{name} must be a whole number of 1 to {MOST_OF_A_CLASS:,}, got {amount[:40]!r}"
-        )
+        found = f"a whole number of 1 to {MOST_OF_A_CLASS:,}, got {amount[:40]!r}"
+        raise argparse.ArgumentTypeError(f"{name} must be {found}")
     return name, int(amount)
 
 
@@ -308,10 +303,7 @@ def parse_forbidden(text: str) -> NameConstraints:
 
 
 def parse_aggregates(text: str) -> NameConstraints:
-    """Parse ``a``, ``in:a,b``, ``!a`` or ``!in:a,b``.
-
-    A list without ``in:`` is refused: Placement's API reads it as all of them, its client as one.
-    """
+    """Parse ``a``, ``in:a,b``, ``!a`` or ``!in:a,b``; a list alone is ambiguous in Placement."""
     word = text.removeprefix("!")
     if word.startswith("in:"):
         options = _plain_names(text, word[3:])
@@ -325,11 +317,10 @@ def parse_aggregates(text: str) -> NameConstraints:
 
 def _plain_names(text: str, part: str) -> tuple[str, ...]:
     names = tuple(item.strip() for item in part.split(","))
-    if not all(name not in ("", "!") for name in names):
-        raise argparse.ArgumentTypeError(f"{text[:60]!r}: an empty name")
     for name in names:
-        if name.startswith("!"):
-            raise argparse.ArgumentTypeError(f"{text[:60]!r}: {name[:40]!r} has no place here")
+        if name.startswith("!") or not name:
+            wrong = f"{name[:40]!r} has no place here" if name.strip("!") else "an empty name"
+            raise argparse.ArgumentTypeError(f"{text[:60]!r}: {wrong}")
     return names
 
 
@@ -392,23 +383,9 @@ def _none_of(text: str) -> NameConstraints:
 
 
 def _capabilities(text: str) -> dict[str, tuple[str, ...]]:
-    capabilities: dict[str, tuple[str, ...]] = parsing.parsed_by("inventory:parse_capabilities")(
-        text
-    )
-    if not capabilities:
+    if not (found := parsing.parsed(model.inventory.parse_capabilities, text)):
         raise parsing.is_not("key=value or key=value;value", text)
-    return capabilities
-
-
-def _merge_capabilities(named: Sequence[dict[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    merged: dict[str, tuple[str, ...]] = {}
-    for capabilities in named:
-        for key, values in capabilities.items():
-            if key in merged:
-                hint = f"write {key}=value;value for either"
-                raise UsageError(f"--capability: {key!r} twice: {hint}")
-            merged[key] = values
-    return merged
+    return found
 
 
 def _conjunction(texts: Sequence[str]) -> Any:

@@ -66,12 +66,7 @@ decide --weight <weigher=number>...: another weight of this weigher in the polic
 
 
 def edited_sites(command: PodmCommand, args: argparse.Namespace) -> list[app.Site]:
-    """Return the inventory after the edits: a site for each scenario, else a single one.
-
-    Raises:
-        InputError, UnknownName: a scenario file is invalid, or refers to what is not there.
-        NothingMatches, UsageError: as of an edit.
-    """
+    """Return the inventory after the edits: a site for each scenario, else a single one."""
     app, selection = command.scheduler_app, command.selection(args)
     zones = getattr(args, "zone_file", None)
     return app.whatif.edited_sites(
@@ -179,12 +174,7 @@ def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) 
 
 
 def make_workload(app: app.App, args: argparse.Namespace) -> app.Workload:
-    """Return the workload that the options name.
-
-    Raises:
-        UsageError: they name none, or a file and what is drawn.
-        InputError: a file cannot be read.
-    """
+    """Return the workload that the options name; UsageError or InputError if they do not."""
     drawn = [name for name in _SYNTHETIC if getattr(args, name, None) is not None]
     if args.workload is not None:
         if drawn:

@@ -18,10 +18,7 @@ MOST_PODMS = 5  # across, where not all fit the width
 
 
 class FitCell(int):
-    """How many nodes fit on a pod manager; in colour by the most that fit on any of them.
-
-    ``width`` is that of its column, which the colour fills.
-    """
+    """How many nodes fit on a pod manager; in colour, as wide as its column, by the most of any."""
 
     def __new__(cls, nodes: int, most: int, width: int) -> FitCell:
         cell = super().__new__(cls, nodes)
@@ -43,11 +40,10 @@ Totals = Mapping[str, Mapping[str, Any]]  # by title, then by flavor
 def fit_matrix(
     counts: Counts, width: int | None = None, totals: Totals | None = None
 ) -> tuple[Sequence[str], list[Any]]:
-    """Return the titles and rows of the matrix; ``width`` is that of the screen, else 80.
+    """Return the titles and rows of the matrix for a screen ``width``, else 80 characters.
 
-    The last columns are ``totals``: the sum of each row if none are given. Where not all pod
-    managers fit the width, the best few stand there and the others are one column. The best are
-    those that take most nodes of all flavors together.
+    Of too many pod managers those that take most nodes are shown, the others in one column. The
+    last columns are ``totals``, else the sum of each row.
     """
     width = width or screen_width() or USUAL_WIDTH
     if totals is None:

@@ -84,11 +84,7 @@ def warning_lines(warnings: Iterable[str]) -> Iterator[str]:
 
 
 def time_cell(at: float | str | None, age_s: float | None, *, both: bool = False) -> Any:
-    """Return the cell of a time of the database or of a document, which may be unknown.
-
-    People see how long ago it was, with ``both`` the time as well, and the time alone where the age
-    is not known; machines see the time (RFC 3339, UTC).
-    """
+    """Return the cell of a time: people see its age, with ``both`` the time too, machines UTC."""
     text = model.quantity.format_utc(at) if isinstance(at, str) else format_time(at)
     if text is None:
         return None
@@ -174,6 +170,19 @@ class AmountLines(PairLines):
     absent = "unknown"
 
 
+def fields(
+    noun: Any, *titles: str, lists: type[Words] = WordLines, maps: type[Pairs] = PairLines
+) -> dict[str, Any]:
+    """Return the cells of the fields that titles name: ``Created At`` is ``noun.created_at``."""
+    row = {title: getattr(noun, title.lower().replace(" ", "_")) for title in titles}
+    for title, value in row.items():
+        if isinstance(value, Mapping):
+            row[title] = maps(value)
+        elif isinstance(value, (list, tuple)):
+            row[title] = lists(value)
+    return row
+
+
 class NounLines(Shown[Any]):
     """Nouns: a line that a function makes of each for people, lists and maps for machines."""
 
@@ -250,10 +259,7 @@ def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: b
 
 
 def painted(text: str, heat: float) -> str:
-    """Return a text on the colour of its temperature, as the terminal can show it.
-
-    0 is red, 0.5 yellow, 1 green; beyond is no more. What of the text does not print is escaped.
-    """
+    """Return a text on a colour from red (0) over yellow to green (1), safe for a terminal."""
     many = os.environ.get("COLORTERM", "").casefold() in ("truecolor", "24bit")
     system = rich.color.ColorSystem.TRUECOLOR if many else rich.color.ColorSystem.EIGHT_BIT
     heat = min(1.0, max(0.0, heat))

@@ -35,6 +35,7 @@ from valence_sched_cli.output.cells import (
     HeatCell,
     PairLines,
     UriTails,
+    fields,
     hang,
     heat_table,
     supports_colour,
@@ -49,10 +50,7 @@ WIDTH = 79
 def not_chosen(
     report: Report, given: Iterable[str] = (), *, every_reason: bool = False
 ) -> Iterator[str]:
-    """Yield why pod managers take no node: a line a pod manager or pool, or grouped by reason.
-
-    ``given`` are the options on the command line, which are named where one rejects.
-    """
+    """Yield why pod managers take no node; a reason names the options ``given``."""
     rejected = words.not_chosen(report)
     if not rejected:
         return
@@ -100,6 +98,11 @@ LONG_COLUMNS = (*COLUMNS, "Choice", "Scores", "Cost", "Waste")
 BLOCKS_WIDTH = 36  # of a cell with the blocks of a node
 
 
+def columns(long: bool) -> tuple[str, ...]:
+    """Return the columns of a decision, with ``long`` all of them."""
+    return LONG_COLUMNS if long else COLUMNS
+
+
 def score_cell(score: float) -> Amount[float]:
     """Return the cell of a score: three decimals for people, six for machines."""
     return Amount(score, "{:.3f}".format)
@@ -114,27 +117,19 @@ class BlocksCell(UriTails):
 
 
 def placement_rows(report: Report) -> Iterator[dict[str, Any]]:
-    """Yield a row for each node and each of its alternates; cells by LONG_COLUMNS and ZONE.
-
-    The zone is empty for the one that was asked, and where there are none.
-    """
+    """Yield a row for each node and each of its alternates; cells by LONG_COLUMNS and ZONE."""
     places = report.zones.placements if report.zones else ()
     zones = iter([zone for one in places for zone in (one.zone, *one.alternates)])
     for placement in report.placements:
         for rank, one in enumerate((placement.chosen, *placement.alternates), 1):
             yield {
-                "Node": placement.node,
+                **fields(placement, "Node", "Choice"),
                 "Rank": rank,
                 ZONE: next(zones, ""),
-                "Podm": one.podm,
-                "Pool": one.pool,
+                **fields(one, "Podm", "Pool", "Cost", "Waste", "Scores"),
                 "Score": score_cell(one.score),
                 "Blocks": BlocksCell([block.uri for block in one.blocks]),
                 "Amounts": GrantsCell(one.grants),
-                "Choice": placement.choice,
-                "Scores": PairLines(one.scores),
-                "Cost": one.cost,
-                "Waste": one.waste,
             }
 
 
@@ -174,10 +169,7 @@ def zone_notes(report: Report) -> Iterator[str]:
 def summary_lines(
     result: DecisionResult, *, explain: bool, names_id: bool = False
 ) -> Iterator[str]:
-    """Yield the lines about a decision beside its rows, the outcome last.
-
-    With ``names_id`` the outcome has the id of the request, which is no digest of it.
-    """
+    """Yield the lines about a decision beside its rows, the outcome last."""
     report = result.report
     yield from warning_lines((*report.warnings, *zone_notes(report)))
     reasons = {verdict.podm: verdict.reason for verdict in report.podms}
@@ -233,10 +225,7 @@ MOST_SHOWN = 3  # near misses and changes of each sort; the report has all
 
 
 class ReportRenderer:
-    """Draws a report as text for one stream of one command.
-
-    ``given`` are the options on the command line, which are named where one rejects pools.
-    """
+    """Draws a report as text for one stream; a reason names the options ``given``."""
 
     def __init__(
         self, formatter: Any, stream: Any, args: argparse.Namespace, given: Iterable[str] = ()

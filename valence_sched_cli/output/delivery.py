@@ -22,10 +22,7 @@ EXIT_UNTOLD = 7  # something was done, and not all of the outputs could be writt
 
 
 class Delivery:
-    """The outputs of one command: ``stdout`` has its data, ``tell`` logs a line for people.
-
-    ``clear`` removes what the terminal shows in passing; it is called before anything is printed.
-    """
+    """The outputs of one command: data to ``stdout``, lines for people to ``tell``."""
 
     def __init__(
         self,
@@ -37,12 +34,7 @@ class Delivery:
         self._effects, self._stdout, self._tell, self._clear = effects, stdout, tell, clear
 
     def print(self, emit: Callable[[Any], object]) -> None:
-        """Print what ``emit`` writes to a stream; after an effect only once it is whole.
-
-        Raises:
-            OutputError: standard output is closed, full, or otherwise gone.
-            BrokenPipeError: nobody reads it, and nothing was done that must be told.
-        """
+        """Print what ``emit`` writes, after an effect only once it is complete; OutputError."""
         self._clear()
         if self._effects:
             text = io.StringIO()
@@ -71,10 +63,7 @@ class Delivery:
         return EXIT_UNTOLD
 
     def check(self, failures: streams.Failures, code: int) -> int:
-        """Tell of log files that failed; name on standard output what standard error did not.
-
-        Returns the exit code: ``code`` where nothing was lost.
-        """
+        """Report log files that failed; return the exit code, 7 where effects are named nowhere."""
         self._tell(
             f"exit code {code}", logging.DEBUG
         )  # a log that takes no more fails here at last
@@ -95,10 +84,7 @@ OURS = "valence_sched"  # what the names of our loggers begin with
 
 
 class EscapingFormatter(logging.Formatter):
-    """The formatter of a handler, and what does not print escaped in all that it makes.
-
-    A line of ours stays one line. Those of others, and tracebacks, keep theirs.
-    """
+    """Escapes what another formatter makes; a line of ours stays one line."""
 
     def __init__(self, formatter: logging.Formatter | None) -> None:
         super().__init__()
@@ -127,10 +113,7 @@ class _SignalInterrupt(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def interrupt_on_signals() -> Iterator[None]:
-    """Let signals end the command, with the exit code that a shell gives them.
-
-    A signal that is ignored, as with nohup, or handled already, stays as it is.
-    """
+    """Let signals that are not ignored end the command, with the exit code of a shell."""
     default = []
     if threading.current_thread() is threading.main_thread():
         numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]

@@ -83,11 +83,7 @@ def terminal_progress(stream: Any = None) -> model.diagnostic.Progress | None:
 
 
 class ProgressLine:
-    """Shows what is awaited on one line of a terminal, once that takes longer than a second.
-
-    ``rich`` is imported when the line is first shown. A log record takes its place, and the line
-    comes again a second later.
-    """
+    """Shows what is awaited for longer than a second; a log record takes its place meanwhile."""
 
     def __init__(
         self, stream: Any, delay_s: float = DELAY_S, clock: Callable[[], float] = time.monotonic

@@ -11,7 +11,7 @@ from typing import Any
 from valence_sched.model import replay as model
 from valence_sched.model.quantity import format_age, format_count, resource_title
 from valence_sched.words.phrases import ReasonPhrases
-from valence_sched_cli.output.cells import Amount, PairLines, painted, warning_lines
+from valence_sched_cli.output.cells import Amount, PairLines, fields, painted, warning_lines
 
 COLUMNS = ("Site", "Policy", "Placed", "Refused", "Podms Needed", "Fragmentation")
 LONG_COLUMNS = (
@@ -97,18 +97,14 @@ def sweep_rows(runs: Sequence[model.SweepRun]) -> Iterator[dict[str, Any]]:
                 groups[group][resource] = value
         yield {
             "Site": run.scenario,
-            "Scenario": run.scenario,
-            "Policy": run.policy,
-            "Seed": run.seed,
+            **fields(run, "Scenario", "Policy", "Seed", "Requests", "Departed"),
             "Placed": found["placed"],
             "Refused": found["refused"],
             "Podms Needed": found["podms_needed"],
             "Fragmentation": number_cell(found["fragmentation"], is_share=True),
             "Utilisation": Shares(groups["utilisation"]),
-            "Requests": run.requests,
             "Requested": found["requested"],
             "Undecided": found["undecided"],
-            "Departed": run.departed,
             "Nodes Per Podm": number_cell(found["nodes_per_podm"]),
             "Most On One Podm": found["most_on_one_podm"],
             "Peak Utilisation": Shares(groups["peak_utilisation"]),
@@ -120,10 +116,7 @@ def sweep_rows(runs: Sequence[model.SweepRun]) -> Iterator[dict[str, Any]]:
 def comparison(
     replay: model.Replay, *, machine: bool, long: bool = False
 ) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    """Return titles and a row for each measure: a column for each run.
-
-    One seed tells of no run that it is better. People do not get peaks, unless ``long``.
-    """
+    """Return titles and a row for each measure, a column for each run; ``long`` adds peaks."""
     by_run = {run.name: {one.name: one for one in model.measures(run)} for run in replay.runs}
     rows = []
     for name in dict.fromkeys(name for found in by_run.values() for name in found):
@@ -236,8 +229,7 @@ def _bucket_rows(run: model.ReplayResult) -> Iterator[dict[str, Any]]:
     for number, nodes in enumerate(series.nodes):
         shares = {name: values[number] for name, values in series.used.items()}
         yield {
-            "Site": run.site,
-            "Policy": run.policy,
+            **fields(run, "Site", "Policy"),
             "After Seconds": number * series.bucket_s,
             "Utilisation": Shares(shares),
             "Fragmentation": series.fragmentation[number] if series.fragmentation else None,
@@ -293,10 +285,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def progress_text(done: int, made: int, total: int, elapsed_s: float) -> str:
-    """Return how many of all runs are done, and about how long the others take.
-
-    ``made`` of them were made in ``elapsed_s``; of none there is no estimate.
-    """
+    """Return how many of all runs are done, and about how long the others take."""
     text = f"{done:,} of {total:,} runs"
     if not made or done == total:
         return text

@@ -38,11 +38,7 @@ def screen_width() -> int | None:
 def fit_rows(
     titles: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None = None
 ) -> Sequence[Sequence[Any]]:
-    """Return rows whose table is no wider than ``width``: that of the screen, if there is one.
-
-    The widest columns are folded first, at spaces only. Where that is not enough, the rows are
-    returned as they are: one long name would else make every other column narrow in vain.
-    """
+    """Return rows folded to ``width`` or the screen, the widest first; as they are if in vain."""
     width = screen_width() if width is None else width
     if width is None:
         return rows
@@ -116,13 +112,10 @@ class _ShownCell(FormattableColumn[Any]):
 
 
 class PreparedFormatter:
-    """A formatter that prints cells with what its format needs done to them.
+    """Prints cells with what a format needs: escaped, flat, folded to the screen, in ``colour``.
 
-    What does not print is escaped in every format; ``json`` escapes it by itself. With ``colour``
-    the cells of a table that have a colour get it. What the encoding of ``stream`` lacks is
-    escaped before widths are counted. The cells of a table are folded, unless an option says how
-    wide it may be; its words are broken, on a terminal, only where that makes the table fit.
-    It prints to ``target``, else to the stream that it is given.
+    What the encoding of ``stream`` lacks is escaped before widths are counted. It prints to
+    ``target``, else to the stream that it is given.
     """
 
     def __init__(
@@ -231,10 +224,7 @@ def _escaped(value: Any) -> Any:
 
 
 def _printable_cell(cell: Any, colour: bool) -> Any:
-    """Return a cell without the characters that would control a terminal, maybe in its colours.
-
-    They are escaped in the value: of the line ends that people see none is part of a name.
-    """
+    """Return a cell that cannot control a terminal, with ``colour`` in its colours."""
     coloured: Callable[..., str] | None = getattr(cell, "coloured", None)
     if isinstance(cell, FormattableColumn):
         bare = copy.copy(cell)
@@ -279,10 +269,10 @@ def telling_columns(
     parsed_args: Any,
     redundant: Mapping[str, str | None] = REDUNDANT,
 ) -> list[str]:
-    """Return the columns that tell people something; programs get all.
+    """Return the columns that tell people something; programs get all, and named ones stay.
 
-    ``redundant`` has, by title, what a column says of every row when it tells nothing, and None
-    where another column tells the same, which ``--long`` shows. Columns that are named stay.
+    ``redundant`` has by title the text of a column that tells nothing, and None where another
+    column, or ``--long``, has the same.
     """
     named = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
 

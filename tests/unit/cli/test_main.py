@@ -230,7 +230,10 @@ class TestErrors(unittest.TestCase):
             def take_action(self, parsed_args):
                 raise error
 
-        app = argparse.Namespace(stdout=io.StringIO(), NAME="valence-sched")
+        options = argparse.Namespace()
+        app = argparse.Namespace(
+            stdout=io.StringIO(), NAME="valence-sched", options=options, client_manager=None
+        )
         with self.assertLogs(base.LOG, "ERROR") as logs:
             command = Failing(app, None)
             self.assertEqual(1, command.run(command.get_parser("x").parse_args([])))

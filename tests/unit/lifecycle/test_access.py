@@ -21,7 +21,7 @@ from tests.unit.store.site import CORES, part, podm
 from tests.unit.trees import tree
 from valence_sched.drivers.dialect import Dialect
 from valence_sched.drivers.redfish.schema import ServiceRoot
-from valence_sched.errors import PodmError
+from valence_sched.errors import PodmError, UnknownName
 from valence_sched.lifecycle.access import PodmAccess
 from valence_sched.model.claim import ComposedNode, CompositionRequest, request_from_node
 from valence_sched.model.lifecycle import Preview
@@ -39,8 +39,8 @@ class ToldAccess(PodmAccess):
         object.__setattr__(self, "told_composer", composer)
         return self
 
-    def read(self, name):
-        return self.readings.get(name)
+    def reading(self, name):
+        return self.readings.get(name, f"{name}: does not answer")
 
     @contextlib.contextmanager
     def connect(self, name):
@@ -181,8 +181,25 @@ class TestNodes(AccessCase):
         other = self.composed(claim, "m", "/S/2", "c1")
         listed = podm(nodes=[{"uri": "/S/2", "blocks": ["c1"]}])
         access = self.access({"p": listed}, Noting(read_node=ABSENT))
-        self.assertEqual("GONE", access.node_status(self.node).state)
-        self.assertEqual("COMPOSED", access.node_status(other).state)
+        self.assertEqual("GONE", access.node_record(self.node.id).state)
+        self.assertEqual("COMPOSED", access.node_record(other.id).state)
+
+    def test_a_node_of_unknown_state_says_why(self):
+        record = self.access().node_record(self.node.id)
+        self.assertEqual(("UNKNOWN", "p: does not answer"), (record.state, record.reason))
+
+    def test_a_node_of_others_is_found_by_its_name_or_uri(self):
+        foreign = podm(nodes=[{"uri": "/S/1"}, {"uri": "/S/9", "name": "other"}])
+        self.store.remember(foreign)
+        for name in ("other", "/S/9"):
+            record = self.access({"p": foreign}).node_record(name)
+            self.assertEqual(("FOREIGN", "other"), (record.state, record.node.id))
+        record = self.access().node_record("other")
+        self.assertEqual(("UNKNOWN", "p: does not answer"), (record.state, record.reason))
+        empty = self.access({"p": podm()}, Noting(read_node=ABSENT))
+        self.assertEqual("GONE", empty.node_record("other").state)
+        with self.assertRaises(UnknownName):
+            self.access().node_record("nobody")
 
 
 class TestPreview(AccessCase):
