@@ -23,6 +23,12 @@ NAMES = ("gpu-east", "gpu-west")
 ID = re.compile(r"\b[0-9a-f]{16}\b")
 TIME = re.compile(r"\b20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 CLOCK = re.compile(r"(?<=until )\d\d:\d\d:\d\dZ")
+#: What another run has otherwise: the port of a pod manager, a UUID, a MAC address.
+HARDWARE = {
+    r"127\.0\.0\.1:\d{5}\b": "127.0.0.1:38001",
+    r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b": "9e0b7a1c-2d4f-5b68-8c3a-5d1e6f7a8b90",
+    r"\b02(:[0-9a-f]{2}){5}\b": "02:5d:1e:6f:7a:8b",
+}
 SINCE = re.compile(r"(?<=\| )\d+s +(?=\|$)", re.MULTILINE)
 FAKES = ("3f9c0a1b2d4e5f60", "81b25d0c9e7a4f13", "c4d7e8f90a1b2c3d")
 
@@ -60,6 +66,8 @@ class Aliases:
         for known, alias in self._aliases.items():
             out = out.replace(known, alias)
         out = CLOCK.sub("09:24:07Z", TIME.sub("2026-03-02T09:14:07Z", out))
+        for pattern, fake in HARDWARE.items():
+            out = re.sub(pattern, fake, out)
         return SINCE.sub("2s    ", out)
 
 

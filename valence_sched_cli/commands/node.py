@@ -73,7 +73,10 @@ class ListNode(base.PagedLister):
 
 
 class ShowNode(base.ShowOne):
-    """Show one node as its pod manager has it now, or as it is recorded."""
+    """Show one node as its pod manager has it now.
+
+    With --inventory it is shown as it is recorded there.
+    """
 
     arguments = "<node>: node (ID or URI; with --inventory also the last part of it)"
     option_groups = (RECORDED, inventory.LIVE)
