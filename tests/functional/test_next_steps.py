@@ -261,7 +261,7 @@ class TestNodes(Site):
                 self.assertTrue(shown["Hardware"]["processors"])
         wrong = run(PROGRAMS[0], "podm", "node", "show", "train", "--inventory", SITE)
         self.assertEqual(1, wrong.code)
-        self.assertIn("no node named 'train' (did you mean 'train-1'", wrong.err)
+        self.assertIn("no node named 'train' (did you mean 'train-", wrong.err)
         wrong = run(PROGRAMS[0], "podm", "node", "list", "--live", "--inventory", SITE)
         self.assertEqual(2, wrong.code)
 
