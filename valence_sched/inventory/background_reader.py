@@ -170,7 +170,7 @@ class BackgroundReader:
 
     ``read`` returns the reading of one pod manager, and never raises; at most ``threads`` of them
     run at once, each in a thread that ``start`` starts. ``holder`` names this process, and its
-    lease ends ``lease_s`` after its death. ``tell`` takes a line for each change: of the reading
+    lease ends ``lease_s`` after its death. ``log`` takes a line for each change: of the reading
     process, and of whether a pod manager can be read. ``changed`` takes the names of changed pod
     managers.
     """
@@ -183,7 +183,7 @@ class BackgroundReader:
         read: Callable[[ReadTarget], Reading],
         *,
         holder: str,
-        tell: Callable[[str], object],
+        log: Callable[[str], object],
         pace: ReadPace | None = None,
         clock: ReaderClock | None = None,
         threads: int = THREADS,
@@ -193,7 +193,7 @@ class BackgroundReader:
         changed: Callable[[Sequence[str]], object] = lambda _names: None,
     ) -> None:
         self._registry, self._live, self._store, self._read = registry, live, store, read
-        self._holder, self._tell, self._threads = holder, tell, threads
+        self._holder, self._log, self._threads = holder, log, threads
         self._clock = clock or ReaderClock()
         self._lease_s = lease_s
         self._schedule = ReadSchedule(pace or ReadPace(), self._clock.draw)
@@ -293,7 +293,7 @@ class BackgroundReader:
                 return
             self._leads = False
             self._events.follow({})
-            self._tell("the lease is lost: another process reads")
+            self._log("the lease is lost: another process reads")
         self._lead()
 
     def _lead(self) -> bool:
@@ -304,10 +304,10 @@ class BackgroundReader:
             self._looked_at = self._members_at = -float("inf")
             for name in self._members:
                 self._schedule.hasten(name, self._renewed_at)
-            self._tell(f"leader: this process ({self._holder})")
+            self._log(f"leader: this process ({self._holder})")
             if self._failures:
                 count = format_count(len(self._failures), "pod manager")
-                self._tell(f"{count} could not be read before")
+                self._log(f"{count} could not be read before")
         return self._leads
 
     def _update_members_in_time(self) -> None:
@@ -338,7 +338,7 @@ class BackgroundReader:
             if known is not None and known != replace(one, identity=known.identity):
                 self._schedule.hasten(name, now)
         if len(before) != len(self._members):
-            self._tell(f"{format_count(len(self._members), 'pod manager')} to read")
+            self._log(f"{format_count(len(self._members), 'pod manager')} to read")
 
     def _start(self) -> None:
         free = self._threads - self._running
@@ -408,11 +408,11 @@ class BackgroundReader:
         changed = [one for one in podms if self._generations.get(one.id) != one.generation]
         for one in changed:
             if one.id in self._generations:
-                self._tell(
+                self._log(
                     errors.one_line(f"{one.id}: changed, read {self._reasons.get(one.id, '')}")
                 )
             if loss := self._previous.get(one.id, PreviousReading()).loss(one):
-                self._tell(errors.one_line(f"{one.id}: {loss}"))
+                self._log(errors.one_line(f"{one.id}: {loss}"))
             self._previous[one.id] = PreviousReading.of(one)
             self._generations[one.id] = one.generation
         if changed:
@@ -426,13 +426,13 @@ class BackgroundReader:
             self._failures[name] = failure
             if known is None or known.reason != failure.reason:
                 problem = "unreachable" if failure.status == "Offline" else "not read"
-                self._tell(f"{name}: {problem}: {failure.reason}")
+                self._log(f"{name}: {problem}: {failure.reason}")
         elif known is not None:
-            self._tell(f"{name}: reachable again")
+            self._log(f"{name}: reachable again")
 
     def _note_problem(self, text: str) -> None:
         if text and text != self._problem:
-            self._tell(f"waiting: {text}")
+            self._log(f"waiting: {text}")
         self._problem = text
 
 
@@ -441,7 +441,7 @@ def background_reader(
     live: ReadOptions,
     store: Store,
     pace: ReadPace,
-    tell: Callable[[str], object],
+    log: Callable[[str], object],
     threads: int,
     *,
     lease_s: float = LEASE_S,
@@ -473,7 +473,7 @@ def background_reader(
 
     events: Events | None = None
     if pace.events:
-        listener = EventListener(open_stream, tell)
+        listener = EventListener(open_stream, log)
         events = listener if address is None else ReceivedEvents(listener, store, clock)
     return BackgroundReader(
         registry,
@@ -481,7 +481,7 @@ def background_reader(
         store,
         read,
         holder=process_name(),
-        tell=tell,
+        log=log,
         pace=pace,
         threads=threads,
         events=events,

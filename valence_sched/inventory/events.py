@@ -36,8 +36,8 @@ class Hints:
 
     def take(self) -> dict[str, str]:
         with self._lock:
-            taken, self._reasons = self._reasons, {}
-        return taken
+            reasons, self._reasons = self._reasons, {}
+        return reasons
 
 
 class NoStreams:
@@ -97,7 +97,7 @@ class _Follower:
 
 
 class EventListener:
-    """Follows the streams of the pod managers that it is given; ``tell`` takes a line a change.
+    """Follows the streams of the pod managers that it is given; ``log`` takes a line a change.
 
     ``open_stream`` makes the stream of a pod manager, which opens when it is followed, or raises a
     SchedulerError, as for a password that cannot be read.
@@ -106,13 +106,13 @@ class EventListener:
     def __init__(
         self,
         open_stream: OpenStream,
-        tell: Callable[[str], object],
+        log: Callable[[str], object],
         *,
         clock: Callable[[], float] = time.monotonic,
         first_pause_s: float = FIRST_PAUSE_S,
         most: int = MAX_STREAMS,
     ) -> None:
-        self._open_stream, self._tell, self._clock = open_stream, tell, clock
+        self._open_stream, self._log, self._clock = open_stream, log, clock
         self._hints = Hints()
         self._first_pause_s, self._most = first_pause_s, most
         self._followers: dict[str, _Follower] = {}
@@ -141,13 +141,13 @@ class EventListener:
             thread.join(max(0.0, until - time.monotonic()))
 
     def _run(self, one: _Follower) -> None:
-        name, pause_s, told = one.registration.name, self._first_pause_s, ""
+        name, pause_s, reported = one.registration.name, self._first_pause_s, ""
         attempts, was_open = 0, False
 
         def opened() -> None:
-            nonlocal told, was_open
-            told, was_open = "", True
-            self._tell(f"{name}: subscribed")
+            nonlocal reported, was_open
+            reported, was_open = "", True
+            self._log(f"{name}: subscribed")
             if attempts > 1:  # some may have been lost meanwhile
                 self._hints.add(name, reason="an event stream that is open again")
 
@@ -159,12 +159,12 @@ class EventListener:
                 continue
             if one.ended.is_set():
                 if end.left:
-                    self._tell(one_line(f"{name}: {end.problem}: delete it there"))
+                    self._log(one_line(f"{name}: {end.problem}: delete it there"))
                 return
             # the readings of one that does not answer say so by themselves
-            if end.problem != told and (was_open or not end.unreachable):
-                self._tell(one_line(f"{name}: no event stream: {end.problem}: polling"))
-            told, was_open = end.problem, False
+            if end.problem != reported and (was_open or not end.unreachable):
+                self._log(one_line(f"{name}: no event stream: {end.problem}: polling"))
+            reported, was_open = end.problem, False
             if self._clock() - began > LONGEST_PAUSE_S:
                 pause_s = self._first_pause_s
             one.ended.wait(pause_s)

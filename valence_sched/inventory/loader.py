@@ -30,7 +30,6 @@ from valence_sched.view.view import View
 
 if TYPE_CHECKING:
     from valence_sched.inventory.registry import Registry
-    from valence_sched.inventory.view_cache import ViewCache
     from valence_sched.model.claim import ComposedNode
     from valence_sched.model.diff import Difference, PodmDocument
 
@@ -65,7 +64,14 @@ class InventoryLoader:
         source = self._cacheable_source(selection) if texts is None else None
         if source is None:
             return self._build(selection, texts)
-        cache = self._view_cache()
+        from valence_sched.inventory.view_cache import ViewCache  # only for large files
+
+        cache = ViewCache(
+            Homes(self._config.environ).cache / "views",
+            self._config.remarks.append,
+            now_ns=lambda: int(self._sources.now().timestamp() * 1e9),
+            min_bytes=self._min_cached_bytes,
+        )
         with collector_paused():
             cached = cache.load(source)
         if cached is None:
@@ -108,16 +114,6 @@ class InventoryLoader:
             self._remark_declared(declared)
             old.warn(self._diagnostics)
             return builder.view()
-
-    def _view_cache(self) -> ViewCache:
-        from valence_sched.inventory.view_cache import ViewCache  # only for large files
-
-        return ViewCache(
-            Homes(self._config.environ).cache / "views",
-            self._config.remarks.append,
-            now_ns=lambda: int(self._sources.now().timestamp() * 1e9),
-            min_bytes=self._min_cached_bytes,
-        )
 
     def _cacheable_source(self, selection: Selection) -> str | None:
         """Return the only source of a selection if it is a large file and stands alone."""

@@ -125,7 +125,7 @@ def named_by_service(
     identity. Without an answer, or for another endpoint of the same service, the name stays that of
     the endpoint.
     """
-    taken: set[str] = set()
+    used_names: set[str] = set()
     for one, identity in found:
         name, prefix = one.name, one.zone or "podm"
         if identity is not None:
@@ -133,11 +133,11 @@ def named_by_service(
                 digest = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
                 name = f"{prefix}-{digest}"
             name = names.get(identity, name)
-        if name in taken:
+        if name in used_names:
             yield one
         else:
             yield replace(one, name=name, identity=identity)
-        taken.add(name)
+        used_names.add(name)
 
 
 def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) -> Iterator[Member]:
@@ -179,7 +179,8 @@ class Registry:
             if url and "://" not in url and (not url.strip() or "\0" in url):
                 raise errors.StoreError(f"no state is called {url!r}: name a file, or a URL")
             file = Path(os.path.expanduser(url)).absolute() if url else self._home / "state.sqlite"
-            self.url = url if url and "://" in url else _file_url(file)
+            path = str(file).replace("%", "%25").replace("?", "%3F")
+            self.url = url if url and "://" in url else f"sqlite:///{path}"
             in_file = _SQLITE.match(self.url)
             if in_file and unquote(in_file[1] or "") in _IN_MEMORY:
                 hint = "name a file, or the URL of a database"
@@ -447,8 +448,3 @@ def _common(registration: Registration, other: Registration) -> str | None:
         return None
     common = addresses(registration.url) & addresses(other.url)
     return f"{podm_address.ADDRESS_KIND}{min(common)}" if common else None
-
-
-def _file_url(file: Path) -> str:
-    path = str(file).replace("%", "%25").replace("?", "%3F")
-    return f"sqlite:///{path}"

@@ -42,7 +42,7 @@ class Reporter:
 
     ``names`` returns the names of the registered pod managers. Each of ``targets``, by its name,
     takes a pod manager and its stats; a failed one is tried again after the interval. A pod manager
-    that cannot be read is Offline. ``tell`` takes a line for each change, ``sleep`` waits.
+    that cannot be read is Offline. ``log`` takes a line for each change, ``sleep`` waits.
     """
 
     def __init__(
@@ -51,12 +51,12 @@ class Reporter:
         names: Callable[[], list[str]],
         targets: Mapping[str, Callable[[str, Stats], object]],
         interval_s: float,
-        tell: Callable[[str], object],
+        log: Callable[[str], object],
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
         self._store, self._names, self._targets = store, names, targets
-        self._interval_s, self._tell = interval_s, tell
+        self._interval_s, self._log = interval_s, log
         self._clock, self._sleep = clock, sleep
         self._problems: dict[str, str] = {}
 
@@ -67,7 +67,7 @@ class Reporter:
             self._sleep(max(0.0, self._interval_s - (self._clock() - began)))
 
     def report(self) -> None:
-        """Report every pod manager to every target once; ``tell`` gets the errors."""
+        """Report every pod manager to every target once; ``log`` gets the errors."""
         try:
             podms, failures = self._store.load_podms(self._names()), self._store.failures()
         except SchedulerError as error:
@@ -87,5 +87,5 @@ class Reporter:
     def _note(self, target: str, problem: str) -> None:
         if problem != self._problems.get(target, ""):
             words = f"not reported: {problem}" if problem else "reports are taken again"
-            self._tell(f"{target}: {words}")
+            self._log(f"{target}: {words}")
         self._problems[target] = problem

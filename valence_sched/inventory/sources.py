@@ -23,10 +23,6 @@ INVENTORY = "VALENCE_SCHED_INVENTORY"
 Now = Callable[[], datetime.datetime]
 
 
-def _utc_now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
-
-
 class SourceReader:
     """Reads the records of pod managers, and notes problems in ``diagnostics``.
 
@@ -48,7 +44,7 @@ class SourceReader:
     ) -> None:
         self.config, self.diagnostics, self.registry = config, diagnostics, registry
         self.progress: Progress = NoProgress() if progress is None else progress
-        self.now = now or _utc_now
+        self.now = now or (lambda: datetime.datetime.now(datetime.UTC))
         self.live_ids: set[str] = set()
         self.read_ids: set[str] = set()
         self.unread_ids: set[str] = set()

@@ -260,12 +260,12 @@ class Claimer:
         for number, (fit, score) in enumerate(nodes, 1):
             share = _allocation(view, fit, request, number, score, charged=charged)
             shares.setdefault(view.podm(fit.row).id, []).append(share)
-        asked, parts = NodeRequest.of(request), []
+        wanted, parts = NodeRequest.of(request), []
         for podm in sorted(shares):
             base, generation = self._follower.base(podm), self._follower.generation(podm)
             supplies = tuple(Grant(*one) for one in sorted(declared_supplies(base).items()))
             part = ClaimPart(podm=podm, generation=generation, shares=tuple(shares[podm]))
-            parts.append(replace(part, supplies=supplies, request=asked))
+            parts.append(replace(part, supplies=supplies, request=wanted))
         return parts
 
     def _group_generation(self, request: Request) -> int | None:
@@ -278,7 +278,8 @@ class Claimer:
     def _shuffle_blocks(self, podm: str) -> None:
         if podm and podm not in self._contended:
             self._contended.add(podm)
-            self._follower.sort_blocks(podm, functools.partial(_salted_digest, self._salt))
+            digest = functools.partial(hashlib.blake2b, key=self._salt, digest_size=8)
+            self._follower.sort_blocks(podm, lambda uri: digest(uri.encode()).digest())
 
 
 def _group_name(request: Request) -> str | None:
@@ -308,7 +309,3 @@ def _allocation(
         score=score,
         charges={name: float(amount) for name, amount in sorted(charges.items())},
     )
-
-
-def _salted_digest(salt: bytes, uri: str) -> bytes:
-    return hashlib.blake2b(uri.encode(), key=salt, digest_size=8).digest()

@@ -109,7 +109,7 @@ class DispatchSender:
 
     ``post`` raises a SchedulerError unless the decision was surely taken. It is posted again after
     a pause that doubles; the others go on, but for those of the same request. Each process of a
-    service may have a sender: only one of them posts a decision at a time. ``tell`` takes a line
+    service may have a sender: only one of them posts a decision at a time. ``log`` takes a line
     for each change, ``sleep`` waits.
     """
 
@@ -118,11 +118,11 @@ class DispatchSender:
         dispatches: Dispatches,
         post: Callable[[Dispatch], Sequence[Receipt]],
         settings: DispatchSettings,
-        tell: Callable[[str], object],
+        log: Callable[[str], object],
         sleep: Callable[[float], object],
     ) -> None:
         self._dispatches, self._post, self._settings = dispatches, post, settings
-        self._tell, self._sleep, self._problem = tell, sleep, ""
+        self._log, self._sleep, self._problem = log, sleep, ""
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Post until ``ended``; errors as of the state."""
@@ -145,7 +145,7 @@ class DispatchSender:
             problem = ""
             self._dispatches.finish(one, receipts)
         if problem != self._problem:
-            self._tell(f"decisions wait: {problem}" if problem else "decisions are posted again")
+            self._log(f"decisions wait: {problem}" if problem else "decisions are posted again")
         self._problem = problem
         return not problem
 

@@ -113,12 +113,12 @@ class Provisioner:
             return ProvisionResult(nodes=tuple(earlier))
         self.prepare()
         refusals = self.refusals(request)
-        asked = [name for name in request.podms if name not in refusals]
-        if request.podms and not asked:
+        podms = [name for name in request.podms if name not in refusals]
+        if request.podms and not podms:
             return ProvisionResult(failures=tuple(f"{n}: {refusals[n]}" for n in request.podms))
-        excluded = [name for name in refusals if not asked and name not in request.exclude_podms]
+        excluded = [name for name in refusals if not podms and name not in request.exclude_podms]
         excludes = (*request.exclude_podms, *excluded)
-        request = replace(request, podms=tuple(asked), exclude_podms=excludes)
+        request = replace(request, podms=tuple(podms), exclude_podms=excludes)
         outcome = source.claim(request, key=key, ttl_s=ttl_s, content=content)
         progress = _Progress()
         if outcome.claim is not None:

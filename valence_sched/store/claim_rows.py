@@ -402,7 +402,7 @@ def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> s
     of which less is held from now on.
     """
     settled, parts = set(), tables.claim_parts.c
-    for (key, claim), nodes in sorted(_composed_claims(connection, podms).items()):
+    for (key, claim), nodes in sorted(composed_claims(connection, podms).items()):
         podm = podms[key]
         in_use = {b.uri for b in podm.blocks if (b.status or FREE_STATUS) != FREE_STATUS}
         used = {node.uri: in_use.union(node.blocks) for node in podm.nodes}
@@ -415,12 +415,7 @@ def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> s
     return settled
 
 
-def keys_of_composed_claims(connection: sa.Connection, keys: Iterable[str]) -> set[str]:
-    """Return those of the pod managers of which a composed claim still holds something."""
-    return {key for key, _ in _composed_claims(connection, keys)}
-
-
-def _composed_claims(connection: sa.Connection, keys: Iterable[str]) -> NodesByClaim:
+def composed_claims(connection: sa.Connection, keys: Iterable[str]) -> NodesByClaim:
     """Return the nodes of composed claims that hold something, by pod manager and claim.
 
     A claim of which a node cannot be decoded is left out: a reading cannot be compared with it.
@@ -439,7 +434,7 @@ def _composed_claims(connection: sa.Connection, keys: Iterable[str]) -> NodesByC
     for some in chunks(sorted(keys)):
         rows = connection.execute(query.where(parts.c.podm_key.in_(some))).all()
         counts.update((key, claim) for _, key, claim, _ in rows)
-        made = readable(connection, _nodes, rows, lambda _id, *key: (key[:2], decode_node(key[2])))
-        for claim_key, node in made:
+        nodes = readable(connection, _nodes, rows, lambda _id, *key: (key[:2], decode_node(key[2])))
+        for claim_key, node in nodes:
             found.setdefault(claim_key, []).append(node)
     return {key: nodes for key, nodes in found.items() if len(nodes) == counts[key]}

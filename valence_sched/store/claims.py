@@ -37,7 +37,7 @@ from valence_sched.store.database import Database, Work
 from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.document import readable
 from valence_sched.store.holds import ExpiredConflict, hold, lock
-from valence_sched.store.tables import key_of, now
+from valence_sched.store.tables import key_of, now, statement_time
 
 _claims, _parts = tables.claims, tables.claim_parts
 _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
@@ -117,7 +117,7 @@ def _swap_blocks(connection: sa.Connection, id_: str, planned: ClaimPart, used: 
     key = key_of(planned.podm)
     blocks = tuple((used.blocks - planned.blocks).elements())
     added = replace(used, shares=(replace(used.shares[0], blocks=blocks),))
-    locked = holds.lock_any_generation(connection, added)
+    locked = lock(connection, added, any_generation=True)
     for uri in planned.blocks - used.blocks:
         connection.execute(sa.delete(_blocks).where(_is_held_block(id_, key, uri)))
     holds.hold_blocks(connection, id_, added, locked)
@@ -343,7 +343,9 @@ class Claims:
         return claims
 
     def list_stuck(self) -> Sequence[Claim]:
-        return self._read(expiry.stuck_claims, "reading claims")
+        """Return claims that are being composed after their time is over."""
+        stuck = _claims.c.state == "COMPOSING", _claims.c.expires_at <= statement_time()
+        return self._read(lambda c: claim_rows.find(c, *stuck), "reading claims")
 
     def expire(self) -> None:
         with contextlib.suppress(errors.StoreError):
@@ -354,7 +356,8 @@ class Claims:
 
         A claim that was being composed is only listed: its pod manager decides about it.
         """
-        expired = self._read(expiry.expired_claims, "reading claims")
+        over = _claims.c.sweep_at <= statement_time()
+        expired = self._read(lambda c: claim_rows.find(c, over), "reading claims")
         if not dry_run:
             expiry.expire_claims(self._database)
         freed = [ReapResult(claim, "expired: freed what it held") for claim in expired]

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 
 from valence_sched.errors import StoreError
-from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim
+from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES
 from valence_sched.model.quantity import format_count
 from valence_sched.store import claim_rows, holds, tables
 from valence_sched.store.claim_rows import change_state
@@ -33,17 +33,6 @@ RECORD_S = 3600.0  # for which an operation, or an answer to repeat, is found
 
 _claims, _parts, _nodes = tables.claims, tables.claim_parts, tables.nodes
 _events, _decisions = tables.events, tables.decisions
-
-
-def expired_claims(connection: sa.Connection) -> list[Claim]:
-    """Return expired claims that still hold something."""
-    return claim_rows.find(connection, _claims.c.sweep_at <= statement_time())
-
-
-def stuck_claims(connection: sa.Connection) -> list[Claim]:
-    """Return claims that are being composed after their time is over."""
-    overdue = _claims.c.expires_at <= statement_time()
-    return claim_rows.find(connection, _claims.c.state == "COMPOSING", overdue)
 
 
 def expire_claims(database: Database) -> int:

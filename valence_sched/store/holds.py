@@ -10,7 +10,6 @@ while it is prepared, no other claim of the group is written here.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
@@ -146,35 +145,23 @@ class LockedPodm(NamedTuple):
     slots: dict[str, int]
 
 
-def lock(connection: sa.Connection, part: ClaimPart) -> LockedPodm:
-    """Lock a pod manager; ClaimLost if its generation is not the one that was decided on.
+def lock(connection: sa.Connection, part: ClaimPart, *, any_generation: bool = False) -> LockedPodm:
+    """Lock a pod manager; ClaimLost if it is gone or changed, but for ``any_generation``.
 
     From here on claims of one pod manager run one after another. A transaction that waited for the
     lock may not see the rows of the one before: the primary key of the blocks refuses its own, and
     it is run again.
     """
-    rows = _lock_rows(connection, part)
-    if not rows or rows[0][1]:
+    wanted = sorted({key_of(uri) for uri in part.blocks})
+    rows = connection.execute(_LOCK, {"key": key_of(part.podm), "wanted": wanted}).all()
+    generation, gone, at = rows[0][:3] if rows else (0, True, 0.0)
+    if gone and not any_generation:
         raise ClaimLost(f"pod manager {part.podm!r} is no longer here", part.podm)
-    if (generation := rows[0][0]) != part.generation:
+    if generation != part.generation and not any_generation:
         moved = f"moved from generation {part.generation} to {generation}"
         text = f"pod manager {part.podm!r} {moved} since it was decided on"
         raise ClaimLost(text, part.podm)
-    return _locked_podm(rows)
-
-
-def lock_any_generation(connection: sa.Connection, part: ClaimPart) -> LockedPodm:
-    """Lock a pod manager of any generation, also one that is gone."""
-    return _locked_podm(_lock_rows(connection, part))
-
-
-def _lock_rows(connection: sa.Connection, part: ClaimPart) -> Sequence[Any]:
-    wanted = sorted({key_of(uri) for uri in part.blocks})
-    return connection.execute(_LOCK, {"key": key_of(part.podm), "wanted": wanted}).all()
-
-
-def _locked_podm(rows: Sequence[Any]) -> LockedPodm:
-    locked = LockedPodm(rows[0][2] if rows else 0.0, {}, {})
+    locked = LockedPodm(at, {}, {})
     for *_, block, number, claim in rows:
         if claim is not None:
             locked.slot_claims.setdefault(block, {})[number] = claim

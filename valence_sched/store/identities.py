@@ -158,8 +158,10 @@ def learn(connection: sa.Connection, identities: Mapping[str, str]) -> None:
     for some in chunks(sorted(identities)):
         query = sa.select(of.name, of.podm_key, of.document).where(of.podm_key.in_(some))
         found = connection.execute(query).all()
-        made = readable(connection, _registry, found, lambda _, key, text: (key, decode(text)))
-        for key, known in made:
+        decoded_rows = readable(
+            connection, _registry, found, lambda _, key, text: (key, decode(text))
+        )
+        for key, known in decoded_rows:
             if known.identity != identities[key]:
                 changed = registration_columns(replace(known, identity=identities[key]))
                 rows.append({"key": key, **changed})

@@ -18,7 +18,7 @@ from valence_sched.model.podm_address import is_address
 from valence_sched.model.reading import PreviousReading, ReadFailure
 from valence_sched.model.stats import ReportedStats, Stats, apply_stats, merge_stats
 from valence_sched.store import identities, tables
-from valence_sched.store.claim_rows import keys_of_composed_claims, settle_claims
+from valence_sched.store.claim_rows import composed_claims, settle_claims
 from valence_sched.store.document import decoded, quarantine_of, readable
 from valence_sched.store.identities import IdentityMove, uses
 from valence_sched.store.tables import chunks, digest_of, key_of, now
@@ -234,7 +234,7 @@ def unchanged(connection: sa.Connection, readings: Readings) -> dict[str, Stored
     rows = rows_of(connection, readings)
     updates, stored = _compare(connection, rows, {key: readings[key] for key in rows})
     equal = {update.key: update.stored for update in updates if not update.row_changed}
-    waiting = keys_of_composed_claims(connection, list(equal))
+    waiting = {key for key, _ in composed_claims(connection, equal)}
     return stored | {key: podm for key, podm in equal.items() if key not in waiting}
 
 

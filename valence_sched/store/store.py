@@ -288,11 +288,11 @@ class Store:
         def take(connection: Connection) -> StoreSnapshot:
             return snapshots.take_snapshot(connection, position, known or {}, self.counts)
 
-        taken = self._read(take, "looking")
-        if taken.expired_claims:
+        changes = self._read(take, "looking")
+        if changes.expired_claims:
             expiry.expire_claims(self._database)
-            taken = self._read(take, "looking")
-        return taken
+            changes = self._read(take, "looking")
+        return changes
 
     def log_totals(self) -> LogTotals:
         """Return the totals of the change log: equal totals mean that nothing changed."""

@@ -335,9 +335,9 @@ class Zones:
             if known := connection.scalar(query):
                 return str(known)
             # if another process inserts it first, this runs again
-            made = uuid.uuid4().hex
-            connection.execute(sa.insert(_identity).values(number=1, id=made))
-            return made
+            new = uuid.uuid4().hex
+            connection.execute(sa.insert(_identity).values(number=1, id=new))
+            return new
 
         return self._write(work, "making the id of the zone")
 

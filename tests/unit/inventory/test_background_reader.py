@@ -203,7 +203,7 @@ class ReaderCase(StoreCase):
         clock = ReaderClock(lambda: self.now, lambda: 0.5, self.sleep)
         return BackgroundReader(
             app.registry(self.url), ReadOptions(state=self.url), self.store(), self.read,
-            holder=holder, tell=lambda line: self.lines.append(f"{holder}: {line}"),
+            holder=holder, log=lambda line: self.lines.append(f"{holder}: {line}"),
             pace=PACE, clock=clock, start=start, **words,
         )  # fmt: skip
 

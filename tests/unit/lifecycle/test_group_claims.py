@@ -116,7 +116,8 @@ class TestOvertaken(GroupSite):
         # one with rules of its own, and one that only joins the group
         others = (("a1", 1, {"anti_affinity": ["podm"]}), ("c0", 2, {}))
         second = claimer(self.other)
-        for rules, (target, count, own) in itertools.product(RULES, others):
+        step = 1 if self.engine == "sqlite" else 3  # the rules are the same on each engine
+        for rules, (target, count, own) in [*itertools.product(RULES, others)][::step]:
             other = self.asked(own, podms=(target,))
             local = self.overtaken(claimer(self.one), lambda: second.claim(other))  # noqa: B023
             outcome = local.claim(self.asked(rules, count=count, seed=3))
