@@ -103,7 +103,7 @@ class App:
 
     @functools.cached_property
     def captures(self) -> Captures:
-        """Return the part that records pod managers."""
+        """Return the recorder of pod managers."""
         from valence_sched.inventory.capture import Captures  # the renderer: only to record
 
         return Captures(self.sources, self.loader)
@@ -138,9 +138,7 @@ class App:
     def controller(self, settings: DispatchSettings) -> Callable[[Dispatch], Sequence[Receipt]]:
         """Return what posts a decision to the controller of a service; errors as to send one.
 
-        Raises:
-            CredentialError: the key or the password cannot be had.
-            UnknownName: there is no such dispatcher.
+        CredentialError: the key or the password cannot be read. UnknownName: no such dispatcher.
         """
         key, password = (
             self.secret(reference, f"dispatch: {what}") if reference is not None else None
@@ -323,7 +321,7 @@ class App:
             try:
                 cloud = login()
             except errors.CloudError as error:
-                text = f"{error}: no hardware is changed before the cloud tells of Ironic"
+                text = f"{error}: no hardware is changed before the cloud names its Ironic"
                 raise errors.BaremetalUnavailable(errors.one_line(f"{text} ({WITHOUT})")) from None
             return [] if cloud is None else ironic.ironics_of(cloud, own.timeout_s)
 
@@ -405,10 +403,9 @@ class App:
         return with_recording(report, recorded, self.now())
 
     def site(self, selection: Selection = DEFAULT_SELECTION) -> Site:
-        """Return the pod managers of a selection with what decides on them, for edits.
+        """Return the pod managers of a selection, without held blocks, with their policies.
 
-        Errors as for a decision. What claims hold is subtracted. Pod managers of a service are
-        fetched, and what is planned with them is planned here.
+        Errors as for a decision. Pod managers of a service are fetched, to plan with them here.
         """
         if self.service is not None:
             _refuse_reading(selection)

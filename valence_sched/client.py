@@ -47,8 +47,8 @@ def connect(
     """Return the client of the service at a URL, else of a scheduler in this process.
 
     Without ``url`` it is that of ``VALENCE_SCHED_URL``, unless inventories or a state are named.
-    ``near_maps`` are files that tell a scheduler in this process where external resources are; a
-    service has its own. Errors as of a connection. Several threads may connect at once.
+    ``near_maps`` locate external resources for a scheduler in this process; a service has its own.
+    Errors as of a connection. Several threads may connect at once.
     """
     variables = os.environ if environ is None else environ
     if not (inventories or state):
@@ -85,15 +85,14 @@ class SchedulerClient:
         ``pool``, the URIs of the ``blocks``, the ``score`` (0..1), and the names of its
         ``alternates``.
 
-        ``request_spec`` and ``filter_properties`` together are a request as a request file has it:
-        what is asked for, and where it may go. ``request_spec`` may be a generic resource request
-        that holds both. ``context`` may have a ``project_id``, which owns the nodes of a request
-        that names no owner. Equals are chosen at random, but for a request with a seed or an id.
+        ``request_spec`` and ``filter_properties`` together are a request as in a request file: the
+        nodes, and their places. ``request_spec`` may be a generic resource request with both.
+        ``context`` may have a ``project_id``, which owns the nodes of a request without an owner.
+        Equals are chosen at random, but for a request with a seed or an id.
 
         Raises:
             NothingFits: no pod manager makes the nodes; the message has the nearest reasons.
-            InputError, RequestError, UnknownName: the request is invalid, or names what is not
-                there.
+            InputError, RequestError, UnknownName: the request is invalid, or has unknown names.
         """
         request = self._compiled(context, request_spec, filter_properties)
         decided = self.scheduler.select_destinations(request, detail="summary").report
@@ -158,10 +157,9 @@ class SchedulerClient:
 
 
 def needed_stats(stats: Mapping[str, Any], fields: Iterable[str]) -> dict[str, Any]:
-    """Return what of the stats of a resource has to be sent where decisions read these fields.
+    """Return the part of the stats of a resource that decisions read.
 
-    ``fields`` are those that :meth:`SchedulerClient.fields_read` returns, of one policy or of all
-    that a site uses.
+    ``fields`` are those of :meth:`SchedulerClient.fields_read`, for all policies of a site.
     """
     return select_stats(stats, fields)
 
@@ -184,5 +182,5 @@ def _project(context: object) -> str | None:
 def _refusal(report: Report) -> str:
     reasons = [f"{one.podm}: {one.reason.text}" for one in report.podms if one.reason]
     more = f", and {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
-    told = "; ".join(reasons[:MAX_REASONS]) or report.outcome.replace("_", " ")
-    return one_line(f"no pod manager makes the nodes: {told}{more}")
+    why = "; ".join(reasons[:MAX_REASONS]) or report.outcome.replace("_", " ")
+    return one_line(f"no pod manager makes the nodes: {why}{more}")

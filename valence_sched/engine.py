@@ -114,7 +114,7 @@ class Engine(OwnScheduler):
 
     @property
     def changes(self) -> int:
-        """Return how many changes of the change log are taken in, 0 where none is followed."""
+        """Return how many changes of the change log are taken in, 0 without one."""
         return self._stored.changes if self._stored is not None else 0
 
     @property
@@ -563,7 +563,7 @@ class Engine(OwnScheduler):
             )
 
     def _refuse_recordings(self, what: str) -> None:
-        """Refuse to act on a selection with inventories: each is a recording, whatever its age."""
+        """Refuse to act on a selection with inventories, which are recordings."""
         if self._sources.named_sources(self._selection):
             raise errors.UsageError(
                 f"nothing is {what} on a recording: leave --inventory (and "
@@ -580,7 +580,7 @@ class Engine(OwnScheduler):
 
     @contextlib.contextmanager
     def _naming_outage(self, request: Request) -> Iterator[None]:
-        """Tell a pod manager that could not be read from one that is not there."""
+        """Raise InventoryIncomplete, not UnknownName, for a pod manager that was not read."""
         try:
             yield
         except errors.UnknownName:

@@ -23,7 +23,7 @@ from valence_sched.model.inventory import SCHEMA, VERSION, FullPodm, InventoryHe
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 #: Bytes of a report, a plan or a replay; the report of a million nodes has a quarter of them.
 MAX_DOCUMENT_BYTES = 2 << 30
-#: Bytes of what can be read once only, and so is copied to disk.
+#: Bytes of a stream that is copied to disk, as it can be read once only.
 MAX_SPOOLED_BYTES = 8 << 30
 PIECE_BYTES = 1 << 20
 BUFFER_BYTES = 1 << 18
@@ -121,7 +121,7 @@ class _ZstdFrames(io.RawIOBase):
 
 
 def spooled(file: str, stdin: BinaryIO, most_bytes: int = MAX_SPOOLED_BYTES) -> BinaryIO | None:
-    """Return a copy of what can be read once only, ``-`` or a pipe; None of any other file.
+    """Return a copy of ``-`` or a pipe, which can be read once only; None for another file.
 
     The copy is on disk until it is closed. InputError if it cannot be read, or has more bytes.
     """

@@ -106,10 +106,7 @@ def print_message(message: str, file: Any = None) -> None:
 
 
 def discard(stream: Any) -> None:
-    """Send all that is left in a stream, and all that follows, to nowhere: it has failed already.
-
-    What is left would fail again when the program ends, and change its exit code.
-    """
+    """Send the rest of a failed stream to nowhere: it would change the exit code at the end."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:

@@ -201,7 +201,7 @@ class TestCommands(IronicCase):
             for words in (("node", "delete", self.node["Node"]),
                           ("schedule", "--flavor", "small", "--compose")):  # fmt: skip
                 told = (
-                    "(?m)^(node .*: )?Ironic at .* does not tell what it uses: found .*--no-ironic"
+                    "(?m)^(node .*: )?Ironic at .* does not report its nodes: found .*--no-ironic"
                 )
                 self.check(5, told, *words, **{URL: url})
         rows = self.podms("claim", "list", "-f", "json").data
@@ -220,7 +220,7 @@ class TestCommands(IronicCase):
         for code, told, more in (
             (6, r"in use in Ironic as node .* \(called 'rack-1'\)", here),
             (5, f"Ironic at {AWAY} does not tell", cloud.environment),
-            (5, "no hardware is changed before the cloud tells of Ironic", wrong),
+            (5, "no hardware is changed before the cloud names its Ironic", wrong),
             (6, r"in use in Ironic as node .* \(called 'rack-1'\)", wrong | {URL: self.ironic.url}),
             (6, r"in use in Ironic as node .* \(called 'rack-1'\)", alone),
         ):

@@ -71,9 +71,9 @@ class SecureFile:
 
 
 def make_secret(path: Path) -> None:
-    """Make a file with a random secret, for its owner alone; one that is there already stays.
+    """Make a file with a random secret, for its owner alone, unless it exists.
 
-    Of several processes that make it at once one does: a file is there whole or not at all.
+    One of several processes at once makes it, whole or not at all.
     """
     if path.exists():
         return
@@ -101,7 +101,7 @@ def read_password(
     if reference.file is not None:
         return _password_from_file(Path(os.path.expanduser(reference.file)))
     if secure_file is None:
-        raise CredentialError("its password is kept in the secure file, and there is none here")
+        raise CredentialError("its password is in the secure file, which does not exist here")
     return secure_file.get(name)
 
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ironic: the bare metal nodes of a cloud, or of an Ironic that stands alone.
 
-Anything but a complete answer is an error: a list that lacks nodes, or nodes that lack their
-``driver_info``, would tell that hardware is not in use.
+Anything but a complete answer is an error: with missing nodes, or nodes without ``driver_info``,
+hardware in use would seem free.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ T = TypeVar("T")
 SERVICE_TYPE = "baremetal"
 VERSION_HEADER = "X-OpenStack-Ironic-API-Version"
 LATEST_HEADER = "X-OpenStack-Ironic-API-Maximum-Version"
-LEAST_MINOR = 52  # tells the allocation of a node
+LEAST_MINOR = 52  # has the allocation of a node
 PROJECT_MINOR = 65  # filters nodes by project, before by owner
 CHILDREN_MINOR = 83  # has nodes below others, which its lists leave out unless they are asked for
 PAGE_NODES = 500
 MOST_NODES = 100_000
-HIDDEN = "** Redacted"  # what stands for a value that the user may not read begins so
+HIDDEN = "** Redacted"  # begins the placeholder of a value that the user may not read
 #: An answer with the allocations of a list of nodes is an error of Ironic 39; they are instances.
 _LISTED = "uuid,name,driver_info,provision_state,instance_uuid,reservation"
 _SHOWN = f"{_LISTED},maintenance,allocation_uuid,instance_info"
@@ -68,7 +68,7 @@ class Ironic:
         self._known_minor: int | None = None
 
     def is_ironic(self) -> bool:
-        """Return whether what answers at the URL is an Ironic; BaremetalUnavailable for nothing."""
+        """Return whether the service at the URL is an Ironic; or BaremetalUnavailable."""
         return LATEST_HEADER in self._send("/v1", {}, None).headers
 
     def nodes(self) -> list[BaremetalNode]:
@@ -82,11 +82,11 @@ class Ironic:
             page = self._get("/v1/nodes", _NodesAnswer, query)
             new = {node.uuid: self._checked(node) for node in page.nodes}
             if page.next is not None and new.keys() <= found.keys():
-                raise self._error("a page of nodes that names another and has none of its own")
+                raise self._error("a page of nodes without nodes that names another page")
             found |= new
             if page.next is None:
                 return list(found.values())
-            # where the next page is Ironic may say with an address that only others reach
+            # the address of the next page may be one that is reached from elsewhere only
             query["marker"] = page.nodes[-1].uuid
         raise self._error(f"more than {MOST_NODES:,} nodes")
 
@@ -109,18 +109,17 @@ class Ironic:
     def _minor(self) -> int:
         """Return the minor version to speak: the newest that both sides know."""
         if self._known_minor is None:
-            told = self._decode(*self._ask("/v1", {}, None), _VersionAnswer).version.version
-            match = re.fullmatch(r"1\.([0-9]{1,4})", told)
+            text = self._decode(*self._ask("/v1", {}, None), _VersionAnswer).version.version
+            match = re.fullmatch(r"1\.([0-9]{1,4})", text)
             if match is None or int(match[1]) < LEAST_MINOR:
-                raise self._error(f"API version {told[:20]!r}, expected 1.{LEAST_MINOR} or later")
+                raise self._error(f"API version {text[:20]!r}, expected 1.{LEAST_MINOR} or later")
             self._known_minor = min(int(match[1]), CHILDREN_MINOR)
         return self._known_minor
 
     def _check_sees_all(self) -> None:
-        """Raise where the user sees the nodes of one project alone.
+        """Raise where the user sees the nodes of one project alone, which Ironic lists as all.
 
-        To such a user Ironic lists these as if there were no others, and refuses to list those of
-        another project.
+        To such a user it refuses to list the nodes of another project.
         """
         name = "project" if self._minor >= PROJECT_MINOR else "owner"
         query = {name: uuid.uuid4().hex, "limit": 1, "fields": "uuid"}
@@ -169,7 +168,7 @@ class Ironic:
             raise self._error("no document of Ironic") from None
 
     def _error(self, found: str) -> BaremetalUnavailable:
-        return _unavailable(f"Ironic at {self.url} does not tell what it uses: found {found}")
+        return _unavailable(f"Ironic at {self.url} does not report its nodes: found {found}")
 
 
 def ironic_at(
@@ -187,7 +186,7 @@ def ironic_at(
 
 
 def ironics_of(login: CloudLogin, timeout_s: float) -> list[Ironic]:
-    """Return each Ironic of the catalogue of a cloud; BaremetalUnavailable if it does not tell."""
+    """Return each Ironic of the catalogue of a cloud; or BaremetalUnavailable."""
     session = login.session
     try:
         if hasattr(session.auth, "get_access"):
@@ -196,7 +195,7 @@ def ironics_of(login: CloudLogin, timeout_s: float) -> list[Ironic]:
         url = login.endpoint or session.auth.get_endpoint(session, service_type=SERVICE_TYPE)
     except (ClientException, OSError, ValueError) as error:
         raise _no_catalogue(f"it gives no token ({type(error).__name__})") from None
-    # a login without a catalogue has one endpoint for whatever it is asked for
+    # a login without a catalogue has one endpoint for all services
     only = [Ironic(session, url, timeout_s)] if url else []
     return [one for one in only if one.is_ironic()]
 
@@ -219,7 +218,7 @@ def _catalogue_urls(login: CloudLogin) -> list[str]:
 
 
 def _no_catalogue(why: str) -> BaremetalUnavailable:
-    return _unavailable(f"the cloud does not tell where Ironic is: {why}")
+    return _unavailable(f"the cloud does not name the URL of Ironic: {why}")
 
 
 def _unavailable(what: str) -> BaremetalUnavailable:

@@ -2,9 +2,8 @@
 """The contract of filters and weighers, as checks that raise AssertionError.
 
 A plug-in is a pure function of a View and a Request. It answers each row independently of the
-others, so that any selection of rows gets the same answers as the whole; it gives the same answer
-again, and it changes nothing, not even an earlier answer. Each check raises ``AssertionError`` with
-a line that says what is wrong.
+others, so that any selection of rows gets the same answers as the whole; it repeats its answer, and
+changes nothing, not even an earlier answer. Each check raises ``AssertionError`` with one line.
 """
 
 from __future__ import annotations
@@ -152,7 +151,7 @@ def check_signature(function: PluginFunction) -> None:
         parameter_name = f"{name}: parameter {parameter.name!r}"
         _require(
             parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD),
-            f"{parameter_name} takes whatever comes: name each option",
+            f"{parameter_name} takes any argument: name each option",
         )
         keyword = parameter.kind is parameter.KEYWORD_ONLY
         default = parameter.default is not parameter.empty

@@ -7,16 +7,15 @@
 from __future__ import annotations
 
 import argparse
-import os
 import random
-import stat
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, TextIO
+from typing import IO, NamedTuple, TextIO
 
+from valence_sched import files
 from valence_sched.model.inventory import (
     SCHEMA,
     Accelerator,
@@ -35,6 +34,7 @@ from valence_sched.model.inventory import (
     Stock,
     to_json,
 )
+from valence_sched.streams import discard
 
 GB = 10**9
 A100_80GB, A100_40GB = "NVIDIA A100-SXM4-80GB", "NVIDIA A100-PCIE-40GB"
@@ -326,9 +326,6 @@ def _stocks(rng: random.Random, count: int, pools: Sequence[str], busy: int) -> 
     return tuple(drawn)
 
 
-BUFFER_BYTES = 1 << 20
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Write an inventory as the command line asks; return the exit code."""
     arguments = _parser().parse_args(argv)
@@ -337,9 +334,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     lines = _with_progress(chain([header()], texts), count, sys.stderr)
     try:
         if arguments.output == "-":
-            _print(lines, sys.stdout.buffer)
+            _write(lines, sys.stdout.buffer)
         else:
-            _save(lines, Path(arguments.output))
+            with files.atomic(Path(arguments.output).resolve(), sync=False) as file:
+                _write(lines, file)
+    except BrokenPipeError:  # a reader that stops reading
+        discard(sys.stdout)
     except OSError as error:
         sys.stderr.write(f"{arguments.output}: {error.strerror or error}\n")
         return 1
@@ -391,38 +391,11 @@ def _with_progress(lines: Iterable[bytes], podms: int, stream: TextIO) -> Iterat
         stream.flush()
 
 
-def _write(lines: Iterable[bytes], file: BinaryIO) -> None:
+def _write(lines: Iterable[bytes], file: IO[bytes]) -> None:
     for line in lines:
         file.write(line)
         file.write(b"\n")
     file.flush()
-
-
-def _print(lines: Iterable[bytes], file: BinaryIO) -> None:
-    """Write to a pipe or terminal; a reader that stops reading is no error."""
-    try:
-        _write(lines, file)
-    except BrokenPipeError:
-        # else the interpreter reports the error again when it exits
-        with Path(os.devnull).open("wb") as nowhere:
-            os.dup2(nowhere.fileno(), file.fileno())
-
-
-def _save(lines: Iterable[bytes], path: Path) -> None:
-    """Write a temporary file and rename it; devices and pipes are written directly."""
-    path = path.resolve()
-    if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-        with path.open("wb") as file:
-            _print(lines, file)
-        return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("xb", buffering=BUFFER_BYTES) as file:
-            _write(lines, file)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 if __name__ == "__main__":

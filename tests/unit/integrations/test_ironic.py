@@ -106,7 +106,7 @@ class TestBadAnswers(IronicCase):
             ((200, {"nodes": [{"uuid": "u", "driver_info": "x"}]}), "no document of Ironic"),
             ((200, hidden), "node u without its driver_info or its lock"),
             ((200, locked), "node u without its driver_info or its lock"),
-            ((200, page), "a page of nodes that names another and has none of its own"),
+            ((200, page), "a page of nodes without nodes that names another page"),
         ):
             with self.subTest(answer):
                 fake.wrong = lambda target, it=answer: it if "/nodes?f" in target else None
@@ -118,7 +118,7 @@ class TestBadAnswers(IronicCase):
         fake = self.ironic()
         for answer in ((200, {"name": "pods"}), (200, {"version": {"version": "v2"}}), (404, {})):
             fake.wrong = lambda _target, it=answer: it
-            self.refused(ironic_at(fake.url).nodes, "does not tell what it uses")
+            self.refused(ironic_at(fake.url).nodes, "does not report its nodes")
 
     def test_a_user_who_sees_the_nodes_of_one_project_is_told_from_one_who_sees_all(self):
         fake = self.ironic(*NODES)

@@ -294,7 +294,7 @@ class TestMatches(GuardCase):
 
 
 IN_USE = "p: in use in Ironic as node 'n7' (u7): provision state active: undeploy it there first"
-AWAY = "Ironic at http://i does not tell what it uses: found HTTP 503"
+AWAY = "Ironic at http://i does not report its nodes: found HTTP 503"
 REFUSALS = ((HardwareInUse, IN_USE, 6), (BaremetalUnavailable, AWAY, 5))
 
 

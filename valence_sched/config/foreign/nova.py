@@ -8,8 +8,8 @@ least so many GiB. Extra specs: ``resources:CLASS=N`` takes the place of the fla
 ``hw:`` and ``os:`` become what Nova asks for by them. What only tunes a virtual machine is remarked
 on, and every other key is an error, also where Nova would pass over it.
 
-A flavor of bare metal asks for no VCPU, no MEMORY_MB and 1 of a class of its own: it stands for
-the known flavor of that name, else for its own ``vcpus``, ``ram`` and ``disk``.
+A flavor of bare metal asks for no VCPU, no MEMORY_MB and 1 of a class of its own: it is the known
+flavor of that name, else one of its own ``vcpus``, ``ram`` and ``disk``.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def recognises(document: Any) -> bool:
 
 
 def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> ForeignFlavor:
-    """Parse a Nova flavor; one of bare metal may stand for a ``known`` flavor.
+    """Parse a Nova flavor; one of bare metal may be a ``known`` flavor.
 
     InputError if it is invalid, has a field twice, or an extra spec has no counterpart here.
     """
@@ -164,7 +164,7 @@ def _compile_bare_metal(
         if amounts or specs.hardware.amounts:
             other = next(iter((*amounts, *specs.hardware.amounts)))
             raise cursor.error(f"{other} beside it", f"only what flavor {ours.name!r} asks for")
-        specs.remarks.append(cursor.remark(f"stands for flavor {ours.name!r}"))
+        specs.remarks.append(cursor.remark(f"taken as flavor {ours.name!r}"))
         traits, attributes = ours.traits.plus(flavor.traits), ours.attributes | flavor.attributes
         ours = replace(ours, name=flavor.name, uuid=flavor.uuid, traits=traits)
         description = flavor.description or ours.description
@@ -230,13 +230,13 @@ def _unscoped(key: str, cursor: DocumentCursor) -> Exception:
     ignore = IGNORE_HINT.format(key=key)
     hint = f"capabilities:{key} is a capability, trait:NAME a trait; {ignore}"
     if key == "group_policy":
-        hint = f"groups of resources are not told apart here; {ignore}"
+        hint = f"groups of resources are one here; {ignore}"
     return cursor.error("an extra spec without a scope", "SCOPE:NAME", hint)
 
 
 def _unknown_scope(scope: str, cursor: DocumentCursor) -> Exception:
     if grouped := _GROUPED.fullmatch(scope):
-        hint = f"groups by number are not told apart here: write {grouped[1]}:"
+        hint = f"groups by number are one here: write {grouped[1]}:"
     else:
         known = (*SCOPES, *nova_hardware.SCOPES, *VIRTUAL_SCOPES)
         hint = REFUSED.get(scope) or suggest(scope, known)

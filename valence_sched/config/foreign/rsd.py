@@ -118,14 +118,14 @@ NOTED_IN_SECURITY = {f"{word}OnDelete": _LATER for word in _ON_DELETE}
 REFUSED_IN_DEVICE = {
     "Resource": _BLOCKS,
     "Chassis": _BLOCKS,
-    "SerialNumber": "devices are asked for by what they are: drop it, or say --podm",
+    "SerialNumber": "devices are chosen by their properties: drop it, or say --podm",
     "Oem": _TRAIT,
     "Connectivity": "drop it: which fabric a pod manager has is a capability or a trait",
     "Manufacturer": _TRAIT,
     "DataWidthBits": _TRAIT,
     "FabricSwitch": "drop it: in a flavor of your own drives may stand at one place, same: switch",
 }
-_STOCK = "not looked at in choosing: storage that is given out by amount does not tell it"
+_STOCK = "not looked at in choosing: storage by amount has no protocol"
 NOTED_IN_DEVICE: dict[Any, dict[str, str]] = {
     RsdInterface: {"PrimaryVLAN": _LATER, "VLANs": _LATER},
     RsdRemoteDrive: {"Protocol": _STOCK, "Master": _LATER, "iSCSIAddress": _LATER},

@@ -18,11 +18,11 @@ from valence_sched.model.quantity import format_age
 
 
 def valence(url: str, order: Order) -> Sequence[Receipt]:
-    """Posts each node to ``/v1/nodes`` with its pod manager and what it was asked to be.
+    """Posts each node to ``/v1/nodes`` with its pod manager and its requested properties.
 
-    Before a node is posted again, ``/v1/nodes`` is asked whether it is there, by its name: that has
-    the id of an order that may be sent again. Errors as for a dispatcher; they say which nodes were
-    taken before. What Valence has no words for is refused before anything is sent.
+    An order that is sent again skips the nodes that ``/v1/nodes`` lists by their names, which have
+    its id. Errors as for a dispatcher; they name the nodes that were accepted before. A request
+    that Valence cannot express is refused before anything is sent.
     """
     node_properties = _order_properties(order)
     receipts: list[Receipt] = []

@@ -117,7 +117,7 @@ class TestConditions(unittest.TestCase):
              "(ask for resources:PGPU=1 or resources:FPGA=1)"),
             ({"trait1:A": "required"}, f"{place}['trait1:A']: found an extra spec of scope "
              "'trait1', expected one that has a meaning here "
-             "(groups by number are not told apart here: write trait:)"),
+             "(groups by number are one here: write trait:)"),
             ({"trats:A": "required"}, f"{place}['trats:A']: found an extra spec of scope 'trats', "
              "expected one that has a meaning here (did you mean 'trait'?)"),
             ({"trait:A": "wanted"},
@@ -183,7 +183,7 @@ class TestBareMetal(unittest.TestCase):
                 expected = {"facts.a": "1", "capabilities.b": "x"}
                 self.assertEqual(expected, form.flavor.attributes)
                 (remark,) = form.remarks
-                self.assertTrue(remark.endswith(f"stands for flavor {name!r}"), remark)
+                self.assertTrue(remark.endswith(f"taken as flavor {name!r}"), remark)
 
     def test_without_one_it_stands_for_its_own_vcpus_ram_and_disk(self):
         form = read(GOLD, disk=100, known=self.ours("gold", "small"))
