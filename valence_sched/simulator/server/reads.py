@@ -11,15 +11,8 @@ from urllib.parse import urlencode
 
 from valence_sched.drivers.links import ROOT
 from valence_sched.model.quantity import format_count
-from valence_sched.simulator.server.documents import (
-    DocumentTree,
-    HttpReply,
-    Json,
-    RequestRefused,
-    not_found,
-    object_of,
-    refusal,
-)
+from valence_sched.simulator.server import documents as docs
+from valence_sched.simulator.server.documents import DocumentTree, HttpReply, Json, RequestRefused
 from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.services import Tasks
 
@@ -89,7 +82,7 @@ class DocumentReads:
             return monitored
         json = self._documents.get(request.path)
         if json is None:
-            return not_found(request.path)
+            return docs.not_found(request.path)
         words = (f"{name}={value}" for name, value in request.query.items() if name != "$expand")
         recorded_page = f"{request.path.rstrip('/')}?{'&'.join(words)}"
         if (page := self._documents.get(recorded_page)) is not None:
@@ -98,7 +91,7 @@ class DocumentReads:
         unknown = [one for one in request.query if one.startswith("$") and one not in known]
         if unknown:
             text = f"The query parameter {unknown[0]} is not supported."
-            return refusal(501, "QueryNotSupported", text)
+            return docs.refusal(501, "QueryNotSupported", text)
         return HttpReply(200, self._expanded(self._page(json, request), request))
 
     def _page(self, json: Json, request: HttpRequest) -> Json:
@@ -117,8 +110,8 @@ class DocumentReads:
         if "expand-404" in self._faults:
             text = "There is no such resource."
             raise RequestRefused(404, "ResourceMissingAtURI", text, request.path)
-        features = object_of(self._documents.get(ROOT), "ProtocolFeaturesSupported")
-        expand = _parse_expand(value, object_of(features, "ExpandQuery"))
+        features = docs.object_of(self._documents.get(ROOT), "ProtocolFeaturesSupported")
+        expand = _parse_expand(value, docs.object_of(features, "ExpandQuery"))
         found = expand_document(self._documents, json, request.path.rstrip("/"), expand)
         members = found.get("Members")
         if "expand-drops" not in self._faults or not isinstance(members, list):
@@ -138,7 +131,7 @@ class DocumentReads:
             json = _with_members_below_links(json)
         if "older-root" in faults and uri == ROOT:
             entries = {key: value for key, value in json.items() if _is_link(value)}
-            json = _with_links(json, entries | object_of(json, "Links"), entries)
+            json = _with_links(json, entries | docs.object_of(json, "Links"), entries)
         return json
 
 
@@ -155,7 +148,7 @@ def _with_members_below_links(value: Any) -> Any:
     if "Members" not in json:
         return json
     below = {key: part for key, part in json.items() if key.startswith("Members")}
-    return _with_links(json, object_of(json, "Links") | below, below)
+    return _with_links(json, docs.object_of(json, "Links") | below, below)
 
 
 def _with_short_links(value: Any, base: str) -> Any:
