@@ -279,7 +279,7 @@ class BatchPlan:
         succession, total = self.succession, self._requested
         spending = succession.spending(self.requests)
         decisions: dict[int, Decision] = {}
-        taken: list[tuple[Request, Fit]] = []
+        placed: list[tuple[Request, Fit]] = []
         for number in order:
             request = self.requests[number]
             decision = decisions[number] = succession.decide(
@@ -291,13 +291,13 @@ class BatchPlan:
             keep_explainable(decision, succession.current_view)
             for node in decision.fitting_nodes:
                 succession.take(request, node.chosen)
-                taken.append((request, node.chosen))
-        for request, fit in reversed(taken):
+                placed.append((request, node.chosen))
+        for request, fit in reversed(placed):
             succession.give_back(request, fit)
-        self._fits_left -= len(taken) + len(order)
+        self._fits_left -= len(placed) + len(order)
         in_order = [decisions[number] for number in range(len(self.requests))]
         short = sum(max(0, one.request.required_count - one.fit_count) for one in in_order)
-        return Trial(in_order, (short, total - len(taken)))
+        return Trial(in_order, (short, total - len(placed)))
 
     def realised(self, nodes: Sequence[WitnessNode]) -> Trial:
         """Return the trial that places these nodes, distributed over the requests."""

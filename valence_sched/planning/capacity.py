@@ -91,12 +91,12 @@ def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int
 
     def fits(size: int, most: Sequence[int]) -> bool:
         counts = [size * share // whole for share in shares]
-        taken: Counter[Need] = Counter()
+        totals: Counter[Need] = Counter()
         for count, own in zip(counts, lines, strict=True):
             for line, amount in own.items():
-                taken[line] += count * amount  # type: ignore[assignment]
+                totals[line] += count * amount  # type: ignore[assignment]
         return all(map(int.__le__, counts, most)) and all(
-            amount <= free[line] * (1.0 + ROUNDING) for line, amount in taken.items()
+            amount <= free[line] * (1.0 + ROUNDING) for line, amount in totals.items()
         )
 
     def largest(most: Sequence[int]) -> int:

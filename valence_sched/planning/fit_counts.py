@@ -75,10 +75,10 @@ class BlockSlots:
             order = np.lexsort((~shared, question))
             blocks, question = blocks[order], question[order]
         begin = np.searchsorted(question, np.arange(len(entries)))
-        taken = blocks[np.arange(len(blocks)) - begin[question] < numbers[question]]
-        self._slots[taken] -= 1
-        self._shared[taken] = True
-        full: Ints = taken[self._slots[taken] == 0]
+        chosen = blocks[np.arange(len(blocks)) - begin[question] < numbers[question]]
+        self._slots[chosen] -= 1
+        self._shared[chosen] = True
+        full: Ints = chosen[self._slots[chosen] == 0]
         return full
 
     def entries(self, blocks: Ints) -> Ints:

@@ -269,7 +269,7 @@ def _useful(
     useful = 0
     for variant in classes.variants:
         pairs = zip(variant.demands, variant.fitter.gives(option.kind), strict=True)
-        blocks = [-(-amount // gift) for amount, gift in pairs if gift]
+        blocks = [-(-amount // size) for amount, size in pairs if size]
         useful += wanted[variant.node_type] * max(blocks + least, default=0)
     return min(useful, option.most)
 

@@ -7,8 +7,8 @@ grants by stock; and shared blocks by pool. Rows limit them to the free blocks a
 The parts of a node are demands that no block serves two of: processors and memory from sleds,
 accelerators from trays. A part is written into the model in one of three forms:
 
-- ``chain``: one demand; the gifts of blocks divide one another and the demand. Blocks in order of
-  their gifts fill one node after another, so that sums over all nodes are exact;
+- ``chain``: one demand; the sizes of blocks, what they cover of it, divide one another and the
+  demand. Blocks by size fill one node after another, so that sums over all nodes are exact;
 - ``covers``: all minimal covers. Each node has one of them, which is also exact;
 - else sums over all nodes, which may promise too many nodes.
 
@@ -44,19 +44,19 @@ MOST_CLASSES = 40  # of a part that is searched
 STOCK_ROUNDING = 1.0 + 1e-6  # by which a sum of grants may exceed what is free
 
 Counts = tuple[int, ...]
-Line = dict[int, int]  # what a block of each class gives to one demand, where it gives anything
+Line = dict[int, int]  # the coverage of one demand by a block of each class, without zeros
 Terms = list[tuple[int, float]]  # columns with coefficients
 
 
 class CoverPart(Struct, frozen=True):
     """Demands that the same classes of block serve.
 
-    ``gives`` is classes × demands. ``caps`` are positions in ``classes`` with their common limit.
+    ``coverage`` is classes × demands. ``caps`` are positions in ``classes`` with their limit.
     ``covers`` are numbers of blocks by class.
     """
 
     classes: tuple[int, ...]
-    gives: tuple[Counts, ...]
+    coverage: tuple[Counts, ...]
     demands: Counts
     caps: tuple[tuple[Counts, int], ...]
     is_chain: bool = False
@@ -68,8 +68,8 @@ class CoverPart(Struct, frozen=True):
 
     @property
     def lines(self) -> list[tuple[Counts, int]]:
-        """Return the gifts of the classes to each demand, and its amount."""
-        return list(zip(zip(*self.gives, strict=True), self.demands, strict=True))
+        """Return each demand with its coverage by the classes."""
+        return list(zip(zip(*self.coverage, strict=True), self.demands, strict=True))
 
 
 def cover_parts(
@@ -83,16 +83,16 @@ def cover_parts(
 
     They share neither a class nor a cap. None: no number of blocks of these classes makes the node.
     """
-    gives = [
-        ([one.gives[variant][n] for one in classes.values()], amount)
+    coverage = [
+        ([one.coverage[variant][n] for one in classes.values()], amount)
         for n, amount in enumerate(demands)
     ]
     for name, amount in least_blocks(dict(limits)).items():
-        gives.append(([int(name in one.types) for one in classes.values()], amount))
+        coverage.append(([int(name in one.types) for one in classes.values()], amount))
     lines: list[tuple[Line, int]] = []
-    for gifts, amount in gives:
-        whole, units = whole_units(amount, [min(gift, amount) for gift in gifts])
-        line = {key: gift for key, gift in zip(classes, units, strict=True) if gift}
+    for sizes, amount in coverage:
+        whole, units = whole_units(amount, [min(size, amount) for size in sizes])
+        line = {key: size for key, size in zip(classes, units, strict=True) if size}
         if amount and not line:
             return None
         lines += [(line, whole)] if amount else []
@@ -125,9 +125,9 @@ def _without_implied(lines: list[tuple[Line, int]]) -> list[tuple[Line, int]]:
     """Return the demands that no other one implies, to which each class gives a smaller share."""
 
     def implies(one: int, other: int) -> bool:
-        (gifts, amount), (others, other_amount) = lines[one], lines[other]
+        (sizes, amount), (others, other_amount) = lines[one], lines[other]
         return all(
-            others.get(key, 0) * amount >= gift * other_amount for key, gift in gifts.items()
+            others.get(key, 0) * amount >= size * other_amount for key, size in sizes.items()
         )
 
     def is_implied(other: int) -> bool:
@@ -155,9 +155,9 @@ class CoverFinder:
             return self._solved[part]
         found = part
         if len(part.demands) == 1:
-            gifts = [*sorted({gift for (gift,) in part.gives}), part.demands[0]]
-            most = -(-part.demands[0] // gifts[0])
-            divide = all(large % small == 0 for small, large in itertools.pairwise(gifts))
+            sizes = [*sorted({size for (size,) in part.coverage}), part.demands[0]]
+            most = -(-part.demands[0] // sizes[0])
+            divide = all(large % small == 0 for small, large in itertools.pairwise(sizes))
             if divide and all(cap >= most for _, cap in part.caps):
                 found = msgspec.structs.replace(part, is_chain=True)
         if not found.is_chain and len(part.classes) <= MOST_CLASSES and self._left > 0:
@@ -178,7 +178,7 @@ class _CoverSearch:
         self.states = 0
         size = range(len(part.demands))
         self._served = [
-            tuple(any(gives[line] for gives in part.gives[position:]) for line in size)
+            tuple(any(coverage[line] for coverage in part.coverage[position:]) for line in size)
             for position in range(len(part.classes) + 1)
         ]
 
@@ -193,16 +193,15 @@ class _CoverSearch:
             return
         position = len(counts)
         if max(missing) <= 0:
-            pairs = zip(self.part.gives, counts, strict=False)
-            taken = [gives for gives, number in pairs if number]
-            if all(self._is_needed(gives, missing) for gives in taken):
+            used = itertools.compress(self.part.coverage, counts)
+            if all(self._is_needed(coverage, missing) for coverage in used):
                 self.found.append(counts + (0,) * (len(self.part.classes) - position))
             return
         served = zip(missing, self._served[position], strict=True)
         if any(amount > 0 and not serves for amount, serves in served):
             return
-        gives = self.part.gives[position]
-        helpful = [-(-amount // gift) for amount, gift in zip(missing, gives, strict=True) if gift]
+        pairs = list(zip(missing, self.part.coverage[position], strict=True))
+        helpful = [-(-amount // size) for amount, size in pairs if size]
         rooms = [  # that the caps leave
             cap - sum(counts[member] for member in members if member < position)
             for members, cap in self.part.caps
@@ -210,12 +209,13 @@ class _CoverSearch:
         ]
         most = min([max([*helpful, 0]), *(rooms or [max(self.part.demands)])])
         for number in range(most, -1, -1):
-            left = (amount - number * gift for amount, gift in zip(missing, gives, strict=True))
-            self._search((*counts, number), tuple(left))
+            left = tuple(amount - number * size for amount, size in pairs)
+            self._search((*counts, number), left)
 
     @staticmethod
-    def _is_needed(gives: Counts, missing: Counts) -> bool:
-        return any(amount + gift > 0 for amount, gift in zip(missing, gives, strict=True) if gift)
+    def _is_needed(coverage: Counts, missing: Counts) -> bool:
+        pairs = zip(missing, coverage, strict=True)
+        return any(amount + size > 0 for amount, size in pairs if size)
 
 
 class Addition(NamedTuple):
@@ -295,11 +295,11 @@ class GroupModel:
                         amounts = [free[pool, key] for key in part.classes]
                         for line, demand in part.lines:
                             pairs = zip(amounts, line, strict=True)
-                            bound = min(bound, sum(n * gift for n, gift in pairs) // demand)
+                            bound = min(bound, sum(n * size for n, size in pairs) // demand)
                     self._add_nodes(pool, variant, parts, bound, distinct)
         self._add_supply_rows()
 
-    def taken(self, values: Floats) -> dict[tuple[int, int], int]:
+    def used_blocks(self, values: Floats) -> dict[tuple[int, int], int]:
         """Return the number of blocks that a solution takes, by pool and class."""
         return {
             key: round(sum(values[column] * number for column, number in terms))
@@ -353,7 +353,7 @@ class GroupModel:
             return msgspec.structs.replace(part, covers=tuple(covers)), columns
         columns = [add.column() for _ in part.classes]
         for line, demand in part.lines:
-            terms = [(one, float(gift)) for one, gift in zip(columns, line, strict=True) if gift]
+            terms = [(one, float(size)) for one, size in zip(columns, line, strict=True) if size]
             add.row([*terms, (nodes, -float(demand))], lower=0.0)
         for members, cap in part.caps if not part.is_chain else ():
             terms = [(columns[member], 1.0) for member in members]

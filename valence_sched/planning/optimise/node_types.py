@@ -102,11 +102,11 @@ def variants_of(
 class BlockClass(Struct, frozen=True):
     """Kinds of block that are equal for all variants.
 
-    ``gives`` are the gifts of a block to each demand of each variant, at most the demand; ``types``
-    are its types that some pool limits. ``price`` is 0 unless classes differ by price.
+    ``coverage`` is what a block covers of each demand of each variant; ``types`` are its types that
+    some pool limits. ``price`` is 0 unless classes differ by price.
     """
 
-    gives: tuple[tuple[int, ...], ...]
+    coverage: tuple[tuple[int, ...], ...]
     types: frozenset[BlockType]
     price: int = 0
 
@@ -128,13 +128,13 @@ class BlockClasses:
         if kind in self._of_kind:
             return self._of_kind[kind]
         one, number = self.kinds.kinds[kind], None
-        gives = tuple(
+        coverage = tuple(
             tuple(map(min, variant.fitter.gives(kind), variant.demands))
             for variant in self.variants
         )
         types = self.limited.intersection(one.types)
-        if types or any(map(any, gives)):
-            found = BlockClass(gives, types, one.price if self.by_price else 0)
+        if types or any(map(any, coverage)):
+            found = BlockClass(coverage, types, one.price if self.by_price else 0)
             number = self._numbers.setdefault(found, len(self.classes))
             if number == len(self.classes):
                 self.classes.append(found)
@@ -153,19 +153,21 @@ def _most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
         ]
         if bond.relation != "same" or bond.place == "zone" or not lines:
             continue
-        gifts = [Counter[str | None]() for _ in lines]  # of each line by value
+        sums = [Counter[str | None]() for _ in lines]  # of each line by value
         for block, (kind, slots) in enumerate(zip(table.kinds, table.slots, strict=True)):
             if slots and position in table.pools[block]:
                 (value,) = table.topology_values(block, (bond.place,))
-                for given, (number, demand) in zip(gifts, lines, strict=True):
-                    given[value] += slots * min(fitter.gives(kind)[number], demand.amount)
+                for by_value, (number, demand) in zip(sums, lines, strict=True):
+                    by_value[value] += slots * min(fitter.gives(kind)[number], demand.amount)
         total = 0
-        for value in {None}.union(*gifts):
+        for value in {None}.union(*sums):
             counts = []
-            for given, (_, demand) in zip(gifts, lines, strict=True):
+            for by_value, (_, demand) in zip(sums, lines, strict=True):
                 # a block without a value may serve as one of any value, if the need allows that
                 allowed = any(need.unknown == "allow" for need in demand.needs)
-                amount = (given[None] if allowed else 0) + (0 if value is None else given[value])
+                amount = (by_value[None] if allowed else 0) + (
+                    0 if value is None else by_value[value]
+                )
                 counts.append(amount // demand.amount)
             total += min(counts)
         most = min(most, total)

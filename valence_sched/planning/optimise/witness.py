@@ -162,33 +162,33 @@ class Witness:
 def _class_counts(column: NodeColumn, values: Floats, number: int) -> Iterator[list[ClassCounts]]:
     """Yield the number of blocks by class of each node, part by part."""
     for part, columns in column.parts:
-        taken = [round(values[one]) for one in columns]
+        used = [round(values[one]) for one in columns]
         if part.covers is None:
-            yield (_filled if part.is_chain else _covered)(part, taken, number)
+            yield (_filled if part.is_chain else _covered)(part, used, number)
             continue
         yield [
             {key: count for key, count in zip(part.classes, cover, strict=True) if count}
-            for cover, times in zip(part.covers, taken, strict=True)
+            for cover, times in zip(part.covers, used, strict=True)
             for _ in range(times)
         ]
 
 
-def _filled(part: CoverPart, taken: list[int], number: int) -> list[ClassCounts]:
-    """Fill one node after another, largest gifts first: exact for a chain."""
-    order = sorted(range(len(taken)), key=lambda position: -part.gives[position][0])
-    queue = deque(position for position in order for _ in range(taken[position]))
+def _filled(part: CoverPart, used: list[int], number: int) -> list[ClassCounts]:
+    """Fill one node after another, largest blocks first: exact for a chain."""
+    order = sorted(range(len(used)), key=lambda position: -part.coverage[position][0])
+    queue = deque(position for position in order for _ in range(used[position]))
     nodes = []
     for _ in range(number):
         missing, node = part.demands[0], Counter[int]()
         while missing > 0 and queue:
             position = queue.popleft()
             node[part.classes[position]] += 1
-            missing -= part.gives[position][0]
+            missing -= part.coverage[position][0]
         nodes.append(dict(node))
     return nodes
 
 
-def _covered(part: CoverPart, taken: list[int], number: int) -> list[ClassCounts]:
+def _covered(part: CoverPart, used: list[int], number: int) -> list[ClassCounts]:
     """Choose for one node after another the cover with the least waste."""
     capped = [
         tuple(n for n, (members, _) in enumerate(part.caps) if position in members)
@@ -197,12 +197,12 @@ def _covered(part: CoverPart, taken: list[int], number: int) -> list[ClassCounts
     nodes = []
     for _ in range(number):
         items = [
-            Item(left, 1 + sum(gives), gives, own)
-            for left, gives, own in zip(taken, part.gives, capped, strict=True)
+            Item(left, 1 + sum(coverage), coverage, own)
+            for left, coverage, own in zip(used, part.coverage, capped, strict=True)
         ]
         cover = cheapest_cover(items, part.demands, [cap for _, cap in part.caps], improve=False)
-        counts = cover.found or [0] * len(taken)
-        taken = [left - count for left, count in zip(taken, counts, strict=True)]
+        counts = cover.found or [0] * len(used)
+        used = [left - count for left, count in zip(used, counts, strict=True)]
         nodes.append({key: n for key, n in zip(part.classes, counts, strict=True) if n})
     return nodes
 
@@ -220,12 +220,12 @@ def _block_queues(
         if block_class is not None:
             within = tuple(sorted({position_of[one] for one in pools if one in position_of}))
             blocks.setdefault((block_class, within, slots), []).append(block)
-    prices, taken = model.classes.kinds.kinds, model.taken(values)
+    prices, used = model.classes.kinds.kinds, model.used_blocks(values)
     queues: dict[tuple[int, int], deque[int]] = {}
     for number, offer in enumerate(model.offer.blocks):
         own = blocks.get((offer.block_class, offer.pools, offer.slots), [])
         own.sort(key=lambda block: (prices[table.kinds[block]].price, block))
-        needed = sum(taken.get((pool, offer.block_class), 0) for pool in offer.pools)
+        needed = sum(used.get((pool, offer.block_class), 0) for pool in offer.pools)
         queue = deque(own * min(offer.slots, -(-needed // len(own)))) if own else deque()
         for pool in model.takers[number]:
             flow = model.flows.get((number, pool))

@@ -174,12 +174,12 @@ def put_system(
             devices[kind].update(found)
     if drives := devices["Drives"]:  # a system links no drive directly
         storage, title = f"{uri}/Storage/Blocks", "Drives of resource blocks"
-        held = {
+        linked = {
             "Status": docs.OK,
             "Drives": docs.links_to(drives),
             "Drives@odata.count": len(drives),
         }
-        json = docs.resource_document(storage, "Storage.v1_15_1", title, **held)
+        json = docs.resource_document(storage, "Storage.v1_15_1", title, **linked)
         devices["Storage"][storage] = json
         documents.put(storage, json)
     memory_mib = sum(docs.number_of(one.get("CapacityMiB")) for one in devices["Memory"].values())

@@ -160,7 +160,7 @@ class SystemChooser:
             service, found.nodes, found.storages, found.systems, set(self._pooled)
         )
         self._devices, _ = devices.devices_of_systems(service, found.systems)
-        attached = {uri for held in self._devices.values() for uri in held}
+        attached = {uri for own in self._devices.values() for uri in own}
         attached |= reader.drives_of_storage(service, found.storages)
         self._status: dict[str, Status] = {it.uri: uses.system_status(it) for it in found.systems}
         self._status |= {it.device.uri: uses.offer_status(it, attached) for it in found.offers}
@@ -179,8 +179,8 @@ class SystemChooser:
         if not there:
             return None, counts_text
         system = there[0]
-        taken = [*(self._processors(system, body) or ()), *(self._drives(system, body) or ())]
-        pooled = [device.uri for device in taken if device.uri in self._pooled]
+        chosen = [*(self._processors(system, body) or ()), *(self._drives(system, body) or ())]
+        pooled = [device.uri for device in chosen if device.uri in self._pooled]
         if equal:
             pooled = self._equals(system, pooled)
         return ChosenSystem(system, self._devices[system.uri], pooled), counts_text
