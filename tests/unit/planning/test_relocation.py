@@ -19,8 +19,8 @@ from valence_sched.model.request import FlavorShare, Mix
 from valence_sched.model.request_spec import RequestSpec, inline_flavor
 from valence_sched.model.scenario import parse_target
 from valence_sched.planning.edits import edited
-from valence_sched.planning.rebalance import rebalance
 from valence_sched.planning.relocate import Residents, drain, fail, hardware_notes, like, survive
+from valence_sched.planning.whatif import rebalance
 from valence_sched.testing import request
 
 USED = {"state": "Composed", "compositions": 1}

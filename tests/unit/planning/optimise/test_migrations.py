@@ -13,7 +13,7 @@ from valence_sched.model.need import NameRequirements
 from valence_sched.model.request import FlavorShare, Mix, Request
 from valence_sched.planning.optimise.migrations import MigrationPlan, MovableNode, fewest_migrations
 from valence_sched.planning.optimise.node_types import NodeType
-from valence_sched.planning.rebalance import defragment
+from valence_sched.planning.whatif import defragment
 from valence_sched.testing import request, view
 from valence_sched.view.fragmentation import ACCELERATORS, FragmentationMeasure, flavor_mix
 from valence_sched.view.overlay import Overlay
