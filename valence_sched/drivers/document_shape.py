@@ -25,6 +25,8 @@ _OF_COLLECTIONS = frozenset((*_MEMBERS, _NEXT[0], _COUNT[0]))
 #: Lists of members, folded, in documents of which nothing says that they are something else.
 _LISTS = ("items", "value", "member", "entries")
 _OF_ANY = _OF_COLLECTIONS.union(_LISTS, _NEXT, _COUNT)
+#: Names of types and properties that are remembered, and the longest.
+MAX_NAMES, MAX_NAME = 10_000, 200
 #: Types of error messages, folded.
 _MESSAGES = ("error", "redfisherror", "message")
 #: Entries of a root that stand below ``Links`` in its present form too.
@@ -95,6 +97,37 @@ def current_form(json: Json, *, root: bool = False) -> Json:
         if "members" not in names.casefold():
             return json
     return _collection(json, below, kind)
+
+
+class ShapeMemo:
+    """Brings the documents of one pod manager into the present form; works out each type once."""
+
+    def __init__(self) -> None:
+        #: Types that are no collections, and whether they have entries below ``Links``.
+        self._types: dict[str, bool] = {}
+        self._plain_names: set[str] = set()  # of properties that no collection has
+
+    def __len__(self) -> int:
+        return len(self._types) + len(self._plain_names)
+
+    def current_form(self, json: Json, *, root: bool = False) -> Json:
+        type_ = json.get("@odata.type")
+        if root or not isinstance(type_, str):
+            return current_form(json, root=root)
+        has_entries, plain, below = self._types.get(type_), self._plain_names, _below(json)
+        is_plain = not below or (not has_entries and plain.issuperset(below))
+        if is_plain and has_entries is not None and plain.issuperset(json):
+            return json
+        kind = type_name({"@odata.type": type_})  # without one the values count, too
+        names = {*json, *below}
+        if kind and not kind.endswith("collection") and max(map(len, (type_, *names))) <= MAX_NAME:
+            if len(self) + len(names) >= MAX_NAMES:
+                self._types.clear()
+                plain.clear()
+            self._types[type_] = kind in _ENTRIES
+            spelled = {it for it in names if it == "Links" or it.casefold() != "links"}
+            plain.update(it for it in spelled if "members" not in it.casefold())
+        return current_form(json)
 
 
 def _below(json: Json) -> Json:

@@ -8,10 +8,11 @@ only element. A value that they cannot read is noted and unknown.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar, overload
 
 from valence_sched.model.base import MAX_WHOLE
+from valence_sched.model.diagnostic import Diagnostic
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -32,6 +33,7 @@ class Notes(Protocol):
 
     def skip(self, text: object) -> None: ...
     def remark(self, text: str) -> None: ...
+    def extend(self, found: Iterable[Diagnostic]) -> None: ...
 
 
 class _NoNotes:
@@ -39,6 +41,7 @@ class _NoNotes:
 
     def skip(self, text: object) -> None: ...
     def remark(self, text: str) -> None: ...
+    def extend(self, found: Iterable[Diagnostic]) -> None: ...
 
 
 NO_NOTES = _NoNotes()
@@ -53,6 +56,8 @@ class Resource:
     tells_use: ClassVar[bool] = False
     #: The fields that link other documents, in the order of their names.
     link_fields: ClassVar[tuple[Link | Parts, ...]] = ()
+    #: The properties that describe it, apart from its name and its links.
+    content_properties: ClassVar[tuple[str, ...]] = ()
     #: The fields that other resource classes do not have.
     own_fields: ClassVar[tuple[Field[Any], ...]] = ()
     #: Whether all of these are links, so that an instance may have no property.
@@ -62,6 +67,9 @@ class Resource:
         found = (getattr(cls, name) for name in dir(cls) if not name.startswith("_"))
         fields = [field for field in found if isinstance(field, Field)]
         cls.link_fields = tuple(field for field in fields if isinstance(field, Link | Parts))
+        plain = (field for field in fields if not isinstance(field, Link | Parts | Identity))
+        content = {field.first for field in plain}
+        cls.content_properties = tuple(sorted(content - {"Name", "Links"}))
         cls.own_fields = tuple(field for field in fields if field.first not in ("Name", "Status"))
         cls.only_links = all(isinstance(field, Link) for field in cls.own_fields)
 
@@ -131,6 +139,10 @@ class Field(Generic[T]):
                 return None
             value = value.get(key)
         return value
+
+
+class Identity(Field[T]):
+    """A property that identifies a device, and says nothing about its capabilities."""
 
 
 class Link(Field[tuple[str, ...]]):

@@ -11,11 +11,11 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from valence_sched.drivers.bounds import MAX_NOTES
-from valence_sched.drivers.document_shape import COUNT, MEMBERS, current_form
+from valence_sched.drivers.document_shape import COUNT, MEMBERS, ShapeMemo
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Notes, Resource
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, one_line
@@ -61,6 +61,9 @@ def _segments(path: str) -> list[str]:
 #: Returns a document, None when there is none; raises InputError when it cannot be read.
 Get = Callable[[str], Json | None]
 R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
+#: What pod managers that are read together share, by the function that makes it.
+Shared = dict[Callable[[], Any], Any]
 
 ROOT = "/redfish/v1"
 MAX_PAGES = 100_000
@@ -87,7 +90,7 @@ class LinkedDocuments:
     """Documents that link each other; every URI has one spelling, its first or a known one.
 
     ``max_blocks`` is the operator's limit on blocks of a type in one node, ``known_nodes`` are
-    those of the last reading.
+    those of the last reading, ``shared`` is used by several threads.
     """
 
     def __init__(
@@ -97,18 +100,26 @@ class LinkedDocuments:
         known: Iterable[str] = (),
         host: str | None = None,
         max_blocks: Mapping[BlockType, int] | None = None,
+        shared: Shared | None = None,
         known_nodes: Iterable[Node] = (),
     ) -> None:
         self._get, self.notes, self._host = get, notes, host
         self.max_blocks = max_blocks or {}
         self.known_nodes = {node.uri: node for node in known_nodes}
+        self._shared: Shared = {} if shared is None else shared
         self._known = frozenset(known)
         self._plain = {it for it in self._known if _is_plain(it) and len(it) <= MAX_TEXT}
+        self._shapes = self.shared(ShapeMemo)
         self._documents: dict[str, Json | None] = {}
         self._refused: set[str] = set()
         #: Documents that exist, and cannot be read.
         self.unreadable: set[str] = set()
         self._is_short = False
+
+    def shared(self, make: Callable[[], T]) -> T:
+        """Return the product of a function, one for all pod managers that are read together."""
+        found: T | None = self._shared.get(make)
+        return self._shared.setdefault(make, make()) if found is None else found
 
     def uri(self, link: str, where: str) -> str | None:
         """Return the URI of a link; None, and a note, if it leads to another host.
@@ -179,7 +190,7 @@ class LinkedDocuments:
         present = None
         try:
             if found := self._get(uri):
-                present = current_form(found, root=uri == ROOT)
+                present = self._shapes.current_form(found, root=uri == ROOT)
             else:
                 what = "no such document" if found is None else "an empty document"
                 self.notes.skip(f"{uri}: found {what}, expected it: {where} links it")
@@ -354,6 +365,10 @@ class DocumentNotes:
 
     def remark(self, text: str) -> None:
         self._kinds.setdefault(text, "remark")
+
+    def extend(self, found: Iterable[Diagnostic]) -> None:
+        for kind, text in found:
+            self._kinds.setdefault(text, kind)
 
     def diagnostics(self, file: str) -> Iterator[Diagnostic]:
         """Yield the notes, each with the file in front; of very many only the first."""

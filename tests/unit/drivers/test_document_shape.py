@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.drivers.files.test_tree import documents_of, read_map
-from valence_sched.drivers.document_shape import current_form
+from valence_sched.drivers.document_shape import MAX_NAMES, ShapeMemo, current_form
 from valence_sched.drivers.fields import objects
 from valence_sched.model.diagnostic import Diagnostics
 
@@ -41,22 +41,41 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
     return found
 
 
-class CurrentFormTest(TestCase):
-    @given(documents(), st.booleans())
-    def test_the_document_itself_is_not_changed(self, json: dict[str, Any], root: bool) -> None:
-        before = copy.deepcopy(json)
-        current_form(json, root=root)
-        self.assertEqual(before, json)
+class ShapeMemoTest(TestCase):
+    @given(st.lists(st.tuples(documents(), st.booleans()), max_size=8))
+    def test_every_document_has_the_form_that_it_has_alone(
+        self, drawn: list[tuple[dict[str, Any], bool]]
+    ) -> None:
+        memo = ShapeMemo()
+        for json, root in drawn * 2:
+            expected, found = current_form(json, root=root), memo.current_form(json, root=root)
+            self.assertEqual(expected, found)
+            self.assertEqual(list(expected), list(found))
 
     def test_a_document_in_the_present_form_is_itself(self) -> None:
+        memo = ShapeMemo()
         json = {"@odata.type": "#Zone.v1_0_0.Zone", "Links": {"ResourceBlocks": LINKS}}
-        self.assertIs(json, current_form(json))
+        for _ in range(2):
+            self.assertIs(json, memo.current_form(json))
 
-    def test_members_are_found_in_a_document_of_another_type(self) -> None:
+    def test_one_shape_does_not_hide_the_members_of_another(self) -> None:
+        memo = ShapeMemo()
+        memo.current_form({"@odata.type": "#Zone.v1_0_0.Zone", "Name": "a"})
         odd = {"@odata.type": "#Zone.v1_0_0.Zone", "Name": "a", "members": LINKS}
-        self.assertEqual(LINKS, current_form(odd)["Members"])
+        self.assertEqual(LINKS, memo.current_form(odd)["Members"])
         below = {"@odata.type": "#Zone.v1_0_0.Zone", "Links": {"Members": LINKS}}
-        self.assertEqual(LINKS, current_form(below)["Members"])
+        self.assertEqual(LINKS, memo.current_form(below)["Members"])
+
+    def test_of_very_many_names_or_long_ones_not_all_are_remembered(self) -> None:
+        memo, told = ShapeMemo(), "#Zone.v1_0_0.Zone"
+        for number in range(3 * MAX_NAMES // 2):
+            json = {"@odata.type": told, f"Name{number}": 1}
+            self.assertIs(json, memo.current_form(json))
+            self.assertLessEqual(len(memo), MAX_NAMES)
+        before = len(memo)
+        for json in ({"@odata.type": told, "x" * 10_000: 1}, {"@odata.type": f"#{'x' * 10_000}.Y"}):
+            self.assertIs(json, memo.current_form(json))
+        self.assertEqual(before, len(memo))
 
 
 BLOCKS = "/redfish/v1/CompositionService/ResourceBlocks"

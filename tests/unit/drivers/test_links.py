@@ -15,6 +15,7 @@ from valence_sched.drivers.links import (
     ROOT,
     DocumentNotes,
     LinkedDocuments,
+    Shared,
     collection_pages,
 )
 from valence_sched.drivers.redfish.schema import ResourceBlock
@@ -61,6 +62,17 @@ class FollowTest(TestCase):
         )
         (note,) = self.notes.diagnostics("f")
         self.assertIn("found a link of 1,108 characters, expected at most 1024", note.text)
+
+
+class SharedTest(TestCase):
+    def test_what_pod_managers_share_is_made_once_for_all_that_are_read_together(self) -> None:
+        shared: Shared = {}
+        first, second = (LinkedDocuments(BLOCKS.get, NO_NOTES, shared=shared) for _ in range(2))
+        self.assertIs(first.shared(list), second.shared(list))
+        self.assertIsNot(first.shared(list), first.shared(set))
+        alone = LinkedDocuments(BLOCKS.get, NO_NOTES)
+        self.assertIs(alone.shared(list), alone.shared(list))
+        self.assertIsNot(first.shared(list), alone.shared(list))
 
 
 class CollectionPagesTest(TestCase):

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES, MAX_DOCUMENTS
 from valence_sched.drivers.crawl.cache import DocumentCache, Start
-from valence_sched.drivers.document_shape import MEMBERS, check_content, current_form, object_of
+from valence_sched.drivers.document_shape import MEMBERS, ShapeMemo, check_content, object_of
 from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Parts, Resource, flag, number
 from valence_sched.drivers.http.exchange import GONE, Answer, Cut, Slow, Unreachable, is_outage
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, path_of, places_below
@@ -191,6 +191,7 @@ class Crawler:
         self._deep = True
         self._error: BaseException | None = None
         self._links = LinkedDocuments(lambda _: None, NO_NOTES, host=host)
+        self._shapes = ShapeMemo()
         self._trials, self._aside = 0, list[FetchTask]()
         self.unplanned = 0
 
@@ -277,7 +278,7 @@ class Crawler:
                     todo.append(place)
 
     def _below(self, want: FetchTask, json: Json) -> Iterator[FetchTask]:
-        json = current_form(json, root=want.uri == ROOT)
+        json = self._shapes.current_form(json, root=want.uri == ROOT)
         if MEMBERS not in json:
             yield from self._linked_tasks(want.to(want.uri, json, NO_NOTES), want.uri)
             return

@@ -15,6 +15,7 @@ from valence_sched.drivers.crawl.reading import PodmReader, Reading, ReadSetting
 from valence_sched.drivers.dialect import Dialects
 from valence_sched.drivers.http.connection import LOGOUT_S
 from valence_sched.drivers.http.exchange import TlsContexts
+from valence_sched.drivers.links import Shared
 from valence_sched.model.diagnostic import MAX_AWAITED, NoProgress, Progress
 
 __all__ = ["ReadSettings", "ReadTarget", "ReaderPool", "now", "read"]
@@ -89,6 +90,7 @@ class ReaderPool:
         self._dialects, self._settings, self._clock = dialects, settings, clock
         self._todo = deque(enumerate(targets))
         self._tls = TlsContexts()
+        self._shared: Shared = {}
         self._helpers = threading.Semaphore(MAX_HELPERS)
         self._results: queue.SimpleQueue[tuple[int, Reading] | Exception] = queue.SimpleQueue()
         self._running: dict[int, PodmReader] = {}
@@ -135,7 +137,7 @@ class ReaderPool:
         self._threads.append(thread)
 
     def _work(self) -> None:
-        settings, shared = self._settings, (self._start_helper, self._tls)
+        settings, shared = self._settings, (self._start_helper, self._tls, self._shared)
         try:
             while True:
                 try:

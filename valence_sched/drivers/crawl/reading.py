@@ -23,7 +23,7 @@ from valence_sched.drivers.fields import MAX_TEXT, NO_NOTES, Json, Notes, Parts,
 from valence_sched.drivers.http.connection import Connection, enter_service
 from valence_sched.drivers.http.exchange import Deadline, TlsContexts, Unreachable
 from valence_sched.drivers.identity import root_identity, service_identity
-from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments
+from valence_sched.drivers.links import ROOT, DocumentNotes, LinkedDocuments, Shared
 from valence_sched.drivers.redfish.schema import Collection
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.diagnostic import Diagnostic
@@ -113,10 +113,12 @@ class PodmReader:
         at: datetime,
         start: Start,
         tls: TlsContexts,
+        shared: Shared | None = None,
     ) -> None:
         self._registration, self._password = target.registered, target.password
         self._previous = target.previous
         self._settings, self._start, self._tls = settings, start, tls
+        self._shared: Shared = {} if shared is None else shared
         self._at = at.astimezone(UTC).replace(microsecond=0)
         self._began = time.monotonic()
         self._deadline = Deadline(settings.timeout_s)
@@ -175,7 +177,11 @@ class PodmReader:
         documents.read_features(root)
         crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
         linked = functools.partial(
-            LinkedDocuments, host=connection.host, max_blocks=most, known_nodes=self._previous.nodes
+            LinkedDocuments,
+            host=connection.host,
+            max_blocks=most,
+            shared=self._shared,
+            known_nodes=self._previous.nodes,
         )
         notes, podm, read, _ = read_in_passes(crawl, dialect, root, known.name, linked)
         cache.save(crawl.lasting_documents())

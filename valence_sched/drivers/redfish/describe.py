@@ -9,16 +9,72 @@ no PCIe root, so no driver sets ``pcie_root``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, TypeVar, cast
 
+import msgspec
 from msgspec.structs import replace
 
-from valence_sched.drivers.fields import Json
+from valence_sched.drivers.fields import Json, Resource
 from valence_sched.drivers.links import LinkedDocuments
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.plausibility import plausible
+from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, Nic, Processor
+
+R = TypeVar("R", bound=Resource)
+T = TypeVar("T")
+
+#: The class of a resource, and its content in bytes.
+ContentKey = tuple[type[Resource], bytes]
+#: Contents that are remembered, and the longest.
+MAX_CONTENTS, MAX_CONTENT_BYTES = 4096, 2048
+_UNKNOWN = object()
+
+
+class ContentMemo(Generic[R, T]):
+    """Describes resources by their content (``Resource.content_properties``), each content once.
+
+    The describing function gets neither names nor links, and the URI only for notes, which are
+    repeated for each resource. Threads may share it.
+    """
+
+    def __init__(self, understand: Callable[[R], T]) -> None:
+        self._understand = understand
+        self._memo: dict[ContentKey, T | object] = {}
+        self._encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
+
+    def __contains__(self, key: ContentKey | None) -> bool:
+        return key in self._memo  # without a note
+
+    def key(self, resource: R) -> ContentKey | None:
+        """Return the common key of all resources of one content, None if it cannot be encoded."""
+        type_ = type(resource)
+        try:
+            return type_, self._encode([*map(resource.json.get, type_.content_properties)])
+        except (OverflowError, RecursionError):
+            return None
+
+    def of(self, resource: R, key: ContentKey | None = None) -> T:
+        key = key or self.key(resource)
+        if key is None:
+            return self._understand(resource)
+        if (known := self._memo.get(key, _UNKNOWN)) is not _UNKNOWN:
+            return cast("T", known)
+        type_, notes = type(resource), Diagnostics()
+        content: Json = {name: resource.json.get(name) for name in type_.content_properties}
+        found = self._understand(type_(resource.uri, content, notes))
+        if notes:
+            resource.notes.extend(notes)
+        elif len(key[1]) <= MAX_CONTENT_BYTES:
+            if len(self._memo) >= MAX_CONTENTS:
+                self._memo.clear()
+            self._memo[key] = found
+        return found
+
+
+#: Sets of devices that are remembered, and the largest.
+MAX_SETS, MAX_SET_DEVICES = 1024, 100
 
 _ACCELERATORS = ("GPU", "FPGA", "DSP", "Accelerator", "Partition", "OEM")
 _PERSISTENT_TYPES = ("nvdimm_n", "nvdimm_f", "nvdimm_p", "inteloptane")
@@ -37,18 +93,33 @@ _PLACING = frozenset(("Links", "Status", "Enabled", "EthernetInterfaceType"))
 DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
 
 
-def describe(devices: Iterable[schema.Device]) -> Devices:
-    """Return the nouns of these devices; identical ones become one line with a count."""
-    counts: dict[DeviceNoun, int] = {}
-    for noun in [_noun(device) for device in devices]:
-        if noun is not None:
-            one = noun if noun.count in (None, 1) else replace(noun, count=1)
-            counts[one] = counts.get(one, 0) + (noun.count or 0)
-    groups: dict[str, Any] = {}
-    for one, count in counts.items():
-        line = one if count == one.count else replace(one, count=count or None)
-        groups.setdefault(_GROUPS[type(one)], []).append(line)
-    return Devices(**{name: tuple(lines) for name, lines in groups.items()})
+class Describer:
+    """Describes each kind of device once, and each set of them. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._memo: ContentMemo[schema.Device, DeviceNoun | None] = ContentMemo(_device_noun)
+        self._sets: dict[tuple[object, ...], Devices] = {}
+
+    def describe(self, devices: Sequence[schema.Device]) -> Devices:
+        """Return the nouns of these devices; identical ones become one line with a count."""
+        keys = [self._memo.key(device) for device in devices]
+        every = (*keys, *[it.certain for it in devices], *[it.inherited for it in devices])
+        if (found := self._sets.get(every)) is not None:
+            return found
+        found = _devices_of(map(self._noun, keys, devices))
+        is_small = len(keys) <= MAX_SET_DEVICES
+        if is_small and all(key in self._memo for key in keys):  # else each has its notes
+            if len(self._sets) >= MAX_SETS:
+                self._sets.clear()
+            return self._sets.setdefault(every, found)  # that of another thread if it came first
+        return found
+
+    def _noun(self, key: ContentKey | None, device: schema.Device) -> DeviceNoun | None:
+        noun = self._memo.of(device, key)
+        if noun is not None and device.inherited is not None:
+            own = schema.Condition(noun.state, noun.health)
+            noun = in_condition(noun, schema.worst((own, schema.Condition(*device.inherited))))
+        return noun if device.certain or noun is None else replace(noun, count=None)
 
 
 def is_present(device: schema.Device) -> bool:
@@ -66,24 +137,21 @@ def is_persistent(module: schema.MemoryDevice) -> bool:
     return kind in _PERSISTENT_TYPES or any(medium in _PERSISTENT_MEDIA for medium in media)
 
 
-def _noun(device: schema.Device) -> DeviceNoun | None:
+def _device_noun(device: schema.Device) -> DeviceNoun | None:
     condition = schema.condition_of(device)
-    noun: DeviceNoun | None = None
     if not condition.counts and isinstance(device, schema.ProcessorSummary | schema.MemorySummary):
         schema.note_condition(device, condition, "what it sums up is unknown")
-        noun = Memory() if isinstance(device, schema.MemorySummary) else Processor(count=None)
-    elif type(device) in _NOUNS and is_present(device):
-        noun = _NOUNS[type(device)](device)
-        if noun is not None and not condition.is_fine:
-            schema.note_condition(device, condition, "it does not count")
-            noun = _in_condition(noun, condition)
-    if noun is not None and device.inherited is not None:
-        own = schema.Condition(noun.state, noun.health)
-        noun = _in_condition(noun, schema.worst((own, schema.Condition(*device.inherited))))
-    return noun if noun is None or device.certain else replace(noun, count=None)
+        return Memory() if isinstance(device, schema.MemorySummary) else Processor(count=None)
+    make = _NOUNS.get(type(device))
+    noun = make(device) if make is not None and is_present(device) else None
+    if noun is None or condition.is_fine:
+        return noun
+    schema.note_condition(device, condition, "it does not count")
+    return in_condition(noun, condition)
 
 
-def _in_condition(noun: DeviceNoun, condition: schema.Condition) -> DeviceNoun:
+def in_condition(noun: DeviceNoun, condition: schema.Condition) -> DeviceNoun:
+    """Return a device in a condition; a health of OK is left out."""
     health = None if condition.health == "OK" else condition.health
     return replace(noun, state=condition.state, health=health)
 
@@ -187,6 +255,19 @@ _NOUNS: dict[type[schema.Device], Callable[[Any], DeviceNoun | None]] = {
 
 _GROUPS = {Processor: "processors", Accelerator: "accelerators", Memory: "memory"}
 _GROUPS |= {Drive: "drives", Nic: "nics"}
+
+
+def _devices_of(nouns: Iterable[DeviceNoun | None]) -> Devices:
+    counts: dict[DeviceNoun, int] = {}
+    for noun in nouns:
+        if noun is not None:
+            one = noun if noun.count in (None, 1) else replace(noun, count=1)
+            counts[one] = counts.get(one, 0) + (noun.count or 0)
+    groups: dict[str, Any] = {}
+    for one, count in counts.items():
+        line = one if count == one.count else replace(one, count=count or None)
+        groups.setdefault(_GROUPS[type(one)], []).append(line)
+    return Devices(**{name: tuple(lines) for name, lines in groups.items()})
 
 
 def topology_of(

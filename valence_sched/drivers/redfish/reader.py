@@ -16,7 +16,7 @@ from valence_sched.drivers.document_shape import type_name
 from valence_sched.drivers.fields import Field, Json, NamedResource, Resource, number
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners, schema
-from valence_sched.drivers.redfish.describe import describe, topology_of
+from valence_sched.drivers.redfish.describe import ContentMemo, Describer, topology_of
 from valence_sched.drivers.redfish.stocks import stocks
 from valence_sched.model.inventory import (
     SINGLE_PER_NODE,
@@ -304,11 +304,13 @@ def _blocks(
             used.setdefault(uri, []).append(node.uri)
     for uri, of_hosts in hosts.items():
         used.setdefault(uri, []).extend(of_hosts)
-    states = {it.uri: _used_by(it, _status(it), used.get(it.uri, ())) for it in found.blocks}
+    alike = service.shared(_status_memo)
+    states = {it.uri: _used_by(it, alike.of(it), used.get(it.uri, ())) for it in found.blocks}
     listed = {it.uri: it for it in found.systems if not it.is_composed}
     owned = device_owners.devices_by_block(service, found.blocks, states)
+    describer = service.shared(Describer)
     for block in found.blocks:
-        devices = describe(owned[block.uri])
+        devices = describer.describe(owned[block.uri])
         systems = _systems_behind(service, block, {} if block.uri in hosts else listed)
         status, stated = states[block.uri], block.composition_state or "none"
         if systems or status.condition is not None:
@@ -374,6 +376,10 @@ def types(block: schema.ResourceBlock) -> tuple[BlockType, ...]:
         expected = "expected " + ", ".join(_TYPES.values())
         block.notes.remark(f"{block.uri}: ResourceBlockType: found {what}, {expected}")
     return tuple(dict.fromkeys(kind for kind in found if kind))
+
+
+def _status_memo() -> ContentMemo[schema.ResourceBlock, Status]:
+    return ContentMemo(_status)
 
 
 def own_status(block: schema.ResourceBlock) -> Status:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from valence_sched.drivers.document_shape import COUNT, MEMBERS, NEXT
 from valence_sched.drivers.fields import (
     Field,
+    Identity,
     Link,
     NamedResource,
     Parts,
@@ -44,10 +45,10 @@ class Device(NamedResource):
     #: What identifies it (``device_owners.names_of``), None before it is read.
     names: frozenset[tuple[str, str, str]] | None = None
 
-    serial = Field("SerialNumber", text, "identifies the device in several lists")
-    uuid = Field("UUID", text, "identifies it, too")
-    identifiers = Field("Identifiers", only_objects, "durable names; they identify it, too")
-    slot = Field("PhysicalLocation/PartLocation/ServiceLabel", text, "identifies it, too")
+    serial = Identity("SerialNumber", text, "identifies the device in several lists")
+    uuid = Identity("UUID", text, "identifies it, too")
+    identifiers = Identity("Identifiers", only_objects, "durable names; they identify it, too")
+    slot = Identity("PhysicalLocation/PartLocation/ServiceLabel", text, "identifies it, too")
     enabled = Field("Enabled", flag, "false when it is switched off")
     chassis = Field("Links/Chassis", links, "the enclosure it sits in")
     endpoints = Field("Links/Endpoints", links, "its endpoints in fabrics")
@@ -119,16 +120,16 @@ class SimpleStorage(Device):
 class EthernetInterface(Device):
     type = Field("EthernetInterfaceType", text, "Virtual is a view of another one")
     speed_mbps = Field("SpeedMbps", number, "current speed", "Mbit/s")
-    mac = Field("MACAddress", words, "identifies the interface and its port")
-    permanent_mac = Field("PermanentMACAddress", words, "identifies it, too")
+    mac = Identity("MACAddress", words, "identifies the interface and its port")
+    permanent_mac = Identity("PermanentMACAddress", words, "identifies it, too")
     ports = Field("Links/Ports", links, "the adapter ports it is a view of")
 
 
 class Port(Device):
     max_gbps = Field("MaxSpeedGbps", amount, "highest speed", "Gbit/s")
     current_gbps = Field("CurrentSpeedGbps", amount, "read when the highest is absent", "Gbit/s")
-    macs = Field("Ethernet/AssociatedMACAddresses", words, "identify the port's interface")
-    addresses = Field("AssociatedNetworkAddresses", words, "the same, in older schemas")
+    macs = Identity("Ethernet/AssociatedMACAddresses", words, "identify the port's interface")
+    addresses = Identity("AssociatedNetworkAddresses", words, "the same, in older schemas")
 
     @property
     def speed_mbps(self) -> int | None:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from valence_sched.drivers.fields import NamedResource, Resource
 from valence_sched.drivers.links import ROOT, LinkedDocuments
 from valence_sched.drivers.redfish import device_owners
-from valence_sched.drivers.redfish.describe import describe, topology_of
+from valence_sched.drivers.redfish.describe import Describer, topology_of
 from valence_sched.drivers.redfish.schema import (
     Device,
     DriveDevice,
@@ -412,6 +412,7 @@ def _blocks(
     }
     statuses = {system.uri: uses.system_status(system) for system in found.systems}
     held = device_owners.assign_devices(service, own, statuses, trusted)
+    describer = service.shared(Describer)
     for system in found.systems:
         mine, reach = held[system.uri], found.reach[system.uri]
         ends = system.endpoints + tuple(reach.stated)
@@ -422,12 +423,12 @@ def _blocks(
             pools=(names[reach.fabrics],),
             places=topology_of(service, system.uri, system.chassis, mine, ends),
             status=statuses[system.uri],
-            devices=describe(mine),
+            devices=describer.describe(mine),
         )
     for offer in found.offers:
         of, kind = offer.device, DriveDevice if offer.is_drive else ProcessorDevice
         device: Device = kind(of.uri, of.json, of.notes)
-        described = describe([device])
+        described = Describer().describe([device])
         pools = tuple(id_ for reached, id_ in names.items() if reached & offer.fabrics)
         if not offer.fabrics:
             remote = tuple(replace(it, remote=True) for it in described.drives)

@@ -8,8 +8,17 @@ from typing import Any
 from unittest import TestCase
 
 from tests.unit.drivers.redfish.stored import links
+from valence_sched.drivers.fields import NO_NOTES
 from valence_sched.drivers.links import LinkedDocuments
-from valence_sched.drivers.redfish.describe import describe, topology_of
+from valence_sched.drivers.redfish.describe import (
+    MAX_CONTENT_BYTES,
+    MAX_CONTENTS,
+    MAX_SET_DEVICES,
+    MAX_SETS,
+    ContentMemo,
+    Describer,
+    topology_of,
+)
 from valence_sched.drivers.redfish.schema import (
     Device,
     DriveDevice,
@@ -29,6 +38,54 @@ from valence_sched.model.inventory import Accelerator, Devices, Drive, Memory, N
 GB = 10**9
 
 
+class TestAlike(TestCase):
+    def setUp(self) -> None:
+        self.seen: list[dict[str, Any]] = []
+        self.notes = Diagnostics()
+        self.alike = ContentMemo(self._understood)
+
+    def _understood(self, drive: DriveDevice) -> int | None:
+        self.seen.append(drive.json)
+        return drive.capacity_bytes
+
+    def _of(self, uri: str, **content: Any) -> int | None:
+        return self.alike.of(DriveDevice(uri, content, self.notes))
+
+    def test_what_says_the_same_is_understood_once(self) -> None:
+        self.assertEqual([5, 5], [self._of(uri, CapacityBytes=5) for uri in "ab"])
+        self.assertEqual(1, len(self.seen))
+
+    def test_names_and_links_make_no_difference_and_are_not_seen(self) -> None:
+        self._of("a", CapacityBytes=5, Name="one", Links={"Chassis": []})
+        self._of("b", CapacityBytes=5, Name="two")
+        self.assertEqual(1, len(self.seen))
+        self.assertFalse({"Name", "Links"} & self.seen[0].keys())
+
+    def test_values_that_are_equal_in_python_only_are_told_apart(self) -> None:
+        self.assertEqual([1, None], [self._of("a", CapacityBytes=value) for value in (1, True)])
+
+    def test_types_are_told_apart(self) -> None:
+        kinds: ContentMemo[Any, str] = ContentMemo(lambda device: type(device).__name__)
+        found = [kinds.of(type_("a", {}, NO_NOTES)) for type_ in (DriveDevice, ProcessorDevice)]
+        self.assertEqual(["DriveDevice", "ProcessorDevice"], found)
+
+    def test_of_very_many_contents_or_long_ones_not_all_are_remembered(self) -> None:
+        for size in (*range(MAX_CONTENTS + 1), MAX_CONTENTS, 0):
+            self.assertEqual(size, self._of("a", CapacityBytes=size))
+        self.assertEqual([MAX_CONTENTS, 0], [it["CapacityBytes"] for it in self.seen[-2:]])
+        self.seen.clear()
+        for _ in range(2):
+            self._of("a", CapacityBytes=5, Model="x" * MAX_CONTENT_BYTES)
+        self.assertEqual(2, len(self.seen))
+
+    def test_what_is_nested_too_deep_to_be_written_is_understood_each_time(self) -> None:
+        model: list[Any] = []
+        for _ in range(100_000):
+            model = [model]
+        found = [self._of(uri, CapacityBytes=5, Model=model, Name=uri) for uri in "ab"]
+        self.assertEqual(([5, 5], ["a", "b"]), (found, [it["Name"] for it in self.seen]))
+
+
 class TestNouns(TestCase):
     """What each kind of device is in an inventory."""
 
@@ -40,7 +97,7 @@ class TestNouns(TestCase):
 
     def one(self, type_: type[Device], **json: Any) -> Any:
         """Return the noun of a single device, None where it is none."""
-        found = describe([self.device(type_, **json)])
+        found = Describer().describe([self.device(type_, **json)])
         nouns = [noun for kind in found.__struct_fields__ for noun in getattr(found, kind)]
         self.assertLessEqual(len(nouns), 1)
         return nouns[0] if nouns else None
@@ -197,29 +254,40 @@ class TestNouns(TestCase):
             memory=(Memory(capacity_mib=8192),), nics=(Nic(speed_mbps=10),),
             drives=(Drive(count=2, capacity_bytes=5 * GB), Drive(capacity_bytes=7 * GB)),
         )  # fmt: skip
-        self.assertEqual(expected, describe(many))
-        self.assertEqual(Devices(), describe([]))
+        describer = Describer()
+        self.assertEqual(expected, describer.describe(many))
+        self.assertIs(describer.describe(many), describer.describe(many))
+        self.assertEqual(Devices(), describer.describe([]))
 
     def test_summaries_count_as_many_as_they_say(self) -> None:
         two = [self.device(ProcessorSummary, Count=count, CoreCount=8 * count) for count in (2, 3)]
-        self.assertEqual((Processor(count=5, cores=8),), describe(two).processors)
+        self.assertEqual((Processor(count=5, cores=8),), Describer().describe(two).processors)
 
     def test_devices_that_may_have_been_counted_are_of_unknown_number(self) -> None:
         first, second = (self.device(DriveDevice, uri, CapacityBytes=5 * GB) for uri in "ab")
         second.certain = False
         lines = Drive(count=1, capacity_bytes=5 * GB), Drive(count=None, capacity_bytes=5 * GB)
-        self.assertEqual(lines, describe([first, second]).drives)
+        self.assertEqual(lines, Describer().describe([first, second]).drives)
 
 
-class TestBlocks(TestCase):
+class TestDescriber(TestCase):
     def setUp(self) -> None:
-        self.notes = Diagnostics()
+        self.notes, self.describer = Diagnostics(), Describer()
 
     def _describe(self, block: str, *contents: dict[str, Any], certain: bool = True) -> Devices:
         devices = [DriveDevice(f"/{block}/{at}", it, self.notes) for at, it in enumerate(contents)]
         for device in devices:
             device.certain = certain
-        return describe(devices)
+        return self.describer.describe(devices)
+
+    def test_equal_sets_of_devices_are_one_and_others_are_not(self) -> None:
+        small, large = {"CapacityBytes": 5 * GB}, {"CapacityBytes": 7 * GB}
+        first = self._describe("a", small, small)
+        self.assertEqual((Drive(count=2, capacity_bytes=5 * GB),), first.drives)
+        self.assertIs(first, self._describe("b", small, small))
+        self.assertEqual((Drive(capacity_bytes=5 * GB),), self._describe("c", small).drives)
+        both = (Drive(capacity_bytes=7 * GB), Drive(capacity_bytes=5 * GB))
+        self.assertEqual(both, self._describe("d", large, small).drives)
 
     def test_devices_that_may_be_counted_elsewhere_are_of_unknown_number_there_alone(self) -> None:
         drive = {"CapacityBytes": 5 * GB}
@@ -234,11 +302,21 @@ class TestBlocks(TestCase):
         note = "CapacityBytes: found 'much', expected a number"
         self.assertEqual([f"/{block}/1: {note}" for block in "ab"], self.notes.lines())
 
-    def test_sizes_beyond_every_bound_are_noted_for_each_block(self) -> None:
+    def test_devices_that_cannot_be_written_are_described_and_noted_each_time(self) -> None:
         for block in "ab":
             found = self._describe(block, {"CapacityBytes": 2**80}).drives
             self.assertEqual((Drive(),), found)
         self.assertEqual(2, len(self.notes))
+
+    def test_of_very_many_sets_or_large_ones_not_all_are_remembered(self) -> None:
+        sets = [({"CapacityBytes": size * GB},) for size in range(1, MAX_SETS + 2)]
+        first, *_, last = [self._describe("a", *it) for it in sets]
+        self.assertIs(last, self._describe("b", *sets[-1]))
+        again = self._describe("b", *sets[0])
+        self.assertEqual((first, False), (again, first is again))
+        large = [{"CapacityBytes": 5 * GB}] * (MAX_SET_DEVICES + 1)
+        one, two = (self._describe("c", *large) for _ in range(2))
+        self.assertEqual((one, False), (two, one is two))
 
 
 FABRICS = "/redfish/v1/Fabrics"
