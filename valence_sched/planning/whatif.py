@@ -3,9 +3,9 @@
 
 The fragmentation of a site is that of the weigher ``fragmentation``, added up over the pools of a
 podm. A migration changes two podms, so its gain is the sum of their changes: the ``excess`` of a
-podm is what it has above a wanted share. The share is below the wanted one if the sum of all
-excesses is below 0, or no accelerator is free. A greedy search repeats the migration that gains most; then
-an exhaustive one tries all shorter plans.
+podm is its useless part above a wanted share. A site is below that share if the excesses of all
+podms have a sum below 0, or no accelerator is free. A greedy search repeats the migration that
+gains most; then an exhaustive one tries all shorter plans.
 """
 
 from __future__ import annotations
@@ -56,10 +56,7 @@ LEAST_GAIN = 1e-9  # accelerators
 
 
 class WhatIf:
-    """Answers questions about sites; targets are text, as for edits.
-
-    The first ones are what commands use of other modules of planning, with their errors.
-    """
+    """Answers questions about sites, the first ones by other modules; targets are text."""
 
     checker = Checker
     replay = staticmethod(replay_all)

@@ -130,9 +130,8 @@ def _most_of_group(model: GroupModel, effort: Effort) -> tuple[Floats, int]:
     whole = len(programme) <= effort.most_columns
     solution = programme.solve(effort.on(exact=model.is_exact), whole=whole)
     most = sum(model.programme.upper[node.column] for node in model.nodes)
-    values = solution.values if whole else None
-    found = np.zeros(len(programme)) if values is None else values
-    return found, min(round(most), solution.whole_bound)
+    values = solution.values if whole and solution.values is not None else np.zeros(len(programme))
+    return values, min(round(most), solution.whole_bound)
 
 
 @dataclass(slots=True)
@@ -264,10 +263,10 @@ class CoupledGroups:
     shares: Sequence[int] | None
     effort: Effort
     goals: Sequence[Goal]
-    _most: list[int | None] = field(init=False)
 
-    def __post_init__(self) -> None:
-        self._most = [node_type.most for node_type in self.node_types]
+    @property
+    def _most(self) -> list[int | None]:
+        return [node_type.most for node_type in self.node_types]
 
     def solve(self) -> int:
         """Place as many nodes as are found; return the bound."""
@@ -336,10 +335,9 @@ class CoupledGroups:
         programme = JointProgramme(models, self._most, self.shares)
         solution = programme.programme.solve(self.effort, whole=False)
         if solution.values is None:
-            members = [self.models[group.offer] for group in self.groups]
-            columns = [(model, node.column) for model in members for node in model.nodes]
+            members = (self.models[group.offer] for group in self.groups)
             # the nodes of each type in each pool alone
-            return round(sum(model.programme.upper[column] for model, column in columns))
+            return round(sum(one.programme.upper[it.column] for one in members for it in one.nodes))
         wanted = [0.0] * len(self.node_types)
         effort = replace(self.effort, nodes=min(self.effort.nodes, CHUNK_NODES), gap=CHUNK_GAP)
         chunk: list[PoolGroup] = []
@@ -366,10 +364,8 @@ class CoupledGroups:
 
     def _fill(self, bound: int) -> None:
         pairs: list[list[tuple[int, int]]] = [[] for _ in self.node_types]
-        for group in self.groups:
-            for row, variant in group.pairs():
-                node_type = self.witness.variants[variant].node_type
-                pairs[node_type].append((row, variant))
+        for row, variant in (pair for group in self.groups for pair in group.pairs()):
+            pairs[self.witness.variants[variant].node_type].append((row, variant))
         if self.shares is None:
             for node_type, most in enumerate(self._most):
                 missing = bound - len(self.witness.nodes)

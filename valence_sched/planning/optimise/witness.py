@@ -90,8 +90,7 @@ class Witness:
 
     def realise_best(self, group: PoolGroup, model: GroupModel, values: Floats, bound: int) -> None:
         """Take the nodes of a group: of a solution, or one after another if that makes more."""
-        before = len(self.nodes)
-        pairs = group.pairs()
+        before, pairs = len(self.nodes), group.pairs()
         self.realise(group, model, values)
         bound = min(bound, self.most - before)
         missing = bound - (len(self.nodes) - before)

@@ -201,9 +201,9 @@ class SystemChooser:
             ("resource", lambda system: self._has_named(system, body)),
             ("chassis", lambda system: self._is_in_chassis(system, body)),
             ("processors", lambda system: self._processors(system, body) is not None),
-            ("memory", lambda system: self._has_modules(system, body)),
+            ("memory", lambda system: self._modules(system, body) is not None),
             ("local drives", lambda system: self._drives(system, body) is not None),
-            ("ethernet interfaces", lambda system: self._has_interfaces(system, body)),
+            ("ethernet interfaces", lambda system: self._interfaces(system, body) is not None),
             ("computer system attributes", lambda system: self._suits(system, body)),
         )
 
@@ -243,27 +243,23 @@ class SystemChooser:
 
         return match_devices(body.get("Processors") or [], there, _processor_matches, size)
 
-    def _has_modules(self, system: RackSystem, body: Json) -> bool:
-        there, wanted = self._own(system, schema.MemoryDevice), body.get("Memory") or []
-        found = match_devices(wanted, there, _module_matches, lambda it: it.capacity_mib or 0)
-        return found is not None
+    def _modules(self, system: RackSystem, body: Json) -> list[schema.MemoryDevice] | None:
+        own, wanted = self._own(system, schema.MemoryDevice), body.get("Memory") or []
+        return match_devices(wanted, own, _module_matches, lambda it: it.capacity_mib or 0)
 
     def _drives(self, system: RackSystem, body: Json) -> list[schema.DriveDevice] | None:
-        pooled = [o.device for o in self._free(system) if o.is_drive]
-        remote = [schema.DriveDevice(it.uri, it.json, it.notes) for it in pooled]
-        there = [it for it in self._own(system, schema.DriveDevice) if it.uri not in self._pooled]
-        there, wanted = [*there, *remote], body.get("LocalDrives") or []
-        return match_devices(wanted, there, _drive_matches, lambda it: it.capacity_bytes or 0)
+        pooled = (one.device for one in self._free(system) if one.is_drive)
+        drives = [it for it in self._own(system, schema.DriveDevice) if it.uri not in self._pooled]
+        drives += [schema.DriveDevice(it.uri, it.json, it.notes) for it in pooled]
+        wanted = body.get("LocalDrives") or []
+        return match_devices(wanted, drives, _drive_matches, lambda it: it.capacity_bytes or 0)
 
-    def _has_interfaces(self, system: RackSystem, body: Json) -> bool:
+    def _interfaces(self, system: RackSystem, body: Json) -> list[schema.EthernetInterface] | None:
         def matches(device: schema.EthernetInterface, wanted: Json) -> bool:
             return _at_least(device.speed_mbps, wanted.get("SpeedMbps"))
 
-        there, wanted = (
-            self._own(system, schema.EthernetInterface),
-            body.get("EthernetInterfaces") or [],
-        )
-        return match_devices(wanted, there, matches, lambda it: it.speed_mbps or 0) is not None
+        own, wanted = self._own(system, schema.EthernetInterface), body.get("EthernetInterfaces")
+        return match_devices(wanted or [], own, matches, lambda it: it.speed_mbps or 0)
 
     def _suits(self, system: RackSystem, body: Json) -> bool:
         processors = self._own(system, schema.ProcessorDevice)
