@@ -45,10 +45,7 @@ def most_nodes_together(view: View, types: Sequence[NodeType], most_alone: Seque
 
 
 def worthwhile_orders(requests: Sequence[Request], most_alone: Sequence[int]) -> Iterator[Order]:
-    """Yield the orders that are tried first, each once.
-
-    Scarcest first, as given, tightest first (requested nodes per node that fits), largest first.
-    """
+    """Yield the first orders, each once: scarcest, as given, tightest, and largest first."""
     numbers = range(len(requests))
     tight = [alone / one.count for alone, one in zip(most_alone, requests, strict=True)]
     size = [-price_of_needs(one.needs) for one in requests]

@@ -254,10 +254,7 @@ class BatchPlan:
         return best
 
     def _optimised(self, goals: Sequence[Goal], fixed: Sequence[WitnessNode] = ()) -> Trial:
-        """Return the trial of the nodes that the optimiser finds, and lower the bound.
-
-        ``fixed`` nodes stay, and no others of their types are added.
-        """
+        """Return the trial of ``fixed`` and of other optimal nodes, and lower the bound."""
         if "least-cost" in goals:
             for number, one in enumerate(self.types):
                 request = self.requests[self.type_of.index(number)]

@@ -183,10 +183,7 @@ class _FreeAmounts:
 
 @dataclass(slots=True)
 class MixPlacement:
-    """The nodes of a mix in order, as ``(flavor number, row)``, and the refusal that ended it.
-
-    ``last`` is the number of the refused flavor, None if the count ended at a limit.
-    """
+    """The nodes of a mix as ``(flavor number, row)``, and the refused flavor and its decision."""
 
     nodes: list[tuple[int, int]] = field(default_factory=list)
     last: int | None = None
@@ -292,10 +289,7 @@ class SiteCapacity:
         explain: bool = False,
         proven: bool = False,
     ) -> model.Capacity:
-        """Return how many nodes of a mix fit together, decided one after another.
-
-        The count ends with the first node without a place, or when a podm has ``most``.
-        """
+        """Return how many nodes of a mix fit, up to the first refusal or ``most`` on one podm."""
         decider = self._decider
         placement, view = place_mix(decider, requests, shares, most), decider.snapshot()
         nodes = Counter(int(view.podm_of[row]) for _, row in placement.nodes)
@@ -409,10 +403,7 @@ def _unused_blocks(table: BlockTable, before: BlockTable) -> Iterator[int]:
 
 
 def stranded_amounts(contexts: Sequence[EvaluationContext]) -> list[model.StrandedAmount]:
-    """Return the free amounts by podm, in order, and which part no node of some requests can use.
-
-    ``contexts`` are those of the requests, on one View.
-    """
+    """Return the free amounts by podm, and the parts that no node of some requests can use."""
     order = sorted(contexts, key=lambda one: price_of_needs(one.request.needs), reverse=True)
     fillings = [Filling([first, *(one for one in order if one is not first)]) for first in order]
     view = contexts[0].view

@@ -188,10 +188,7 @@ class Checker:
 
 
 def _limited(site: Site, place: Target | str | None) -> tuple[Site, tuple[str, ...]]:
-    """Return a site that places nodes in one place only, and the pod managers of the place.
-
-    In a place of pools the other pools of their pod managers take no new node.
-    """
+    """Return a site that places nodes in one place only, and the pod managers of the place."""
     if place is None:
         return site, ()
     matches = find_targets(site.podms, model.place_target(place), site.kinds)

@@ -76,10 +76,7 @@ DisruptionRule = Callable[[LeanPodm, "Scope", StatusChanges], LeanPodm | None]
 
 
 def _fail(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
-    """Return a pod manager after blocks failed; other blocks of the lost nodes are free.
-
-    A failed stock has no capacity left. A pod manager that failed as a whole is Offline.
-    """
+    """Return a pod manager after blocks failed; the other blocks of the lost nodes are free."""
     nodes, released = _lost_nodes(podm, scope)
     blocks = tuple(
         statuses.apply(block, failed)
@@ -96,10 +93,7 @@ def _fail(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
 
 
 def _drain(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
-    """Return a pod manager of which blocks take no new node; its nodes stay.
-
-    A drained stock has no free amount. A pod manager that is drained as a whole is disabled.
-    """
+    """Return a pod manager of which blocks and stocks take no new node; its nodes stay."""
     blocks = tuple(
         statuses.apply(block, drained) if number in scope.blocks else scope.outside(block)
         for number, block in enumerate(podm.blocks)
@@ -199,10 +193,7 @@ def edited(site: Site, edits: Iterable[Edit]) -> Site:
 
 
 def apply_edit(site: Site, edit: Edit, place: str = "") -> Site:
-    """Return a site after one edit, whose effect it has last; errors as of :func:`edited`.
-
-    Errors begin with ``place``, else with the edit.
-    """
+    """Return a site after one edit; errors as of :func:`edited`, after ``place``."""
     text = scenario.edit_text(edit)
     try:
         matches = find_targets(site.podms, edit.target, site.kinds)
@@ -295,10 +286,7 @@ def _podm_changes(podm: LeanPodm, changes: dict[str, Any]) -> dict[str, Any]:
 def _clones(
     podm: LeanPodm, times: int, ids: Collection[str], statuses: StatusChanges
 ) -> Iterator[LeanPodm]:
-    """Yield copies of a pod manager: Online and enabled, all hardware working, without nodes.
-
-    They have neither its URL nor its identity, and the next numbered ids that are not in ``ids``.
-    """
+    """Yield working copies of a pod manager without nodes, whose ids are not in ``ids``."""
     copy = replace(
         podm,
         url=None,
@@ -344,10 +332,7 @@ class NewBlocks:
             self._podm, self._block = self._block_at(scenario.parse_target(edit.add))
 
     def added(self, match: TargetMatch) -> LeanPodm:
-        """Return a pod manager with the new blocks: so many in each matched pool, else in all.
-
-        NothingMatches, UsageError: the block that is copied is unknown, or ambiguous.
-        """
+        """Return a pod manager with the new blocks; NothingMatches, UsageError as of an edit."""
         podm = self._podms[match.podm]
         alike, block = self._block_for(podm)
         everywhere = tuple(pool.id for pool in podm.pools)
@@ -433,12 +418,9 @@ class ScenarioKey(NamedTuple):
 def scenario_sites(base: Site, references: Sequence[str], config: Configuration) -> list[Site]:
     """Return a site for each named scenario, ``FILE#NAME`` or all of a ``FILE``.
 
-    Each has the name of its scenario, with the file where two have the same.
-
-    Raises:
-        InputError: a file is invalid, or scenarios extend each other in a circle.
-        UnknownName: no such scenario, policy or weigher.
-        NothingMatches, UsageError: as of an edit, with its place in the file.
+    Each has the name of its scenario, with the file where two have the same. InputError: a file is
+    invalid, or scenarios extend each other in a circle. UnknownName: no such scenario, policy or
+    weigher. Errors of edits have their place in the file.
     """
     scenarios = _Scenarios(base, config)
     keys = dict.fromkeys(key for one in references for key in scenarios.keys(one))
@@ -537,11 +519,7 @@ class _Scenarios:
 def with_policy(
     site: Site, policy: str | None, weights: Mapping[str, float], place: str = ""
 ) -> Site:
-    """Return a site with another policy, or with other weights of its weighers.
-
-    A weigher that the policy lacks is added. UnknownName, after ``place``: no such policy or
-    weigher.
-    """
+    """Return a site with another policy, or other weights; UnknownName after ``place``."""
     name = site.policy if policy is None else policy
     if policy is not None and name not in site.policies:
         raise errors.UnknownName("policy", name, site.policies, f"{place}policy")

@@ -167,10 +167,7 @@ def count_fits(
 def counts_by_podm(
     context: EvaluationContext, most: int, listener: AttemptListener | None = None
 ) -> Iterator[FitCount]:
-    """Yield ``(podm number, nodes, pool that may make more)``, at most ``most`` nodes each.
-
-    For a ``listener`` the podms are counted one at a time; it gets the attempts on each.
-    """
+    """Yield ``(podm number, nodes, pool that may make more)``; for a listener one by one."""
     counts = None
     can_share = not context.request.fallbacks and not context.evaluation.group_state_readers
     can_share = can_share and context.bound.policy.pick.best_of == 1

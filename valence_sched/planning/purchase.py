@@ -53,12 +53,8 @@ def smallest_purchase(
 
     ``choices`` are edits that add one block, for pod managers or pools. ``prices`` are by block,
     and override those of templates; without prices the fewest blocks are the smallest purchase. A
-    block is bought for one pool.
-
-    Raises:
-        UsageError: no choice, or only some blocks have a price.
-        UnknownName: a price is of no choice.
-        NothingMatches: a choice matches no pod manager or pool.
+    block is bought for one pool. UsageError: no choice, or only some blocks have a price.
+    UnknownName: a price is of no choice. NothingMatches: a choice matches no pod manager or pool.
     """
     if not choices:
         raise UsageError("no block to buy given: name blocks with --buy BLOCK@PODM")

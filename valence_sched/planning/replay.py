@@ -142,10 +142,7 @@ Changes = tuple[tuple[int, float], ...]  # amounts by the number of their level
 
 
 class Occupancy:
-    """The hardware, pod managers and prices of the nodes on a View while they come and go.
-
-    A block is in use when no further node can use it, as lists of pod managers count.
-    """
+    """The resources in use, nodes and prices of a View while nodes come and go."""
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -344,10 +341,7 @@ def last_step(decision: Decision) -> str:
 
 
 def reason_groups(decision: Decision) -> tuple[model.ReasonGroup, ...]:
-    """Return the reasons of pod managers without a node of a request, the most frequent first.
-
-    The nearest of a group is the pod manager with the largest amount, else the first.
-    """
+    """Return the reasons against pod managers, the most frequent first, with the nearest one."""
     groups: dict[tuple[str, str, bool], list[PodmVerdict]] = defaultdict(list)
     for verdict in Verdicts(decision).podm_verdicts():
         if (reason := verdict.reason) is not None:
@@ -530,10 +524,7 @@ def replay_all(
     *,
     strict: bool = False,
 ) -> model.Replay:
-    """Replay a workload on every site under every policy, by default those of the requests.
-
-    UnknownName: a site lacks a policy. SchedulerError: as for the workload, and for a decision.
-    """
+    """Replay a workload on every site under every policy, by default those of the requests."""
     check_runs(sites, policies)
     pairs = itertools.product(sites, dict.fromkeys(policies) or (None,))
     runs = (replay_one(site, policy, workload, progress, strict=strict) for site, policy in pairs)

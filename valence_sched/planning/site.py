@@ -89,12 +89,7 @@ class Site:
 
 
 def load_site(loader: InventoryLoader, config: Configuration, selection: Selection) -> Site:
-    """Return the present site of a selection.
-
-    Raises:
-        UsageError, InputError, InventoryIncomplete, InventoryStale: as for a view.
-        InputError, UnknownName: a file of policies or flavors is invalid.
-    """
+    """Return the present site of a selection; errors as of its view and its files."""
     view, podms = loader.view_and_podms(selection)
     files = config.policies(selection.policy_files), config.flavors(selection.flavor_files)
     site = Site(BASE, podms, *files, skipped=tuple(loader.skipped()), kinds=view.kinds)
@@ -118,10 +113,7 @@ BlockText = tuple[tuple[Any, ...], bytes]  # the types of a block, and its devic
 
 @dataclass(frozen=True, slots=True)
 class TargetMatch:
-    """The pools, by id, or blocks, by number, that a target selects of a pod manager of the site.
-
-    A target of pools has no ``blocks``, and one of the whole pod manager has neither.
-    """
+    """The pools, by id, or blocks, by number, of one pod manager; all of it without either."""
 
     podm: int
     pools: frozenset[str] = frozenset()
@@ -129,11 +121,7 @@ class TargetMatch:
 
 
 def find_targets(podms: Sequence[LeanPodm], target: Target, kinds: BlockKinds) -> list[TargetMatch]:
-    """Return what a target selects, in the order of the pod managers.
-
-    Raises:
-        NothingMatches: no pod manager, pool or block meets each condition.
-    """
+    """Return the matches of a target, by pod manager; NothingMatches if there are none."""
     numbers = _podms(podms, target)
     if target.selects_blocks:
         return _BlockFinder(podms, target, kinds).find(numbers)

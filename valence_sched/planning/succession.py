@@ -122,19 +122,13 @@ class Succession:
         self._count(request, fit, -1)
 
     def remove(self, podm: int, node: Node) -> None:
-        """Remove a node of the inventory from a podm, by number: each node at most once.
-
-        Its unknown amounts of stocks stay in use.
-        """
+        """Remove a node of the inventory once; its unknown amounts of stocks stay in use."""
         numbers = self.view.block_tables[podm].numbers
         self._ledger.remove_node(podm, [numbers[uri] for uri in node.blocks if uri in numbers])
         self._counts.add(node.group, node.owner, podm, -1)
 
     def close(self, podm: int) -> Callable[[], None]:
-        """Close a podm, by number, to all nodes; return the undo step.
-
-        Nodes that were taken since then must be given back first.
-        """
+        """Close a podm to all nodes; return the undo step, for the same nodes taken."""
         return self._ledger.close(podm)
 
     def _count(self, request: Request, fit: Fit, number: int) -> None:

@@ -90,10 +90,7 @@ class Sweep:
     def run(
         self, workers: Workers, finished: Iterable[SweepRun], record: Callable[[SweepRun], None]
     ) -> list[SweepRun]:
-        """Make the runs that are not ``finished``; return all, in the order of their keys.
-
-        ``record`` gets each at its end. Errors as of a replay, and of the workers.
-        """
+        """Make and ``record`` the runs that are not ``finished``; return all, by their keys."""
         wanted = set(self.keys)
         runs = {one.key: one for one in finished if one.key in wanted}
         tasks = map(self._task, [key for key in self.keys if key not in runs])
@@ -146,10 +143,7 @@ Encode = Callable[[Sequence[SweepRun]], bytes]
 
 
 def encoder(file: str) -> Encode:
-    """Return the encoder of runs for the suffix of a file.
-
-    UsageError: not .jsonl, .csv or .parquet. SchedulerError: pyarrow is not installed.
-    """
+    """Return the encoder for the suffix of a file; UsageError, SchedulerError without one."""
     suffix = PurePath(file).suffix
     if suffix == ".jsonl":
         return lambda runs: b"".join(map(to_line, runs))
@@ -272,10 +266,8 @@ def opened_workers(jobs: int | None = None, backend: str | None = None) -> Itera
     """Yield ``jobs`` processes of this machine, by default one for each core, or a Dask cluster.
 
     ``backend`` is ``dask:ADDRESS`` of the Dask scheduler, whose workers have valence-sched.
-
-    Raises:
-        UsageError: another backend, or one together with ``jobs``.
-        SchedulerError: a library is not installed, or the cluster does not answer.
+    UsageError: another backend, or ``jobs`` besides. SchedulerError: a library is not installed, or
+    the cluster does not answer.
     """
     if backend is not None and (not backend.startswith(DASK) or backend == DASK):
         text = f"--backend: {backend[:60]!r} is not dask:ADDRESS, as in dask:tcp://127.0.0.1:8786"
@@ -294,10 +286,7 @@ def opened_workers(jobs: int | None = None, backend: str | None = None) -> Itera
 
 
 def _parallel_runs(joblib: Any, failures: tuple[type[Exception], ...], advice: str) -> Workers:
-    """Return workers by the current configuration of joblib.
-
-    ``failures`` are errors of workers, not of runs; ``advice`` ends their message.
-    """
+    """Return workers by joblib; ``failures`` are their own errors, followed by ``advice``."""
 
     def make(
         run: Callable[[SweepTask], SweepRun], tasks: Iterable[SweepTask]
@@ -318,10 +307,7 @@ def _parallel_runs(joblib: Any, failures: tuple[type[Exception], ...], advice: s
 
 @contextlib.contextmanager
 def _interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C; threads and processes that start meanwhile never get it.
-
-    A terminal sends it to all of them, and an interrupted worker would print its traceback.
-    """
+    """Block Ctrl-C, which a terminal sends to workers as well, while they start."""
     resource_tracker.ensure_running()  # its start would unblock Ctrl-C
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     try:

@@ -79,14 +79,10 @@ class WhatIf:
         policy: str | None = None,
         weights: Mapping[str, float] | None = None,
     ) -> list[Site]:
-        """Return the site of each scenario, ``FILE`` or ``FILE#NAME``, after the edits.
+        """Return the site of each scenario, by default the given one, after the edits.
 
-        Without scenarios it is the one site after the edits. ``policy`` decides requests without
-        one, with other ``weights`` of its weighers.
-
-        Raises:
-            InputError, UnknownName: a scenario file is invalid, or names what the site lacks.
-            NothingMatches, UsageError: as of an edit.
+        ``policy`` decides requests without one, with other ``weights`` of its weighers. Errors as
+        of scenarios and edits.
         """
         sites = scenario_sites(site, scenarios, self._config) if scenarios else [site]
         return [with_policy(edited(one, edits), policy, weights or {}) for one in sites]
@@ -107,10 +103,7 @@ class WhatIf:
         files.write_podms(site.documents(), lambda data: write(data.decode()), lines=False)
 
     def read_checks(self, file: str) -> list[Check]:
-        """Read a file of expectations, ``-`` for standard input.
-
-        InputError, NewerSchema if it is invalid, or has no expectation.
-        """
+        """Read a file of expectations, ``-`` for standard input; InputError if it is invalid."""
         checks, warnings = parse_checks(self._config.read(file), _name(file))
         self._config.remarks += warnings
         return checks
@@ -141,10 +134,7 @@ class WhatIf:
 
     @contextlib.contextmanager
     def sweep_writer(self, file: str) -> Iterator[Callable[[Sequence[SweepRun]], None]]:
-        """Yield what writes the runs of a sweep into a file that is open before they are made.
-
-        UsageError, SchedulerError as of an encoder of such files; InputError as for a report.
-        """
+        """Yield the writer of the runs of a sweep, with an open file; errors as of an encoder."""
         encode = encoder(file)
         with files.pending(file) as write:
             yield lambda runs: write(encode(runs))
@@ -158,10 +148,7 @@ class WhatIf:
         policy: str | None = None,
         flavor_files: Sequence[str] = (),
     ) -> Request:
-        """Return the request for nodes of a flavor, of the site or of files.
-
-        Without a ``policy`` it has that of the flavor, else of the site.
-        """
+        """Return the request for a flavor, by default with its policy, else that of the site."""
         known = site.flavors.get(flavor) or self._config.flavor(flavor, flavor_files)
         policy = policy or (None if known.policy else site.policy)
         spec = RequestSpec(flavor=known.name, count=count, policy=policy)
@@ -170,10 +157,7 @@ class WhatIf:
     def fail(
         self, site: Site, targets: Sequence[str], zones: Mapping[str, Sequence[str]] | None = None
     ) -> model.Relocation:
-        """Return where nodes land again once targets fail; errors as for :func:`relocate.fail`.
-
-        ``zones`` have the ids of the pod managers that fail as well, by the names of zones.
-        """
+        """Return the relocation after targets fail, and the pod managers of ``zones``, by id."""
         parsed, zones = _parsed(targets), zones or {}
         podms = (Target(podm=glob.escape(one)) for ids in zones.values() for one in ids)
         relocation = relocate.fail(site, [*parsed, *podms])
@@ -195,10 +179,7 @@ class WhatIf:
         below: float | None = None,
         mix: Mapping[str, float] | None = None,
     ) -> model.Rebalance:
-        """Return the fewest moves for a goal; ``mix`` is flavors by share, by default the site's.
-
-        UnknownName: the mix has an unknown flavor. Other errors as for :func:`rebalance`.
-        """
+        """Return the fewest moves for a goal and a ``mix`` of flavors by share, or the site's."""
         if unknown := [name for name in mix or () if name not in site.flavors]:
             raise UnknownName("flavor", unknown[0], site.flavors)
         shares = ((site.flavors[name], share) for name, share in (mix or {}).items())
@@ -224,12 +205,9 @@ def rebalance(
     """Return the fewest moves, at most ``most``, after which one more node of a request fits.
 
     With ``below`` the goal is fragmentation below that share, for the ``mix``, by default the
-    site's; the moves then say how many nodes of the ``request`` there is room for.
-
-    Raises:
-        RequestError: ``below`` without an accelerator, or without a flavor of the mix that needs
-            one.
-        UnknownName, RequestError: the policies cannot place the node, or those that move.
+    site's; the moves then say how many nodes of the ``request`` there is room for. RequestError:
+    ``below`` without accelerators in the site or the mix. UnknownName, RequestError: the policies
+    cannot place the node, or those that move.
     """
     movable = _MovableNodes(site)
     view, types, nodes = movable.view, movable.types, movable.nodes

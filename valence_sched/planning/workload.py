@@ -93,12 +93,7 @@ class FileWorkload:
     def entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
     ) -> Iterator[WorkloadEntry]:
-        """Yield the requests in the order of their arrival, compiled with these flavors.
-
-        Raises:
-            InputError: a line is invalid, out of order, or departs before it arrives; no line.
-            UnknownName, RequestError: a line has an unknown flavor, or contradicts itself.
-        """
+        """Yield the requests in the order of their arrival; errors have the place of a line."""
         entries = self._entries(flavors, policies)
         if self._sort:
             sorted_entries = list(itertools.islice(entries, MOST_SORTED + 1))
@@ -261,10 +256,7 @@ class SyntheticWorkload:
     def entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
     ) -> Iterator[WorkloadEntry]:
-        """Yield the requests that the seed draws.
-
-        UnknownName: the mix has an unknown flavor. UsageError: no request before the horizon.
-        """
+        """Yield the drawn requests; UnknownName of a flavor, UsageError without a request."""
         requests = []
         for name in self._spec.mix:
             if name not in flavors:

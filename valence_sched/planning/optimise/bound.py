@@ -56,10 +56,7 @@ class PodmOptimum(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Optimum:
-    """The nodes placed, and the number that no placement exceeds.
-
-    Without ``exact_model``, which has all conditions of the fit, no effort closes some gaps.
-    """
+    """The nodes placed and a proven bound; with an ``exact_model`` effort closes the gap."""
 
     nodes: tuple[WitnessNode, ...]
     bound: int
@@ -199,10 +196,7 @@ def goal_value(
 def goal_terms(
     goal: Goal, joint: JointProgramme, groups: Sequence[PoolGroup], node_types: Sequence[NodeType]
 ) -> Terms:
-    """Return a goal as columns with coefficients; it adds the columns and rows that it needs.
-
-    The models of the programme are those of the groups, each once.
-    """
+    """Return a goal as columns with coefficients, and add the columns and rows that it needs."""
     members = list(zip(joint.first, groups, [model for model, _ in joint.models], strict=True))
     if goal == "least-cost":
         return _scaled(

@@ -272,10 +272,7 @@ def search_migrations(
 def _reach(
     state: MigrationState, goal: MigrationGoal, left: int, tried: dict[Hashable, int]
 ) -> bool:
-    """Make at most ``left`` migrations that reach the goal.
-
-    ``tried`` are the states that failed, with the number of migrations left there.
-    """
+    """Make at most ``left`` migrations to the goal; ``tried`` states failed with so many."""
     state.fits_left -= 1
     bound = goal.lower_bound(state, left)
     if not bound:

@@ -140,10 +140,7 @@ def _without_implied(lines: list[tuple[Line, int]]) -> list[tuple[Line, int]]:
 
 
 class CoverFinder:
-    """Finds the cheapest exact form of parts, each once.
-
-    All searches together visit ``ALL_STATES`` states; then further parts become sums.
-    """
+    """Finds the cheapest exact form of parts, each once, in at most ``ALL_STATES`` states."""
 
     def __init__(self) -> None:
         self._left = ALL_STATES
@@ -236,10 +233,7 @@ class GrantColumn(NamedTuple):
 
 
 class NodeColumn(NamedTuple):
-    """The nodes of a variant in a pool: their column, parts, and grants as columns by stock.
-
-    Each part has a column for each cover, or for each class.
-    """
+    """The nodes of a variant in a pool: their column, and columns by part and by grant."""
 
     pool: int
     variant: int

@@ -104,10 +104,7 @@ class Witness:
                 self._take(node.variant, node.fit)
 
     def fill(self, pairs: Iterable[tuple[int, int]], most: int) -> int:
-        """Take at most ``most`` more nodes, one after another; return how many.
-
-        ``pairs`` are rows with a variant. After a failure, a pair is not tried again.
-        """
+        """Take at most ``most`` nodes of pairs of row and variant, in order; return how many."""
         before = len(self.nodes)
         for row, variant in pairs:
             while len(self.nodes) - before < most and (row, variant) not in self._full:

@@ -166,10 +166,7 @@ class SystemChooser:
         self._status |= {it.device.uri: uses.offer_status(it, attached) for it in found.offers}
 
     def choose(self, body: Json, *, equal: bool = False) -> tuple[ChosenSystem | None, str]:
-        """Return the system for a valid body, or None, and the counts after each filter.
-
-        With ``equal`` the last equal device of a fabric replaces each chosen one.
-        """
+        """Return the system for a valid body, or None, and the counts after each filter."""
         there = [system for system in self._found.systems if self._is_available(system)]
         counts = [f"available: {len(there)}"]
         for name, keeps in self._filters(body):
