@@ -690,7 +690,7 @@ class TestPolicies(Bad):
     def test_a_pod_manager_cannot_be_asked_for_and_excluded(self):
         words = ("--flavor", "small", "--podm", "mem-1", "--exclude-podm", "mem-1")
         line = self.refused("podm", "schedule", "--inventory", SITE, *words)
-        self.assertEqual("pod manager 'mem-1' is both asked for and excluded", line)
+        self.assertEqual("pod manager 'mem-1' is both requested and excluded", line)
 
     def test_no_more_nodes_must_be_placed_than_are_asked_for(self):
         words = ("--inventory", SITE, "--flavor", "small", "--count", "2", "--min-count", "3")

@@ -193,7 +193,7 @@ class TestNames(WhereCase):
                 done = run("valence-sched", "podm", "schedule", *SMALL, *words)
                 self.assertEqual((2, ""), (done.code, done.out))
                 self.assertIn(f"{words[0]}: ", done.err)
-        line = "a location without a name: say where, as in dc1/row-3"
+        line = "a location without a name: expected one such as dc1/row-3"
         self.refuses(1, line, *SMALL, "--location", "")
 
 

@@ -107,7 +107,7 @@ FORGED: tuple[tuple[str, Any, int, str], ...] = (
     ("a pool named by a space", choose(pool=" "), LOST, "no pool ' '"),
     ("an amount", choose(grants=[POWER]), LOST, "no stock /power"),
     ("next to nothing", choose(grants=[{**POWER, "amount": 1e-9}]), LOST, "no stock /power"),
-    ("a request for nothing", ask(needs=[]), 400, "asks for nothing"),
+    ("a request for nothing", ask(needs=[]), 400, "has no needs"),
     ("a request for less than a need", ask(
         needs=[{"kind": "nic", "measure": "devices", "amount": 1}]), LOST, "not what a node"),
     ("another policy's filters", let_every_pool_pass, LOST, "needs nowhere"),

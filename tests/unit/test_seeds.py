@@ -30,7 +30,8 @@ from valence_sched.core.fit.fit import Fitter
 from valence_sched.core.ranking import rank_rows
 from valence_sched.errors import UnknownName
 from valence_sched.filters.capacity import capacity
-from valence_sched.model.inventory import format_capabilities, parse_capabilities
+from valence_sched.model.base import format_value
+from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.reading import Selection
 from valence_sched.testing import contract, request, view
@@ -636,7 +637,7 @@ class TestS2(unittest.TestCase):
         text = "hypervisor=xenserver;kvm, os=linux"
         found = parse_capabilities(text)
         self.assertEqual({"hypervisor": ("xenserver", "kvm"), "os": ("linux",)}, found)
-        self.assertEqual(text, format_capabilities(found))
+        self.assertEqual(text, format_value({key: list(one) for key, one in found.items()}))
         site = view(
             {"id": "has", "capabilities": found, "blocks": cpus(1, 16)},
             {

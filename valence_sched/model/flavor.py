@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors: named request templates, a superset of the Valence flavor, compiled into needs.
-
-The ``properties`` of a flavor are the devices and amounts of a node as a person writes them:
-Valence's ``memory``, ``processor``, ``pci_device`` and ``remote_storage``, with numbers accepted as
-strings, sizes and rates also with a unit (``256GiB``), and the devices that Valence does not have.
-"""
+"""Flavors: named request templates, a superset of the Valence flavor, compiled into needs."""
 
 import re
 from collections import Counter
@@ -15,17 +10,10 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from valence_sched.errors import one_line, suggest
+from valence_sched.model import need
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import capability_map
-from valence_sched.model.need import (
-    Alternative,
-    NameRequirements,
-    Need,
-    NeedKind,
-    Test,
-    TopologyConstraint,
-    need_for_stock,
-)
+from valence_sched.model.need import Alternative, NameRequirements, Need, NeedKind, need_for_stock
 
 PositiveInt = Annotated[int, Meta(ge=1, le=10**15)]
 PositiveNumber = PositiveInt | Annotated[float, Meta(gt=0, le=10**15)]
@@ -52,7 +40,7 @@ class MemorySpec(Noun, frozen=True):
 
 
 class DeviceGroupSpec(Noun, frozen=True, kw_only=True):
-    """A number of devices; bonds refer to their ``name``, ``same`` and ``apart`` name domains."""
+    """A number of devices; ``bonds`` refer to the ``name``, ``same`` and ``apart`` are domains."""
 
     name: Word | None = None
     count: PositiveInt = 1
@@ -124,7 +112,7 @@ class RemoteStorage(Noun, frozen=True):
 
 
 class TopologyConstraintSpec(Noun, frozen=True, kw_only=True):
-    """The named groups that share a topology domain (``same``) or share none (``apart``).
+    """Groups ``of`` devices, by name, in one value of a topology domain (``same``) or ``apart``.
 
     ``processor`` and ``memory`` are names, too.
     """
@@ -139,7 +127,7 @@ class TopologyConstraintSpec(Noun, frozen=True, kw_only=True):
 
 
 class Properties(Noun, frozen=True, kw_only=True):
-    """What a node of this flavor is made of; ``resources`` are amounts of one stock each."""
+    """The devices and amounts of a node; ``resources`` are amounts of one stock each."""
 
     processor: ProcessorSpec | None = None
     memory: MemorySpec | None = None
@@ -162,9 +150,9 @@ class Flavor(Noun, frozen=True, kw_only=True):
     """A named request template.
 
     ``first_of`` are alternatives in the order in which they are tried, each with ``properties``
-    added. ``aggregates`` as a plain list are all required. ``uuid`` is the flavor's id in another
-    project. ``share`` is how often its nodes are requested relative to other flavors: the weigher
-    ``fragmentation`` leaves room for this mix, in which a flavor of share 0 takes no part.
+    added. All names of a plain list of ``aggregates`` are required. ``uuid`` is its id in another
+    project. ``share`` is how often it is requested relative to other flavors; the weigher
+    ``fragmentation`` leaves room for this mix of flavors.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)]
@@ -189,12 +177,10 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
     @property
     def aggregate_names(self) -> NameRequirements:
-        """Return the aggregates that are required or forbidden, or of which one is required."""
         return NameRequirements.of(self.aggregates)
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
-        """Return the alternatives to make a node, in the order in which they are tried."""
         common = compile_properties(self.properties)
         others = [compile_properties(one, preceding=self.properties) for one in self.first_of]
         return tuple(
@@ -208,7 +194,7 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
 GIB = 1 << 30
 DeviceGroups = tuple[tuple[str, DeviceGroupSpec], ...]  # the device groups with their names
-#: By spec the kind of need, the texts that a device has, and the numbers that it has at least.
+#: By spec the kind of need, the texts of a device, and its least numbers.
 _DEMANDS: dict[type[Noun], tuple[NeedKind, tuple[str, ...], tuple[str, ...]]] = {
     ProcessorSpec: ("processor", ("architecture", "instruction_set"), ("speed_mhz",)),
     MemorySpec: ("memory", ("type",), ("speed_mhz",)),
@@ -222,13 +208,13 @@ _GROUPS = ("cpus", "modules", "accelerators", "drives", "nics")
 
 
 def compile_properties(properties: Properties, preceding: Properties | None = None) -> Alternative:
-    """Return needs and constraints; unnamed groups are counted on from the ``preceding`` ones."""
+    """Return needs and constraints; unnamed groups are numbered after the ``preceding`` ones."""
     groups = tuple(_groups(properties, preceding or Properties()))
     return Alternative(tuple(_needs(properties, groups)), tuple(_constraints(properties, groups)))
 
 
 def _groups(properties: Properties, preceding: Properties) -> Iterator[tuple[str, DeviceGroupSpec]]:
-    """Yield every group with its name: its own, else kind and number if a constraint needs one."""
+    """Yield every group with its name; one with a constraint is named by its kind and number."""
     for field in _GROUPS:
         earlier = len(getattr(preceding, field))
         for number, group in enumerate(getattr(properties, field), 1 + earlier):
@@ -236,15 +222,15 @@ def _groups(properties: Properties, preceding: Properties) -> Iterator[tuple[str
             yield group.name or bound, group
 
 
-def _constraints(properties: Properties, groups: DeviceGroups) -> Iterator[TopologyConstraint]:
-    for name, group in groups:
-        if group.same:
-            yield TopologyConstraint("same", group.same, (name,))
-        if group.apart:
-            yield TopologyConstraint("apart", group.apart, (name,))
-    for bond in properties.bonds:
-        place = bond.same or bond.apart or ""
-        yield TopologyConstraint("same" if bond.same else "apart", place, bond.of)
+def _constraints(properties: Properties, groups: DeviceGroups) -> Iterator[need.TopologyConstraint]:
+    named: list[tuple[tuple[str, ...], str | None, str | None]]
+    named = [((name,), group.same, group.apart) for name, group in groups]
+    named += [(one.of, one.same, one.apart) for one in properties.bonds]
+    for names, same, apart in named:
+        if same:
+            yield need.TopologyConstraint("same", same, names)
+        if apart:
+            yield need.TopologyConstraint("apart", apart, names)
 
 
 def _needs(properties: Properties, groups: DeviceGroups) -> Iterator[Need]:
@@ -259,9 +245,8 @@ def _needs(properties: Properties, groups: DeviceGroups) -> Iterator[Need]:
         yield Need(kind="memory", measure="capacity_mib", amount=amount, tests=_tests(memory))
     for name, group in groups:
         yield _group_need(group, name)
-    for type_, count in Counter(
-        properties.pci_device.type if properties.pci_device else ()
-    ).items():
+    types = properties.pci_device.type if properties.pci_device else ()
+    for type_, count in Counter(types).items():
         if type_ == "SSD":
             yield _group_need(DriveSpec(count=count, media="SSD"))
         elif type_ == "NIC":
@@ -281,16 +266,16 @@ def _group_need(group: DeviceGroupSpec, name: str = "") -> Need:
     return Need(kind=kind, measure="devices", amount=group.count, tests=tests, name=name)
 
 
-def _tests(spec: Noun) -> tuple[Test, ...]:
+def _tests(spec: Noun) -> tuple[need.Test, ...]:
     _, texts, numbers = _DEMANDS[type(spec)]
     values = [(name, getattr(spec, name)) for name in texts]
-    tests = [Test(name, "equal", str(value)) for name, value in values if value is not None]
+    tests = [need.Test(name, "equal", str(value)) for name, value in values if value is not None]
     if model := getattr(spec, "model", None):
-        tests.append(Test("model", "words", model))
+        tests.append(need.Test("model", "words", model))
     bounds = {name: getattr(spec, name) or 0 for name in numbers}
     if "capacity_gib" in bounds:
         bounds = {"capacity_bytes": round(bounds.pop("capacity_gib") * GIB), **bounds}
-    tests += [Test(name, "at_least", least) for name, least in bounds.items() if least]
+    tests += [need.Test(name, "at_least", least) for name, least in bounds.items() if least]
     return tuple(tests)
 
 
@@ -305,19 +290,16 @@ CUSTOM = "CUSTOM_"
 TOTALS = ("cores", "sockets", "capacity_mib")  # measures of a need that are sums of devices
 STANDARD = (*CORES, SOCKETS, MEMORY, DRIVE, *ACCELERATORS, *BANDWIDTHS)
 
-_VIRTUAL = "of a hypervisor, which a node of one's own does not have"
 REFUSED = {
-    "PCI_DEVICE": "say which: PGPU, FPGA, DISK_GB",
-    "SRIOV_NET_VF": "a node gets whole interfaces: NET_BW_EGR_KILOBIT_PER_SEC is their speed",
-    "NUMA_THREAD": "cores are counted, not threads: VCPU",
-    "NUMA_MEMORY_MB": "memory is counted whole: MEMORY_MB",
-    "IPV4_ADDRESS": "pod managers hand out no addresses",
-    "VGPU_DISPLAY_HEAD": _VIRTUAL,
-    "MEM_ENCRYPTION_CONTEXT": _VIRTUAL,
-    "NET_PACKET_RATE_KILOPACKET_PER_SEC": _VIRTUAL,
-    "NET_PACKET_RATE_EGR_KILOPACKET_PER_SEC": _VIRTUAL,
-    "NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC": _VIRTUAL,
+    "PCI_DEVICE": "use PGPU, FPGA or DISK_GB",
+    "SRIOV_NET_VF": "use NET_BW_EGR_KILOBIT_PER_SEC, the speed of whole interfaces",
+    "NUMA_THREAD": "use VCPU: cores are counted, not threads",
+    "NUMA_MEMORY_MB": "use MEMORY_MB",
+    "IPV4_ADDRESS": "pod managers have no addresses to grant",
 }
+_VIRTUAL = {"VGPU_DISPLAY_HEAD", "MEM_ENCRYPTION_CONTEXT", "NET_PACKET_RATE_KILOPACKET_PER_SEC"}
+_VIRTUAL |= {f"NET_PACKET_RATE_{way}_KILOPACKET_PER_SEC" for way in ("EGR", "IGR")}
+REFUSED |= dict.fromkeys(_VIRTUAL, "it is a resource of hypervisors")
 _KBPS_PER_MBPS = 1000
 _CUSTOM_CLASS = re.compile(rf"{CUSTOM}[A-Z0-9_]+")
 _STOCK = re.compile(r"[\w.-]+")
@@ -325,14 +307,14 @@ _MAX_CLASS = 255  # characters, as in Placement's schema
 
 
 def resource_class_problem(name: str) -> str | None:
-    """Return the problem with the name of a class, None if an amount of it can be requested."""
+    """Return the problem of the name of a resource class, None if it can be requested."""
     if name in REFUSED:
         return f"resource class {name!r} has no counterpart here: {REFUSED[name]}"
     if name in STANDARD or (_CUSTOM_CLASS.fullmatch(name) and len(name) <= _MAX_CLASS):
         return None
     capitals = name.upper()
     if capitals.startswith(CUSTOM):
-        expected = f"{CUSTOM} and then capitals, digits and underscores, {_MAX_CLASS} at most"
+        expected = f"{CUSTOM} and capitals, digits and underscores, at most {_MAX_CLASS} characters"
         return one_line(f"no resource class named {name!r} ({expected})")
     if _STOCK.fullmatch(name) and name != capitals and capitals not in (*STANDARD, *REFUSED):
         return None
@@ -341,12 +323,12 @@ def resource_class_problem(name: str) -> str | None:
 
 
 def stock_name(name: str) -> str:
-    """Return the name of the stock of a class that is not a standard one."""
+    """Return the name of the stock of a custom class."""
     return name.removeprefix(CUSTOM).lower() if name.startswith(CUSTOM) else name
 
 
 def compile_amounts(amounts: Mapping[str, float]) -> Properties:
-    """Return what amounts above 0 of valid classes ask for; only ``DISK_GB`` keeps a fraction."""
+    """Return amounts of resource classes as properties; only ``DISK_GB`` keeps a fraction."""
     whole = {name: int(amount) for name, amount in amounts.items()}
     cores = sum(whole.get(name, 0) for name in CORES)
     sockets = whole.get(SOCKETS)
@@ -364,17 +346,16 @@ def compile_amounts(amounts: Mapping[str, float]) -> Properties:
 
 
 def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
-    """Return an alternative with more needs: totals are added up, devices are appended.
+    """Return an alternative with more needs: totals are added up, others are appended.
 
-    A total of devices with tests stays, and the sum is required of all devices.
+    A total with tests stays beside the sum, which is required of all devices.
     """
     before = alternative.needs
     totals = {
-        need.measure: max(old.amount for old in before if old.measure == need.measure)
-        for need in needs
-        if any(old.measure == need.measure and need.measure in TOTALS for old in before)
+        new.measure: max(old.amount for old in before if old.measure == new.measure)
+        for new in needs
+        if any(old.measure == new.measure and new.measure in TOTALS for old in before)
     }
     untouched = [old for old in before if old.tests or old.measure not in totals]
-    amounts = [need.amount + totals.get(need.measure, 0) for need in needs]
-    added = [replace(need, amount=amount) for need, amount in zip(needs, amounts, strict=True)]
+    added = [replace(new, amount=new.amount + totals.get(new.measure, 0)) for new in needs]
     return Alternative((*untouched, *added), alternative.bonds)

@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inventory document: pod managers, pools, blocks, devices, stocks and nodes.
 
-These nouns are the ``valence-sched/inventory`` document, version 1, frozen and strict. ``None``
-means that the pod manager did not report a value, never zero; of devices whose ``count`` is None it
-is unknown how many there are, and whether there are any beside the others.
-
-``Podm`` and ``Block`` are generic in how far their blocks are decoded: ``Podm[Devices, Status]``
-is the noun; ``Podm[Raw, Raw]`` leaves the inside of each block as bytes, so that a million
-blocks of a few dozen kinds are decoded a few dozen times (``view.builder.ViewBuilder``).
+``None`` means that the pod manager did not report a value, never zero; the number of devices whose
+``count`` is None is unknown. ``Podm[Devices, Status]`` is decoded whole; ``Podm[Raw, Raw]`` leaves
+the inside of each block as bytes, so that a million blocks of a few dozen kinds are decoded a few
+dozen times (``view.builder.ViewBuilder``).
 """
 
 from __future__ import annotations
@@ -46,12 +43,12 @@ BlockType = Literal[
     "Expansion",
     "IndependentResource",
 ]
-#: The types of which a block is a whole compute unit, so that a node is assumed to have one.
+#: The types of whole compute units: a node has one unless the pod manager reports another limit.
 SINGLE_PER_NODE: tuple[BlockType, ...] = ("Compute", "ComputerSystem")
 CompositionState = Literal[
     "Unused", "Composing", "Composed", "ComposedAndAvailable", "Failed", "Unavailable", "Unknown"
 ]
-#: The composition states in which a block is in no node, and none can have it.
+#: The composition states of blocks that are in no node and cannot be used.
 BROKEN_STATES: tuple[CompositionState, ...] = ("Failed", "Unavailable", "Unknown")
 Health = Literal["OK", "Warning", "Critical"]
 #: The conditions in which hardware counts unless a policy is stricter.
@@ -60,10 +57,9 @@ PodmStatus = Literal["Online", "Offline", "Unknown"]
 
 
 class InventoryDevice(Noun, frozen=True, kw_only=True, gc=False):
-    """What all devices tell: ``state`` where it is not ``Enabled``, ``health`` where it is not OK.
+    """Any device: its ``state`` unless ``Enabled``, its ``health`` unless OK, as in Redfish.
 
-    Both are words of Redfish (``Resource.Status``); a device in another state, or of Critical
-    health, is listed and never counted.
+    A device in another state, or of Critical health, is listed and never counted.
     """
 
     state: Name | None = None
@@ -71,7 +67,7 @@ class InventoryDevice(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def condition(self) -> str | None:
-        """The word for what is wrong with the device, None where nothing is."""
+        """The state or health of a device that is not well, else None."""
         return condition_word(self.state, self.health)
 
 
@@ -106,7 +102,7 @@ class Memory(InventoryDevice, frozen=True, kw_only=True, gc=False):
 
 
 class Drive(InventoryDevice, frozen=True, kw_only=True, gc=False):
-    """``count`` identical drives; a ``remote`` one is reached over a network."""
+    """``count`` identical drives; ``remote`` ones are connected by a network."""
 
     count: Positive | None = 1
     capacity_bytes: Count | None = None
@@ -125,7 +121,7 @@ class Nic(InventoryDevice, frozen=True, kw_only=True, gc=False):
 
 
 class Devices(Noun, frozen=True, kw_only=True, gc=False):
-    """All devices that one block gives to its node."""
+    """All devices of a block."""
 
     processors: tuple[Processor, ...] = ()
     accelerators: tuple[Accelerator, ...] = ()
@@ -137,8 +133,8 @@ class Devices(Noun, frozen=True, kw_only=True, gc=False):
 class Status(Noun, frozen=True, kw_only=True, gc=False):
     """The state and use of a block, in Redfish's terms (``ResourceBlock.CompositionStatus``).
 
-    ``enabled`` and ``health`` are those of the block and of the system that it is, the worse of
-    both; ``resource_state`` is the word for why it is not enabled, such as UnavailableOffline.
+    ``enabled`` and ``health`` are the worse of the block's and its system's; ``resource_state`` is
+    the state of a block that is not enabled, such as UnavailableOffline.
     """
 
     state: CompositionState = "Unused"
@@ -154,7 +150,7 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def condition(self) -> str | None:
-        """The word for what is wrong with the block, None where nothing is."""
+        """The state or health of a block that is not well, else None."""
         if self.state in BROKEN_STATES:
             return self.state
         state = self.resource_state or "Disabled" if self.enabled is False else None
@@ -162,11 +158,10 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def slots(self) -> int:
-        """Return how many more nodes may use the block now, by the strictest reading of its state.
+        """Return how many more nodes may use the block now.
 
-        One statement against its use is enough: a reservation, membership of the active pool,
-        a state other than Enabled, Critical health. Only a shareable block is available while
-        it is composed, up to its maximum number of compositions.
+        A reservation, membership of the active pool, a state other than Enabled or Critical health
+        each forbid its use. A shareable block is available up to its maximum of compositions.
         """
         if self.reserved or self.active or self.enabled is False or self.health == "Critical":
             return 0
@@ -180,19 +175,19 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def release_gain(self) -> int:
-        """Return how many more slots the block has after one node that uses it is removed."""
+        """Return how many slots the removal of one node adds."""
         return max(0, self.released().slots - self.slots)
 
     def released(self, nodes: int = 1) -> Self:
-        """Return the status after so many nodes that use the block are removed.
+        """Return the status after nodes that use the block are removed.
 
-        The removal ends the use alone: a reservation, bad health or another state remain.
+        A reservation, bad health or another state remain.
         """
         if self.state not in ("Unused", "Composed", "ComposedAndAvailable"):
             return self
         compositions = max(0, self.compositions - nodes)
         state: CompositionState = "ComposedAndAvailable" if compositions else "Unused"
-        return msgspec.structs.replace(self, state=state, active=False, compositions=compositions)
+        return replace(self, state=state, active=False, compositions=compositions)
 
 
 D = TypeVar("D")
@@ -200,10 +195,9 @@ S = TypeVar("S")
 
 
 class Block(Noun, Generic[D, S], frozen=True, kw_only=True, gc=False):
-    """The unit that a podm composes; identified by its URI within its podm, never by Id.
+    """The unit of composition; identified by its URI within its podm, never by Id.
 
-    ``places`` is its topology, the location of its devices: ``pcie_root``, ``switch``, ``fabric``,
-    ``chassis``.
+    ``places`` is its topology: its ``pcie_root``, ``switch``, ``fabric`` and ``chassis``.
     """
 
     uri: Name
@@ -223,7 +217,7 @@ class Limit(Noun, frozen=True, gc=False):
 
 
 class Pool(Noun, frozen=True, kw_only=True):
-    """The smallest region in which one node can be composed whole; a Redfish ResourceZone."""
+    """The blocks of which one node can be composed; a Redfish ResourceZone."""
 
     id: Name
     name: str | None = None
@@ -252,9 +246,8 @@ class Stock(Noun, frozen=True, kw_only=True):
 class Node(Noun, frozen=True, kw_only=True):
     """A composed node: its URI, the URIs of its blocks, its owner and group.
 
-    ``flavor`` and ``request`` say what it was asked for, where that is known: pod managers do not
-    report it, and the store keeps it of nodes that it composed. A ``stale`` node is listed, and its
-    document cannot be read: it is as it was read before.
+    ``flavor`` and ``request`` are known of nodes that this program composed. The document of a
+    ``stale`` node cannot be read: it is as it was read before.
     """
 
     uri: Name
@@ -270,7 +263,7 @@ class Node(Noun, frozen=True, kw_only=True):
 class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):
     """A pod manager as it was read. A podm without pools is one pool.
 
-    ``identity`` says which service it is, whatever its id: ``uuid:…`` or ``address:…``.
+    ``identity`` is that of its service: ``uuid:…`` or ``address:…``.
     """
 
     id: Name
@@ -305,8 +298,7 @@ FullPodm = Podm[Devices, Status]
 LeanBlock = Block[Raw, Raw]
 LeanPodm = Podm[Raw, Raw]
 
-FREE_STATUS = Status()
-NO_DEVICES = Devices()
+FREE_STATUS, NO_DEVICES = Status(), Devices()
 
 
 class InventoryHeader(Noun, frozen=True, kw_only=True):
@@ -324,13 +316,13 @@ class Inventory(InventoryHeader, frozen=True, kw_only=True):
 
 
 class InventoryEnvelope(InventoryHeader, frozen=True, kw_only=True):
-    """The document with its podms undecoded, so that an invalid podm does not affect the others."""
+    """The document with undecoded podms, so that an invalid one does not affect the others."""
 
     podms: tuple[Raw, ...] = ()
 
 
 def condition_word(state: str | None, health: Health | None) -> str | None:
-    """Return the word of a state or a health for what is wrong, the worse one; None for nothing."""
+    """Return a state other than Enabled, or a health other than OK, the worse of both."""
     if health == "Critical" or state in (None, "Enabled"):
         return None if health == "OK" else health
     return state
@@ -341,9 +333,9 @@ def parse_status(text: bytes) -> Status:
     return msgspec.json.decode(text, type=Status) if text and text != b"null" else FREE_STATUS
 
 
-def parse_capabilities(text: str) -> dict[str, tuple[str, ...]]:
+def parse_capabilities(text: str) -> Capabilities:
     """Parse ``key=value;value, key=value`` into ``{key: (values…)}``; ValueError for other text."""
-    capabilities: dict[str, tuple[str, ...]] = {}
+    capabilities: Capabilities = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
         key, equals, values = item.partition("=")
         options = tuple(value.strip() for value in values.split(";"))
@@ -353,14 +345,9 @@ def parse_capabilities(text: str) -> dict[str, tuple[str, ...]]:
     return capabilities
 
 
-def capability_map(capabilities: str | dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def capability_map(capabilities: str | Capabilities) -> Capabilities:
     """Return capabilities as a map; ValueError if their text does not parse."""
     return parse_capabilities(capabilities) if isinstance(capabilities, str) else capabilities
-
-
-def format_capabilities(capabilities: dict[str, tuple[str, ...]]) -> str:
-    """Format ``{key: (values…)}`` as ``key=value;value, key=value``; the inverse of parsing."""
-    return ", ".join(f"{key}={';'.join(values)}" for key, values in capabilities.items())
 
 
 def to_json(value: object) -> bytes:
@@ -369,7 +356,7 @@ def to_json(value: object) -> bytes:
 
 
 def free_amount(stock: Stock) -> float:
-    """Return how much of a stock is free, to a billionth; 0 when its total is unknown."""
+    """Return the free amount of a stock, to a billionth; 0 if its total is unknown."""
     if stock.total is None:
         return 0.0
     free = stock.total - stock.used
@@ -379,15 +366,12 @@ def free_amount(stock: Stock) -> float:
 
 
 def to_a_billionth(amount: float) -> float:
-    """Return an amount without rounding errors; most are whole, and rounding is slow.
-
-    Written out in the other functions here, which every fit calls once a stock.
-    """
+    """Return an amount without rounding errors; written out below, because it is called often."""
     return amount if amount % 1 == 0 else round(amount, 9)
 
 
 def largest_grant(stock: Stock) -> float:
-    """Return the largest amount that the stock can grant at once, 0 for none."""
+    """Return the largest amount that the stock can grant at once."""
     largest = free_amount(stock)
     if stock.max is not None and stock.max < largest:
         largest = stock.max
@@ -399,10 +383,9 @@ def largest_grant(stock: Stock) -> float:
 
 
 def grant_size(stock: Stock, requested: float) -> float | None:
-    """Return the smallest grant of at least ``requested``, None if the stock has none.
+    """Return the smallest grant of at least ``requested``, None if the stock has too little.
 
-    A grant is at least ``min``, at most ``max`` and a multiple of ``step``: a stock with a step of
-    64 MiB grants 1,024 MiB for 1,000.
+    A stock with a step of 64 MiB grants 1,024 MiB for 1,000.
     """
     amount = requested if requested >= stock.min else stock.min
     if stock.step:
@@ -412,21 +395,21 @@ def grant_size(stock: Stock, requested: float) -> float | None:
     return amount if amount <= largest_grant(stock) else None
 
 
-OTHERS = "another owner"  # in place of what is another's
+OTHERS = "another owner"  # in place of its name
 HIDDEN = "another-owner:"
 RESERVED_FOR = "reserved_for"  # the capability that names the owners of a pod manager
 PodmT = TypeVar("PodmT", bound=Podm[Any, Any])
 
 
 def hidden_uri(uri: str) -> str:
-    """Return what stands for the URI of a node of another owner: always the same, and no URI."""
+    """Return the pseudonym of the URI of a node of another owner, always the same."""
     if uri.startswith(HIDDEN):
         return uri
     return HIDDEN + hashlib.blake2b(uri.encode(), digest_size=8).hexdigest()
 
 
 def visible_podm(podm: PodmT, owner: str) -> PodmT:
-    """Return a pod manager that tells of nodes of other owners only which blocks they have."""
+    """Return a pod manager on which nodes of other owners have blocks and nothing else."""
     nodes = tuple(
         node if node.owner == owner else Node(uri=hidden_uri(node.uri), blocks=node.blocks)
         for node in podm.nodes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Needs, topology constraints and alternatives: the parts of a request, and their validation."""
+"""Needs, topology constraints, alternatives and the other requirements of one node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from msgspec import Meta, Struct
 
 from valence_sched.errors import suggest
 from valence_sched.model.base import MAX_WHOLE, Fact, Noun, Portable, Whole
-from valence_sched.model.quantity import format_count
 
 NeedKind = Literal["processor", "memory", "accelerator", "drive", "nic", "stock"]
 Measure = Literal["cores", "sockets", "capacity_mib", "devices", "amount"]
@@ -30,12 +29,12 @@ class Test(Struct, frozen=True, gc=False):
 
 
 class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
-    """One line of a request: an amount of a measure, from devices that pass every test.
+    """An amount of a measure, from devices that pass every test.
 
     ``amount`` is a total (cores, MiB), a number of devices, or for a stock the size of each of
-    ``count`` separate grants. ``unknown`` says what to do with a device of which a tested attribute
-    is unknown: ``reject`` or ``allow`` it. ``worst`` is the worst health of a device that counts.
-    Topology constraints refer to the ``name``.
+    ``count`` separate grants. ``unknown`` rejects or allows devices of which a tested attribute is
+    unknown. ``worst`` is the worst health of a device that counts. Topology constraints refer to
+    the ``name``.
     """
 
     kind: NeedKind
@@ -66,12 +65,12 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         return " ".join([name, *words])
 
     def total_amount(self, headroom: float = 0.0) -> float:
-        """Return the amount of all grants together plus the share ``headroom``, to a billionth."""
+        """Return the sum of all grants plus the share ``headroom``, to a billionth."""
         return round(self.amount * (1.0 + headroom) * self.count, 9)
 
     @property
     def subject(self) -> Need:
-        """Return the need without its amount: equal for all needs of the same devices or stock."""
+        """Return the need without its amount, equal for needs of the same devices or stock."""
         return msgspec.structs.replace(self, amount=0, count=1, name="")
 
     @property
@@ -82,10 +81,9 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 class TopologyConstraint(Noun, frozen=True):
     """A relation between the devices of some needs in a topology domain, the ``place``.
 
-    ``same``: all devices of the named needs have one value of the domain. ``apart``: no device of
-    one need has the value of a device of another; of a single need, no two devices have the same
-    value. ``zone`` is the pool, which all blocks of a node share. Totals are named by their kind:
-    ``processor``, ``memory``.
+    ``same``: all devices have one value of the domain. ``apart``: devices of different needs, or of
+    a single need any two, have different values. ``zone`` is the pool. Totals are named by their
+    kind: ``processor``, ``memory``.
     """
 
     relation: Literal["same", "apart"]
@@ -127,7 +125,7 @@ class NameRequirements(Noun, frozen=True):
 
     @property
     def contradiction(self) -> str | None:
-        """Return what of the names cannot hold, None when they do not contradict each other."""
+        """Return the contradiction of these requirements, None if they can be fulfilled."""
         forbidden = set(self.forbidden)
         if contrary := sorted(forbidden.intersection(self.required)):
             return f"{contrary[0]!r} is both required and forbidden"
@@ -138,10 +136,7 @@ class NameRequirements(Noun, frozen=True):
 
 
 class Proximity(Noun, frozen=True, kw_only=True):
-    """An external resource, such as a volume, with the place that a resolver found for it.
-
-    With ``soft`` a place near it is a preference, else a requirement.
-    """
+    """The place of an external resource, such as a volume; ``soft`` if it is a preference."""
 
     thing: str
     zone: str | None = None
@@ -151,11 +146,7 @@ class Proximity(Noun, frozen=True, kw_only=True):
 
 
 class NodeRequest(Noun, frozen=True, kw_only=True):
-    """The requirements of a request that are about its node alone, with the fields of a request.
-
-    The pod managers that a request names or excludes are left out, and so is its group: they
-    chose the place among others, and another time other places are free.
-    """
+    """The requirements of a request on its node alone, without its pod managers and its group."""
 
     needs: tuple[Need, ...] = ()
     bonds: tuple[TopologyConstraint, ...] = ()
@@ -179,39 +170,36 @@ _NeedsByName = dict[str, list[Need]]
 
 
 def constraints_problem(alternative: Alternative) -> str | None:
-    """Return what is wrong with the topology constraints of a request, None if they are valid."""
-    if len(alternative.bonds) > MAX_CONSTRAINTS:
-        bonds = format_count(len(alternative.bonds), "bond")
-        return f"{bonds}, at most {MAX_CONSTRAINTS}: merge some"
-    if not alternative.bonds:
-        return None
+    """Return the problem of the topology constraints of a request, None if they are valid."""
+    constraints = alternative.bonds
+    if len(constraints) > MAX_CONSTRAINTS:
+        return f"{len(constraints)} bonds, at most {MAX_CONSTRAINTS}: merge some"
     by_name: _NeedsByName = {}
     for need in alternative.needs:
         by_name.setdefault(need.name or need.kind, []).append(need)
-    problems = (_constraint_problem(constraint, by_name) for constraint in alternative.bonds)
-    return next(filter(None, problems), None) or _contradiction(alternative.bonds, by_name)
+    problems = (_constraint_problem(constraint, by_name) for constraint in constraints)
+    return next(filter(None, problems), None) or _contradiction(constraints, by_name)
 
 
 def _constraint_problem(constraint: TopologyConstraint, by_name: _NeedsByName) -> str | None:
     names = ", ".join(constraint.of) or "nothing"
     where = f"bond {constraint.relation} {constraint.place or '?'} of {names}"
     if not constraint.place or not constraint.of:
-        return f"{where}: name a place, such as pcie_root, and what is to stand there"
-    bindable = [name for name, needs in by_name.items() if needs[0].kind != "stock"]
+        return f"{where}: name a place, such as pcie_root, and groups of devices"
+    devices = [name for name, needs in by_name.items() if needs[0].kind != "stock"]
     for name in constraint.of:
         if name not in by_name:
-            return f"{where}: nothing asked for is named {name!r} ({suggest(name, bindable)})"
-        if name not in bindable:
-            return f"{where}: {name!r} is an amount, which stands nowhere: bind devices"
+            return f"{where}: no devices named {name!r} ({suggest(name, devices)})"
+        if name not in devices:
+            return f"{where}: {name!r} is an amount without a place: name devices"
         if len({need.kind for need in by_name[name]}) > 1:
             return f"{where}: {name!r} names devices of several kinds: give each a name of its own"
     if constraint.relation == "apart":
         first, multiple = by_name[constraint.of[0]], len(set(constraint.of)) > 1
         if not multiple and any(need.measure != "devices" for need in first):
-            why = "a total cannot stand apart from itself"
-            return f"{where}: {why}: name what it is to be apart from"
+            return f"{where}: a total cannot be apart from itself: name other devices, too"
         if constraint.place == "zone" and (multiple or _several(first)):
-            return f"{where}: all devices of a node stand in one zone: choose a smaller place"
+            return f"{where}: all devices of a node are in one zone: choose a smaller place"
     return None
 
 
@@ -225,8 +213,7 @@ def _contradiction(bonds: Sequence[TopologyConstraint], by_name: _NeedsByName) -
             alone = shared and len(set(apart.of)) == 1
             if len(shared) > 1 or (alone and _several(by_name[shared[0]])):
                 where = f"bonds same and apart {apart.place} of {', '.join(shared)}"
-                why = "devices cannot stand at one place and each at its own"
-                return f"{where}: {why}: leave one out"
+                return f"{where}: devices cannot be together and apart: leave one out"
     return None
 
 
@@ -241,8 +228,7 @@ _TRADEMARKS = re.compile(r"\((?:r|tm|c)\)")
 def has_words(text: str, words: str) -> bool:
     """Return whether the text contains the words whole, in order and side by side.
 
-    Case and the marks (R), (TM) and (C) are ignored. A model name is free text, so that a part of
-    a word must not match::
+    Case and the marks (R), (TM) and (C) are ignored::
 
         has_words("NVIDIA A100-SXM4-80GB", "a100")      True
         has_words("NVIDIA A100-SXM4-80GB", "A10")       False
@@ -253,12 +239,12 @@ def has_words(text: str, words: str) -> bool:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text as they are compared."""
+    """Return the words of a text for comparison."""
     return _WORD.findall(_TRADEMARKS.sub(" ", text.casefold()))
 
 
 _GPU = (Test("kind", "equal", "GPU"),)
-#: The amounts that people and expressions name.
+#: The needs of the amounts that expressions name.
 MEASURES = {
     "cores": Need(kind="processor", measure="cores", amount=0),
     "memory_mib": Need(kind="memory", measure="capacity_mib", amount=0),

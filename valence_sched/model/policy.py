@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Policies: filters and weighers with weights and options, and the plug-ins they may name."""
+"""Policies: filters and weighers with weights and options, and the plug-ins they name."""
+
+from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
@@ -20,9 +22,9 @@ class FilterUse(Noun, frozen=True):
 
 
 class WeightOverrides(Noun, frozen=True):
-    """Other weights by the aggregate or the zone of a pod manager; a name need not exist yet.
+    """Other weights by the aggregate or the zone of a pod manager.
 
-    Of several aggregates the smallest weight applies; an aggregate's weight overrides a zone's.
+    Of several aggregates the smallest weight applies; an aggregate overrides a zone.
     """
 
     aggregate: dict[str, Weight] = {}
@@ -54,13 +56,11 @@ class Pick(Noun, frozen=True):
 
 
 class Budget(Noun, frozen=True, kw_only=True):
-    """How much a decision may search, in counts; what it leaves open is undecided.
+    """The limits of the searches of a decision; what they leave open is undecided.
 
-    ``pool_states`` are the states of one question about the blocks of a node in one pool,
-    ``decision_states`` those of all questions of a decision that a short search does not settle.
-    ``batch_fits`` are the fits that several requests decided together may try in search of a
-    better placement, and ``solver_nodes`` the nodes of the branch and bound of scheduler
-    ``joint``.
+    ``pool_states`` limits the search for the blocks of a node in one pool, ``decision_states`` all
+    such searches of a decision together. ``batch_fits`` limits the fits that several requests
+    decided together try, ``solver_nodes`` the branch and bound of scheduler ``joint``.
     """
 
     pool_states: Annotated[int, Meta(ge=1, le=10_000_000)] = 200_000
@@ -73,29 +73,6 @@ DEFAULT_BUDGET = Budget()
 
 #: What scheduler ``joint`` prefers among placements of equally many nodes.
 Goal = Literal["most-nodes", "least-cost", "least-fragmentation", "fewest-podms", "spread"]
-
-
-class Policy(Noun, frozen=True, kw_only=True):
-    """A named list of filters and of weighted weighers, in the order in which they run.
-
-    ``goals`` are for scheduler ``joint``, in order: the most nodes always come first.
-    """
-
-    name: Annotated[str, Meta(min_length=1, max_length=255)]
-    description: str = ""
-    scheduler: str = "filter"
-    filters: tuple[FilterUse, ...] = ()
-    weighers: tuple[WeigherUse, ...] = ()
-    pick: Pick = Pick()
-    unknown: Unknown = "reject"
-    budget: Budget = DEFAULT_BUDGET
-    goals: tuple[Goal, ...] = ()
-
-    @property
-    def worst_health(self) -> Literal["OK", "Warning"]:
-        """The worst health of hardware that counts, an option of filter ``health``."""
-        strict = any(it.name == "health" and it.options.get("worst") == "OK" for it in self.filters)
-        return "OK" if strict else "Warning"
 
 
 class PolicyText(Noun, frozen=True, kw_only=True):
@@ -118,12 +95,27 @@ class PolicyText(Noun, frozen=True, kw_only=True):
         return Policy(**(fields | {"filters": filters, "weighers": weighers}))
 
 
+class Policy(PolicyText, frozen=True, kw_only=True):
+    """A named list of filters and of weighted weighers, in the order in which they run.
+
+    ``goals`` are for scheduler ``joint``, in order: the most nodes always come first.
+    """
+
+    filters: tuple[FilterUse, ...] = ()
+    weighers: tuple[WeigherUse, ...] = ()
+
+    @property
+    def worst_health(self) -> Literal["OK", "Warning"]:
+        """The worst health of hardware that counts, an option of filter ``health``."""
+        strict = any(it.name == "health" and it.options.get("worst") == "OK" for it in self.filters)
+        return "OK" if strict else "Warning"
+
+
 class PodmReads(Noun, frozen=True, kw_only=True):
     """The fields of pod managers that decisions of a policy read: no other need be reported.
 
-    ``fields`` are names such as ``status``, ``facts.year``, or ``facts`` for all facts; of pools,
-    blocks and stocks a decision reads all. Those that any request may lead to reading, or with a
-    ``flavor`` those of a request that says no more than the flavor does.
+    ``fields`` are names such as ``status``, ``facts.year``, or ``facts`` for all facts. They are
+    those of all requests, or with ``flavor`` of a request for that flavor alone.
     """
 
     policy: str
@@ -135,7 +127,7 @@ PluginKind = Literal["filters", "weighers"]
 
 
 class PluginSummary(Struct, frozen=True, kw_only=True):
-    """One plug-in: what it keeps or prefers, its options with their defaults, and its source."""
+    """One plug-in, with its options and their defaults, and its source."""
 
     name: str
     description: str
@@ -144,10 +136,7 @@ class PluginSummary(Struct, frozen=True, kw_only=True):
 
 
 class PluginList(Struct, frozen=True, kw_only=True):
-    """The plug-ins of one kind; ``kind`` is its noun, such as ``filter``.
-
-    ``load_errors`` says by name why a plug-in could not be loaded.
-    """
+    """The plug-ins of one kind, such as ``filter``, and by name the errors of loading others."""
 
     kind: str
     plugins: tuple[PluginSummary, ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled request that filters, weighers and schedulers read, and what of it a node keeps."""
+"""The compiled request that filters, weighers and schedulers read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from valence_sched.errors import InputError, RequestError, one_line
+from valence_sched.errors import InputError, RequestError
 from valence_sched.model import expression, extra_specs
 from valence_sched.model.base import Noun
 from valence_sched.model.expression import Expression
@@ -32,8 +32,7 @@ from valence_sched.model.need import (
 )
 from valence_sched.model.quantity import format_count
 
-#: They divide pod managers, as facts do (``facts.rack``). A pod manager has one value of most, as
-#: many of ``aggregate`` as it is a member of, and none of ``location`` that it does not report.
+#: Topology domains of pod managers, beside facts (``facts.rack``).
 DOMAINS = ("podm", "zone", "location", "aggregate")
 FACT_PREFIX = "facts."
 
@@ -79,7 +78,7 @@ class Group(Noun, frozen=True, kw_only=True):
 
     @property
     def known_domains(self) -> tuple[str, ...]:
-        """Return the domains of all rules, and those that rules of other requests may be about."""
+        """Return the domains of all rules, and those that rules of other requests may use."""
         return tuple(dict.fromkeys((*DOMAINS, *self.domains)))
 
     @property
@@ -91,12 +90,11 @@ class Group(Noun, frozen=True, kw_only=True):
 
 
 class GroupState(Noun, frozen=True, kw_only=True):
-    """The counts of nodes placed earlier, as of the beginning of a decision.
+    """The counts of nodes placed before a decision.
 
-    The decision is given them, so that no plug-in looks them up. ``members`` counts the nodes of
-    the request's group by domain and value; ``owned`` those of its owner by pod manager; ``open``
-    lists, for each domain that is spread over, the values at which some pod manager passes every
-    filter that does not depend on what is free.
+    ``members`` counts the nodes of the request's group by domain and value; ``owned`` those of its
+    owner by pod manager; ``open`` lists, for each domain of a spread, the values at which a pod
+    manager passes every filter that does not depend on free hardware.
     """
 
     members: dict[str, dict[str, int]] = {}
@@ -113,10 +111,10 @@ class GroupState(Noun, frozen=True, kw_only=True):
 
 
 def check_domain(domain: str) -> None:
-    """Raise RequestError if there is no such domain."""
+    """Raise RequestError for an unknown domain."""
     if domain not in DOMAINS and not (domain.startswith(FACT_PREFIX) and domain != FACT_PREFIX):
         domains = f"{', '.join(DOMAINS)}, or facts.NAME for a fact"
-        raise RequestError(one_line(f"no domain {domain!r}: name {domains}"))
+        raise RequestError(f"no domain {domain!r}: name {domains}")
 
 
 SCHEMA = "valence-sched/request"
@@ -128,8 +126,8 @@ MAX_NEEDS = 64  # of one alternative
 MAX_GRANTS = 4_000  # separate amounts of all needs together
 MAX_OWNER = 255  # characters of its name
 MAX_ID = 255  # characters
-MAX_DOMAINS = 32  # that the rules of a group are about
-ID_BYTES = 8  # of an id that no caller gave
+MAX_DOMAINS = 32  # of the rules of a group
+ID_BYTES = 8  # of a generated id
 
 
 Owner = Annotated[str, Meta(min_length=1, max_length=MAX_OWNER)]
@@ -143,8 +141,8 @@ class FlavorShare(Noun, frozen=True):
     weight: Annotated[float, Meta(gt=0)] = 1.0
 
 
-#: By share of a mix the amount that pools supply to it, then by share all that they have for it, in
-#: use or not, where that is to be known: floats, whose exact sum it is.
+#: By share of a mix the free amount of pools, then by share the total; each is the exact sum of
+#: floats.
 MixSupplies = tuple[tuple[float, ...], ...]
 
 SCARCITY_PART = 40  # the scarcity of a mix is renewed after changes to this part of the pools
@@ -153,9 +151,8 @@ SCARCITY_PART = 40  # the scarcity of a mix is renewed after changes to this par
 class Mix(Noun, frozen=True, dict=True):
     """The workload over time, as shares of flavors: a decision should leave room for it.
 
-    ``scarcity`` says for each share how many times as much its supply counts as that of the share
-    that most of what is free can serve. It is worked out from all pools at once, and a request
-    carries it, so that plug-ins stay row-local. Empty: all supplies count alike.
+    ``scarcity`` weighs the supply of each share against that of the most plentiful one. It is
+    computed from all pools, for plug-ins that see one row each. Empty: all supplies count alike.
     """
 
     shares: tuple[FlavorShare, ...] = ()
@@ -163,16 +160,16 @@ class Mix(Noun, frozen=True, dict=True):
 
     @functools.cached_property
     def digest(self) -> str:
-        """Return a digest of the shares; the scarcity changes with every node."""
+        """Return a digest of the shares without the scarcity, which changes with every node."""
         return hashlib.blake2b(msgspec.json.encode(self.shares), digest_size=8).hexdigest()
 
 
 class Request(Noun, frozen=True, kw_only=True, dict=True):
-    """A request compiled to needs; beside the View, plug-ins read it and nothing else.
+    """A request compiled to needs: the only input of plug-ins beside the View.
 
-    ``fallbacks`` are further alternatives to make the node; ``alternates`` is how many other
-    candidates the decision shall name. ``inherited`` are the capabilities that the zones of the pod
-    managers state: those that a pod manager has where it states none of the key.
+    ``fallbacks`` are further alternatives to make the node; ``alternates`` is the number of other
+    candidates that the decision names. ``inherited`` are the capabilities that zones state for
+    their pod managers.
     """
 
     schema: str = SCHEMA
@@ -205,7 +202,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
 
     @functools.cached_property
     def evaluation_key(self) -> bytes:
-        """Return all that filters and weighers may read, as bytes: equal bytes, equal verdicts."""
+        """Return the inputs of filters and weighers: equal bytes, equal verdicts."""
         mix = b""
         if self.mix.shares:
             scarcity = msgspec.json.encode(self.mix.scarcity) if self.mix.scarcity else b""
@@ -215,13 +212,10 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
 
     @functools.cached_property
     def identity(self) -> bytes:
-        """Return what the request asks for, as bytes: equal bytes, equal lots.
-
-        The mix is not asked for: in zones that know other flavors the lots are the same.
-        """
+        """Return the requirements, without the mix: equal bytes break ties in the same way."""
         places = (self.podms, self.exclude_podms, self.zone, self.aggregates.required)
         always = (self.needs, *places, self.capabilities, self.traits)
-        # last and only where set: a request without keeps its identity and its lots
+        # last and only if set: requests without a newer field keep their identity
         names = _optional_names(type(self))
         optional = {name: value for name in names if (value := getattr(self, name))}
         if self.aggregates.forbidden or self.aggregates.any_of:
@@ -231,7 +225,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
 
     @functools.cached_property
     def where_expression(self) -> Expression | None:
-        """Return the parsed ``where``, None if it is not set; InputError if it is invalid."""
+        """Return the parsed ``where``; InputError if it is invalid."""
         return None if self.where is None else expression.parse_expression(self.where)
 
     @property
@@ -248,18 +242,17 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
 
     @property
     def constrained_places(self) -> tuple[str, ...]:
-        """Return the topology domains that constraints of any alternative read."""
+        """Return the topology domains of the constraints of all alternatives."""
         bonds = (bond for alternative in self.alternatives for bond in alternative.bonds)
         return tuple(sorted({bond.place for bond in bonds}))
 
     @property
     def required_count(self) -> int:
-        """Return how many nodes must fit for any to be placed."""
+        """Return the number of nodes that must fit for any to be placed."""
         return self.count if self.min_count is None else self.min_count
 
 
-#: Fields on which no verdict and no score depends. Two requests that differ in any other one are
-#: evaluated each by itself, so that a field which is forgotten here costs time and nothing else.
+#: Fields on which no verdict and no score depends.
 _NOT_EVALUATED = frozenset({"id", "schema", "version", "flavor", "seed", "policy"})
 _NOT_EVALUATED |= {"count", "min_count", "alternates"}
 _ALWAYS_IN_IDENTITY = frozenset({"needs", "podms", "exclude_podms", "zone", "aggregates"})
@@ -268,28 +261,22 @@ _ALWAYS_IN_IDENTITY |= {"capabilities", "traits"}
 
 @functools.cache
 def _evaluated_values(kind: type[Request]) -> Callable[[Request], tuple[Any, ...]]:
-    """Return what reads the fields of a class of requests that verdicts may depend on."""
     excluded = _NOT_EVALUATED | {"mix"}  # a mix is added by its digest
     return operator.attrgetter(*[n for n in kind.__struct_fields__ if n not in excluded])
 
 
 @functools.cache
 def _optional_names(kind: type[Request]) -> tuple[str, ...]:
-    """Return the fields that most requests leave empty, and that lots depend on."""
     excluded = _NOT_EVALUATED | _ALWAYS_IN_IDENTITY | {"fallbacks", "inherited", "mix"}
     return tuple(name for name in kind.__struct_fields__ if name not in excluded)
 
 
 def sealed(request: Request) -> Request:
-    """Check a request and give it an id: its own, or else a digest of its identity.
-
-    ``count`` and ``alternates`` are not digested: for more nodes, the first answer is the same.
+    """Return a request with an id, by default a digest of its identity.
 
     Raises:
-        RequestError: the request has no needs, too many of something, a ``count`` below
-            ``min_count``, a podm that is both requested and excluded, a location or a group without
-            a name, an unknown attribute or operator, an invalid expression, topology constraints
-            that cannot hold, or a model without a word in it.
+        RequestError: the request is empty, too large, contradicts itself, or has an invalid
+            attribute, expression, constraint, location, group or model.
     """
     known = request.__dict__
     if "sealed" not in known:
@@ -298,13 +285,13 @@ def sealed(request: Request) -> Request:
             _check_alternative(alternative)
         _check_requirements(request)
         found = with_content_id(request)
-        known["sealed"] = None if found is request else found  # else it would hold itself
+        known["sealed"] = None if found is request else found  # no cycle of references
         found.__dict__["sealed"] = None
     return known["sealed"] or request
 
 
 def with_content_id(request: Request) -> Request:
-    """Return a request with its id, else with one by which equal requests break ties alike."""
+    """Return a request with its id, else with one that is the same for equal requests."""
     if request.id:
         return request
     _ = request.evaluation_key  # computed once for a request that is decided on again
@@ -312,11 +299,7 @@ def with_content_id(request: Request) -> Request:
 
 
 def with_own_id(request: Request, key: str | None = None) -> Request:
-    """Return a request with its id, else with one by which it breaks ties as no equal one does.
-
-    The id is random. With an idempotency ``key`` it is the same for the same key and owner, so
-    that a request that is sent again gets the same answer.
-    """
+    """Return a request with its id, else with a random one, or one of its owner and ``key``."""
     if request.id:
         return request
     if key is None:
@@ -325,7 +308,7 @@ def with_own_id(request: Request, key: str | None = None) -> Request:
 
 
 def asked_content(request: Request) -> bytes:
-    """Return what an idempotency key of a request stands for: all of it but its id."""
+    """Return the content that an idempotency key is bound to: the request without its id."""
     return msgspec.json.encode(msgspec.structs.replace(request, id=""), order="deterministic")
 
 
@@ -342,7 +325,7 @@ def _digest(content: bytes) -> str:
 
 def _check_sizes(request: Request) -> None:
     if len(request.id) > MAX_ID:
-        text = f"its ID has {format_count(len(request.id), 'character')}, at most {MAX_ID}"
+        text = f"its ID has {len(request.id):,} characters, at most {MAX_ID}"
         raise RequestError(f"request {request.id[:20]}...: {text}: choose a shorter one")
     _check_size(request.count, "nodes", MAX_NODES)
     _check_size(request.alternates, "alternates", MAX_NODES)
@@ -353,28 +336,28 @@ def _check_sizes(request: Request) -> None:
 
 def _check_size(size: int, what: str, most: int) -> None:
     if size > most:
-        raise RequestError(one_line(f"{size:,} {what}, at most {most:,}: ask for fewer"))
+        raise RequestError(f"{size:,} {what}, at most {most:,}: request fewer")
 
 
 def _check_requirements(request: Request) -> None:
     if request.required_count > request.count:
         raise RequestError(f"min_count {request.required_count} exceeds count {request.count}")
     if contrary := sorted(set(request.podms) & set(request.exclude_podms)):
-        raise RequestError(f"pod manager {contrary[0]!r} is both asked for and excluded")
+        raise RequestError(f"pod manager {contrary[0]!r} is both requested and excluded")
     for kind, names in (("aggregate", request.aggregates), ("trait", request.traits)):
         if problem := names.contradiction:
-            raise RequestError(one_line(f"{kind} {problem}"))
+            raise RequestError(f"{kind} {problem}")
     shares, scarcity = len(request.mix.shares), len(request.mix.scarcity)
     if scarcity not in (0, shares):
         text = f"a mix of {format_count(shares, 'share')} with {scarcity} of scarcity"
-        raise RequestError(f"{text}: give one for each share, or none")
+        raise RequestError(f"{text}: expected one for each share, or an empty list")
     if request.group is not None and not request.group.name:
-        raise RequestError("a group without a name, and no flavor to name it after: name it")
+        raise RequestError("a group without a name and without a flavor: name it")
     for path, text in request.attributes.items():
         if wrong := extra_specs.condition_problem(path, text):
-            raise RequestError(one_line(f"attribute {path!r}: {wrong}"))
+            raise RequestError(f"attribute {path!r}: {wrong}")
     if not all(location.strip("/") for location in request.locations):
-        raise RequestError("a location without a name: say where, as in dc1/row-3")
+        raise RequestError("a location without a name: expected one such as dc1/row-3")
     if request.where is not None:
         try:
             _ = request.where_expression
@@ -384,43 +367,40 @@ def _check_requirements(request: Request) -> None:
 
 def _check_alternative(alternative: Alternative) -> None:
     if not alternative.needs:
-        raise RequestError("the request asks for nothing: name processors, memory or devices")
+        raise RequestError("the request has no needs: name processors, memory or devices")
     _check_size(len(alternative.needs), "needs", MAX_NEEDS)
     _check_size(sum([need.count for need in alternative.needs]), "separate amounts", MAX_GRANTS)
     if wrong := constraints_problem(alternative):
-        raise RequestError(one_line(wrong))
-    tests = [test for need in alternative.needs for test in need.tests if test.operator == "words"]
-    for test in tests:
-        if not split_words(str(test.value)):
-            problem = "without a letter or a number any would do: name one, or leave it out"
-            raise RequestError(one_line(f"{test.attribute} {test.value!r}: {problem}"))
+        raise RequestError(wrong)
+    for test in (test for need in alternative.needs for test in need.tests):
+        if test.operator == "words" and not split_words(str(test.value)):
+            problem = "has neither a letter nor a digit: name a model, or leave it out"
+            raise RequestError(f"{test.attribute} {test.value!r} {problem}")
     counts = Counter([need.kind for need in alternative.needs if need.measure == "devices"])
     for kind, number in counts.items():
         if number > MAX_DEVICE_GROUPS:
-            most = f"at most {MAX_DEVICE_GROUPS}: merge some"
-            raise RequestError(f"{number} groups of {kind}s, {most}")
+            raise RequestError(
+                f"{number} groups of {kind}s, at most {MAX_DEVICE_GROUPS}: merge some"
+            )
 
 
 def with_inherited(request: Request, stated: Mapping[str, tuple[str, ...]]) -> Request:
-    """Return a request for pod managers of a zone that states some capabilities, too.
-
-    It carries those that it is about: what nothing asks for changes no decision.
-    """
+    """Return a request with those capabilities stated by a zone that it refers to."""
     if not stated:
         return request
-    asked = {*request.capabilities}
+    names = {*request.capabilities}
     paths = [extra_specs.split_attribute(path) for path in request.attributes]
     if request.where_expression is not None:
         paths += [(path.root, path.name) for path in request.where_expression.paths]
-    asked.update(name for root, name in paths if root == "capabilities")
-    inherited = {key: values for key, values in stated.items() if key in asked}
+    names.update(name for root, name in paths if root == "capabilities")
+    inherited = {key: values for key, values in stated.items() if key in names}
     if not inherited:
         return request
     return msgspec.structs.replace(request, inherited={**request.inherited, **inherited})
 
 
 def request_for(node: NodeRequest, flavor: str | None, owner: str | None, policy: str) -> Request:
-    """Return a request for one node with these requirements."""
+    """Return a request with the requirements of a node."""
     return Request(flavor=flavor, owner=owner, policy=policy, **msgspec.structs.asdict(node))
 
 
@@ -429,10 +409,7 @@ MAX_SUPPLY = 2.0**60
 
 
 def exact_sum(numbers: Sequence[float]) -> tuple[float, ...]:
-    """Return a few floats with the same exact sum: the nearest to it, and to what is left of it.
-
-    However many numbers are divided into groups, the sums of the groups have the sum of all.
-    """
+    """Return a few floats with the same exact sum, so that sums of groups can be added up."""
     parts: list[float] = []
     while rest := math.fsum([*numbers, *(-part for part in parts)]):
         parts.append(rest)
@@ -440,15 +417,16 @@ def exact_sum(numbers: Sequence[float]) -> tuple[float, ...]:
 
 
 def added_supplies(supplies: Iterable[MixSupplies]) -> MixSupplies:
-    """Return what several groups of pools supply to the same shares together."""
+    """Return the sum of the supplies of several groups of pools to the same shares."""
     by_share = zip(*supplies, strict=True)
     return tuple(exact_sum(list(itertools.chain.from_iterable(parts))) for parts in by_share)
 
 
 def is_supply(supplies: MixSupplies, shares: int) -> bool:
-    """Return whether supplies are amounts of 0 or more, two for each of so many shares."""
-    small = all(len(parts) <= MAX_SUPPLY_PARTS for parts in supplies)
-    parts = itertools.chain.from_iterable(supplies)
-    if len(supplies) != 2 * shares or not small or not all(abs(it) <= MAX_SUPPLY for it in parts):
-        return False
-    return all(0.0 <= math.fsum(parts) <= MAX_SUPPLY for parts in supplies)
+    """Return whether supplies are valid amounts, two for each of these shares."""
+    return len(supplies) == 2 * shares and all(
+        len(parts) <= MAX_SUPPLY_PARTS
+        and all(abs(part) <= MAX_SUPPLY for part in parts)
+        and 0.0 <= math.fsum(parts) <= MAX_SUPPLY
+        for parts in supplies
+    )

@@ -49,10 +49,9 @@ class TestFlavors(ParserCase):
     def test_what_would_be_refused_when_asked_for_is_refused_with_its_place(self):
         for data, line in (
             (b"[{name: a, properties: {accelerators: [{model: '--'}]}}]",
-             "f: $[0]: model '--': without a letter or a number any would do: name one, or "
-             "leave it out"),
+             "f: $[0]: model '--' has neither a letter nor a digit: name a model, or leave it out"),
             (b"{name: a, properties: {nics: [{name: n}], bonds: [{same: pcie_root, of: [m]}]}}",
-             "f: $: bond same pcie_root of m: nothing asked for is named 'm' (known: n)"),
+             "f: $: bond same pcie_root of m: no devices named 'm' (known: n)"),
             (b"{name: a, properties: {nics: [{}]}, traits: {required: [X], forbidden: [X]}}",
              "f: $: trait 'X' is both required and forbidden"),
         ):  # fmt: skip

@@ -193,7 +193,7 @@ class TestRefused(unittest.TestCase):
                          request(EIGHT_CORES, **words))  # fmt: skip
 
     def test_nothing_asked_for(self):
-        self.refuses(RequestError, "asks for nothing", Request())
+        self.refuses(RequestError, "has no needs", Request())
 
     def test_a_wish_that_no_filter_of_the_policy_reads(self):
         asked = request(EIGHT_CORES, locations=["z"], policy="chance")

@@ -454,7 +454,7 @@ class TestCandidates(StoreCase):
         for properties in ({"processor": {"total_cores": 9}}, {"nics": [{"count": 1}]}):
             with self.assertRaisesRegex(ClaimLost, "p: .* not what a node of the request"):
                 self.claimer.claim_candidates(request(properties), self.last)
-        with self.assertRaisesRegex(RequestError, "asks for nothing"):
+        with self.assertRaisesRegex(RequestError, "has no needs"):
             self.claimer.claim_candidates(replace(self.asked, needs=()), self.last)
         self.assertEqual([], self.one.claims.list())
 

@@ -29,7 +29,6 @@ from valence_sched.model.inventory import (
     Node,
     Status,
     Stock,
-    format_capabilities,
     free_amount,
     grant_size,
     largest_grant,
@@ -147,6 +146,10 @@ class TestSlots(unittest.TestCase):
 
 TEXT = st.text("abcXYZ09_-.: /é", min_size=1, max_size=6).map(str.strip).filter(bool)
 CAPABILITIES = st.dictionaries(TEXT, st.lists(TEXT, min_size=1, max_size=3).map(tuple), max_size=4)
+
+
+def format_capabilities(found: dict[str, tuple[str, ...]]) -> str:
+    return ", ".join(f"{key}={';'.join(values)}" for key, values in found.items())
 
 
 class TestCapabilities(unittest.TestCase):

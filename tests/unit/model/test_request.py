@@ -44,7 +44,7 @@ CORES = {"processor": {"total_cores": 8}}
 
 class TestSealed(unittest.TestCase):
     def test_a_request_for_nothing_is_refused(self):
-        with self.assertRaisesRegex(RequestError, "asks for nothing"):
+        with self.assertRaisesRegex(RequestError, "has no needs"):
             sealed(Request())
 
     def test_it_is_checked_once_and_holds_no_reference_to_itself(self):
@@ -56,7 +56,7 @@ class TestSealed(unittest.TestCase):
         self.assertNotIn(named, gc.get_referents(named.__dict__))
 
     def test_for_and_against_one_pod_manager_is_refused_by_name(self):
-        with self.assertRaisesRegex(RequestError, "'b' is both asked for and excluded"):
+        with self.assertRaisesRegex(RequestError, "'b' is both requested and excluded"):
             request(CORES, podms=["a", "b"], exclude_podms=["b"])
 
     def test_an_id_that_no_file_may_have_is_refused(self):
@@ -71,7 +71,10 @@ class TestSealed(unittest.TestCase):
 
     def test_a_model_without_a_word_which_any_device_would_have_is_refused(self):
         for model in ("---", "(R)", "_", "™"):
-            with self.subTest(model), self.assertRaisesRegex(RequestError, "any would do"):
+            with (
+                self.subTest(model),
+                self.assertRaisesRegex(RequestError, "neither a letter nor a digit"),
+            ):
                 request({"accelerators": [{"model": model}]})
         request({"accelerators": [{"model": "(R) 7"}]})
 
@@ -82,7 +85,7 @@ class TestSealed(unittest.TestCase):
             {"nics": groups, "bonds": [{"of": ["a", "b"], "apart": "switch"},
                                        {"of": ["b", "a"], "same": "switch"}]},
         ):  # fmt: skip
-            with self.subTest(properties), self.assertRaisesRegex(RequestError, "its own: leave"):
+            with self.subTest(properties), self.assertRaisesRegex(RequestError, "together and apart: leave"):
                 request(properties)
         for properties in (
             {"nics": [{"count": 1, "same": "switch", "apart": "switch"}]},
