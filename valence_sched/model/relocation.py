@@ -96,12 +96,14 @@ class Room(Noun, frozen=True, kw_only=True):
 class SiteMeasure(Noun, frozen=True, kw_only=True):
     """What moves are made for: room for so many more nodes of a flavor, and fragmentation.
 
-    ``fragmentation`` is the share of the free accelerators that a mix of flavors has no use for.
+    ``fragmentation`` is the share of the free accelerators that a mix of flavors has no use for,
+    ``imbalance`` the standard deviation over pod managers of the use of their most used resource.
     None stands for what was not asked for, and for fragmentation where the mix has none.
     """
 
     room: int | None = None
     fragmentation: float | None = None
+    imbalance: float = 0.0
 
 
 class RebalanceMove(NodeMove, frozen=True, kw_only=True):
@@ -113,15 +115,17 @@ class RebalanceMove(NodeMove, frozen=True, kw_only=True):
 class Rebalance(Noun, frozen=True, kw_only=True):
     """The moves in their order after which a goal is ``reached``.
 
-    The goal is fragmentation ``below`` a share, or where that is None ``room`` for one more node of
-    the flavor. No plan has fewer than ``least`` moves. Where it is not ``complete``, the search
-    ended before all plans of so many moves were tried; the moves are then the best ones it found.
-    ``waiting`` are nodes that would make room if they could move at once: each needs a place that
-    one of them still has, and none of the moves tried finds a spare one on the way.
+    The goal is fragmentation ``below`` a share, imbalance below ``imbalance_below``, or where both
+    are None ``room`` for one more node of the flavor. No plan has fewer than ``least`` moves. Where
+    it is not ``complete``, the search ended before all plans of so many moves were tried; the moves
+    are then the best ones it found. ``waiting`` are nodes that would make room if they could move
+    at once: each needs a place that one of them still has, and none of the moves tried finds a
+    spare one on the way.
     """
 
     flavor: str | None = None
     below: float | None = None
+    imbalance_below: float | None = None
     moves: tuple[RebalanceMove, ...] = ()
     reached: bool
     room: Room | None = None

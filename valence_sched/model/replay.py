@@ -84,6 +84,16 @@ class Fragmentation(Struct, frozen=True, kw_only=True):
     peak: float
 
 
+class Imbalance(Struct, frozen=True, kw_only=True):
+    """The standard deviation of use over pod managers and over pools: means over time, 0 to 0.5.
+
+    The use of each is that of its most used resource.
+    """
+
+    podms: float
+    pools: float
+
+
 class NodeSpread(Struct, frozen=True, kw_only=True):
     """Nodes per pod manager: the mean over time of those that have any, and the most on one.
 
@@ -138,6 +148,7 @@ class ReplayResult(Struct, frozen=True, kw_only=True):
     peak_nodes: int
     podms_needed: int
     spread: NodeSpread
+    imbalance: Imbalance | None = None
     utilisation: dict[str, Utilisation]
     fragmentation: Fragmentation | None
     cost: float | None
@@ -175,7 +186,7 @@ _BETTER: dict[str, Better] = {"placed": "higher", "refused": "lower", "undecided
 _BETTER |= {"fragmentation": "lower", "podms_per_node": "lower", "cost_per_node": "lower"}
 #: Of these a run that placed fewer nodes is never the better one.
 _PER_NODE = ("podms_per_node", "cost_per_node")
-_SHARES = ("utilisation", "peak_utilisation", "fragmentation")
+_SHARES = ("utilisation", "peak_utilisation", "fragmentation", "imbalance")
 
 
 class RunMeasure(Struct, frozen=True, kw_only=True):
@@ -212,6 +223,8 @@ def measures(result: ReplayResult) -> list[RunMeasure]:
         **{f"utilisation.{name}": one.mean for name, one in utilisation},
         **{f"peak_utilisation.{name}": one.peak for name, one in utilisation},
         "fragmentation": result.fragmentation.mean if result.fragmentation else None,
+        "imbalance.podms": None if result.imbalance is None else result.imbalance.podms,
+        "imbalance.pools": None if result.imbalance is None else result.imbalance.pools,
         "podms_needed": result.podms_needed,
         "nodes_per_podm": result.spread.mean,
         "most_on_one_podm": result.spread.most,
@@ -265,8 +278,9 @@ def changes(
 
 
 def _independent(run: ReplayResult) -> dict[str, float | None]:
-    """Return the measures that do not follow from others."""
-    return {one.name: one.value for one in measures(run) if one.name not in _PER_NODE}
+    """Return the measures that do not follow from others, nor imbalance: older results lack it."""
+    found = (one for one in measures(run) if not one.name.startswith("imbalance"))
+    return {one.name: one.value for one in found if one.name not in _PER_NODE}
 
 
 def _differs(before: float | None, after: float | None, tolerance: float) -> bool:

@@ -12,6 +12,8 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
+from typing import NamedTuple
 
 from valence_sched.core.decision import Decision
 from valence_sched.core.explain.report import funnel_steps, inventory_source
@@ -31,6 +33,7 @@ from valence_sched.planning.workload import PolicyChoice, Workload
 from valence_sched.view.block_kinds import BoundedMemo
 from valence_sched.view.blocks import BlockTable
 from valence_sched.view.fragmentation import ACCELERATORS, FragmentationMeasure, usable_mix
+from valence_sched.view.leftover import MEASURED, imbalance
 from valence_sched.view.view import Mask, View
 
 LOOKAHEAD = 10_000  # requests by whose times the first buckets are made
@@ -39,7 +42,6 @@ PROGRESS_EVERY = 1000  # requests
 MOST_REASONS = 8  # that are named of a first refusal
 FIT = "fit"  # the step after the last filter
 OUTCOMES = ("placed", "refused", "undecided")
-MEASURED = ("cores", "memory_mib", "accelerators", "drives")
 PRICE = "price"  # the fact of a pod manager: of one hour
 EVENTS = ("requested", "placed", "refused", "undecided")
 MOST_SUMS = 10_000  # sets of kinds of blocks whose amounts are remembered
@@ -48,13 +50,21 @@ DECIMALS = 6
 MOST_BUCKETS = 200  # then two at a time become one
 
 
+class Sample(NamedTuple):
+    """What is measured at the end of a bucket: fragmentation if any, and imbalance."""
+
+    fragmentation: float | None = None
+    podms: float = 0.0
+    pools: float = 0.0
+
+
 @dataclass(slots=True)
 class Bucket:
     """A closed bucket: the mean of each level, its counts, and a sample at its end."""
 
     means: list[float]
     counts: list[int]
-    sample: float | None
+    sample: Sample
 
     def merged(self, later: Bucket) -> Bucket:
         """Return this bucket and the next one, of equal length, as one."""
@@ -76,7 +86,7 @@ class Timeline:
         width: float,
         levels: Sequence[float],
         counts: int,
-        sample: Callable[[], float | None] = lambda: None,
+        sample: Callable[[], Sample] = Sample,
     ) -> None:
         self.start, self.width = start, width
         self.levels = list(levels)
@@ -177,7 +187,7 @@ class Occupancy:
         self._levels += [sum(self._nodes_on), len(in_use), price]
         self._peaks = list(self._levels)
 
-    def start(self, moment: float, width: float, sample: Callable[[], float | None]) -> Timeline:
+    def start(self, moment: float, width: float, sample: Callable[[], Sample]) -> Timeline:
         """Return the timeline of this occupancy, with the width of its first bucket."""
         self._timeline = Timeline(moment, width, self._levels, len(EVENTS), sample)
         return self._timeline
@@ -386,9 +396,9 @@ class ReplayRun:
         self._succession, self._place_text, self._progress = succession, place, progress
         self._lookahead = lookahead
         self._occupancy = Occupancy(succession.view)
-        self._share: Callable[[], float | None] = lambda: None
+        self._measure = None
         if (usable := usable_mix(succession.view, mix)) is not None:
-            self._share = FragmentationMeasure(lambda: succession.current_view, usable).share
+            self._measure = FragmentationMeasure(lambda: succession.current_view, usable)
         self._refusals = Refusals()
         self._podm_of: list[int] = succession.view.podm_of.tolist()
         self._block_tables = succession.current_view.block_tables  # as they are at any time
@@ -410,11 +420,15 @@ class ReplayRun:
         span = first[-1].arrival - self._now if first else 0.0
         whole = len(first) < self._lookahead
         share = MOST_BUCKETS / 2 if whole else MOST_BUCKETS / 8
-        self._timeline = self._occupancy.start(self._now, span / share or 1.0, self._share)
+        self._timeline = self._occupancy.start(self._now, span / share or 1.0, self._sample)
         for entry in itertools.chain(first, entries):
             self._arrive(entry)
         self._timeline.finish(self._now)
         return self._result(site, policy)
+
+    def _sample(self) -> Sample:
+        share = None if self._measure is None else self._measure.share()
+        return Sample(share, *imbalance(self._succession.current_view))
 
     def _arrive(self, entry: WorkloadEntry) -> None:
         moment, timeline, departures = entry.arrival, self._timeline, self._departures
@@ -473,7 +487,9 @@ class ReplayRun:
         view, skipped = self._succession.view, self._succession.skipped
         by_flavor, buckets = refusals.by_flavor(), self._timeline.buckets
         (peak_nodes, peak_podms), (nodes, podms) = occupancy.peaks(), occupancy.means_by_bucket()
-        measured = [one.sample for one in buckets if one.sample is not None]
+        measured = [
+            one.sample.fragmentation for one in buckets if one.sample.fragmentation is not None
+        ]
         samples, fragmentation = tuple(map(rounded, measured)), None
         if samples:
             mean = rounded(sum(measured) / len(measured))
@@ -501,6 +517,10 @@ class ReplayRun:
             peak_nodes=peak_nodes,
             podms_needed=peak_podms,
             spread=occupancy.spread(end),
+            imbalance=model.Imbalance(
+                podms=rounded(fmean(one.sample.podms for one in buckets)),
+                pools=rounded(fmean(one.sample.pools for one in buckets)),
+            ),
             utilisation=occupancy.utilisation(end),
             fragmentation=fragmentation,
             cost=occupancy.cost(end),

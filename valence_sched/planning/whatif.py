@@ -178,13 +178,15 @@ class WhatIf:
         request: Request | None = None,
         below: float | None = None,
         mix: Mapping[str, float] | None = None,
+        imbalance_below: float | None = None,
     ) -> model.Rebalance:
         """Return the fewest moves for a goal and a ``mix`` of flavors by share, or the site's."""
         if unknown := [name for name in mix or () if name not in site.flavors]:
             raise UnknownName("flavor", unknown[0], site.flavors)
         shares = ((site.flavors[name], share) for name, share in (mix or {}).items())
         named = Mix(tuple(FlavorShare(one.needs, one.traits, share) for one, share in shares))
-        return rebalance(site, most, request, below, None if mix is None else named)
+        mixed = None if mix is None else named
+        return rebalance(site, most, request, below, mixed, imbalance_below)
 
 
 def _name(file: str) -> str:

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leftover: the free blocks and stocks per row, and an estimate of what one node takes."""
+"""Leftover: the free blocks and stocks per row, what one node takes, and the imbalance of use."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from valence_sched.model.need import Need
-from valence_sched.view.block_kinds import BlockKinds
+from valence_sched.model.need import MEASURES, Need
+from valence_sched.view.block_kinds import BlockCounts, BlockKinds
 from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Mask, View
 
@@ -192,3 +193,34 @@ def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:
         rows = np.repeat(np.arange(len(view)), np.diff(block_counts.start))
         counts[block_counts.kind, rows] = block_counts.free
     return Leftover(view.kinds, counts, {name: view.stocks_of(name) for name in resources})
+
+
+#: Of these the most used resource counts.
+MEASURED = ("cores", "memory_mib", "accelerators", "drives")
+
+
+class Imbalance(NamedTuple):
+    """The standard deviation of use, from 0 to 0.5, over pod managers and over pools."""
+
+    podms: float
+    pools: float
+
+
+def imbalance(view: View) -> Imbalance:
+    """Return the imbalance of a View; of what has no block that is measured, nothing counts."""
+    deviations = []
+    for counts in (view.podm_block_counts, view.block_counts):
+        use = use_shares(view, counts)
+        deviations.append(float(np.nanstd(use)) if np.isfinite(use).any() else 0.0)
+    return Imbalance(*deviations)
+
+
+def use_shares(view: View, counts: BlockCounts) -> Floats:
+    """Return the share in use of the most used resource by row; NaN of a row without any."""
+    amounts = [view.kinds.amounts(MEASURES[name]) for name in MEASURED]
+    total, free = (
+        np.stack([counts.sum(each, free=only) for each in amounts]) for only in (False, True)
+    )
+    share = np.divide(total - free, total, out=np.full(total.shape, np.nan), where=total > 0.0)
+    known = np.where(np.isnan(share), -1.0, share).max(axis=0)
+    return np.where(known < 0.0, np.nan, known)

@@ -61,6 +61,9 @@ def rebalance_lines(result: Rebalance, most: int) -> Iterator[str]:
     if before.fragmentation is not None and after.fragmentation is not None:
         shares = (_percent(one.fragmentation) for one in (before, after))
         parts.append("fragmentation {} becomes {}".format(*shares))
+    if result.imbalance_below is not None:
+        shares = (_percent(one.imbalance) for one in (before, after))
+        parts.append("imbalance {} becomes {}".format(*shares))
     if parts:
         yield f"in all: {', '.join(parts)}"
     steps = Counter((move.node, move.uri) for move in result.moves)
@@ -83,6 +86,9 @@ def _goal_text(result: Rebalance, most: int) -> str:
         if result.room is not None:
             where = f"{result.flavor} fits on {result.room.podm}/{result.room.pool}"
             return f"{where} as things are: nothing has to move"
+        if result.imbalance_below is not None:
+            share = _percent(result.before.imbalance)
+            return f"imbalance is {share} as things are: nothing has to move"
         share = _percent(result.before.fragmentation)
         return f"fragmentation is {share} as things are: nothing has to move"
     if len(result.moves) == 1:
@@ -95,6 +101,8 @@ def _goal_text(result: Rebalance, most: int) -> str:
 def _goal(result: Rebalance) -> str:
     if result.below is not None:
         return f"bring fragmentation below {_percent(result.below)}"
+    if result.imbalance_below is not None:
+        return f"bring imbalance below {_percent(result.imbalance_below)}"
     where = f" on {result.room.podm}/{result.room.pool}" if result.room else ""
     return f"make room for {result.flavor}{where}"
 

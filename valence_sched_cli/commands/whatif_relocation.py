@@ -138,7 +138,8 @@ class RebalanceWhatif(_MoveLister):
 
     A node takes its new place before it leaves the old one. Nothing moves by itself. Room says how
     many more nodes of the flavor fit after a move, and Fragmentation which share of the free
-    accelerators the mix of flavors then has no use for. Exits 0 if the goal is reached, or would be
+    accelerators the mix of flavors then has no use for. Imbalance is the standard deviation over
+    pod managers of the use of their most used resource. Exits 0 if the goal is reached, or would be
     after the moves, else 3; 5 if the search ended before it was sure.
     """
 
@@ -146,17 +147,19 @@ class RebalanceWhatif(_MoveLister):
         "--flavor gpu-large --inventory examples/site.json",
         "--flavor gpu-large --inventory examples/site.json --drain gpu-north --most 2",
         "--fragmentation-below 30% --mix gpu-large=1,small=3 --inventory examples/site.json",
+        "--imbalance-below 20% --inventory examples/site.json",
     )
     arguments = f"""
         what --flavor <flavor>: name, file or - (standard input) of the flavor that room is made for
         what --fragmentation-below <percent>: move until fragmentation is below this; --flavor then
             only says what the column Room counts
+        what --imbalance-below <percent>: move until the imbalance of the pod managers is below this
         what --mix <flavor=share,...>: flavors that fragmentation is measured for, by their shares
             (default: all, by the share that each has)
         what --most <n>: moves to try at most (default: {MOST_MOVES}, or {MOST_MOVES_TO_DEFRAGMENT}
-            with --fragmentation-below)
+            with --fragmentation-below or --imbalance-below)
         """
-    option_settings = {"fragmentation_below": percentage}
+    option_settings = {"fragmentation_below": percentage, "imbalance_below": percentage}
     option_groups = (
         *_MoveLister.option_groups,
         inventory.FLAVOR_FILE,
@@ -170,11 +173,16 @@ class RebalanceWhatif(_MoveLister):
         if args.flavor is not None:
             files = {"policy": args.policy, "flavor_files": args.flavor_file}
             request = whatif.request(site, args.flavor, **files)
-        if below is None and request is None:
-            raise UsageError("name a goal: room with --flavor F, or --fragmentation-below PERCENT")
-        most = args.most or (MOST_MOVES if below is None else MOST_MOVES_TO_DEFRAGMENT)
+        even = args.imbalance_below
+        if below is None and even is None and request is None:
+            goals = "--fragmentation-below PERCENT or --imbalance-below PERCENT"
+            raise UsageError(f"name a goal: room with --flavor F, {goals}")
+        if below is not None and even is not None:
+            raise UsageError("--imbalance-below: not with --fragmentation-below: name one goal")
+        for_room = below is None and even is None
+        most = args.most or (MOST_MOVES if for_room else MOST_MOVES_TO_DEFRAGMENT)
         with self.page_writer(args) as write:
-            result = whatif.rebalance(site, most, request, below, args.mix)
+            result = whatif.rebalance(site, most, request, below, args.mix, even)
             if args.html:
                 write(self.scheduler_app.whatif_page(result, site, most))
         self.closing += warning_lines(result.notes)

@@ -18,7 +18,7 @@ from valence_sched_cli.output.replay import number_cell
 
 COLUMNS = ("Step", "Node", "From", "To", "Pool", "Blocks")
 LONG_COLUMNS = (*COLUMNS, "Owner", "Asks For", "Hardware", "URI")
-REBALANCE_COLUMNS = ("Step", "Node", "From", "To", "Pool", "Room", "Fragmentation")
+REBALANCE_COLUMNS = ("Step", "Node", "From", "To", "Pool", "Room", "Fragmentation", "Imbalance")
 REBALANCE_LONG_COLUMNS = (*REBALANCE_COLUMNS, "Blocks", "Owner", "Asks For", "Hardware", "URI")
 MOST_GROUPS = 3  # of reasons against a node that is stuck
 MOST_LISTED = 8  # groups of nodes, and nodes of each, before the rest is only counted
@@ -54,7 +54,9 @@ def _node_cells(one: MovedNode) -> dict[str, Any]:
 def rebalance_row(move: RebalanceMove) -> dict[str, Any]:
     """Return the row of a move with what the site has after it."""
     fragmentation = number_cell(move.after.fragmentation, is_share=True)
-    return _move_row(move) | {"Room": move.after.room, "Fragmentation": fragmentation}
+    imbalance = number_cell(move.after.imbalance, is_share=True)
+    after = {"Room": move.after.room, "Fragmentation": fragmentation, "Imbalance": imbalance}
+    return _move_row(move) | after
 
 
 def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterator[str]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,12 +16,19 @@ from valence_sched_cli.output.cells import Amount, PairLines, fields, painted, w
 COLUMNS = ("Site", "Policy", "Placed", "Refused", "Podms Needed", "Fragmentation")
 LONG_COLUMNS = (
     *(*COLUMNS, "Utilisation", "Requested", "Undecided", "Departed", "Nodes Per Podm"),
-    *("Most On One Podm", "Peak Utilisation", "Cost", "Duration Seconds"),
+    *("Most On One Podm", "Peak Utilisation", "Imbalance", "Cost", "Duration Seconds"),
 )
 SWEEP_COLUMNS = ("Scenario", "Policy", "Seed", "Placed", "Refused", "Podms Needed", "Fragmentation")
 SWEEP_LONG_COLUMNS = (
     *(*SWEEP_COLUMNS, "Utilisation", "Requests", "Requested", "Undecided", "Departed"),
-    *("Nodes Per Podm", "Most On One Podm", "Peak Utilisation", "Cost", "Duration Seconds"),
+    *(
+        "Nodes Per Podm",
+        "Most On One Podm",
+        "Peak Utilisation",
+        "Imbalance",
+        "Cost",
+        "Duration Seconds",
+    ),
 )
 MOST_GROUPS = 4  # of reasons, in the lines about a first refusal
 MOST_CHANGES = 20  # that are told, before the rest is only counted
@@ -90,7 +97,7 @@ def sweep_rows(runs: Sequence[model.SweepRun]) -> Iterator[dict[str, Any]]:
     """Yield a row for each run; cells by SWEEP_LONG_COLUMNS."""
     for run in runs:
         found = run.measures
-        groups: dict[str, dict[str, Any]] = {"utilisation": {}, "peak_utilisation": {}}
+        groups: dict[str, dict[str, Any]] = defaultdict(dict)
         for name, value in found.items():
             group, dot, resource = name.partition(".")
             if dot:
@@ -108,6 +115,7 @@ def sweep_rows(runs: Sequence[model.SweepRun]) -> Iterator[dict[str, Any]]:
             "Nodes Per Podm": number_cell(found["nodes_per_podm"]),
             "Most On One Podm": found["most_on_one_podm"],
             "Peak Utilisation": Shares(groups["peak_utilisation"]),
+            "Imbalance": Shares(groups["imbalance"]),
             "Cost": number_cell(found["cost"]),
             "Duration Seconds": Number(run.duration_s),
         }

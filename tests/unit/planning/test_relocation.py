@@ -22,6 +22,7 @@ from valence_sched.planning.edits import edited
 from valence_sched.planning.relocate import Residents, drain, fail, hardware_notes, like, survive
 from valence_sched.planning.whatif import rebalance
 from valence_sched.testing import request
+from valence_sched.view.leftover import imbalance
 
 USED = {"state": "Composed", "compositions": 1}
 
@@ -352,3 +353,35 @@ class TestEndFragmentation(unittest.TestCase):
             rebalance(site, 5, below=0.5, mix=MIX)
         with self.assertRaisesRegex(RequestError, "no flavor of the mix"):
             rebalance(site_of(podm("a", "g", [])), 5, below=0.5, mix=Mix())
+
+
+class TestBalance(unittest.TestCase):
+    """Imbalance: the standard deviation of the use of pod managers."""
+
+    SITE = (podm("a", "", ["4c", "4c"]), podm("b", "4c 4c", []))
+
+    def test_the_fewest_moves_even_out_the_use(self):
+        found = rebalance(site_of(*self.SITE), 5, imbalance_below=0.1)
+        self.assertEqual(1, len(found.moves))
+        self.assertEqual((True, 1), (found.reached, found.least))
+        self.assertEqual((0.5, 0.0), (found.before.imbalance, found.after.imbalance))
+
+    def test_nothing_moves_where_the_goal_is_met(self):
+        found = rebalance(site_of(*self.SITE), 5, imbalance_below=0.6)
+        self.assertEqual((True, ()), (found.reached, found.moves))
+
+    def test_what_cannot_be_reached_is_proven_on_a_small_site(self):
+        site = site_of(podm("a", "", ["4c"]), podm("b", "8c 8c", ["4c"]))
+        found = rebalance(site, 3, imbalance_below=0.01)
+        self.assertEqual((False, True), (found.reached, found.complete))
+
+    def test_moves_never_pass_through_a_state_that_has_no_room(self):
+        site = site_of(full(), podm("b", "4c", []))
+        found = rebalance(site, 5, imbalance_below=0.2)
+        self.assertTrue(all(move.to_podm in ("a", "b") for move in found.moves))
+        self.assertLessEqual(found.after.imbalance, found.before.imbalance)
+
+    def test_pools_and_pod_managers_are_measured_by_their_most_used_resource(self):
+        site = site_of(*self.SITE, podm("c", "", []))
+        self.assertEqual((0.5, 0.5), tuple(imbalance(site.view())))  # c has nothing that counts
+        self.assertEqual((0.0, 0.0), tuple(imbalance(site_of(podm("c", "", [])).view())))

@@ -1,0 +1,343 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rebalance: the fewest moves of nodes for room, less fragmentation or less imbalance.
+
+The fragmentation of a site is that of the weigher ``fragmentation``, added up over the pools of a
+podm. A migration changes two podms, so its gain is the sum of their changes: the ``excess`` of a
+podm is what it has above a wanted share. The share is below the wanted one if the sum of all
+excesses is below 0, or nothing is free. A greedy search repeats the migration that gains most; then
+an exhaustive one tries all shorter plans.
+
+Imbalance is the standard deviation of use over pod managers, or pools, as VMware's Distributed
+Resource Scheduler defines it for hosts. The use of each is that of its most used resource.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from msgspec import structs
+
+from valence_sched.core.fit.fit import Fit
+from valence_sched.errors import RequestError
+from valence_sched.model import relocation as model
+from valence_sched.model.request import Mix, Request
+from valence_sched.planning import relocate
+from valence_sched.planning.optimise import migrations
+from valence_sched.planning.optimise.migrations import MigrationPlan, MigrationState, MovableNode
+from valence_sched.planning.optimise.node_types import NodeType
+from valence_sched.planning.relocate import Resident, Residents
+from valence_sched.planning.site import Site
+from valence_sched.planning.succession import Succession
+from valence_sched.view import fragmentation
+from valence_sched.view.fragmentation import FlavorMix, FragmentationMeasure
+from valence_sched.view.leftover import imbalance, use_shares
+from valence_sched.view.view import View
+
+MOST_MIGRATIONS = 20  # for less fragmentation
+MOST_FITS = 20_000  # tried by the exhaustive search, and podms measured
+LEAST_GAIN = 1e-9  # accelerators, or a share
+DESTINATIONS = 16  # the least used podms that the greedy search for less imbalance tries
+
+
+def rebalance(
+    site: Site,
+    most: int,
+    request: Request | None = None,
+    below: float | None = None,
+    mix: Mix | None = None,
+    imbalance_below: float | None = None,
+) -> model.Rebalance:
+    """Return the fewest moves, at most ``most``, after which one more node of a request fits.
+
+    With ``below`` the goal is fragmentation below that share, for the ``mix``, by default the
+    site's; with ``imbalance_below`` it is imbalance of the pod managers below that. The moves then
+    say how many nodes of the ``request`` there is room for.
+
+    Raises:
+        RequestError: ``below`` without an accelerator, or without a flavor of the mix that needs
+            one.
+        UnknownName, RequestError: the policies cannot place the node, or those that move.
+    """
+    movable = _MovableNodes(site)
+    view, types, nodes = movable.view, movable.types, movable.nodes
+    wanted = None if request is None else movable.type_of(request)
+    usable = fragmentation.usable_mix(view, site.mix() if mix is None else mix)
+    room = None
+    if below is not None:
+        if usable is None:
+            text = "no flavor of the mix needs an accelerator: name one that does in --mix"
+            if not fragmentation.has_accelerators(view):
+                text = "no pod manager has an accelerator, so there is nothing to reduce"
+            raise RequestError(f"fragmentation: {text}")
+        plan = defragment(view, types, nodes, usable, below, most=most)
+    elif imbalance_below is not None:
+        plan = balance(view, types, nodes, imbalance_below, most=most)
+    else:
+        assert wanted is not None, "a goal is named"
+        plan = migrations.fewest_migrations(view, types, wanted, nodes, most=most)
+        if plan.fit is not None:
+            row, uris = plan.fit.row, view.block_tables[view.podm_of[plan.fit.row]].uris
+            blocks = tuple(uris[block] for block in plan.fit.blocks)
+            room = model.Room(podm=view.podm(row).id, pool=view.pools[row].id, blocks=blocks)
+    before, moves = movable.moves(plan.migrations, wanted, usable)
+    moving = (movable.residents[migration.node] for migration in plan.migrations)
+    return model.Rebalance(
+        flavor=None if request is None else request.flavor or request.id,
+        below=below,
+        imbalance_below=imbalance_below,
+        moves=moves,
+        reached=plan.reached,
+        room=room,
+        before=before,
+        least=plan.least,
+        complete=plan.complete,
+        waiting=tuple(movable.residents[number].name for number in plan.waiting),
+        notes=(*movable.found.notes, *relocate.hardware_notes(moving)),
+    )
+
+
+class _MovableNodes:
+    """The nodes of a site that may move, and the node types of their requests."""
+
+    def __init__(self, site: Site) -> None:
+        self.view = site.view()
+        self.types: list[NodeType] = []
+        self._succession = Succession(site.decider())
+        self._numbers: dict[int, int] = {}
+        self.found = Residents(self.view, site.policy, site.flavors)
+        self.residents: list[Resident] = []
+        self.nodes: list[MovableNode] = []
+        for one in self.found:
+            if one.request is not None:
+                numbers = self.view.block_tables[one.podm].numbers
+                blocks = tuple(numbers[uri] for uri in one.node.blocks if uri in numbers)
+                row = int(self.view.first_row[one.podm])
+                node = MovableNode(one.node.uri, self.type_of(one.request), row, blocks)
+                self.residents.append(one)
+                self.nodes.append(node)
+
+    def type_of(self, request: Request) -> int:
+        """Return the number of the type of a request; errors as for a decision."""
+        number = self._numbers.setdefault(id(request), len(self.types))
+        if number == len(self.types):
+            self.types.append(NodeType.of(request, self._succession.eligible(request)))
+        return number
+
+    def moves(
+        self, plan: Sequence[migrations.Migration], wanted: int | None, mix: FlavorMix | None
+    ) -> tuple[model.SiteMeasure, tuple[model.RebalanceMove, ...]]:
+        """Return the measure of the site before all moves, and the moves with those after each."""
+        state = MigrationState(self.view, tuple(self.types), self.nodes, model.NEVER)
+        measured = None if mix is None else FragmentationMeasure(lambda: state.current, mix)
+
+        def measure() -> model.SiteMeasure:
+            return model.SiteMeasure(
+                room=None if wanted is None else state.room(wanted),
+                fragmentation=None if measured is None else measured.share(),
+                imbalance=imbalance(state.current).podms,
+            )
+
+        before, moves = measure(), []
+        for step, (number, fit) in enumerate(map(structs.astuple, plan), 1):
+            source = self.view.podm(state.places[number].row).id
+            state.migrate(number, fit)
+            move = relocate.move(self.view, self.residents[number], step, fit, source)
+            moves.append(model.RebalanceMove(**structs.asdict(move), after=measure()))
+        return before, tuple(moves)
+
+
+def defragment(
+    view: View,
+    node_types: Sequence[NodeType],
+    nodes: Sequence[MovableNode],
+    mix: FlavorMix,
+    wanted: float,
+    *,
+    most: int = MOST_MIGRATIONS,
+    fits: int = MOST_FITS,
+) -> MigrationPlan:
+    """Return the fewest migrations for fragmentation below a share, else those that gain most."""
+    state = MigrationState(view, tuple(node_types), nodes, model.NEVER)
+
+    def spend(podms: int) -> None:
+        state.fits_left -= podms
+
+    goal = FragmentationGoal(FragmentationMeasure(lambda: state.current, mix, spend), wanted)
+    return _fewest(state, goal, lambda: _migrate_best(state, goal), most, fits)
+
+
+def balance(
+    view: View,
+    node_types: Sequence[NodeType],
+    nodes: Sequence[MovableNode],
+    wanted: float,
+    *,
+    most: int = MOST_MIGRATIONS,
+    fits: int = MOST_FITS,
+) -> MigrationPlan:
+    """Return the fewest migrations for imbalance below a number, else those that gain most."""
+    state = MigrationState(view, tuple(node_types), nodes, model.NEVER)
+    goal = ImbalanceGoal(state, wanted)
+    return _fewest(state, goal, lambda: _migrate_most_used(state), most, fits)
+
+
+def _fewest(
+    state: MigrationState, goal: Goal, migrate: Callable[[], bool], most: int, fits: int
+) -> MigrationPlan:
+    """Repeat the greedy ``migrate`` until the goal is reached, then try all shorter plans."""
+    while not goal.is_reached() and len(state.migrations) < most and migrate():
+        pass
+    reached, greedy = goal.is_reached(), tuple(state.migrations)
+    state.go_back((0, 0))
+    if len(state.nodes) * len(state.view) > fits:  # not even all single migrations can be tried
+        least = goal.lower_bound(state, len(greedy) if reached else most)
+    else:
+        state.fits_left = fits
+        found, least = migrations.search_migrations(
+            state, goal, len(greedy) - 1 if reached else most
+        )
+        if found is not None:
+            return MigrationPlan(found, True, least, True)
+    return MigrationPlan(greedy, reached, least, reached or least > most)
+
+
+class Goal(migrations.MigrationGoal, Protocol):
+    """A goal that is known to be reached without a search."""
+
+    def is_reached(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ImbalanceGoal:
+    """Imbalance of the pod managers below a number."""
+
+    state: MigrationState
+    wanted: float
+
+    def is_reached(self) -> bool:
+        return imbalance(self.state.current).podms < self.wanted
+
+    def lower_bound(self, state: MigrationState, left: int) -> int:
+        """Return 0 below the number, else 1."""
+        return 0 if self.is_reached() else 1
+
+    def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
+        """Return all nodes, those of the most used podms first."""
+        use = use_shares(state.current, state.current.podm_block_counts)
+        return sorted(range(len(state.places)), key=lambda number: -use[state.podm(number)])
+
+
+def _migrate_most_used(state: MigrationState) -> bool:
+    """Make the migration off the most used podm that lowers the imbalance most, if any does.
+
+    Where no node can leave it, those of the next one are tried. Destinations are the least used
+    podms that make the node.
+    """
+    use = use_shares(state.current, state.current.podm_block_counts)
+    before = imbalance(state.current).podms
+    for podm, numbers in sorted(state.by_podm().items(), key=lambda one: (-use[one[0]], one[0])):
+        best, chosen = before - LEAST_GAIN, None
+        for number in {state.signature(one): one for one in numbers[::-1]}.values():
+            fits = state.fits(state.places[number].node_type, avoid=podm)
+            fits.sort(key=lambda fit: (use[state.view.podm_of[fit.row]], fit.row))
+            for fit in fits[:DESTINATIONS]:
+                mark = state.mark()
+                state.migrate(number, fit)
+                after = imbalance(state.current).podms
+                state.go_back(mark)
+                if after < best:
+                    best, chosen = after, (number, fit)
+        if chosen is not None:
+            state.migrate(*chosen)
+            return True
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentationGoal:
+    """Fragmentation below a share of the free accelerators."""
+
+    measure: FragmentationMeasure
+    wanted: float
+
+    def is_reached(self) -> bool:
+        return self.measure.share() < self.wanted
+
+    def lower_bound(self, state: MigrationState, left: int) -> int:
+        """Return 0 below the share; else 1, and before the first migration what is least then.
+
+        Each migration changes two podms, which then have no useless accelerator at best, and its
+        node frees at most the accelerators that it has.
+        """
+        if self.is_reached():
+            return 0
+        if state.migrations or not left:
+            return 1
+        amounts = self.measure.all_amounts()
+        useless = sorted((each for each, _ in amounts), reverse=True)
+        cards = sorted(map(state.held_accelerators, range(len(state.places))), reverse=True)
+        free, rest = sum(each for _, each in amounts), math.fsum(useless)
+        for number in range(1, left + 1):
+            free += cards[number - 1] if number <= len(cards) else 0.0
+            rest -= math.fsum(useless[2 * number - 2 : 2 * number])
+            if rest - self.wanted * free < LEAST_GAIN:
+                return number
+        return left + 1
+
+    def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
+        """Return all nodes, those first whose removal gains most."""
+        numbers = itertools.chain.from_iterable(state.by_podm().values())
+        gains = {number: self.change(state, number) for number in numbers}
+        return sorted(gains, key=lambda number: (gains[number], number))
+
+    def change(self, state: MigrationState, number: int) -> float:
+        """Return the change of the excess of a node's podm by the removal of the node."""
+        podm, mark = state.podm(number), state.mark()
+        before = self.measure.excess(podm, self.wanted)
+        state.release(number)
+        after = self.measure.excess(podm, self.wanted)
+        state.go_back(mark)
+        return after - before
+
+
+def _migrate_best(state: MigrationState, goal: FragmentationGoal) -> bool:
+    """Make the migration that gains most, if any gains, trying the most promising ones first."""
+    measure, wanted = goal.measure, goal.wanted
+    releases = []  # the best gain of the migration, the node, the gain of its podm, its cards
+    for numbers in state.by_podm().values():
+        for number in {state.signature(one): one for one in numbers[::-1]}.values():
+            change, cards = goal.change(state, number), state.held_accelerators(number)
+            releases.append((change - cards, number, change, cards))
+    useless_first = sorted(enumerate(measure.all_amounts()), key=lambda one: -one[1][0])
+    takes: dict[tuple[int, int], list[tuple[float, Fit]]] = {}
+    best, chosen = -LEAST_GAIN, None
+    for bound, number, change, cards in sorted(releases):
+        if bound >= best:
+            break
+        node_type, source = state.places[number].node_type, state.podm(number)
+        for podm, (useless, _) in useless_first:
+            # a podm gains no more than its useless cards, nor than the cards of the node
+            if change - min(useless, cards) >= best:
+                break
+            known = None if podm == source else takes.get((podm, node_type))
+            if known is None:
+                known, mark = [], state.mark()
+                before = measure.excess(podm, wanted) + (change if podm == source else 0.0)
+                for fit in state.fits(node_type, only=podm):
+                    state.take(fit)
+                    if podm == source:
+                        state.release(number)
+                    known.append((measure.excess(podm, wanted) - before, fit))
+                    state.go_back(mark)
+                if podm != source:
+                    takes[podm, node_type] = known
+            for gain, fit in known:
+                if change + gain < best:
+                    best, chosen = change + gain, (number, fit)
+    if chosen is not None:
+        state.migrate(*chosen)
+    return chosen is not None
