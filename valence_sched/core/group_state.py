@@ -84,10 +84,13 @@ def with_group_state(
     counts = [(view.podms[podm], number) for podm, number in (+group_counts).items()]
     if group is not None:
         counts += [(podm, _count_members(podm, group.name, request.owner)) for podm in elsewhere]
+    spread, eligible_podms = group.spread if group else (), list[LeanPodm]()
+    if spread:
+        eligible_podms = [view.podms[n] for n in sorted(set(view.podm_of[eligible()].tolist()))]
     state = GroupState(
         members=_members(group, counts) if group else {},
         owned={view.podms[podm].id: number for podm, number in (+owner_counts).items()},
-        open=_open_values(view, group, eligible()) if group and group.spread else {},
+        open={rule.over: _values(eligible_podms, rule.over) for rule in spread},
     )
     return msgspec.structs.replace(request, company=state)
 
@@ -150,13 +153,8 @@ def _count_members(podm: LeanPodm, group: str, owner: str | None) -> int:
     return sum(counts[0] for counts in nodes.members(group, owner))
 
 
-def _open_values(view: View, group: Group, eligible: Mask) -> dict[str, tuple[str, ...]]:
-    podms = [view.podms[podm] for podm in sorted(set(view.podm_of[eligible].tolist()))]
-    open_values: dict[str, tuple[str, ...]] = {}
-    for domain in (rule.over for rule in group.spread):
-        values = {value for podm in podms for value in domain_values(podm, domain)}
-        open_values[domain] = tuple(sorted(values))
-    return open_values
+def _values(podms: Iterable[LeanPodm], domain: str) -> tuple[str, ...]:
+    return tuple(sorted({value for podm in podms for value in domain_values(podm, domain)}))
 
 
 def _count_nodes(view: View) -> NodeCounts:

@@ -78,7 +78,6 @@ class BlockKinds:
         self.impaired: set[int] = set()
         self._amounts: BoundedMemo[Need, Floats] = BoundedMemo(MOST_CACHED)
         self._matrices: BoundedMemo[tuple[Need, ...], Floats] = BoundedMemo(MOST_MATRICES)
-        self._units: BoundedMemo[Need, tuple[int, int]] = BoundedMemo(MOST_CACHED)
         self._cheapest_first: BoundedMemo[Need, tuple[int, list[int]]] = BoundedMemo(MOST_CACHED)
         self.number((), Raw(b""), "", "")
 
@@ -164,12 +163,7 @@ class BlockKinds:
         """
         if need.kind == "stock" or need.count > 1 or need.unknown == "allow":
             return need
-        subject = need.subject
-        remembered = self._units.get(subject)
-        if remembered is None or remembered[0] != len(self.kinds):
-            unit = int(np.gcd.reduce(self.amounts(need).astype(np.int64)))
-            remembered = self._units.store(subject, (len(self.kinds), unit))
-        unit = remembered[1]
+        unit = int(np.gcd.reduce(self.amounts(need).astype(np.int64)))
         if not unit or not need.amount % unit:
             return need
         return replace(need, amount=math.ceil(need.amount / unit) * unit)

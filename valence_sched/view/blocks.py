@@ -40,17 +40,12 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     _numbers: dict[str, int] = msgspec.field(default_factory=dict)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, BlockTable) and self._state() == other._state()
+        names = (name for name in self.__struct_fields__ if not name.startswith("_"))
+        return isinstance(other, BlockTable) and all(
+            getattr(self, name) == getattr(other, name) for name in names
+        )
 
     __hash__ = None  # type: ignore[assignment]  # its lists have none
-
-    def __repr__(self) -> str:
-        return f"BlockTable({', '.join(f'{name}={value!r}' for name, value in self._state())})"
-
-    def _state(self) -> list[tuple[str, object]]:
-        """Return the fields without what is remembered of them, which grows as they are read."""
-        names = [name for name in self.__struct_fields__ if not name.startswith("_")]
-        return [(name, getattr(self, name)) for name in names]
 
     @property
     def numbers(self) -> Mapping[str, int]:

@@ -17,7 +17,7 @@ Of one pair of values:
 """
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -28,7 +28,7 @@ from valence_sched.errors import UnknownName
 from valence_sched.model.base import as_number, as_text
 from valence_sched.model.expression import Argument, AttributePath, Comparison, Expression
 from valence_sched.model.need import MEASURES, need_for_measure
-from valence_sched.view.view import Floats, Ints, Labels, View
+from valence_sched.view.view import Floats, Labels, View
 
 TruthValues = npt.NDArray[np.int8]
 RowValues = Labels | Floats
@@ -133,22 +133,12 @@ def _compare_columns(sign: str, left: RowValues, right: RowValues) -> TruthValue
             holds = COMPARATORS[sign](amounts, others)
             return np.where(holds, 1, -1).astype(np.int8)
     first, second = _labels(left), _labels(right)
-    if len(second.values) == 1:
-        only = second.values[0]
-        return _by_code((_compare_values(sign, value, only) for value in first.values), first.codes)
-    if len(first.values) == 1:
-        only = first.values[0]
-        answers = (_compare_values(sign, only, value) for value in second.values)
-        return _by_code(answers, second.codes)
     width = len(second.values)
     pairs, codes = np.unique(first.codes * width + second.codes, return_inverse=True)
     indexes = (divmod(pair, width) for pair in pairs.tolist())
     answers = (_compare_values(sign, first.values[i], second.values[j]) for i, j in indexes)
-    return _by_code(answers, codes)
-
-
-def _by_code(answers: Iterator[int], codes: Ints) -> TruthValues:
-    return np.fromiter(answers, dtype=np.int8).take(codes)
+    values: TruthValues = np.fromiter(answers, dtype=np.int8)
+    return values.take(np.asarray(codes))
 
 
 def _numbers(column: RowValues) -> Floats | float | None:

@@ -476,6 +476,6 @@ class TestCountFits(unittest.TestCase):
     def test_rules_between_podms_are_refused(self):
         for rule in ({"affinity": ["podm"]}, {"anti_affinity": ["zone"]}, {"at_most": {"zone": 3}},
                      {"spread": [{"over": "podm"}]}):  # fmt: skip
-            with self.subTest(rule), self.assertRaisesRegex(RequestError, "counted by itself"):
+            with self.subTest(rule), self.assertRaisesRegex(RequestError, "counts by pod manager"):
                 asked = request(CORES, group={"name": "g", **rule})
                 count_fits(engine_of(*self.SITE), asked, 9)
