@@ -181,7 +181,7 @@ class TestBrowser(BrowserCase):
         path.write_bytes(data)
         return path
 
-    def open(self, path: Path, width: int = 1280, **settings: Any) -> Any:
+    def open(self, path: Path, width: int = 1280, *, fragment: str = "", **settings: Any) -> Any:
         """Open a page in a window of this width; what it asks of a network fails the test."""
         context = self.browser.new_context(viewport={"width": width, "height": 900}, **settings)
         self.addCleanup(context.close)
@@ -190,7 +190,7 @@ class TestBrowser(BrowserCase):
         opened.on("request", lambda request: requests.append(request.url))
         opened.on("pageerror", lambda error: requests.append(str(error)))
         opened.on("console", lambda message: requests.append(message.text))
-        opened.goto(path.as_uri())
+        opened.goto(path.as_uri() + (f"#{fragment}" if fragment else ""))
         self.addCleanup(lambda: self.assertEqual([path.as_uri()], requests))
         return opened
 
@@ -218,6 +218,79 @@ class TestBrowser(BrowserCase):
         opened.keyboard.press("Enter")
         self.assertTrue(dark.locator(".pool").first.is_visible())
         self.assertIn("status Offline", dark.inner_text())
+
+    def test_a_reader_finds_filters_and_sorts_pod_managers_and_rows(self):
+        opened = self.open(self.pages["list"])
+        names = opened.locator(".podm:visible h3")
+        everything = names.all_inner_texts()
+        opened.get_by_label("Find a pod manager").fill("l40s")
+        self.assertEqual(["gpu-west"], names.all_inner_texts())
+        self.assertEqual("1 of 8 pod managers", opened.inner_text("[role=status]"))
+        opened.get_by_label("Find a pod manager").fill("")
+        opened.get_by_label("Show").select_option("Offline")
+        self.assertEqual(["dark-1"], names.all_inner_texts())
+        opened.get_by_label("Show").select_option("all")
+        opened.get_by_label("Sort by").select_option("name")
+        self.assertEqual(sorted(everything), names.all_inner_texts())
+        opened.get_by_label("Sort by").select_option("order of the page")
+        self.assertEqual(everything, names.all_inner_texts())
+        table = opened.locator("section", has=opened.locator("h2:text-is('Pod managers')"))
+        title = table.locator("th", has_text="Nodes")
+        title.locator("button").focus()
+        opened.keyboard.press("Enter")
+        self.assertEqual("ascending", title.get_attribute("aria-sort"))
+        self.assertEqual("dark-1", table.locator("tbody th").first.inner_text())
+        opened.keyboard.press("Enter")
+        self.assertEqual("dark-1", table.locator("tbody th").last.inner_text())
+
+    def test_the_keyboard_and_a_touch_show_the_name_of_a_square(self):
+        shown = "e => getComputedStyle(e, '::after').display"
+        opened = self.open(self.pages["list"])
+        group = opened.locator(".q", has=opened.locator("a:nth-child(3)")).first
+        first, second = group.locator("a").nth(0), group.locator("a").nth(1)
+        self.assertEqual("none", first.evaluate(shown))
+        first.focus()
+        self.assertEqual("block", first.evaluate(shown))
+        opened.keyboard.press("ArrowRight")
+        self.assertEqual("block", second.evaluate(shown))
+        self.assertEqual("none", first.evaluate(shown))
+        self.check_fits(opened)
+        touched = self.open(self.pages["list"], 375, has_touch=True, is_mobile=True)
+        square = touched.locator(".q a.u").first
+        square.tap()
+        self.assertEqual("block", square.evaluate(shown))
+        self.assertRegex(square.get_attribute("aria-label") or "", "^[^:]+: in use; node ")
+        self.check_fits(touched)
+
+    def test_an_anchor_opens_what_it_names_and_of_a_large_map_its_pod_manager(self):
+        opened = self.open(self.pages["decision"], fragment="dark-1/GPU-01")
+        square = opened.locator("[id='dark-1/GPU-01']")
+        self.assertTrue(square.is_visible())
+        opened = self.open(self.pages["decision"], fragment="dark-1/none")
+        self.assertTrue(opened.locator("[id=dark-1] .pool").first.is_visible())
+        holds = "e => e.contains(document.activeElement)"
+        self.assertTrue(opened.locator("[id=dark-1]").evaluate(holds))
+
+    def test_values_of_charts_show_on_focus(self):
+        opened = self.open(self.pages["replay"])
+        points = opened.locator("figure", has_text="Refused nodes so far").locator(".point")
+        text = points.nth(12).locator("text")
+        visible = "e => getComputedStyle(e).visibility"
+        self.assertEqual("hidden", text.evaluate(visible))
+        points.first.focus()
+        for _ in range(12):
+            opened.keyboard.press("ArrowRight")
+        self.assertEqual("visible", text.evaluate(visible))
+        self.assertRegex(text.text_content() or "", r"^6.96 dbase/default \d+base/pack \d+$")
+
+    def test_a_page_is_whole_without_its_script(self):
+        opened = self.open(self.pages["list"], java_script_enabled=False)
+        self.assertEqual(8, opened.locator(".podm").count())
+        self.assertEqual(0, opened.locator(".tools").count())
+        square = opened.locator(".q a").first
+        square.focus()
+        self.assertTrue(square.evaluate("e => e === document.activeElement"))
+        self.assertTrue(opened.locator("tbody a:text-is('train-1')").is_visible())
 
     def test_a_refusal_shows_the_funnel_and_each_reason(self):
         opened = self.open(self.pages["refused"], 390)

@@ -62,7 +62,9 @@ class TestUi(BrowserCase):
         answer.raise_for_status()
         return answer
 
-    def open(self, path: str, user: str = "ann", width: int = 1280, **settings: Any) -> Any:
+    def open(
+        self, path: str, user: str = "ann", width: int = 1280, *, init: str = "", **settings: Any
+    ) -> Any:
         """Open a page as a user; what else than pages it asks for fails the test."""
         context = self.browser.new_context(
             viewport={"width": width, "height": 900},
@@ -74,12 +76,15 @@ class TestUi(BrowserCase):
         others: list[str] = []
         opened.on("request", lambda one: others.append(one.resource_type))
         opened.on("pageerror", lambda error: others.append(str(error)))
+        if init == "clock":
+            opened.clock.install()
         opened.goto(f"{self.url}{path}")
         self.addCleanup(lambda: self.assertEqual({"document"}, {*others}))
         return opened
 
     def test_every_page_is_accessible_and_fits_each_screen(self):
-        for path in ("/ui", "/ui/podms/gpu-east", "/ui/decisions", self.placed, self.refused,
+        for path in ("/ui", "/ui/podms/gpu-east", "/ui/blocks/GPU-01?podm=gpu-east",
+                     "/ui/fit?flavor=gpu-large", "/ui/decisions", self.placed, self.refused,
                      "/ui/claims?ended=true", f"/ui/claims/{self.claim}", "/ui/nodes",
                      "/ui/claims/nope"):  # fmt: skip
             for width, scheme in ((1280, "light"), (375, "dark")):
@@ -106,6 +111,41 @@ class TestUi(BrowserCase):
         opened.click(".site a:text-is('Site')")
         self.assertEqual("Site", opened.inner_text("h1"))
         self.assertEqual("Site", opened.inner_text("[aria-current]"))
+
+    def test_the_form_says_where_a_node_would_go_and_why_not_elsewhere(self):
+        opened = self.open("/ui", "mo")
+        opened.click(".site a:text-is('Would it fit?')")
+        opened.get_by_label("Flavor").select_option("gpu-large")
+        opened.click("button:text-is('Decide')")
+        self.assertRegex(opened.inner_text(".lead"), "^Placed: 1 of 1 node on gpu-")
+        self.assertEqual("gpu-large", opened.input_value("[name=flavor]"))
+        opened.get_by_label("Flavor").select_option("")
+        opened.get_by_label("or cores").fill("100000")
+        opened.click("button:text-is('Decide')")
+        self.assertRegex(opened.inner_text(".lead"), "^Nothing fits")
+        self.assertIn("of 100000 cores", opened.inner_text("main"))
+
+    def test_a_page_reads_itself_again_and_keeps_what_is_open(self):
+        opened = self.open("/ui/podms/gpu-east", init="clock")
+        opened.evaluate("document.querySelector('details.podm').open = false; window.same = 1")
+        opened.clock.run_for(31_000)
+        opened.wait_for_function("!window.same")
+        self.assertFalse(opened.evaluate("document.querySelector('details.podm').open"))
+        opened.evaluate("window.same = 1")
+        opened.get_by_label("every 30 s").uncheck()
+        opened.evaluate("document.activeElement.blur()")
+        opened.clock.run_for(61_000)
+        self.assertEqual(1, opened.evaluate("window.same"))
+
+    def test_a_square_leads_to_the_page_of_its_block_and_on_to_its_node(self):
+        opened = self.open("/ui/podms/gpu-east")
+        opened.locator(".q a.u").first.click()
+        self.assertRegex(opened.inner_text("h1"), "^Block ")
+        opened.locator("section", has_text="Nodes").locator("tbody a").first.click()
+        self.assertRegex(opened.inner_text("h1"), "^Node ")
+        self.check_accessible(opened)
+        opened.click("tbody a:text-is('gpu-east')")
+        self.assertEqual("Podm gpu-east", opened.inner_text("h1"))
 
     def test_a_decision_shows_its_choice_and_a_refusal_its_funnel(self):
         opened = self.open("/ui/decisions", "mo")

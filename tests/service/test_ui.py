@@ -169,7 +169,7 @@ class TestRecords(LivePodmsCase):
         self.assertIn("disabled: takes no node; 13 of 13", self.page("/ui/podms/dark-1").lower())
         site = self.page("/ui")
         self.assertIn("13 more are free on pod managers that take no node (1 disabled)", site)
-        self.assertIn("0 of 13 usable, 13 free", site)
+        self.assertIn("0 of 13 usable, 13 more free", site)
 
     def test_every_link_of_a_page_leads_to_a_page(self):
         claim, _ = self.hold()

@@ -5,9 +5,11 @@ A chart over time is drawn for a wide and for a narrow screen, so that its lette
 of the text around it on both; the style of the page shows one of them.
 """
 
+import bisect
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import markupsafe
 import pygal  # type: ignore[import-untyped]
@@ -62,26 +64,53 @@ _NUMBERS = frozenset(
 )
 _ATTRIBUTES = _NUMBERS | {"class", "style"}
 #: Groups and shapes of the library that nobody sees without its scripts.
-_HIDDEN = frozenset(("background", "tooltip-overlay", "legends", "tooltip", "titles"))
+_HIDDEN = frozenset(("background", "tooltip-overlay", "legends", "tooltip", "titles", "dots"))
 _COLOUR = re.compile(r"\bcolor-(\d+)")
 _LONG_NUMBER = re.compile(r"-?(?<!\d)\d++\.\d++")
 
 
-def inline_svg(root: Any, label: str, name: str) -> Markup:
+class Reading(NamedTuple):
+    """A place of a chart that says its values on focus: a box, lines of text, and their place."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    lines: Sequence[str]
+    text_x: float
+    anchor: str = "start"
+
+
+def inline_svg(root: Any, label: str, name: str, readings: Iterable[Reading] = ()) -> Markup:
     """Return a tree of SVG as markup; ``label`` says what it shows, ``name`` is its class."""
     view_box = _attribute("viewBox", root.get("viewBox", ""))
-    head = Markup('<svg role="img" class="{}" aria-label="{}"').format(name, shown_text(label))
+    head = Markup('<svg role="group" class="{}" aria-label="{}"').format(name, shown_text(label))
     parts = [head, view_box, Markup(">")]
     for child in root:
         parts += _markup(child)
-    return Markup("").join([*parts, Markup("</svg>")])
+    plots = [one.get("transform") for one in root.iter() if "plot" in _classes(one)]
+    parts += [Markup('<g class="points"{}>').format(_attribute("transform", plots[0]))]
+    parts += map(_reading, readings)
+    return Markup("").join([*parts, Markup("</g></svg>")])
+
+
+def _reading(one: Reading) -> Markup:
+    lines = [shown_text(line, MOST_READING) for line in one.lines]
+    spans = (Markup('<tspan x="{:.0f}" dy="14">{}</tspan>').format(one.text_x, t) for t in lines)
+    box = Markup('<rect x="{:.0f}" y="{:.0f}" width="{:.0f}" height="{:.0f}"/>').format(*one[:4])
+    text = Markup('<text y="{:.0f}">{}</text>').format(one.y, Markup("").join(spans))
+    head = '<g class="point {}" tabindex="0" role="img" aria-label="{}">{}{}</g>'
+    return Markup(head).format(one.anchor, ", ".join(lines), box, text)  # noqa: S704 - constant
+
+
+def _classes(element: Any) -> Collection[str]:
+    return str(element.get("class", "")).split()
 
 
 def _markup(element: Any) -> Iterator[Markup]:
     tag = element.tag if isinstance(element.tag, str) else ""  # a comment has none
     tag = tag.rpartition("}")[2]
-    classes = frozenset(str(element.get("class", "")).split())
-    if tag not in _SHAPES or classes & _HIDDEN:
+    if tag not in _SHAPES or not _HIDDEN.isdisjoint(_classes(element)):
         return
     inner = [part for child in element for part in _markup(child)]
     text = markupsafe.escape(shown_text(str(element.text or ""))) if tag == "text" else Markup("")
@@ -112,7 +141,9 @@ TIME_HEIGHT = 260
 SMALL_HEIGHT = 190  # of a chart in a grid
 BAR_HEIGHT, BAR_MARGIN = 30, 44
 MOST_LABEL = 20  # characters of a name beside its bar
+MOST_READING = 60  # of a line that a place says on focus
 MOST_STEPS = 6  # of an axis
+READINGS = 12  # places of a line over time that say their values, besides the first
 _UNITS_S = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 _NUMBER_COLUMNS = ("Line", "First", "Least", "Most", "Last")
 _TICKS = (1, 2, 3, 5, 6, 10, 12, 15, 20, 25, 30, 50, 60)
@@ -154,8 +185,30 @@ def _time_chart(section: pages.TimeChart, name: str, width: int, height: int) ->
         points = thinned(one.points)
         points = stepped(points) if section.stepped else points
         chart.add("", [(time / unit_s, value) for time, value in points])
+    readings = [longest * number / READINGS for number in range(READINGS + 1)] if values else []
+    chart.add("", [(time / unit_s, 0) for time in readings], show_dots=True, stroke=False)
     label = f"{section.title}: a line over time for {', '.join(one.name for one in section.series)}"
-    return inline_svg(chart.render_tree(), label, name)
+    root = chart.render_tree()
+    return inline_svg(root, label, name, _readings(section, root, readings, unit, unit_s))
+
+
+def _readings(
+    section: pages.TimeChart, root: Any, times: Sequence[float], unit: str, unit_s: float
+) -> Iterator[Reading]:
+    """Yield the values of all lines at some times, which have a dot each in the drawing."""
+    dots = [(float(one.get("cx")), float(one.get("cy"))) for one in root.iter() if one.get("cx")]
+    middle = dots[len(dots) // 2][0] if dots else 0.0
+    width = (dots[-1][0] - dots[0][0]) / READINGS if dots else 0.0
+    for time, (x, y) in zip(times, dots, strict=False):
+        lines = [f"{time / unit_s:.3g} {unit}"]
+        for one in section.series:
+            at = bisect.bisect_right(one.points, time + unit_s / 1e6, key=itemgetter(0))
+            value = one.points[at - 1][1] if at else None
+            text = "unknown" if value is None else measured_text(value, section.unit)
+            lines.append(f"{short_label(one.name)} {text}" if len(section.series) > 1 else text)
+        is_left = x <= middle
+        box = (x - width / 2, 0.0, width, y)
+        yield Reading(*box, lines, x + 6 if is_left else x - 6, "start" if is_left else "end")
 
 
 def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
@@ -174,7 +227,15 @@ def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
         bars.append({"value": value, "color": f"var(--{colour})"})
     chart.add("", bars[::-1])
     label = f"{measure.name}: a bar for each of {', '.join(section.names)}"
-    return inline_svg(chart.render_tree(), label, "chart")
+    root = chart.render_tree()
+    drawn = [one for one in root.iter() if "rect" in _classes(one)]
+    readings = []
+    places = [at for at in reversed(range(len(bars))) if measure.values[at] is not None]
+    for at, bar in zip(places, drawn, strict=False):
+        x, y, width, height = (float(bar.get(one) or 0) for one in ("x", "y", "width", "height"))
+        text = f"{short_label(section.names[at])}: {_measured(measure, at)}"
+        readings.append(Reading(x, y, max(width, 4), height, [text], 4))
+    return inline_svg(root, label, "chart", readings)
 
 
 def short_label(name: str) -> str:

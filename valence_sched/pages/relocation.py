@@ -72,6 +72,8 @@ def rebalance_page(
 ) -> Page:
     """Return the page of the moves that reach a goal; at most ``most`` were tried."""
     lead, *lines = rebalance_lines(result, most)
+    if not result.flavor or not lead.startswith(result.flavor):  # a name stays as it is
+        lead = sentence(lead)
     tone: Tone = "good" if result.reached else "bad" if result.complete else "part"
     rows: list[Row] = []
     for move in result.moves:
@@ -86,7 +88,7 @@ def rebalance_page(
     changes = ((name, f"{before} before, {after} after") for name, before, after in ends if before)
     return Page(
         title="Rebalance" + (f": room for {result.flavor}" if result.flavor else ""),
-        lead=sentence(lead),
+        lead=lead,
         tone=tone,
         facts=(*changes, *facts),
         sections=(
@@ -110,14 +112,19 @@ def purchase_page(
     rows: list[Row] = []
     bought: dict[str, list[str]] = {}
     for one in result.lines or ():
-        prices = [amount_text(one.price), amount_text(one.price * one.number)] if one.price else []
-        rows.append((one.podm, one.pool, one.block, f"{one.number:,}", *(prices or ("", ""))))
+        cells = [one.podm, one.pool, one.block, f"{one.number:,}"]
+        if result.priced:
+            price = one.price or 0.0
+            cells += [amount_text(price), amount_text(price * one.number)]
+        rows.append(tuple(cells))
         bought.setdefault(one.podm, []).append(f"{one.number:,} {one.block} for {one.pool}")
-    numbers = ("Number", "Price", "Cost")
+    numbers = ("Number", "Price", "Cost") if result.priced else ("Number",)
     columns = ("Podm", "Pool", "Block", *numbers)
     found = result.lines is not None
     short = found and result.placed < result.wanted
-    placed = (("Placed with them", f"{result.placed:,} of {result.wanted:,}"),) if found else ()
+    placed = (
+        (("Placed with these blocks", f"{result.placed:,} of {result.wanted:,}"),) if found else ()
+    )
     podms = sorted(hardware.podms, key=lambda one: one.podm.id not in bought)
     drawn = []
     for podm in (one.podm for one in podms[: inventory.MOST_PODMS]):

@@ -172,9 +172,9 @@ def group_uses(groups: Iterable[pages.MapGroup]) -> Counter[pages.MapUse]:
 
 
 def use_text(uses: Mapping[pages.MapUse, int]) -> str:
-    """Return uses in words: ``3 of 8 usable, 1 unusable``; a shared one is free for another."""
+    """Return uses in words: ``3 of 8 usable, 2 more free``; a shared one is usable."""
     usable, idle = uses.get("free", 0) + uses.get("shared", 0), uses.get("idle", 0)
-    more = f", {idle:,} free" if idle else ""
+    more = f", {idle:,} more free" if idle else ""
     more += f", {uses['unusable']:,} unusable" if uses.get("unusable") else ""
     return f"{usable:,} of {sum(uses.values()):,} usable{more}"
 

@@ -179,7 +179,8 @@ def usable_lines(podms: Iterable[PodmOverview]) -> Iterator[str]:
     cores, mib, gpus = sums.values()
     amounts = f"{format_count(cores, 'core')}, {format_mib(mib)}, {format_count(gpus, 'GPU')}"
     why = ", ".join(f"{number:,} {word}" for word, number in sorted(unusable.items()))
-    yield f"usable: {amounts}; in parentheses: free, but not usable ({why})"
+    yield f"usable: {amounts}"
+    yield f"in parentheses: free, but not usable ({why})"
 
 
 def amount_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, Any]:

@@ -32,10 +32,10 @@ class TestTime(unittest.TestCase):
         self.assertEqual("0 0 720 260", wide.get("viewBox"))
         self.assertEqual("0 0 350 260", narrow.get("viewBox"))
         for svg in (wide, narrow):
-            self.assertEqual("img", svg.get("role"))
+            self.assertEqual("group", svg.get("role"))
             self.assertIn("Use", svg.get("aria-label", ""))
             tags = {element.tag for element in svg.iter()}
-            self.assertLessEqual(tags, {"svg", "g", "path", "rect", "text"})
+            self.assertLessEqual(tags, {"svg", "g", "path", "rect", "text", "tspan"})
             self.assertEqual([], [one for one in svg.iter() if "id" in one.attrib])
 
     def test_a_line_keeps_its_value_until_the_next_one_if_it_is_stepped(self):
@@ -89,6 +89,18 @@ class TestTime(unittest.TestCase):
         (row,) = charts.series_table(time_chart((0, None))).rows
         self.assertEqual(("base", *["unknown"] * 4), row)
 
+    def test_each_place_says_its_values_on_focus(self):
+        series = (ChartSeries(name="a", points=((0, 1), (6 * HOUR_S, 3), (12 * HOUR_S, 1))),
+                  ChartSeries(name="b", points=((HOUR_S, 2),)))  # fmt: skip
+        chart = TimeChart(title="t", unit="%", series=series)
+        (wide, _) = svgs(charts.time_charts(chart))
+        points = [one for one in wide.iter("g") if "point" in one.get("class", "").split()]
+        texts = [one.get("aria-label") for one in points]
+        self.assertEqual(charts.READINGS + 1, len(texts))
+        self.assertEqual("0 h, a 1 %, b unknown", texts[0])
+        self.assertEqual(["5 h, a 1 %, b 2 %", "6 h, a 3 %, b 2 %"], texts[5:7])
+        self.assertEqual({"0"}, {one.get("tabindex") for one in points})
+
     def test_few_whole_numbers_have_whole_labels(self):
         (wide, _) = svgs(charts.time_charts(time_chart((0, 0), (90, 1))))
         self.assertLessEqual({"0", "1"}, {one.text for one in wide.iter("text")})
@@ -121,6 +133,12 @@ class TestBars(unittest.TestCase):
         self.assertIn("var(--best)", styles)
         self.assertIn("var(--bar)", styles)
         self.assertNotIn("#", styles)
+
+    def test_each_bar_says_its_value_on_focus(self):
+        section = self.comparison(40.0, None, 7.0)
+        (svg,) = svgs(charts.bar_chart(section, section.measures[0]))
+        texts = [one.get("aria-label") for one in svg.iter("g") if one.get("tabindex")]
+        self.assertEqual([f"{charts.short_label('x' * 99)}: 7 nodes", "base: 40 nodes"], texts)
 
     def test_the_best_value_is_marked_and_a_mean_has_its_error(self):
         rows = comparison_table(self.comparison(40.0, None, errors=(1.234, None), best=0)).rows

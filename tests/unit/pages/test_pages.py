@@ -174,7 +174,7 @@ class TestInventory(unittest.TestCase):
                           "lost": ("unreachable",)}, marks)  # fmt: skip
         html = page_html(page).decode()
         self.assertIn("free, but the pod manager is Offline, disabled or unreachable", html)
-        self.assertIn("0 of 2 usable, 1 free", html)
+        self.assertIn("0 of 2 usable, 1 more free", html)
 
     def test_what_is_unknown_is_not_a_zero(self):
         unknown = {"id": "a", "blocks": [{"uri": "/b/1", "devices": {"memory": [{"count": 2}]}}]}
@@ -358,7 +358,7 @@ class TestDrawing(unittest.TestCase):
         podm = MapPodm(name="p", uses={"free": 2, "shared": 1, "used": 4, "unusable": 1})
         self.assertEqual("3 of 8 usable, 1 unusable", use_text(podm.uses))
         self.assertEqual("0 of 0 usable", use_text({}))
-        self.assertEqual("0 of 3 usable, 2 free", use_text({"idle": 2, "used": 1}))
+        self.assertEqual("0 of 3 usable, 2 more free", use_text({"idle": 2, "used": 1}))
 
     def test_a_large_map_loses_uses_then_squares_and_then_what_blocks_hold(self):
         def detail(blocks: int, podms: int = 1) -> str:
