@@ -123,7 +123,7 @@ class TestUi(BrowserCase):
         opened.get_by_label("or cores").fill("100000")
         opened.click("button:text-is('Decide')")
         self.assertRegex(opened.inner_text(".lead"), "^Nothing fits")
-        self.assertIn("of 100000 cores", opened.inner_text("main"))
+        self.assertIn("of 100,000 cores", opened.inner_text("main"))
 
     def test_a_page_reads_itself_again_and_keeps_what_is_open(self):
         opened = self.open("/ui/podms/gpu-east", init="clock")

@@ -3,6 +3,8 @@
 
 from collections.abc import Iterator, Sequence
 
+from msgspec.structs import replace
+
 from valence_sched.model.base import format_value
 from valence_sched.model.claim import Claim, ComposedNode, Grant
 from valence_sched.model.decision import DecisionSummary
@@ -53,6 +55,7 @@ def podm_page(
         *inventory.size_facts([one])[1:],
         *inventory.use_facts(hardware),
     ]
+    drawn = inventory.inventory_map(hardware)
     free, every = one.amounts.blocks
     lead = f"{free:,} of {every:,} blocks are usable"
     if podm.unusable:
@@ -64,7 +67,7 @@ def podm_page(
         facts=tuple(facts),
         sections=(
             inventory.totals_table([one]),
-            inventory.inventory_map(hardware),
+            replace(drawn, podms=tuple(replace(podm, href="") for podm in drawn.podms)),
             _pools(one.pools),
             inventory.node_table(hardware),
             inventory.device_table(hardware),

@@ -21,7 +21,6 @@ from valence_sched.model.inventory import HIDDEN
 from valence_sched.model.lifecycle import NodeStatus
 from valence_sched.model.page import Frame, Lines, Page, SearchField
 from valence_sched.model.problem import Problem
-from valence_sched.model.request import with_content_id
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import ZonedList, silent_zones
@@ -100,6 +99,7 @@ class FitQuery(Noun, frozen=True, kw_only=True):
         if self.flavor and properties:
             raise RequestError("a flavor and amounts of hardware: leave one of them empty")
         return RequestSpec(
+            id="request",  # a reload decides the same
             flavor=self.flavor or None,
             properties=convert(properties, Properties, "the form") if properties else None,
             zone=self.zone or None,
@@ -198,7 +198,7 @@ def fit(call: Call) -> CallResult:
         if not wanted.asks:
             page = Page(title=FIT, lead="Name a flavor, or amounts of hardware", sections=())
             return _shown(call, page, FIT, links, fields=fields, button="Decide")
-        request = with_content_id(call.compiled_spec(scheduler, wanted.spec()))
+        request = call.compiled_spec(scheduler, wanted.spec())
         found = scheduler.select_destinations(request, detail="report").report
     report = call.visible(found)
     named = _named_podms(report)
