@@ -69,7 +69,7 @@ _COLOUR = re.compile(r"\bcolor-(\d+)")
 _LONG_NUMBER = re.compile(r"-?(?<!\d)\d++\.\d++")
 
 
-class Reading(NamedTuple):
+class FocusValue(NamedTuple):
     """A place of a chart that says its values on focus: a box, lines of text, and their place."""
 
     x: float
@@ -81,7 +81,7 @@ class Reading(NamedTuple):
     anchor: str = "start"
 
 
-def inline_svg(root: Any, label: str, name: str, readings: Iterable[Reading] = ()) -> Markup:
+def inline_svg(root: Any, label: str, name: str, readings: Iterable[FocusValue] = ()) -> Markup:
     """Return a tree of SVG as markup; ``label`` says what it shows, ``name`` is its class."""
     view_box = _attribute("viewBox", root.get("viewBox", ""))
     head = Markup('<svg role="group" class="{}" aria-label="{}"').format(name, shown_text(label))
@@ -90,12 +90,12 @@ def inline_svg(root: Any, label: str, name: str, readings: Iterable[Reading] = (
         parts += _markup(child)
     plots = [one.get("transform") for one in root.iter() if "plot" in _classes(one)]
     parts += [Markup('<g class="points"{}>').format(_attribute("transform", plots[0]))]
-    parts += map(_reading, readings)
+    parts += map(_focus_value, readings)
     return Markup("").join([*parts, Markup("</g></svg>")])
 
 
-def _reading(one: Reading) -> Markup:
-    lines = [shown_text(line, MOST_READING) for line in one.lines]
+def _focus_value(one: FocusValue) -> Markup:
+    lines = [shown_text(line, MOST_FOCUS) for line in one.lines]
     spans = (Markup('<tspan x="{:.0f}" dy="14">{}</tspan>').format(one.text_x, t) for t in lines)
     box = Markup('<rect x="{:.0f}" y="{:.0f}" width="{:.0f}" height="{:.0f}"/>').format(*one[:4])
     text = Markup('<text y="{:.0f}">{}</text>').format(one.y, Markup("").join(spans))
@@ -141,7 +141,7 @@ TIME_HEIGHT = 260
 SMALL_HEIGHT = 190  # of a chart in a grid
 BAR_HEIGHT, BAR_MARGIN = 30, 44
 MOST_LABEL = 20  # characters of a name beside its bar
-MOST_READING = 60  # of a line that a place says on focus
+MOST_FOCUS = 60  # of a line that a place says on focus
 MOST_STEPS = 6  # of an axis
 READINGS = 12  # places of a line over time that say their values, besides the first
 _UNITS_S = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
@@ -194,7 +194,7 @@ def _time_chart(section: pages.TimeChart, name: str, width: int, height: int) ->
 
 def _readings(
     section: pages.TimeChart, root: Any, times: Sequence[float], unit: str, unit_s: float
-) -> Iterator[Reading]:
+) -> Iterator[FocusValue]:
     """Yield the values of all lines at some times, which have a dot each in the drawing."""
     dots = [(float(one.get("cx")), float(one.get("cy"))) for one in root.iter() if one.get("cx")]
     middle = dots[len(dots) // 2][0] if dots else 0.0
@@ -208,7 +208,7 @@ def _readings(
             lines.append(f"{short_label(one.name)} {text}" if len(section.series) > 1 else text)
         is_left = x <= middle
         box = (x - width / 2, 0.0, width, y)
-        yield Reading(*box, lines, x + 6 if is_left else x - 6, "start" if is_left else "end")
+        yield FocusValue(*box, lines, x + 6 if is_left else x - 6, "start" if is_left else "end")
 
 
 def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
@@ -234,7 +234,7 @@ def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
     for at, bar in zip(places, drawn, strict=False):
         x, y, width, height = (float(bar.get(one) or 0) for one in ("x", "y", "width", "height"))
         text = f"{short_label(section.names[at])}: {_measured(measure, at)}"
-        readings.append(Reading(x, y, max(width, 4), height, [text], 4))
+        readings.append(FocusValue(x, y, max(width, 4), height, [text], 4))
     return inline_svg(root, label, "chart", readings)
 
 
