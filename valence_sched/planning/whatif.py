@@ -6,6 +6,9 @@ podm. A migration changes two podms, so its gain is the sum of their changes: th
 podm is its useless part above a wanted share. A site is below that share if the excesses of all
 podms have a sum below 0, or no accelerator is free. A greedy search repeats the migration that
 gains most; then an exhaustive one tries all shorter plans.
+
+Imbalance is the standard deviation of use over pod managers, or pools, as VMware's Distributed
+Resource Scheduler defines it for hosts. The use of each is that of its most used resource.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from msgspec import structs
 
@@ -48,11 +52,13 @@ from valence_sched.planning.sweep import Sweep, SweepJournal, encoder, opened_wo
 from valence_sched.planning.workload import SyntheticWorkload, Workload, open_workload
 from valence_sched.view import fragmentation
 from valence_sched.view.fragmentation import FlavorMix, FragmentationMeasure
+from valence_sched.view.leftover import imbalance, use_shares
 from valence_sched.view.view import View
 
 MOST_MIGRATIONS = 20  # for less fragmentation
 MOST_FITS = 20_000  # tried by the exhaustive search, and podms measured
-LEAST_GAIN = 1e-9  # accelerators
+LEAST_GAIN = 1e-9  # accelerators, or a share
+DESTINATIONS = 16  # the least used podms that the greedy search for less imbalance tries
 
 
 class WhatIf:
@@ -203,12 +209,13 @@ def rebalance(
     request: Request | None = None,
     below: float | None = None,
     mix: Mix | None = None,
+    imbalance_below: float | None = None,
 ) -> model.Rebalance:
     """Return the fewest moves, at most ``most``, after which one more node of a request fits.
 
     With ``below`` the goal is fragmentation below that share, for the ``mix``, by default the
-    site's; the moves then say how many nodes of the ``request`` there is room for. RequestError:
-    ``below`` without accelerators in the site or the mix. UnknownName, RequestError: the policies
+    site's; with ``imbalance_below`` it is imbalance of the pod managers below that. The moves then
+    say how many nodes of the ``request`` there is room for. RequestError: ``below`` without accelerators in the site or the mix. UnknownName, RequestError: the policies
     cannot place the node, or those that move.
     """
     movable = _MovableNodes(site)
@@ -223,6 +230,8 @@ def rebalance(
                 text = "no pod manager has an accelerator, so there is nothing to reduce"
             raise RequestError(f"fragmentation: {text}")
         plan = defragment(view, types, nodes, usable, below, most=most)
+    elif imbalance_below is not None:
+        plan = balance(view, types, nodes, imbalance_below, most=most)
     else:
         assert wanted is not None, "a goal is named"
         plan = migrations.fewest_migrations(view, types, wanted, nodes, most=most)
@@ -235,6 +244,7 @@ def rebalance(
     return model.Rebalance(
         flavor=None if request is None else request.flavor or request.id,
         below=below,
+        imbalance_below=imbalance_below,
         moves=moves,
         reached=plan.reached,
         room=room,
@@ -284,6 +294,7 @@ class _MovableNodes:
             return model.SiteMeasure(
                 room=None if wanted is None else state.room(wanted),
                 fragmentation=None if measured is None else measured.share(),
+                imbalance=imbalance(state.current).podms,
             )
 
         before, moves = measure(), []
@@ -312,11 +323,33 @@ def defragment(
         state.fits_left -= podms
 
     goal = FragmentationGoal(FragmentationMeasure(lambda: state.current, mix, spend), wanted)
-    while not goal.is_reached() and len(state.migrations) < most and _migrate_best(state, goal):
+    return _fewest(state, goal, lambda: _migrate_best(state, goal), most, fits)
+
+
+def balance(
+    view: View,
+    node_types: Sequence[NodeType],
+    nodes: Sequence[MovableNode],
+    wanted: float,
+    *,
+    most: int = MOST_MIGRATIONS,
+    fits: int = MOST_FITS,
+) -> MigrationPlan:
+    """Return the fewest migrations for imbalance below a number, else those that gain most."""
+    state = MigrationState(view, tuple(node_types), nodes, model.NEVER)
+    goal = ImbalanceGoal(state, wanted)
+    return _fewest(state, goal, lambda: _migrate_most_used(state), most, fits)
+
+
+def _fewest(
+    state: MigrationState, goal: Goal, migrate: Callable[[], bool], most: int, fits: int
+) -> MigrationPlan:
+    """Repeat the greedy ``migrate`` until the goal is reached, then try all shorter plans."""
+    while not goal.is_reached() and len(state.migrations) < most and migrate():
         pass
     reached, greedy = goal.is_reached(), tuple(state.migrations)
     state.go_back((0, 0))
-    if len(nodes) * len(view) > fits:  # not even all single migrations can be tried
+    if len(state.nodes) * len(state.view) > fits:  # not even all single migrations can be tried
         least = goal.lower_bound(state, len(greedy) if reached else most)
     else:
         state.fits_left = fits
@@ -326,6 +359,58 @@ def defragment(
         if found is not None:
             return MigrationPlan(found, True, least, True)
     return MigrationPlan(greedy, reached, least, reached or least > most)
+
+
+class Goal(migrations.MigrationGoal, Protocol):
+    """A goal that is known to be reached without a search."""
+
+    def is_reached(self) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ImbalanceGoal:
+    """Imbalance of the pod managers below a number."""
+
+    state: MigrationState
+    wanted: float
+
+    def is_reached(self) -> bool:
+        return imbalance(self.state.current).podms < self.wanted
+
+    def lower_bound(self, state: MigrationState, left: int) -> int:
+        """Return 0 below the number, else 1."""
+        return 0 if self.is_reached() else 1
+
+    def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
+        """Return all nodes, those of the most used podms first."""
+        use = use_shares(state.current, state.current.podm_block_counts)
+        return sorted(range(len(state.places)), key=lambda number: -use[state.podm(number)])
+
+
+def _migrate_most_used(state: MigrationState) -> bool:
+    """Make the migration off the most used podm that lowers the imbalance most, if any does.
+
+    Where no node can leave it, those of the next one are tried. Destinations are the least used
+    podms that make the node.
+    """
+    use = use_shares(state.current, state.current.podm_block_counts)
+    before = imbalance(state.current).podms
+    for podm, numbers in sorted(state.by_podm().items(), key=lambda one: (-use[one[0]], one[0])):
+        best, chosen = before - LEAST_GAIN, None
+        for number in {state.signature(one): one for one in numbers[::-1]}.values():
+            fits = state.fits(state.places[number].node_type, avoid=podm)
+            fits.sort(key=lambda fit: (use[state.view.podm_of[fit.row]], fit.row))
+            for fit in fits[:DESTINATIONS]:
+                mark = state.mark()
+                state.migrate(number, fit)
+                after = imbalance(state.current).podms
+                state.go_back(mark)
+                if after < best:
+                    best, chosen = after, (number, fit)
+        if chosen is not None:
+            state.migrate(*chosen)
+            return True
+    return False
 
 
 @dataclass(frozen=True, slots=True)
