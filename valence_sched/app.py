@@ -26,13 +26,11 @@ from valence_sched.engine import Engine
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import Now, SourceReader
 from valence_sched.lifecycle.dispatch import DispatchSender, bind_target, with_recording
+from valence_sched.model import decision, diagnostic, zone_registry
 from valence_sched.model.baremetal import WITHOUT
-from valence_sched.model.decision import parse_report
-from valence_sched.model.diagnostic import Diagnostics, Progress
 from valence_sched.model.effect import AuditLine
 from valence_sched.model.hardware import BlockFilter
 from valence_sched.model.reading import DEFAULT_SELECTION, ReadOptions, Selection
-from valence_sched.model.zone_registry import parse_zone_file
 from valence_sched.planning.site import load_site, site_of
 from valence_sched.view import hardware
 
@@ -87,13 +85,13 @@ class App:
         self,
         environ: Mapping[str, str] | None = None,
         stdin: BinaryIO | None = None,
-        progress: Progress | None = None,
+        progress: diagnostic.Progress | None = None,
         cloud: Cloud | None = None,
         now: Now | None = None,
         quarantine: Quarantine | None = None,
     ) -> None:
         self._quarantine = quarantine
-        self.diagnostics = Diagnostics()
+        self.diagnostics = diagnostic.Diagnostics()
         self.config = Configuration(environ, stdin, cloud)
         self.sources = SourceReader(self.config, self.diagnostics, self.registry, progress, now)
         self.loader = InventoryLoader(self.sources)
@@ -344,7 +342,7 @@ class App:
     def zone_file(self, file: str) -> RecordedZone:
         """Read a tree of zones, ``-`` for standard input; InputError if it is invalid."""
         folder = "" if file == "-" else os.path.dirname(file)
-        return parse_zone_file(self.config.read(file), _name(file), folder)
+        return zone_registry.parse_zone_file(self.config.read(file), _name(file), folder)
 
     def zoned_scheduler(
         self, selection: Selection, file: str, *, effects: EffectLog | None = None
@@ -532,7 +530,7 @@ class App:
 
         InputError if it is not a readable report, NewerSchema if its major version is newer.
         """
-        return parse_report(self.config.read_document(file), _name(file))
+        return decision.parse_report(self.config.read_document(file), _name(file))
 
     def write_plan(self, plan: Plan, file: str) -> None:
         """Write a plan as JSON, whole or not at all."""

@@ -19,9 +19,7 @@ from typing import Any
 import msgspec
 
 from valence_sched.errors import InputError, NothingFits, one_line
-from valence_sched.model.base import prepare_nouns
-from valence_sched.model.codec import convert
-from valence_sched.model.decision import Candidate, Report, with_podm_paths
+from valence_sched.model import base, codec, decision
 from valence_sched.model.reading import ReadOptions, Selection
 from valence_sched.model.request import Request, with_own_id
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
@@ -54,12 +52,12 @@ def connect(
     if not (inventories or state):
         service = connection(variables, url)
         if service is not None:
-            prepare_nouns()
+            base.prepare_nouns()
             return SchedulerClient(RemoteScheduler(service))
     from valence_sched.app import App, import_late_modules  # the whole scheduler: only to run it
 
     import_late_modules()
-    prepare_nouns()
+    base.prepare_nouns()
     selection = Selection(sources=inventories, near_maps=near_maps, live=ReadOptions(state=state))
     return SchedulerClient(App(environ=variables).engine(selection))
 
@@ -96,7 +94,7 @@ class SchedulerClient:
         """
         request = self._compiled(context, request_spec, filter_properties)
         decided = self.scheduler.select_destinations(request, detail="summary").report
-        report = with_podm_paths(decided)
+        report = decision.with_podm_paths(decided)
         name_of = (lambda one: one.podm) if report.zones else resource_name
         if not report.placements:
             raise NothingFits(_refusal(report))
@@ -145,7 +143,7 @@ class SchedulerClient:
                 raise InputError("the resource request", "$", text, " and ".join(PARTS))
             spec, properties = spec[PARTS[0]], spec.get(PARTS[1])
         words = {**spec, **(properties or {})}
-        parsed = convert(words, RequestSpec, "the request")
+        parsed = codec.convert(words, RequestSpec, "the request")
         if parsed.flavor is None and not (parsed.near or parsed.prefer_near):
             request = compile_request(parsed, inline_flavor(parsed))
         else:
@@ -164,7 +162,7 @@ def needed_stats(stats: Mapping[str, Any], fields: Iterable[str]) -> dict[str, A
     return select_stats(stats, fields)
 
 
-def resource_name(candidate: Candidate) -> ResourceName:
+def resource_name(candidate: decision.Candidate) -> ResourceName:
     """Return the name of the pod manager of a candidate; one of host and node is a tuple."""
     host, slash, node = candidate.podm.partition("/")
     return (host, node) if slash and host and node else candidate.podm
@@ -179,7 +177,7 @@ def _project(context: object) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
-def _refusal(report: Report) -> str:
+def _refusal(report: decision.Report) -> str:
     reasons = [f"{one.podm}: {one.reason.text}" for one in report.podms if one.reason]
     more = f", and {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
     why = "; ".join(reasons[:MAX_REASONS]) or report.outcome.replace("_", " ")

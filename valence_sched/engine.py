@@ -23,19 +23,14 @@ from valence_sched.lifecycle.decision_result import (
 from valence_sched.lifecycle.dispatch import dispatch
 from valence_sched.lifecycle.intake import Intake
 from valence_sched.lifecycle.state_verbs import StateVerbs
-from valence_sched.model import lifecycle
+from valence_sched.model import codec, effect, lifecycle, reading, scheduler, zone
 from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S
-from valence_sched.model.codec import decode
 from valence_sched.model.decision import DecisionResult, DecisionResults, Detail, FitCounts, Ranking
 from valence_sched.model.diagnostic import awaiting
-from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.policy import PluginKind, PluginList, PodmReads, Policy
 from valence_sched.model.quantity import format_count
-from valence_sched.model.reading import DEFAULT_SELECTION, Selection
 from valence_sched.model.request_spec import RequestSpec
-from valence_sched.model.scheduler import OwnScheduler
-from valence_sched.model.zone import SealedRequest
 from valence_sched.view import hardware
 from valence_sched.view.builder import ViewBuilder
 
@@ -71,7 +66,7 @@ T = TypeVar("T")
 R = TypeVar("R", DecisionResult, DecisionResults)
 
 
-class Engine(OwnScheduler):
+class Engine(scheduler.OwnScheduler):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
     The snapshot to decide on is read when a verb first needs it, and again after a verb changed
@@ -85,14 +80,14 @@ class Engine(OwnScheduler):
         config: Configuration,
         sources: SourceReader,
         loader: InventoryLoader,
-        selection: Selection = DEFAULT_SELECTION,
+        selection: reading.Selection = reading.DEFAULT_SELECTION,
         *,
-        effects: EffectLog | None = None,
+        effects: effect.EffectLog | None = None,
     ) -> None:
         self._config, self._sources = config, sources
         self._selection, self._live = selection, selection.live
         self._intake = Intake(config, sources, loader, selection)
-        self._effects = effects if effects is not None else EffectLog()
+        self._effects = effects if effects is not None else effect.EffectLog()
         self._view: View | None = None
         self._decider: Decider | None = None
         self._stored: StoredDeciders | None = None
@@ -184,11 +179,11 @@ class Engine(OwnScheduler):
             result = decision_results(decide_all(decider, requests), detail)
         return self._no_outage(requests, result)
 
-    def seal(self, request: Request) -> SealedRequest:
+    def seal(self, request: Request) -> zone.SealedRequest:
         decider = self._zone_decider()
         sealed = decider.seal(request)
         policy, most_cost = decider.policy(sealed)
-        return SealedRequest(
+        return zone.SealedRequest(
             request=sealed,
             policy=policy,
             most_cost=most_cost,
@@ -296,7 +291,7 @@ class Engine(OwnScheduler):
     def documents(self) -> Iterator[FullPodm]:
         _, podms = self._intake.loader.view_and_podms(self._selection)
         for number, podm in enumerate(podms):
-            yield decode(to_json(podm), FullPodm, "the inventory", f"$.podms[{number}]")
+            yield codec.decode(to_json(podm), FullPodm, "the inventory", f"$.podms[{number}]")
 
     def _podms_of_zone(self) -> Sequence[nouns.PodmOverview]:
         try:

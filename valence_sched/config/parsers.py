@@ -9,12 +9,10 @@ from valence_sched.config.foreign import valence
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup, ForeignFlavor
 from valence_sched.core.policy import bind
 from valence_sched.errors import InputError, RequestError
-from valence_sched.model import expression, extra_specs, request
+from valence_sched.model import decode_error, expression, extra_specs, inventory, request
 from valence_sched.model.codec import ShippedJson, check_schema, convert, load_yaml
 from valence_sched.model.custom_resource import CustomResource
-from valence_sched.model.decode_error import refuse_other_kind
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.inventory import parse_capabilities
 from valence_sched.model.policy import Policy, PolicyText
 from valence_sched.model.request import Request, sealed
 from valence_sched.model.request_spec import RequestFile, RequestSpec, compile_request
@@ -93,7 +91,7 @@ def check_syntax(noun: Flavor | RequestSpec, file: str, path: str) -> None:
     """Raise InputError for capabilities, attributes or an expression that cannot be parsed."""
     if isinstance(noun.capabilities, str):
         try:
-            parse_capabilities(noun.capabilities)
+            inventory.parse_capabilities(noun.capabilities)
         except ValueError as error:
             raise InputError(file, f"{path}.capabilities", str(error), "key=value") from None
     for attribute, condition in noun.attributes.items():
@@ -131,7 +129,7 @@ def parse_requests(data: bytes, file: str) -> list[tuple[str, RequestSpec | Requ
         version = str(document.get("version", request.VERSION))
         check_schema(schema, version, request.SCHEMA, request.VERSION, file)
         return [("$", convert(document, Request, file))]
-    refuse_other_kind(document, "request", file)
+    decode_error.refuse_other_kind(document, "request", file)
     if not (isinstance(document, dict) and "requests" in document):
         return [("$", parse_spec(document, RequestSpec, file, "$"))]
     specs = convert(document, RequestFile, file).requests
@@ -156,7 +154,7 @@ def parse_trace_columns(data: bytes, file: str) -> dict[str, TraceColumn]:
     from valence_sched.model.workload import TraceFile, parse_trace_column  # only for a replay
 
     text = load_yaml(data, file)
-    refuse_other_kind(text, "columns", file)
+    decode_error.refuse_other_kind(text, "columns", file)
     document = convert(text, TraceFile, file)
     columns = {}
     for field, text in document.columns.items():
@@ -182,7 +180,7 @@ def parse_settings(data: bytes, file: str, kind: type[T], check: Callable[[T, st
 
 
 def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:
-    refuse_other_kind(document, key, file)
+    decode_error.refuse_other_kind(document, key, file)
     many = isinstance(document, dict) and key in document
     if not many and not isinstance(document, list):
         return [("$", document)]

@@ -9,14 +9,9 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from valence_sched.errors import InputError
+from valence_sched.model import base, codec, decode_error, podm_address, quantity, tls
 from valence_sched.model import registration as nouns
-from valence_sched.model.base import Fact
-from valence_sched.model.codec import convert
-from valence_sched.model.decode_error import refuse_other_kind
 from valence_sched.model.inventory import BlockType, Name, Positive, parse_capabilities
-from valence_sched.model.podm_address import strip_service_root, url_problem
-from valence_sched.model.quantity import format_count
-from valence_sched.model.tls import file_problem
 
 Variable = Annotated[str, Meta(pattern=nouns.VARIABLE)]
 
@@ -48,7 +43,7 @@ class PodmSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     capabilities: str | dict[Name, Name | tuple[Name, ...]] = {}
     traits: tuple[Name, ...] = ()
     location: str | tuple[str, ...] | None = None
-    facts: dict[Name, Fact] = {}
+    facts: dict[Name, base.Fact] = {}
     max_blocks: Positive | dict[BlockType, Positive] = {}
     parallel_composes: nouns.ParallelComposes = nouns.PARALLEL_COMPOSES
 
@@ -61,7 +56,7 @@ class PodmFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 def parse_podms(document: Any, file: str) -> list[nouns.Registration]:
     """Return the pod managers of a file, paths as written; an InputError repeats no password."""
-    refuse_other_kind(document, "podms", file)
+    decode_error.refuse_other_kind(document, "podms", file)
     if not isinstance(document, dict) or not isinstance(document.get("podms"), dict):
         raise InputError(file, "$", "no map 'podms'", "podms: {NAME: {url: …}}")
     for word in document:
@@ -75,11 +70,11 @@ def check_registration(registration: nouns.Registration, file: str = "", path: s
     name = registration.name
     if not name.isprintable() or name != name.strip() or name.startswith("-"):
         raise InputError(file or "name", path, repr(name[:40]), "a name of printable characters")
-    if problem := url_problem(registration.url):
+    if problem := podm_address.url_problem(registration.url):
         raise InputError(file or "url", f"{path}.url" if path else "", problem)
     if registration.cacert is not None and registration.insecure:
         raise InputError(file or name, path, "both cacert and insecure", "one of them")
-    if problem := file_problem(registration.cert, registration.key):
+    if problem := tls.file_problem(registration.cert, registration.key):
         raise InputError(file or name, path, problem)
     if registration.password is not None and not registration.username:
         raise InputError(file or name, path, "a password without a username", "both")
@@ -92,7 +87,7 @@ def _parse_entry(name: str, entry: Any, file: str) -> nouns.Registration:
     if not isinstance(entry, dict):
         raise InputError(file, path, "no map", "url and more")
     _check_secrets(entry, file, path)
-    registration = _registration(name, convert(entry, PodmSpec, file, path), file)
+    registration = _registration(name, codec.convert(entry, PodmSpec, file, path), file)
     check_registration(registration, file, path)
     return registration
 
@@ -100,7 +95,7 @@ def _parse_entry(name: str, entry: Any, file: str) -> nouns.Registration:
 def _check_secrets(entry: dict[Any, Any], file: str, path: str) -> None:
     """Raise an error for a possible password in place of a reference, without repeating it."""
     url = entry.get("url")
-    if isinstance(url, str) and (problem := url_problem(url)):
+    if isinstance(url, str) and (problem := podm_address.url_problem(url)):
         raise InputError(file, f"{path}.url", problem)
     password = entry.get("password")
     if password is None:
@@ -113,7 +108,7 @@ def _check_secrets(entry: dict[Any, Any], file: str, path: str) -> None:
         raise InputError(file, path, "something else", "a reference", f"write {REFERENCE}")
     known = {"env", "file"}
     if known.issuperset(password) and len(values) != 1:
-        found = format_count(len(values), "reference")
+        found = quantity.format_count(len(values), "reference")
         raise InputError(file, path, found, "one", f"write {REFERENCE}")
     if not nouns.is_variable(password.get("env") or "_"):
         raise InputError(file, f"{path}.env", "no name of an environment variable", REFERENCE)
@@ -129,7 +124,7 @@ def _registration(name: str, spec: PodmSpec, file: str) -> nouns.Registration:
         fields["password"] = nouns.PasswordReference(env=password.env, file=password.file)
     if location is not None:
         fields["facts"] = {**spec.facts, "location": location}
-    fields["url"] = strip_service_root(spec.url)
+    fields["url"] = podm_address.strip_service_root(spec.url)
     fields["max_blocks"] = nouns.max_blocks_of(most) if isinstance(most, int) else most
     if isinstance(spec.capabilities, str):
         try:

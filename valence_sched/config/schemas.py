@@ -11,29 +11,22 @@ from typing import Any, get_args
 import msgspec
 
 from valence_sched.config.podms_file import PodmFile
-from valence_sched.model import quantity
-from valence_sched.model.baremetal import IronicSettings
-from valence_sched.model.check import EXPECTATIONS, CheckFile
-from valence_sched.model.decision import Report, Reports
-from valence_sched.model.flavor import Flavor
-from valence_sched.model.inventory import Inventory
-from valence_sched.model.plan import Plan
+from valence_sched.model import baremetal, check, decision, flavor, inventory, plan, quantity, zone
 from valence_sched.model.policy import PolicyText
 from valence_sched.model.replay import Replay
 from valence_sched.model.request_spec import RequestFile, RequestSpec
 from valence_sched.model.scenario import EDITS, ScenarioFile, SingleScenario
 from valence_sched.model.workload import TraceFile, WorkloadLine
-from valence_sched.model.zone import ZoneSettings
 from valence_sched.model.zone_registry import ZoneFile
 
 NOUNS: dict[str, Any] = {
-    "check": CheckFile,
-    "inventory": Inventory,
-    "decision": Report,
-    "decisions": Reports,
-    "flavor": Flavor,
-    "ironic": IronicSettings,
-    "plan": Plan,
+    "check": check.CheckFile,
+    "inventory": inventory.Inventory,
+    "decision": decision.Report,
+    "decisions": decision.Reports,
+    "flavor": flavor.Flavor,
+    "ironic": baremetal.IronicSettings,
+    "plan": plan.Plan,
     "podms": PodmFile,
     "policy": PolicyText,
     "replay": Replay,
@@ -41,13 +34,13 @@ NOUNS: dict[str, Any] = {
     "scenario": ScenarioFile | SingleScenario,
     "trace": TraceFile,
     "workload": WorkloadLine,
-    "zone-settings": ZoneSettings,
+    "zone-settings": zone.ZoneSettings,
     "zones": ZoneFile,
 }
 
 #: Nouns that a document refers to besides those that its own noun has.
 REFERRED: dict[str, tuple[Any, ...]] = {
-    "check": (*EXPECTATIONS.values(), *EDITS.values()),
+    "check": (*check.EXPECTATIONS.values(), *EDITS.values()),
     "scenario": tuple(EDITS.values()),
 }
 

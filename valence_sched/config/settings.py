@@ -20,17 +20,13 @@ from valence_sched.config.credentials import read_password
 from valence_sched.config.foreign.base import DocumentCursor, FlavorLookup
 from valence_sched.core import plugins
 from valence_sched.errors import InputError, RequestError, UnknownName
+from valence_sched.model import codec, custom_resource, need, registration, zone
 from valence_sched.model import request_spec as nouns
-from valence_sched.model import zone
 from valence_sched.model.baremetal import Baremetals, IronicSettings, check_ironic
-from valence_sched.model.codec import MAX_HUMAN_BYTES, ShippedJson
-from valence_sched.model.custom_resource import CustomResource, unique_by_name
 from valence_sched.model.dispatch import MessagingSettings, UrlReference, check_messaging
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.need import Proximity
 from valence_sched.model.policy import Policy
 from valence_sched.model.quantity import format_count
-from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import FlavorShare, Mix, Request
 
 if TYPE_CHECKING:
@@ -43,7 +39,7 @@ Cloud = Callable[[], Any]  # logs in and returns an openstack.connection.Connect
 def compile_spec(
     spec: nouns.RequestSpec,
     flavor: Flavor | None,
-    resolve: Callable[[Iterable[nouns.ExternalResource]], tuple[Proximity, ...]],
+    resolve: Callable[[Iterable[nouns.ExternalResource]], tuple[need.Proximity, ...]],
 ) -> Request:
     """Return one request compiled; ``resolve`` locates the resources it is to be near."""
     required = nouns.external_resources(spec.near)
@@ -187,11 +183,11 @@ class Configuration:
         flavors = [flavor for flavor in self.flavors(flavor_files).values() if flavor.share]
         return Mix(tuple(FlavorShare(one.needs, one.traits, one.share) for one in flavors))
 
-    def resources(self, paths: Sequence[str] = ()) -> list[CustomResource]:
+    def resources(self, paths: Sequence[str] = ()) -> list[custom_resource.CustomResource]:
         """Return declared resources: the user's, then those of ``paths``; the last wins."""
         layers = self._layered_files("resources.yaml", paths)
         parsed = (parsers.parse_resources(data, file) for file, data in layers)
-        return unique_by_name(itertools.chain.from_iterable(parsed))
+        return custom_resource.unique_by_name(itertools.chain.from_iterable(parsed))
 
     def read_requests(
         self, path: str, flavor_files: Sequence[str] = (), near_maps: Sequence[str] = ()
@@ -268,7 +264,7 @@ class Configuration:
 
     def secret_url(self, reference: UrlReference) -> str:
         """Return the URL that a reference names; CredentialError where it cannot be had."""
-        source = PasswordReference(env=reference.env, file=reference.file)
+        source = registration.PasswordReference(env=reference.env, file=reference.file)
         return read_password(source, "messaging", self.environ, None) or ""
 
     def check_request(self, spec: nouns.RequestSpec) -> None:
@@ -287,7 +283,7 @@ class Configuration:
 
     def resolve_near(
         self, resources: Iterable[nouns.ExternalResource], sources: Sequence[str] = ()
-    ) -> tuple[Proximity, ...]:
+    ) -> tuple[need.Proximity, ...]:
         """Return the locations of external resources.
 
         The maps and resolvers that ``sources`` name are searched first, then the user's own map.
@@ -324,7 +320,7 @@ class Configuration:
     ) -> Iterator[tuple[str, bytes]]:
         shipped = DATA / name.replace(".yaml", ".json")
         if shipped.is_file() and service is None:
-            yield f"built-in {shipped.name}", ShippedJson(shipped.read_bytes())
+            yield f"built-in {shipped.name}", codec.ShippedJson(shipped.read_bytes())
         own = self.user_file(name)
         if own.is_file() and service is None:
             yield str(own), files.read(str(own))
@@ -336,7 +332,7 @@ class Configuration:
 
     def read(self, path: str) -> bytes:
         """Return the content of a file that a person wrote."""
-        return self.input.read(MAX_HUMAN_BYTES + 1) if path == "-" else files.read(path)
+        return self.input.read(codec.MAX_HUMAN_BYTES + 1) if path == "-" else files.read(path)
 
     def read_document(self, path: str) -> bytes:
         """Return the content of a file that a program wrote; errors as of a document."""

@@ -13,21 +13,16 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 import msgspec
 
 from valence_sched import errors
+from valence_sched.model import inventory, lifecycle, problem, request, zone, zone_registry
 from valence_sched.model.claim import TTL_S, WAIT_S, Claim
 from valence_sched.model.decision import Report, Reports, parse_report
 from valence_sched.model.http_headers import MOST_HOPS
-from valence_sched.model.inventory import FullPodm
-from valence_sched.model.lifecycle import ClaimResult, Preview, ProvisionResult
 from valence_sched.model.plan import Plan
-from valence_sched.model.problem import error_of
 from valence_sched.model.quota import Quota, QuotaChange
 from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
-from valence_sched.model.request import Request, with_content_id
 from valence_sched.model.scheduler import TREE_S, Scheduler
 from valence_sched.model.stats import podm_id
 from valence_sched.model.verbs import VERBS, Generation, Operation, Route
-from valence_sched.model.zone import SILENT_HEADER, ZonedList, parse_silent_header
-from valence_sched.model.zone_registry import ZoneNode
 from valence_sched.remote.connection import ServiceConnection, path_of
 
 P = ParamSpec("P")
@@ -91,15 +86,15 @@ class RemoteScheduler(Scheduler):
             except errors.SchedulerError as error:
                 yield error
 
-    def _listed(self, answer: Sequence[R], headers: Mapping[str, str]) -> ZonedList[R]:
+    def _listed(self, answer: Sequence[R], headers: Mapping[str, str]) -> zone.ZonedList[R]:
         """Return a list; ServiceError where its header does not say which zones it lacks."""
         try:
-            silent = parse_silent_header(headers.get(SILENT_HEADER, ""))
+            silent = zone.parse_silent_header(headers.get(zone.SILENT_HEADER, ""))
         except ValueError as error:
             raise errors.ServiceError(
                 f"{self._connection.url}: {error}: is the service newer?"
             ) from None
-        return ZonedList(answer, silent)
+        return zone.ZonedList(answer, silent)
 
     def _operate(self, operation: Operation, kind: type[R]) -> R:
         """Wait for the end of an operation, and return its result.
@@ -114,7 +109,7 @@ class RemoteScheduler(Scheduler):
             content, _ = self._connection.ask("GET", f"operations/{operation.id}")
             operation = self._connection.decode(content, Operation)
         if operation.problem is not None:
-            raise error_of(operation.problem)
+            raise problem.error_of(operation.problem)
         if operation.state != "done":
             hint = "see the claims and nodes, and reconcile them"
             text = f"operation {operation.id} was interrupted with its process"
@@ -142,10 +137,10 @@ class RemoteScheduler(Scheduler):
         _refuse_password(password)
         return super().change_registration(name, change)
 
-    def documents(self) -> Iterator[FullPodm]:
+    def documents(self) -> Iterator[inventory.FullPodm]:
         yield from super().documents()
 
-    def preview(self, report: Report) -> Iterator[Preview]:
+    def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         yield from super().preview(report)
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
@@ -155,32 +150,32 @@ class RemoteScheduler(Scheduler):
 
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
-    ) -> ZoneNode:
+    ) -> zone_registry.ZoneNode:
         query = {"hops": hops, "deadline_s": deadline_s, "route": ",".join(route)}
-        tree: ZoneNode = self._send(VERBS["zone_tree"], query)
+        tree: zone_registry.ZoneNode = self._send(VERBS["zone_tree"], query)
         return tree
 
     def zone_branches(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
-    ) -> Sequence[ZoneNode]:
+    ) -> Sequence[zone_registry.ZoneNode]:
         return self.zone_tree(hops=hops, deadline_s=deadline_s, route=route).children
 
-    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
-        result: ProvisionResult = self._send(
+    def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> lifecycle.ProvisionResult:
+        result: lifecycle.ProvisionResult = self._send(
             VERBS["compose"], {"claim": claim_id, "wait_s": wait_s}
         )
         return result
 
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
-    ) -> ProvisionResult:
+    ) -> lifecycle.ProvisionResult:
         arguments = {"plan": plan, "key": key, "ttl_s": ttl_s, "wait_s": wait_s}
-        result: ProvisionResult = self._send(VERBS["compose"], arguments)
+        result: lifecycle.ProvisionResult = self._send(VERBS["compose"], arguments)
         return result
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
         arguments = {"plan": plan, "key": key, "ttl_s": ttl_s}
-        result: ClaimResult = self._send(VERBS["claim"], arguments)
+        result: lifecycle.ClaimResult = self._send(VERBS["claim"], arguments)
         assert result.claim is not None, "a plan is claimed whole, or that is an error"
         return result.claim
 
@@ -208,8 +203,8 @@ def _signature(verb: Callable[..., object]) -> inspect.Signature:
 
 
 def _identified(argument: Any) -> Any:
-    if isinstance(argument, Request):
-        return with_content_id(argument)
+    if isinstance(argument, request.Request):
+        return request.with_content_id(argument)
     return tuple(map(_identified, argument)) if isinstance(argument, list | tuple) else argument
 
 

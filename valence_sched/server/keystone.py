@@ -22,9 +22,7 @@ from keystonemiddleware import auth_token  # type: ignore[import-untyped]
 from oslo_config import cfg
 
 from valence_sched.errors import AccessDenied, IdentityUnavailable, Unauthenticated, one_line
-from valence_sched.model.baremetal import CloudLogin
-from valence_sched.model.tls import default_authorities
-from valence_sched.model.verbs import Role
+from valence_sched.model import baremetal, tls, verbs
 from valence_sched.server.access_rules import ALL_OWNERS, AccessRules
 from valence_sched.service.call import SERVICE_TYPE
 from valence_sched.service.settings import KeystoneSettings
@@ -101,7 +99,7 @@ class KeystoneLogins:
                 project_domain_name=settings.ui_domain_name,
                 include_catalog=False,
             )
-            verify = settings.cafile or default_authorities(os.environ) or True
+            verify = settings.cafile or tls.default_authorities(os.environ) or True
             session = Session(verify=verify, timeout=settings.timeout_s)
             token: str | None = plugin.get_token(session)
         except (Unauthorized, UnicodeDecodeError):
@@ -174,7 +172,7 @@ class KeystoneAccess:
                 return self.authenticate({**environ, "HTTP_X_AUTH_TOKEN": token})
         raise Unauthenticated("Keystone does not take its own token: try again")
 
-    def check(self, user: User, rule: str, role: Role) -> None:
+    def check(self, user: User, rule: str, role: verbs.Role) -> None:
         """Raise AccessDenied unless a user meets a rule."""
         self._rules.check(user, rule)
 
@@ -205,13 +203,13 @@ def _confirm(_environ: dict[str, Any], start_response: Callable[..., Any]) -> li
     return []
 
 
-def cloud_login(settings: KeystoneSettings, password: str) -> CloudLogin:
+def cloud_login(settings: KeystoneSettings, password: str) -> baremetal.CloudLogin:
     """Return the login of the service itself, whose catalogue names other services."""
     kind, login = _login(settings, password)
     loader: loading.BaseLoader[Any] = loading.get_plugin_loader(kind)
     auth = loader.load_from_options(auth_url=settings.auth_url, **login)
     session = Session(auth=auth, verify=settings.cafile or True, timeout=settings.timeout_s)
-    return CloudLogin(session, settings.interface, settings.region_name)
+    return baremetal.CloudLogin(session, settings.interface, settings.region_name)
 
 
 def _login(settings: KeystoneSettings, password: str) -> tuple[str, dict[str, str | None]]:

@@ -17,15 +17,10 @@ from valence_sched.app import App, import_late_modules
 from valence_sched.errors import InputError, SchedulerError, StoreError
 from valence_sched.inventory.background_reader import BackgroundReader, background_reader
 from valence_sched.inventory.events import EventReceiver
-from valence_sched.model.baremetal import CloudLogin
-from valence_sched.model.base import prepare_nouns
+from valence_sched.model import baremetal, base, effect, hardware, inventory, reading
 from valence_sched.model.claim import ACTIVE_STATES, FINAL_STATES, Claim, ComposedNode
 from valence_sched.model.decision import DecisionSummary, Report
-from valence_sched.model.effect import AUDIT_LINES, AuditLine
-from valence_sched.model.hardware import BlockFilter
-from valence_sched.model.inventory import to_json
 from valence_sched.model.podm_address import EventAddress
-from valence_sched.model.reading import ReadPace
 from valence_sched.model.redact import redact_text
 from valence_sched.server.background import (
     Application,
@@ -37,14 +32,11 @@ from valence_sched.server.background import (
 )
 from valence_sched.server.engine_pool import EnginePool, RequestCompiler, selection_of
 from valence_sched.server.state_facts import StateReader
-from valence_sched.service import openapi
+from valence_sched.service import call, fairness, openapi, users
 from valence_sched.service.app import create_application
-from valence_sched.service.call import Schedulers, ServiceParts
-from valence_sched.service.fairness import RateLimiter, TenantGate
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.operations import Operations
 from valence_sched.service.settings import ServiceSettings
-from valence_sched.service.users import Access, BasicAccess, OpenAccess
 from valence_sched.store.document import Quarantine
 from valence_sched.words.phrases import request_phrase
 
@@ -56,7 +48,7 @@ if TYPE_CHECKING:
 def prepare_process() -> int:
     """Prepare every noun that a request may decode; return how many there are."""
     import_late_modules()
-    return prepare_nouns()
+    return base.prepare_nouns()
 
 
 LOG = logging.getLogger(__name__)
@@ -74,7 +66,7 @@ class SharedState:
         self,
         environ: Mapping[str, str],
         state: str | None,
-        audit_lines: int = AUDIT_LINES,
+        audit_lines: int = effect.AUDIT_LINES,
         quarantine: Quarantine | None = None,
         *,
         dispatches: bool = False,
@@ -111,7 +103,7 @@ class SharedState:
     def get(self, id_: str) -> tuple[bytes, float] | None:
         return self.store().records.get(id_)
 
-    def record_change(self, line: AuditLine) -> None:
+    def record_change(self, line: effect.AuditLine) -> None:
         self.store().audit.add([line], self._audit_lines)
 
     def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:
@@ -175,7 +167,7 @@ class ServiceProcess:
         self.zone: ProcessZone | None = None
         self.sender: ReaderThread | None = None
         self.poller: ReaderThread | None = None
-        schedulers: Schedulers = self.engines
+        schedulers: call.Schedulers = self.engines
         if settings.dispatch is not None:
             self.sender = ReaderThread(self._dispatch_sender, "dispatch sender")
         if settings.zones.enable_zone_routing:
@@ -187,13 +179,13 @@ class ServiceProcess:
             self.poller = ReaderThread(poller, "zone poller")
             schedulers = ZonedSchedulers(self.engines, self.zone)
         most = None if settings.auth == "none" else max(1, settings.threads - 1)
-        self.parts = ServiceParts(
+        self.parts = call.ServiceParts(
             schedulers=schedulers,
             compile_spec=RequestCompiler(App(environ=environ), settings.near_maps).compile,
             records=state,
             operations=self.operations,
             limits=settings.limits,
-            gate=TenantGate(settings.limits.tenant_requests or most),
+            gate=fairness.TenantGate(settings.limits.tenant_requests or most),
             rates=rate_limiter(settings, environ),
             openapi=openapi.document,
             metrics=metrics.text,
@@ -222,7 +214,7 @@ class ServiceProcess:
 
     def _take_report(self, podm: str, stats: dict[str, Any]) -> None:
         try:
-            size, most = len(to_json(stats)), self._settings.limits.body_bytes
+            size, most = len(inventory.to_json(stats)), self._settings.limits.body_bytes
             if size > most:
                 raise InputError(podm, "", f"a report of {size:,} bytes", f"at most {most:,}")
             self._state.store().update_stats(podm, stats)
@@ -235,7 +227,7 @@ class ServiceProcess:
     def _refresh(self) -> None:
         """Take in what changed, as the first verb of the next request would."""
         with self.engines.reading() as scheduler:
-            next(iter(scheduler.blocks(BlockFilter())), None)
+            next(iter(scheduler.blocks(hardware.BlockFilter())), None)
 
     def start(self) -> None:
         """Begin to read pod managers, to poll zones and to post, unless it has begun."""
@@ -273,7 +265,7 @@ class ServiceProcess:
             self._make_app().sources,
             live,
             self._state.store(),
-            ReadPace(
+            reading.ReadPace(
                 interval_s=chosen.interval_s,
                 jitter=chosen.jitter,
                 backoff_s=chosen.max_interval_s,
@@ -305,7 +297,7 @@ def app_maker(
     ironic, keystone = settings.ironic_settings, settings.keystone
 
     @functools.cache
-    def login() -> CloudLogin | None:
+    def login() -> baremetal.CloudLogin | None:
         if keystone is None:
             return None
         from valence_sched.server.keystone import cloud_login  # only where Keystone is
@@ -331,7 +323,7 @@ def _reads(settings: ServiceSettings, environ: Mapping[str, str]) -> bool:
     return settings.reader_settings is not None and (not recorded or chosen.live.selects_live)
 
 
-def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> RateLimiter:
+def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> fairness.RateLimiter:
     """Return the limiter of requests; errors as of rates, and of a password reference."""
     reference = settings.rate_limits.redis_password
     what = "rate_limits: redis_password"
@@ -339,7 +331,7 @@ def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> RateL
     rates = settings.rate_limits
     if settings.auth == "none":  # all clients are this machine, and none of them logs in
         rates = replace(rates, failures=None)
-    return RateLimiter(rates, password, settings.proxy_networks)
+    return fairness.RateLimiter(rates, password, settings.proxy_networks)
 
 
 def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> EventAddress | None:
@@ -352,13 +344,13 @@ def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> Even
     return EventAddress(reader.receiver.url, secret)
 
 
-def access_of(settings: ServiceSettings, environ: Mapping[str, str]) -> Access:
+def access_of(settings: ServiceSettings, environ: Mapping[str, str]) -> users.Access:
     """Return who may use the service; errors as of a password file, rules and references."""
     if settings.auth == "basic":
         assert settings.users_file is not None, "the settings were checked"
-        return BasicAccess(settings.users_file)
+        return users.BasicAccess(settings.users_file)
     if settings.auth == "none":
-        return OpenAccess()
+        return users.OpenAccess()
     from valence_sched.server import access_rules, keystone  # only where Keystone is
 
     assert settings.keystone is not None, "the settings were checked"

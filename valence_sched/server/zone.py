@@ -13,26 +13,18 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from valence_sched.app import App
 from valence_sched.errors import CredentialError, SchedulerError, UsageError, one_line
-from valence_sched.model.claim import Claim
-from valence_sched.model.decision import SilentZone
-from valence_sched.model.http_headers import ROUTE
-from valence_sched.model.redact import redact_text
+from valence_sched.model import claim, decision, http_headers, redact, verbs, zone_registry
 from valence_sched.model.scheduler import OwnPodms, OwnScheduler, Scheduler
-from valence_sched.model.verbs import VERBS
 from valence_sched.model.zone import ZoneClaimBody
-from valence_sched.model.zone_registry import ZoneInfo, ZoneOverview, ZoneRegistration
 from valence_sched.server.engine_pool import EnginePool
 from valence_sched.service.settings import ServiceSettings
 from valence_sched.store.service_state import process_name
 from valence_sched.store.store import Store
+from valence_sched.zones import calls, claims, merge, mixes
 from valence_sched.zones.below import ZoneChild, ZonesBelow
-from valence_sched.zones.calls import time_left
 from valence_sched.zones.children import DEADLINE_S, Children, ZonePoller
-from valence_sched.zones.claims import ZoneClaims
 from valence_sched.zones.decider import ZoneDecider
 from valence_sched.zones.logins import ChildLogins, RemoteZone
-from valence_sched.zones.merge import Weighting
-from valence_sched.zones.mixes import SupplySums
 from valence_sched.zones.nodes import ZoneNodes
 from valence_sched.zones.scheduler import ZoneScheduler
 from valence_sched.zones.tokens import Tokens
@@ -56,7 +48,7 @@ class EngineForEach(OwnScheduler):
         self._engines, self._tenant = engines, tenant
 
     def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
-        route = VERBS.get(verb.__name__)
+        route = verbs.VERBS.get(verb.__name__)
         reads = route.reading if route is not None else hasattr(OwnPodms, verb.__name__)
         with self._engines.reading(self._tenant) if reads else self._engines.changing() as engine:
             answer: Any = getattr(engine, verb.__name__)(*words, **named)
@@ -85,7 +77,7 @@ class ProcessZone:
         self._lock = threading.Lock()
         self._known: tuple[str, Tokens] | None = None
         self._links: dict[str, _Link] = {}
-        self._sums, self._logins = SupplySums(), ChildLogins()
+        self._sums, self._logins = mixes.SupplySums(), ChildLogins()
 
     @property
     def deadline_s(self) -> float:
@@ -99,7 +91,7 @@ class ProcessZone:
         """Return the zone and those below it, as they are now, asked for a tenant."""
         return self._tree(EngineForEach(self._engines, tenant), self._child_zones())
 
-    def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> Claim:
+    def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> claim.Claim:
         """Hold what this zone and those below it offered, all or none, asked for a tenant."""
         self._child_zones()
         return self._nodes(tenant).claims.hold_offers(body, key=key)
@@ -117,7 +109,7 @@ class ProcessZone:
             self._tree(below.own, children),
             reports_below=below.reports,
             requests=below.requests,
-            deadline_s=time_left(self.deadline_s),
+            deadline_s=calls.time_left(self.deadline_s),
             most_hops=self.most_hops,
             sums=self._sums,
         )
@@ -135,16 +127,16 @@ class ProcessZone:
             [name for name, link in links.items() if not link.child.enabled],
             self._settings.capability_map,
         )
-        return ZoneNodes(ZoneClaims(id_, tokens, below, self._store().zone_claims))
+        return ZoneNodes(claims.ZoneClaims(id_, tokens, below, self._store().zone_claims))
 
     def _route(self) -> tuple[str, ...]:
         """Return the zones that a query has passed, this one last; SchedulerError for a circle."""
-        route, (id_, _) = ROUTE.get(), self._identity()
+        route, (id_, _) = http_headers.ROUTE.get(), self._identity()
         if id_ in route:
             raise SchedulerError("the zones are a circle: one of them is below itself")
         return (*route, id_)
 
-    def _password(self, child: ZoneRegistration) -> str | None:
+    def _password(self, child: zone_registry.ZoneRegistration) -> str | None:
         return self._app.secret(child.password, f"zone {child.name}") if child.password else None
 
     def poller(
@@ -155,7 +147,7 @@ class ProcessZone:
     ) -> ZonePoller:
         """Return the poller of the children; arguments as of a poller."""
 
-        def ask(child: ZoneRegistration) -> ZoneInfo:
+        def ask(child: zone_registry.ZoneRegistration) -> zone_registry.ZoneInfo:
             password = self._app.config.zone_password(child)
             connection = self._logins.connection(child, password, DEADLINE_S)
             return RemoteZone(connection).verbs().zone_info()
@@ -213,8 +205,8 @@ class _Link:
 
     def __init__(
         self,
-        child: ZoneRegistration,
-        password: Callable[[ZoneRegistration], str | None],
+        child: zone_registry.ZoneRegistration,
+        password: Callable[[zone_registry.ZoneRegistration], str | None],
         logins: ChildLogins,
         timeout_s: float,
         route: Callable[[], Sequence[str]],
@@ -230,7 +222,7 @@ class _Link:
             except (CredentialError, UsageError) as error:
                 self.zone = one_line(str(error))
 
-    def offering(self, zone: ZoneOverview) -> ChildZone:
+    def offering(self, zone: zone_registry.ZoneOverview) -> ChildZone:
         """Return the child as it is now."""
         child, report = zone.registration, zone.report
         inactive = None if report.is_active else report.reason
@@ -238,7 +230,7 @@ class _Link:
         return ChildZone(
             child.name,
             offering,
-            Weighting(child.weight_scale, child.weight_offset),
+            merge.Weighting(child.weight_scale, child.weight_offset),
             report.info.capabilities if report.info else {},
             self.zone if isinstance(self.zone, str) else inactive,
             self._threads,
@@ -266,5 +258,5 @@ class ZonedSchedulers:
         return self._engines.changing() if zoned is None else contextlib.nullcontext(zoned)
 
 
-def _log_silence(zone: SilentZone) -> None:
-    LOG.warning("zone %s is left out of a list: %s", zone.zone, redact_text(zone.reason))
+def _log_silence(zone: decision.SilentZone) -> None:
+    LOG.warning("zone %s is left out of a list: %s", zone.zone, redact.redact_text(zone.reason))

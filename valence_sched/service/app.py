@@ -17,14 +17,11 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched import errors
-from valence_sched.model import http_headers, verbs
-from valence_sched.model.claim import TTL_S
-from valence_sched.model.codec import check_depth, convert, decode, refuse_duplicate_keys
+from valence_sched.model import claim, codec, http_headers, redact, verbs, zone
 from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import MEDIA_TYPE, Problem, http_problem, problem_of
 from valence_sched.model.quantity import format_count
-from valence_sched.model.redact import redact_text
-from valence_sched.model.zone import ZoneClaimBody
+from valence_sched.service import fairness, routes, visibility
 from valence_sched.service.call import (
     KEY_HEADER,
     SERVICE_TYPE,
@@ -34,13 +31,10 @@ from valence_sched.service.call import (
     ServiceParts,
     negotiated,
 )
-from valence_sched.service.fairness import RateLimiter
 from valence_sched.service.handlers.ui import HTML, HTML_HEADERS, problem_html
 from valence_sched.service.metrics import Metrics
 from valence_sched.service.operations import digest
-from valence_sched.service.routes import HANDLERS, ROUTES
 from valence_sched.service.users import Access, User
-from valence_sched.service.visibility import visible_error, visible_problem
 
 NAME = "the body"
 NUL_FOUND, NUL_EXPECTED = "the character U+0000", "text without it"
@@ -56,7 +50,7 @@ _REQUEST_ID = re.compile(r"req-[A-Za-z0-9-]{1,60}")
 ANSWER = "answer-"  # how the ids of recorded answers begin
 
 #: Claims and nodes have the key themselves, and an operation is one of its key.
-KEYED_BODIES = (verbs.ClaimBody, verbs.NodesBody, verbs.ReconcileBody, ZoneClaimBody)
+KEYED_BODIES = (verbs.ClaimBody, verbs.NodesBody, verbs.ReconcileBody, zone.ZoneClaimBody)
 _KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
 
 
@@ -77,18 +71,18 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
     data = data or b"{}"
     if _NUL.search(data):  # a state on PostgreSQL cannot store it
         raise errors.InputError(NAME, "", NUL_FOUND, NUL_EXPECTED)
-    check_depth(data, NAME)  # all that follows may walk it as deep as it is
-    refuse_duplicate_keys(data, NAME)
+    codec.check_depth(data, NAME)  # all that follows may walk it as deep as it is
+    codec.refuse_duplicate_keys(data, NAME)
     if kind is verbs.NodesBody and _is_of_valence(data):
-        document = decode(data, dict[str, Any], NAME)
-        valence = convert(document, verbs.ValenceNodeBody, NAME)
+        document = codec.decode(data, dict[str, Any], NAME)
+        valence = codec.convert(document, verbs.ValenceNodeBody, NAME)
         try:
             return valence.nodes_body()
         except ValueError as error:
             raise errors.InputError(
                 NAME, "$", expected=str(error).removeprefix("Expected ")
             ) from None
-    return decode(data, kind, NAME)
+    return codec.decode(data, kind, NAME)
 
 
 def limit_ttl(body: Any, most_s: float) -> Any:
@@ -96,7 +90,7 @@ def limit_ttl(body: Any, most_s: float) -> Any:
     asked_s = getattr(body, "ttl_s", None)
     if asked_s is None or asked_s <= most_s:
         return body
-    if asked_s == TTL_S:
+    if asked_s == claim.TTL_S:
         return replace(body, ttl_s=most_s)
     raise errors.RequestError(
         f"ttl_s {asked_s:g}: this service holds a claim for at most {most_s:g} s"
@@ -180,9 +174,9 @@ def encoded(body: Any) -> bytes:
 
 def _answer(route: verbs.Route, call: Call) -> CallResult:
     try:
-        result = HANDLERS[route.operation](call)
+        result = routes.HANDLERS[route.operation](call)
     except (errors.UnknownName, errors.Undecodable) as error:
-        raise visible_error(error, call.user.owner) from None
+        raise visibility.visible_error(error, call.user.owner) from None
     answer = result if isinstance(result, CallResult) else CallResult(result)
     return answer._replace(body=call.visible(answer.body))
 
@@ -205,7 +199,7 @@ def create_application(
     app.add_error_handler(errors.SchedulerError, _scheduler_error_handler(access))
     app.set_error_serializer(_http_error)
     resources: dict[str, dict[str, Any]] = {}
-    for route in ROUTES:
+    for route in routes.ROUTES:
         methods = resources.setdefault(route.path, {})
         responder = methods[f"on_{route.method.lower()}"] = _responder(route, parts, access)
         if route.method == "GET":
@@ -361,11 +355,11 @@ def _sender(req: falcon.Request, parts: ServiceParts, token: str) -> User:
     return User(name, "reader", project=f"events of {name}")
 
 
-def _client(req: falcon.Request, rates: RateLimiter) -> str:
+def _client(req: falcon.Request, rates: fairness.RateLimiter) -> str:
     return rates.address_of(req.remote_addr or "-", req.get_header("X-Forwarded-For") or "")
 
 
-def count_failure(rates: RateLimiter, address: str) -> None:
+def count_failure(rates: fairness.RateLimiter, address: str) -> None:
     """Count a malformed request, which is answered also where Redis cannot count it."""
     try:
         rates.count_failure(address)
@@ -407,7 +401,7 @@ def _check_words(where: str, words: Mapping[str, Any]) -> None:
 def _loggable(path: str) -> str:
     if EVENTS in path:
         path = path[: path.index(EVENTS) + len(EVENTS)] + "***"
-    return redact_text(errors.one_line(path, 200))
+    return redact.redact_text(errors.one_line(path, 200))
 
 
 def _noted(req: falcon.Request, name: str, default: Any) -> Any:
@@ -420,7 +414,7 @@ def _request_id(req: falcon.Request) -> str:
 
 def _send_problem(req: falcon.Request, resp: falcon.Response, problem: Problem) -> None:
     req.context["code"] = problem.code
-    problem = visible_problem(problem, is_tenant=_noted(req, "is_tenant", True))
+    problem = visibility.visible_problem(problem, is_tenant=_noted(req, "is_tenant", True))
     resp.status = problem.status
     if _noted(req, "media", "") == HTML:
         resp.set_headers(HTML_HEADERS)
@@ -443,7 +437,7 @@ def _scheduler_error_handler(access: Access) -> Callable[..., None]:
         if error.http_status == 503:
             resp.set_header("Retry-After", "1")
         if error.http_status >= 500:
-            LOG.warning("%s: %s", _request_id(req), redact_text(errors.one_line(str(error))))
+            LOG.warning("%s: %s", _request_id(req), redact.redact_text(errors.one_line(str(error))))
         _send_problem(req, resp, problem_of(error, _request_id(req)))
 
     return handle

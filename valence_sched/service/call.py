@@ -15,19 +15,14 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from valence_sched import errors
+from valence_sched.model import claim, codec, effect, verbs
 from valence_sched.model import zone as nouns
-from valence_sched.model.claim import Claim
-from valence_sched.model.codec import check_schema
-from valence_sched.model.effect import AuditLine
 from valence_sched.model.flavor import Flavor
 from valence_sched.model.request import SCHEMA, VERSION, Request, with_own_id
 from valence_sched.model.request_spec import RequestSpec
 from valence_sched.model.scheduler import Scheduler
-from valence_sched.model.verbs import Health
-from valence_sched.service.fairness import RateLimiter, TenantGate
+from valence_sched.service import fairness, settings, users
 from valence_sched.service.operations import Operations, RecordStore
-from valence_sched.service.settings import Limits
-from valence_sched.service.users import User
 from valence_sched.service.visibility import own_nodes, visible
 
 T = TypeVar("T")
@@ -63,7 +58,7 @@ class ServedZone(Protocol):
     def tree(self, tenant: str) -> nouns.OfferingZone:
         """Return the tree of the zone as it is now, asked for a tenant."""
 
-    def hold_offers(self, tenant: str, body: nouns.ZoneClaimBody, key: str | None) -> Claim:
+    def hold_offers(self, tenant: str, body: nouns.ZoneClaimBody, key: str | None) -> claim.Claim:
         """Hold all offers, or nothing; ClaimLost, StaleOffer or NameTaken."""
 
 
@@ -89,12 +84,12 @@ class ServiceParts:
     compile_spec: Callable[[RequestSpec, Flavor | None], Request]
     records: RecordStore
     operations: Operations
-    limits: Limits
-    gate: TenantGate
-    rates: RateLimiter
+    limits: settings.Limits
+    gate: fairness.TenantGate
+    rates: fairness.RateLimiter
     openapi: Callable[[], bytes]
     metrics: Callable[[], tuple[str, bytes]]
-    health: Callable[[], Health]
+    health: Callable[[], verbs.Health]
     events: EventSink | None = None
     zone: ServedZone | None = None
 
@@ -122,7 +117,7 @@ class Call:
     """
 
     parts: ServiceParts
-    user: User
+    user: users.User
     path: Mapping[str, str]
     query: Mapping[str, Any]
     body: Any = None
@@ -132,7 +127,7 @@ class Call:
 
     def record_change(self, name: str, outcome: str) -> None:
         """Log a change, or a refused one, and store it unless the state is away."""
-        line = AuditLine(
+        line = effect.AuditLine(
             user=self.user.name,
             owner=self.user.project,
             request_id=self.request_id,
@@ -231,7 +226,7 @@ class Call:
 
     def check_limits(self, request: Request) -> None:
         """Raise RequestError for a request beyond the limits; NewerSchema as for a document."""
-        check_schema(request.schema, request.version, SCHEMA, VERSION, "the request")
+        codec.check_schema(request.schema, request.version, SCHEMA, VERSION, "the request")
         limits = self.parts.limits
         for count, what, most in (
             (request.count, "nodes", limits.nodes),

@@ -14,13 +14,10 @@ import msgspec
 from msgspec.structs import replace
 
 from valence_sched.errors import NameTaken, SchedulerError, ServiceBusy, UnknownName, one_line
-from valence_sched.model.claim import Claim, ComposedNode
+from valence_sched.model import claim, effect, inventory, redact
 from valence_sched.model.decision import DecisionSummary, Report
-from valence_sched.model.effect import AuditLine
-from valence_sched.model.inventory import to_json
 from valence_sched.model.problem import problem_of
 from valence_sched.model.quantity import format_count
-from valence_sched.model.redact import redact_text
 from valence_sched.model.verbs import Operation
 from valence_sched.service.visibility import visible_problem
 
@@ -49,7 +46,7 @@ class RecordStore(Protocol):
     def get(self, id_: str) -> tuple[bytes, float] | None:
         """Return a record and its age in seconds, None where there is none."""
 
-    def record_change(self, line: AuditLine) -> None:
+    def record_change(self, line: effect.AuditLine) -> None:
         """Store who changed what; the oldest of many such lines are deleted."""
 
     def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:
@@ -60,7 +57,7 @@ class RecordStore(Protocol):
 
     def newest_claims(
         self, most: int, skip: int, owner: str | None, podm: str | None, *, ended: bool
-    ) -> tuple[Sequence[Claim], int]:
+    ) -> tuple[Sequence[claim.Claim], int]:
         """Return the newest claims after ``skip`` newer ones, and how many there are in all.
 
         Of an owner and a pod manager, None: of all; with ``ended`` also those that have ended.
@@ -68,7 +65,7 @@ class RecordStore(Protocol):
 
     def newest_nodes(
         self, most: int, skip: int, owner: str | None, podm: str | None
-    ) -> tuple[Sequence[ComposedNode], int]:
+    ) -> tuple[Sequence[claim.ComposedNode], int]:
         """Return the nodes of the newest claims as :meth:`newest_claims` does."""
 
 
@@ -104,7 +101,7 @@ class Operations:
             if len(self._running) >= self._most:
                 text = f"{format_count(self._most, 'operation')} run already: try again later"
                 raise ServiceBusy(text)
-            document = to_json(operation)
+            document = inventory.to_json(operation)
             if earlier is not None:
                 self._records.replace(record, document)
             elif (stored := self._records.put_new(record, document)) != document:
@@ -138,7 +135,7 @@ class Operations:
             over.set()
             beating.join()
         try:
-            self._records.replace(PREFIX + operation.id, to_json(ended), END_PATIENCE_S)
+            self._records.replace(PREFIX + operation.id, inventory.to_json(ended), END_PATIENCE_S)
         except SchedulerError as error:
             LOG.error("operation %s: its end is not recorded: %s", operation.id, error)
         finally:
@@ -148,7 +145,7 @@ class Operations:
                 self._idle.notify_all()
 
     def _beat(self, operation: Operation, over: threading.Event) -> None:
-        document = to_json(operation)
+        document = inventory.to_json(operation)
         while not over.wait(self._beat_s):
             try:
                 self._records.replace(PREFIX + operation.id, document)
@@ -158,10 +155,10 @@ class Operations:
 
 def _ended(operation: Operation, work: Callable[[], Any]) -> Operation:
     try:
-        result = msgspec.Raw(to_json(work()))
+        result = msgspec.Raw(inventory.to_json(work()))
         return replace(operation, state="done", result=result)
     except SchedulerError as error:
-        LOG.warning("operation %s: %s", operation.id, redact_text(one_line(str(error))))
+        LOG.warning("operation %s: %s", operation.id, redact.redact_text(one_line(str(error))))
         is_tenant = operation.owner is not None
         problem = visible_problem(problem_of(error), is_tenant=is_tenant)
         return replace(operation, state="failed", problem=problem)

@@ -8,12 +8,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from valence_sched.model.claim import Claim
-from valence_sched.model.decision import DecisionSummary
-from valence_sched.model.quota import Quota, QuotaChange, QuotaLimits
+from valence_sched.model import claim, decision, quota, zone
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.verbs import VERBS, ApiVersions, EventBody, Health, Operation, Route
-from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
 from valence_sched.service.call import Call, CallResult, listed_result
 from valence_sched.service.handlers import ui, verbs
 from valence_sched.service.handlers.ui import HTML
@@ -84,14 +81,14 @@ OWN = (
     _route("catalogue_alive", verbs.alive, "GET", "/healthcheck/alive", None, Health),
     _route("catalogue_metrics", verbs.metrics, "GET", "/metrics", None, str, "metrics:get", media="text/plain"),
     _route("catalogue_openapi", verbs.openapi, "GET", "/v1/openapi.json", None, dict[str, Any]),
-    _route("decisions_decisions", verbs.decisions, "GET", "/v1/decisions", None, tuple[DecisionSummary, ...], "decisions:list", query=("limit", "skip")),
+    _route("decisions_decisions", verbs.decisions, "GET", "/v1/decisions", None, tuple[decision.DecisionSummary, ...], "decisions:list", query=("limit", "skip")),
     _route("nodes_operation", verbs.operation, "GET", "/v1/operations/{name}", None, Operation, "operations:get"),
-    _route("quotas_set_default", verbs.set_default, "PUT", "/v1/quotas", QuotaLimits, Quota, "quotas:update", "admin"),
-    _route("quotas_change_default", verbs.change_default, "PATCH", "/v1/quotas", QuotaChange, Quota, "quotas:update", "admin"),
+    _route("quotas_set_default", verbs.set_default, "PUT", "/v1/quotas", quota.QuotaLimits, quota.Quota, "quotas:update", "admin"),
+    _route("quotas_change_default", verbs.change_default, "PATCH", "/v1/quotas", quota.QuotaChange, quota.Quota, "quotas:update", "admin"),
     _route("events_receive", verbs.receive, "POST", "/v1/events/{token}", EventBody, None, status=204),
-    _route("offers_offers", verbs.offers, "POST", "/v1/zones/offers", OfferQuery, ZoneAnswer, "zones:offers", "admin", reads=True),
-    _route("offers_group_state", verbs.group_state, "POST", "/v1/zones/group_state", OfferQuery, GroupAnswer, "zones:offers", "admin", reads=True),
-    _route("zone_claims_hold", verbs.hold, "POST", "/v1/zones/claims", ZoneClaimBody, Claim, "zones:claims", "admin", 201),
+    _route("offers_offers", verbs.offers, "POST", "/v1/zones/offers", zone.OfferQuery, zone.ZoneAnswer, "zones:offers", "admin", reads=True),
+    _route("offers_group_state", verbs.group_state, "POST", "/v1/zones/group_state", zone.OfferQuery, zone.GroupAnswer, "zones:offers", "admin", reads=True),
+    _route("zone_claims_hold", verbs.hold, "POST", "/v1/zones/claims", zone.ZoneClaimBody, claim.Claim, "zones:claims", "admin", 201),
     _route("ui_site", ui.site, "GET", "/ui", None, str, "podms:list", query=("search", "page"), media=HTML),
     _route("ui_podm", ui.podm, "GET", "/ui/podms/{name}", None, str, "podms:get", media=HTML),
     _route("ui_block", ui.block, "GET", "/ui/blocks/{name}", None, str, "blocks:get", query=("podm",), media=HTML),

@@ -12,14 +12,8 @@ from msgspec import Meta
 
 from valence_sched import files
 from valence_sched.errors import UsageError, one_line
-from valence_sched.model.baremetal import IronicSettings, check_ironic
-from valence_sched.model.base import Noun
-from valence_sched.model.claim import LONGEST_TTL_S, TtlSeconds
-from valence_sched.model.codec import convert, load_yaml
+from valence_sched.model import baremetal, base, claim, codec, effect, registration, zone
 from valence_sched.model.dispatch import DispatchSettings, MessagingSettings, check_messaging
-from valence_sched.model.effect import AUDIT_LINES
-from valence_sched.model.registration import PasswordReference
-from valence_sched.model.zone import DEFAULT_ZONE_SETTINGS, ZoneSettings, check_zone_settings
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Positive = Annotated[int, Meta(ge=1)]
@@ -27,7 +21,7 @@ Seconds = Annotated[float, Meta(ge=0)]
 Pause = Annotated[float, Meta(gt=0, le=86400)]
 
 
-class Limits(Noun, frozen=True, kw_only=True):
+class Limits(base.Noun, frozen=True, kw_only=True):
     """The bounds of one request: what it may send, ask for, and wait for.
 
     ``queue_s`` is how long a request waits for others to be decided before it is refused,
@@ -44,10 +38,10 @@ class Limits(Noun, frozen=True, kw_only=True):
     read_s: Seconds = 10.0
     operations: Positive = 32
     tenant_requests: Positive | None = None
-    ttl_s: TtlSeconds = LONGEST_TTL_S
+    ttl_s: claim.TtlSeconds = claim.LONGEST_TTL_S
 
 
-class RateSettings(Noun, frozen=True, kw_only=True):
+class RateSettings(base.Noun, frozen=True, kw_only=True):
     """How often a tenant may ask: a rate such as ``100/second``, or several with ``;``.
 
     ``requests`` counts all, ``changes`` those that hold, compose or change something, and
@@ -59,10 +53,10 @@ class RateSettings(Noun, frozen=True, kw_only=True):
     changes: str | None = None
     failures: str | None = "20/minute"
     redis_url: str | None = None
-    redis_password: PasswordReference | None = None
+    redis_password: registration.PasswordReference | None = None
 
 
-class KeystoneSettings(Noun, frozen=True, kw_only=True):
+class KeystoneSettings(base.Noun, frozen=True, kw_only=True):
     """How the service reaches Keystone, and what it takes for an answer.
 
     The service logs in at ``auth_url`` as ``username`` of ``project_name``, or with an application
@@ -73,7 +67,7 @@ class KeystoneSettings(Noun, frozen=True, kw_only=True):
     """
 
     auth_url: str
-    password: PasswordReference
+    password: registration.PasswordReference
     username: str | None = None
     user_domain_name: str = "Default"
     project_name: str = "service"
@@ -88,7 +82,7 @@ class KeystoneSettings(Noun, frozen=True, kw_only=True):
     token_cache_s: Seconds = 60.0
 
 
-class EventReceiverSettings(Noun, frozen=True, kw_only=True):
+class EventReceiverSettings(base.Noun, frozen=True, kw_only=True):
     """Where pod managers send events: the base ``url`` of this service as they reach it.
 
     ``secret`` refers to the text that the token of each pod manager is made of, the same for all
@@ -96,10 +90,10 @@ class EventReceiverSettings(Noun, frozen=True, kw_only=True):
     """
 
     url: str
-    secret: PasswordReference
+    secret: registration.PasswordReference
 
 
-class ReaderSettings(Noun, frozen=True, kw_only=True):
+class ReaderSettings(base.Noun, frozen=True, kw_only=True):
     """How the registered pod managers are read, by one of all processes.
 
     Each is read every ``interval_s``, by up to the part ``jitter`` sooner or later. After a failure
@@ -125,7 +119,7 @@ class ReaderSettings(Noun, frozen=True, kw_only=True):
     receiver: EventReceiverSettings | None = None
 
 
-class ServiceSettings(Noun, frozen=True, kw_only=True):
+class ServiceSettings(base.Noun, frozen=True, kw_only=True):
     """The settings of the service.
 
     ``auth`` says who may use it: users of a password file (``basic``), of Keystone (``keystone``),
@@ -165,10 +159,10 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
     limits: Limits = Limits()
     rate_limits: RateSettings = RateSettings()
     messaging: MessagingSettings | None = None
-    zones: ZoneSettings = DEFAULT_ZONE_SETTINGS
+    zones: zone.ZoneSettings = zone.DEFAULT_ZONE_SETTINGS
     proxies: tuple[str, ...] = ()
-    audit_lines: Positive = AUDIT_LINES
-    ironic: IronicSettings | bool = IronicSettings()
+    audit_lines: Positive = effect.AUDIT_LINES
+    ironic: baremetal.IronicSettings | bool = baremetal.IronicSettings()
     dispatch: DispatchSettings | None = None
 
     @property
@@ -182,9 +176,9 @@ class ServiceSettings(Noun, frozen=True, kw_only=True):
         return (ReaderSettings() if self.reader is True else self.reader) or None
 
     @property
-    def ironic_settings(self) -> IronicSettings | None:
+    def ironic_settings(self) -> baremetal.IronicSettings | None:
         """Return how Ironic is reached, None where it is not asked."""
-        return (IronicSettings() if self.ironic is True else self.ironic) or None
+        return (baremetal.IronicSettings() if self.ironic is True else self.ironic) or None
 
 
 DEFAULT_SETTINGS = ServiceSettings()
@@ -193,7 +187,7 @@ DEFAULT_SETTINGS = ServiceSettings()
 def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
     """Return the settings of a YAML file, checked here or later; InputError or UsageError."""
     data = files.read(path)
-    settings = convert(load_yaml(data, path) or {}, ServiceSettings, path)
+    settings = codec.convert(codec.load_yaml(data, path) or {}, ServiceSettings, path)
     if check:
         check_settings(settings, path)
     return settings
@@ -208,10 +202,9 @@ def check_settings(settings: ServiceSettings, path: str) -> None:
     except ValueError as error:
         raise UsageError(one_line(f"{path}: proxies: {error}")) from None
     _refuse(path, _event_problems(settings.reader_settings))
-    check_ironic(settings.ironic_settings or IronicSettings(), path, "$.ironic")
-    check_zone_settings(settings.zones, path, "$.zones")
-    problems = (*_dispatch_problems(settings), *_access_problems(settings))
-    _refuse(path, problems)
+    baremetal.check_ironic(settings.ironic_settings or baremetal.IronicSettings(), path, "$.ironic")
+    zone.check_zone_settings(settings.zones, path, "$.zones")
+    _refuse(path, (*_dispatch_problems(settings), *_access_problems(settings)))
 
 
 def _refuse(path: str, problems: Iterable[tuple[bool, str]]) -> None:
@@ -239,24 +232,14 @@ def _dispatch_problems(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
     if dispatch is None:
         return
     is_target = re.fullmatch(r"[^=]+=https?://[^@\s/][^@\s]*", dispatch.target)
-    yield (
-        not is_target,
-        (
-            "dispatch: target is no NAME=URL with an http or https URL without a password: "
-            "webhook=https://host/path"
-        ),
-    )
+    target = "NAME=URL with an http or https URL without a password: webhook=https://host/path"
+    yield not is_target, f"dispatch: target is no {target}"
     for name, one in (("key", dispatch.key), ("password", dispatch.password)):
         yield one is not None and not is_source(one), f"dispatch: {name} {SOURCE}"
     alone = (dispatch.username is None) != (dispatch.password is None)
     yield alone, f"dispatch: a username and its password {TOGETHER}"
-    yield (
-        bool(settings.inventories),
-        (
-            "dispatch: inventories are recordings, on which no controller is to act unasked: leave "
-            "them out, or use podm schedule --dispatch"
-        ),
-    )
+    text = "dispatch: inventories are recordings, on which no controller is to act unasked: leave"
+    yield bool(settings.inventories), f"{text} them out, or use podm schedule --dispatch"
 
 
 def _access_problems(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
@@ -274,25 +257,16 @@ def _access_problems(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
         is_url = re.fullmatch(r"https?://[^@]+", keystone.auth_url, re.DOTALL)
         yield not is_url, "keystone: auth_url is no http or https URL without a password"
     is_redis = redis_url is None or re.fullmatch(r"rediss?://[^@\s]+", redis_url)
-    yield (
-        not is_redis,
-        (
-            "rate_limits: redis_url is no redis:// or rediss:// URL without a password: "
-            "redis_password refers to that"
-        ),
-    )
-    yield (
-        auth == "none" and not is_loopback(settings.host),
-        (
-            f"host {settings.host!r} is beyond loopback without authentication: set auth to basic, "
-            "with a users_file, or to keystone, or listen on 127.0.0.1"
-        ),
-    )
+    text = "redis_url is no redis:// or rediss:// URL without a password"
+    yield not is_redis, f"rate_limits: {text}: redis_password refers to that"
+    text = f"host {settings.host!r} is beyond loopback without authentication"
+    hint = "set auth to basic, with a users_file, or to keystone, or listen on 127.0.0.1"
+    yield auth == "none" and not is_loopback(settings.host), f"{text}: {hint}"
     alone = (settings.certificate is None) != (settings.private_key is None)
     yield alone, f"a certificate and its private_key {TOGETHER}"
 
 
-def is_source(reference: PasswordReference) -> bool:
+def is_source(reference: registration.PasswordReference) -> bool:
     """Return whether a reference names one of a variable and a file, and no password typed here."""
     return not reference.stored and (reference.env is None) != (reference.file is None)
 

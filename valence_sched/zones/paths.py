@@ -8,17 +8,14 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from valence_sched.model.capacity import StrandedAmount
+from valence_sched.model import capacity, decision, hardware, lifecycle
 from valence_sched.model.claim import Claim, ComposedNode
-from valence_sched.model.decision import SilentZone
-from valence_sched.model.hardware import BlockOverview, PodmOverview, PoolOverview
-from valence_sched.model.lifecycle import ClaimRecord, Event, UnverifiedNode
 from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import DomainValues, Generations
 
 V = TypeVar("V")
 LACK = "no pod manager "  # begins a line about what every pod manager of a zone lacks
-OnPodm = TypeVar("OnPodm", BlockOverview, PoolOverview, StrandedAmount)
+OnPodm = TypeVar("OnPodm", hardware.BlockOverview, hardware.PoolOverview, capacity.StrandedAmount)
 
 
 def path(zone: str, name: str) -> str:
@@ -77,11 +74,11 @@ def claim_below(zone: str, claim: Claim) -> Claim:
     return replace(claim, id=path(zone, claim.id), parts=parts)
 
 
-def record_below(zone: str, record: ClaimRecord) -> ClaimRecord:
+def record_below(zone: str, record: lifecycle.ClaimRecord) -> lifecycle.ClaimRecord:
     """Return the record of a claim of a zone as the zone above names it."""
     claim, events = claim_below(zone, record.claim), events_below(zone, record.events)
     nodes = tuple(node_below(zone, node) for node in record.nodes)
-    return ClaimRecord(claim=claim, nodes=nodes, events=events)
+    return lifecycle.ClaimRecord(claim=claim, nodes=nodes, events=events)
 
 
 def node_below(zone: str, node: ComposedNode) -> ComposedNode:
@@ -90,7 +87,7 @@ def node_below(zone: str, node: ComposedNode) -> ComposedNode:
     return replace(node, id=path(zone, node.id), podm=path(zone, node.podm), claim=claim)
 
 
-def events_below(zone: str, events: Iterable[Event]) -> tuple[Event, ...]:
+def events_below(zone: str, events: Iterable[lifecycle.Event]) -> tuple[lifecycle.Event, ...]:
     """Return the events of a zone as the zone above names their claims and pod managers."""
     return tuple(
         replace(
@@ -100,14 +97,14 @@ def events_below(zone: str, events: Iterable[Event]) -> tuple[Event, ...]:
     )
 
 
-def unverified_below(zone: str, node: UnverifiedNode) -> UnverifiedNode:
+def unverified_below(zone: str, node: lifecycle.UnverifiedNode) -> lifecycle.UnverifiedNode:
     """Return a node of a zone that could not be verified as the zone above names it."""
     named = ("node", "podm", "claim") if node.still_composing else ()
     words = {word: path(zone, getattr(node, word)) for word in named}
     return replace(node, message=line_below(zone, node.message), **words)
 
 
-def overview_below(zone: str, overview: PodmOverview) -> PodmOverview:
+def overview_below(zone: str, overview: hardware.PodmOverview) -> hardware.PodmOverview:
     """Return the overview of a pod manager of a zone as the zone above names it."""
     named = replace(overview.podm, id=path(zone, overview.podm.id))
     return replace(overview, podm=named)
@@ -118,7 +115,7 @@ def podm_below(zone: str, one: OnPodm) -> OnPodm:
     return replace(one, podm=path(zone, one.podm))
 
 
-def silent_below(zone: str, silent: Iterable[SilentZone]) -> list[SilentZone]:
+def silent_below(zone: str, silent: Iterable[decision.SilentZone]) -> list[decision.SilentZone]:
     """Return the silent zones below a zone by their paths."""
     return [replace(one, zone=path(zone, one.zone)) for one in silent]
 

@@ -8,10 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from valence_sched.model.hardware import PodmOverview, PodmSummary
-from valence_sched.model.inventory import Capabilities
-from valence_sched.model.quantity import age_s
-from valence_sched.model.zone import ZoneSettings
+from valence_sched.model import hardware, inventory, quantity, zone
 from valence_sched.model.zone_registry import ServiceRanges, ZoneAmounts, ZoneInfo, ZoneNode
 
 
@@ -67,8 +64,8 @@ SERVICES = {
 
 def zone_info(
     id_: str,
-    settings: ZoneSettings,
-    podms: Iterable[PodmOverview],
+    settings: zone.ZoneSettings,
+    podms: Iterable[hardware.PodmOverview],
     reports: Mapping[str, Mapping[str, Any]],
     ages_s: Mapping[str, float],
     below: Iterable[ZoneInfo] = (),
@@ -85,13 +82,13 @@ def zone_info(
     fresh = [reports[podm] for podm in heard if ages_s.get(podm, math.inf) <= fresh_s]
     free = (numbers for one in found if one.podm.id in alive for numbers in _free(one.amounts))
     reported = (numbers for stats in fresh for numbers in _reported(stats))
-    capabilities: Capabilities = dict(sorted(settings.capability_map.items()))
+    capabilities: inventory.Capabilities = dict(sorted(settings.capability_map.items()))
     ranges = rolled_up([*free, *reported], [info.services for info in below])
     services: ServiceRanges = dict(sorted(ranges.items()))
     return ZoneInfo(id=id_, name=settings.name, capabilities=capabilities, services=services)
 
 
-def _free(amounts: PodmSummary) -> Iterator[tuple[str, dict[str, float]]]:
+def _free(amounts: hardware.PodmSummary) -> Iterator[tuple[str, dict[str, float]]]:
     every = {name: (service, *getattr(amounts, name)) for name, service in SERVICES.items()}
     every |= {name: ("storage", *pair) for name, pair in amounts.stocks.items()}
     for name, (service, free, total) in every.items():
@@ -115,14 +112,14 @@ def _reported(stats: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, float]]
 
 
 def zone_node(
-    name: str, podms: Sequence[PodmOverview], now: datetime, children: Sequence[ZoneNode]
+    name: str, podms: Sequence[hardware.PodmOverview], now: datetime, children: Sequence[ZoneNode]
 ) -> ZoneNode:
     """Return a zone of a tree: the sums over its own pod managers, and their oldest reading.
 
     A sum is None where the amount of one of them is not known.
     """
     times = (one.podm.read_at for one in podms)
-    ages_s = {at: age for at in times if (age := age_s(at, now)) is not None}
+    ages_s = {at: age for at in times if (age := quantity.age_s(at, now)) is not None}
     oldest = max(ages_s, key=ages_s.__getitem__, default=None)
     amounts: dict[str, tuple[int | None, int | None]] = {}
     for resource in SERVICES:

@@ -10,14 +10,12 @@ from msgspec.structs import replace
 
 from valence_sched.errors import DispatchFailed, RequestError
 from valence_sched.integrations.dispatchers.http_post import get, order_headers, post
-from valence_sched.model.decision import Recording
-from valence_sched.model.dispatch import Order, Receipt
-from valence_sched.model.inventory import to_json
+from valence_sched.model import decision, dispatch, inventory
 from valence_sched.model.need import Alternative, Need
 from valence_sched.model.quantity import format_age
 
 
-def valence(url: str, order: Order) -> Sequence[Receipt]:
+def valence(url: str, order: dispatch.Order) -> Sequence[dispatch.Receipt]:
     """Posts each node to ``/v1/nodes`` with its pod manager and its requested properties.
 
     An order that is sent again skips the nodes that ``/v1/nodes`` lists by their names, which have
@@ -25,14 +23,14 @@ def valence(url: str, order: Order) -> Sequence[Receipt]:
     that Valence cannot express is refused before anything is sent.
     """
     node_properties = _order_properties(order)
-    receipts: list[Receipt] = []
+    receipts: list[dispatch.Receipt] = []
     nodes_url, known = f"{url.rstrip('/')}/v1/nodes", {}
     if order.again:
         known = _uuids(get(nodes_url, order.timeout_s, order_headers(order)))
     for placement in order.placements:
         number = placement.node if len(order.placements) > 1 else None
         name = "-".join(str(part) for part in (order.name, order.id, number) if part is not None)
-        receipt = Receipt(nodes=(placement.node,), podm=placement.chosen.podm, status=200)
+        receipt = dispatch.Receipt(nodes=(placement.node,), podm=placement.chosen.podm, status=200)
         if name in known:
             receipts.append(replace(receipt, reference=known[name]))
             continue
@@ -44,7 +42,7 @@ def valence(url: str, order: Order) -> Sequence[Receipt]:
         }
         try:
             headers = order_headers(order, placement.node)
-            status, answer = post(nodes_url, to_json(body), order.timeout_s, headers)
+            status, answer = post(nodes_url, inventory.to_json(body), order.timeout_s, headers)
         except DispatchFailed as error:
             before = ", ".join(str(receipt.reference) for receipt in receipts)
             more = f"; taken before: {before}" if before else ""
@@ -53,7 +51,7 @@ def valence(url: str, order: Order) -> Sequence[Receipt]:
     return receipts
 
 
-def _description(recording: Recording | None) -> dict[str, str]:
+def _description(recording: decision.Recording | None) -> dict[str, str]:
     """Return the description of a node that was decided on a recording, none for a live one."""
     if recording is None:
         return {}
@@ -63,7 +61,7 @@ def _description(recording: Recording | None) -> dict[str, str]:
     return {"description": f"decided on a recording {age}, not on the live pod manager"}
 
 
-def _order_properties(order: Order) -> dict[str, Any]:
+def _order_properties(order: dispatch.Order) -> dict[str, Any]:
     try:
         if len(order.alternatives) != 1:
             raise RequestError("its nodes are made by several alternatives of the flavor")
