@@ -196,16 +196,11 @@ class PodmAccess:
                 effects.note(action.kind, action.id, f"of {action.podm}: {action.done}")
         purged = self.store.purge(keep_s, dry_run=dry_run)
         reconciled = {action.id for action in actions}
-        composing = [
-            replace(one, parts=())
-            for one in self.store.claims.list(("COMPOSING",))
-            if one.id not in reconciled
-        ]
+        composing = self.store.claims.list(("COMPOSING",))
+        others = (replace(one, parts=()) for one in composing if one.id not in reconciled)
         return ReconcileResult(
             actions=tuple(actions),
-            composing=tuple(
-                replace(one, parts=()) for one in composing if one.id not in reconciled
-            ),
+            composing=tuple(others),
             forgotten_claims=purged.claims,
             forgotten_decisions=purged.decisions,
         )

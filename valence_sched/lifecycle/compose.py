@@ -98,7 +98,15 @@ class NodeComposer:
             if result.state != "composed":
                 raise self._give_up(composer, claim, part.podm, wanted, result)
             node = composed_node(claim, part, allocation, result)
-            self._record_node(composer, claim, wanted, node)
+            try:
+                self.store.claims.finish_composing(claim.id, [node])
+            except (errors.ClaimLost, errors.ClaimState) as error:
+                left = CompositionResult(state="left", node=node.uri, reason=str(error))
+                raise self._give_up(composer, claim, part.podm, wanted, left) from None
+            except errors.SchedulerError as error:
+                text = f"{part.podm}: {node.uri} is composed, but that could not be recorded"
+                text = f"{text}: {error}: claim {claim.id}: {RECONCILE_HINT}"
+                raise errors.Unverified(text) from error
         self.checkpoint("confirmed")
         return node
 
@@ -150,13 +158,12 @@ class NodeComposer:
             composer = stack.enter_context(self.connect(podm))
             refusal = composer.refusal(wanted)
             conflicts = [] if refusal else composer.conflicts(wanted)
+            self.checkpoint("checked")
+            if refusal:
+                raise errors.PodmError(refusal)
         except errors.SchedulerError as error:
             self._fail(claim, podm, f"not begun: {error.public_text}", refused=True)
             raise errors.ComposeFailed(f"{podm}: {error}", podm) from error
-        self.checkpoint("checked")
-        if refusal:
-            self._fail(claim, podm, f"not begun: {refusal}", refused=True)
-            raise errors.ComposeFailed(f"{podm}: {refusal}", podm)
         if conflicts:
             self._fail(claim, podm, f"no longer free: {conflicts[0]}")
             more = f", and {len(conflicts) - 1} more" if len(conflicts) > 1 else ""
@@ -187,26 +194,6 @@ class NodeComposer:
             result = replace(read_back, reason=reason)
         self.checkpoint("read back")
         return result
-
-    def _record_node(
-        self,
-        composer: GuardedComposer,
-        claim: Claim,
-        wanted: CompositionRequest,
-        node: ComposedNode,
-    ) -> None:
-        try:
-            self.store.claims.finish_composing(claim.id, [node])
-            return
-        except (errors.ClaimLost, errors.ClaimState) as error:
-            problem = str(error)
-        except errors.SchedulerError as error:
-            there = f"{node.podm}: {node.uri} is composed, but that could not be recorded"
-            raise errors.Unverified(
-                f"{there}: {error}: claim {claim.id}: {RECONCILE_HINT}"
-            ) from error
-        left = CompositionResult(state="left", node=node.uri, reason=problem)
-        raise self._give_up(composer, claim, node.podm, wanted, left)
 
     def _give_up(
         self,

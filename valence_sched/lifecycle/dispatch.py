@@ -95,13 +95,13 @@ def _send(name: str, dispatcher: Dispatcher, url: str, order: Order) -> Sequence
         for receipt in receipts:
             if not isinstance(receipt, Receipt):
                 raise TypeError(f"found {type(receipt).__name__}, expected a Receipt")
+        return receipts
     except SchedulerError:
         raise
     except Exception as error:  # an operator must not take it for unsent
         hint = "the decision may have been taken or not: look there first"
         text = f"dispatcher {name!r}: {type(error).__name__}: {error}: {hint}"
         raise PluginError(one_line(text)) from error
-    return receipts
 
 
 class DispatchSender:

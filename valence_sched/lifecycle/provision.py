@@ -203,19 +203,17 @@ class Provisioner:
             return []
         keys = {key, *(f"{key}#{number}" for number in range(1, request.count + 1))}
         claims = [one for one in self.store.claims.list(owner=request.owner) if one.key in keys]
-        other = [one for one in claims if one.content != key_of(content)]
-        if other:
-            what = f"claim {other[0].id} of another request"
-            raise errors.NameTaken(f"key {key!r} belongs to {what}: choose another key")
+        for other in (one for one in claims if one.content != key_of(content)):
+            text = f"key {key!r} belongs to claim {other.id} of another request"
+            raise errors.NameTaken(f"{text}: choose another key")
         ours = {one.id for one in claims if one.state in ("COMPOSED", "SETTLED")}
         others = [one for one in claims if one.id not in ours]
         # one of the key itself is composed now where it is held, and split where it has several
-        under_way = [one for one in others if one.nodes == 1 and one.state != "HELD"]
-        going = [one for one in others if one.key != key or one in under_way]
-        if going:
-            what = f"claim {going[0].id}, which is {going[0].state}"
-            hint = "wait for it, or run podm claim reap once its time is over"
-            raise errors.ClaimState(f"key {key!r} belongs to {what}: {hint}")
+        for one in others:
+            if one.key != key or (one.nodes == 1 and one.state != "HELD"):
+                text = f"key {key!r} belongs to claim {one.id}, which is {one.state}"
+                hint = "wait for it, or run podm claim reap once its time is over"
+                raise errors.ClaimState(f"{text}: {hint}")
         return [node for node in self.store.nodes.list() if node.claim in ours]
 
     def _compose_node(self, claim: Claim, find_another: _FindAnother) -> _NodeResult:
@@ -240,9 +238,7 @@ class Provisioner:
                         self.store.remember(reading)
             except errors.SchedulerError as error:  # unverified, or not begun
                 return error, notes
-            if attempt == MOST_ATTEMPTS:
-                return problem, notes
-            another = find_another(avoid, claim.key)
+            another = find_another(avoid, claim.key) if attempt < MOST_ATTEMPTS else None
             if another is None:
                 return problem, notes
             notes.append(f"{problem}: tried {another.parts[0].podm} instead")

@@ -158,7 +158,7 @@ class Reconciler:
             listed = {node.uri: node for node in podm.nodes if not node.stale}
             ours = {node.uri for node in known.get(id_, [])}
             missing = [node for node in known.get(id_, []) if node.uri not in listed]
-            actions = [self._forget_missing(node) for node in missing]
+            actions: list[Action | None] = [self._forget_missing(node) for node in missing]
             actions += [
                 self._remove_orphan(id_, node, names)
                 for uri, node in listed.items()
@@ -168,7 +168,7 @@ class Reconciler:
                 self.store.remember((self.read(id_) if actions else None) or podm)
             yield from filter(None, actions)
 
-    def _forget_missing(self, node: ComposedNode) -> Action | None:
+    def _forget_missing(self, node: ComposedNode) -> Action:
         """Forget a node that is gone; a reading without it is not enough."""
         try:
             with self._composer(node.podm, f"node {node.id}") as composer:
@@ -176,10 +176,8 @@ class Reconciler:
                 result = composer.read_node(wanted, node.uri)
                 if result.node is None and result.amounts:
                     result = self._decompose(composer, wanted, node.uri)
-        except (errors.HardwareInUse, errors.BaremetalUnavailable) as error:
-            return _node_action(node.id, node.podm, _left(node.podm, error))
         except errors.SchedulerError as error:
-            result = CompositionResult(state="unknown", reason=str(error))
+            return _node_action(node.id, node.podm, _left(node.podm, error))
         if result.node is not None or result.state == "unknown" or result.amounts:
             done = f"left as it is: the reading does not show it, {result.reason or 'it is there'}"
         else:
@@ -204,10 +202,8 @@ class Reconciler:
         wanted = CompositionRequest(name=name, blocks=node.blocks, grants=grants[0])
         try:
             result = self._remove(podm, wanted, node.uri)
-        except (errors.HardwareInUse, errors.BaremetalUnavailable) as error:
-            return _node_action(node.uri, podm, _left(podm, error))
         except errors.SchedulerError as error:
-            result = CompositionResult(state="unknown", reason=str(error))
+            return _node_action(node.uri, podm, _left(podm, error))
         done = f"decomposed: its claim {claim.id} is {claim.state}"
         if result.state != "absent":
             done = errors.one_line(f"left as it is: {result.reason}", 200)
@@ -217,7 +213,7 @@ class Reconciler:
 def _left(podm: str, error: errors.SchedulerError) -> Done:
     if isinstance(error, errors.HardwareInUse | errors.BaremetalUnavailable):
         return errors.one_line(f"left as it is: {error}", 400), error.exit_code
-    return errors.one_line(f"left as it is: {podm} cannot be read: {error}", 200), 0
+    return errors.one_line(f"left as it is: {podm}: {error}", 200), 0
 
 
 def _node_action(id_: str, podm: str, done: Done) -> Action:

@@ -55,14 +55,14 @@ class StateVerbs:
         return self._sources.registry(self._live.state)
 
     def _read(self, read: Callable[[Store], T], without: T) -> T:
-        """Return what is read of the store; ``without`` a state that."""
+        """Return the result of a function of the store, ``without`` if there is no state."""
         if self.registry.empty:
             return without
         with self.registry.store() as store:
             return read(store)
 
     def change(self, kind: str, id_: str, done: str) -> AbstractContextManager[None]:
-        """Note a change that a block makes; ``done`` is a participle."""
+        """Note a change within a context; ``done`` is a participle."""
         return self._effects.change(kind, id_, f"may be {done}", f"is {done}")
 
     def decision(self, decision_id: str) -> Report | Reports:
@@ -126,7 +126,7 @@ class StateVerbs:
     def _registering(self, name: str, done: str) -> Iterator[None]:
         with (
             self.change("pod manager", name, done),
-            awaiting(self._sources.progress, name, "asking who it is"),
+            awaiting(self._sources.progress, name, "identifying"),
         ):
             yield
         self._forget_snapshot()
@@ -142,7 +142,7 @@ class StateVerbs:
         return StatsReport(stats=reports[podm], age_s=ages_s.get(podm), at=times.get(podm))
 
     def reports(self) -> tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]:
-        """Return what pod managers reported, the ages of the reports, and their times."""
+        """Return the reports of pod managers about themselves, their ages and their times."""
         if self.registry.empty:
             return {}, {}, {}
         with self.registry.store() as store:
@@ -157,12 +157,12 @@ class StateVerbs:
     def claims(
         self, *, podm: str | None = None, owner: str | None = None, ended: bool = False
     ) -> Sequence[Claim]:
-        if self.registry.empty:
-            return ()
-        states = (*ACTIVE_STATES, *FINAL_STATES) if ended else ACTIVE_STATES
-        with self.registry.store() as store:
+        def read(store: Store) -> Sequence[Claim]:
             store.claims.expire()
+            states = (*ACTIVE_STATES, *FINAL_STATES) if ended else ACTIVE_STATES
             return store.claims.list(states, podm, owner)
+
+        return self._read(read, ())
 
     def claim_record(self, claim_id: str) -> ClaimRecord:
         if self.registry.empty:

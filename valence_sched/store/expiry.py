@@ -117,18 +117,16 @@ def _purgeable(older_than_s: float) -> sa.ColumnElement[bool]:
     )
 
 
-def _old_events(older_than_s: float) -> sa.ColumnElement[bool]:
+def _old_rows(older_than_s: float) -> dict[sa.Table, sa.ColumnElement[bool]]:
+    """Return the conditions of events without claims, decisions and zone claims to delete."""
+    before, zone_claim = statement_time() - older_than_s, tables.zone_claims.c
     has_claim = sa.exists().where(_claims.c.id == _events.c.claim_id)
-    return sa.and_(_events.c.at < statement_time() - older_than_s, ~has_claim)
-
-
-def _old_decisions(older_than_s: float) -> sa.ColumnElement[bool]:
-    return _decisions.c.decided_at < statement_time() - older_than_s
-
-
-def _old_zone_claims(older_than_s: float) -> sa.ColumnElement[bool]:
-    of = tables.zone_claims.c
-    return sa.and_(of.state.in_(FINAL_STATES), of.created_at < statement_time() - older_than_s)
+    has_ended = zone_claim.state.in_(FINAL_STATES)
+    return {
+        _events: sa.and_(_events.c.at < before, ~has_claim),
+        _decisions: _decisions.c.decided_at < before,
+        tables.zone_claims: sa.and_(has_ended, zone_claim.created_at < before),
+    }
 
 
 def _delete_claims(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
@@ -143,16 +141,16 @@ def _delete_claims(connection: sa.Connection, older_than_s: float) -> PurgeCount
 
 
 def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
-    events = connection.execute(sa.delete(_events).where(_old_events(older_than_s)))
-    decisions = connection.execute(sa.delete(_decisions).where(_old_decisions(older_than_s)))
-    zones = connection.execute(sa.delete(tables.zone_claims).where(_old_zone_claims(older_than_s)))
+    old = _old_rows(older_than_s).items()
+    deleted = [connection.execute(sa.delete(table).where(where)).rowcount for table, where in old]
+    events, decisions, zones = deleted
     # a caller may repeat a request whose operation goes on, or that was answered just now
-    old = tables.records.c.at < statement_time() - max(older_than_s, RECORD_S)
-    connection.execute(sa.delete(tables.records).where(old))
+    over = tables.records.c.at < statement_time() - max(older_than_s, RECORD_S)
+    connection.execute(sa.delete(tables.records).where(over))
     sent = tables.dispatches.c.sent_at < statement_time() - older_than_s
     connection.execute(sa.delete(tables.dispatches).where(sent))
     purge_groups(connection, max(older_than_s, RECORD_S))
-    return PurgeCounts(zones.rowcount, events.rowcount, decisions.rowcount)
+    return PurgeCounts(zones, events, decisions)
 
 
 def _count(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
@@ -160,11 +158,10 @@ def _count(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
         query = sa.select(sa.func.count()).select_from(table).where(where)
         return connection.scalar(query) or 0
 
-    ended = sa.select(_claims.c.id).where(_purgeable(older_than_s))
-    events = sa.or_(_old_events(older_than_s), _events.c.claim_id.in_(ended))
-    zones = count(tables.zone_claims, _old_zone_claims(older_than_s))
-    claims, decisions = count(_claims, _purgeable(older_than_s)), _old_decisions(older_than_s)
-    return PurgeCounts(claims + zones, count(_events, events), count(_decisions, decisions))
+    old, purgeable = _old_rows(older_than_s), _purgeable(older_than_s)
+    old[_events] |= _events.c.claim_id.in_(sa.select(_claims.c.id).where(purgeable))
+    events, decisions, zones = (count(table, where) for table, where in old.items())
+    return PurgeCounts(count(_claims, purgeable) + zones, events, decisions)
 
 
 TOLERANCE_S = 5.0  # clocks are set by less than this all the time

@@ -54,7 +54,7 @@ class TestReaping(ScriptedCase):
             (CompositionResult(state="composed", node=URI, blocks=("c0",), works=True),
              "left as it is: p goes on:", "COMPOSING", []),
             (UNKNOWN, "left as it is: its owner is unknown", "COMPOSING", None),
-            (DOWN, "left as it is: p cannot be read: connection refused", "COMPOSING", []),
+            (DOWN, "left as it is: p: connection refused", "COMPOSING", []),
         ):  # fmt: skip
             for dry_run in (True, False):
                 with self.subTest(read_node=read_node, dry_run=dry_run):
@@ -84,7 +84,7 @@ class TestReaping(ScriptedCase):
             (ABSENT, gone, False),
             (COMPOSED, "left as it is: the reading does not show it, it is there", True),
             (UNKNOWN, f"left as it is: the reading does not show it, {UNKNOWN.reason}", True),
-            (DOWN, "left as it is: the reading does not show it, connection refused", True),
+            (DOWN, "left as it is: p: connection refused", True),
         ):
             for dry_run in (True, False):
                 with self.subTest(read_node=read_node, dry_run=dry_run):
@@ -103,7 +103,7 @@ class TestReaping(ScriptedCase):
             (ABSENT, False, "decomposed: its claim {} is FAILED", ["remove"]),
             (ABSENT, True, "decomposed: its claim {} is FAILED", []),
             (PART, False, "left as it is: c0 is idle", ["remove"]),
-            (DOWN, False, "left as it is: connection refused", ["remove"]),
+            (DOWN, False, "left as it is: p: connection refused", ["remove"]),
         ):
             with self.subTest(remove=remove, dry_run=dry_run):
                 self.begin()
@@ -376,7 +376,7 @@ class TestClaims(ReapCase):
     def test_long_reasons_are_cut(self):
         long = "x" * 300
         for answer, start, length in (
-            (type(DOWN)(long), "left as it is: p cannot be read: x", 200),
+            (type(DOWN)(long), "left as it is: p: x", 200),
             (replace(PART, reason=long, works=True), "left as it is: p goes on: x", 200),
             (replace(UNKNOWN, reason=long), "left as it is: x", 200),
             (replace(USED, reason=long), "freed what it held: nothing was composed, but check x",
@@ -422,7 +422,7 @@ class TestLost(ReapCase):
         composer = Noting(read_node=self.found, remove=PART)
         self.assertEqual(f"left as it is: {self.lost}; c0 is idle", self.claim_line(composer))
         composer = Noting(read_node=self.found, remove=DOWN)
-        self.assertEqual("left as it is: p cannot be read: connection refused",
+        self.assertEqual("left as it is: p: connection refused",
                          self.claim_line(composer))  # fmt: skip
         self.assertEqual("COMPOSING", self.state())
 
