@@ -60,16 +60,15 @@ class Quotas:
         return self._write(work, "setting a quota")
 
     def list(self) -> Sequence[Quota]:
-        def work(connection: sa.Connection) -> list[Quota]:
-            of = _quotas.c
-            query = sa.select(of.owner_key, of.owner, of.resource, of.most).order_by(of.resource)
-            limits: dict[str | None, dict[str, float]] = {}
-            for _, owner, name, most in _limit_rows(connection, query):
-                limits.setdefault(owner, {})[name] = most
-            by_name = sorted(limits.items(), key=lambda item: (item[0] is not None, item[0] or ""))
-            return [Quota(owner=owner, limits=found) for owner, found in by_name]
-
-        return self._read(work, "reading quotas")
+        of = _quotas.c
+        query = sa.select(of.owner_key, of.owner, of.resource, of.most).order_by(of.resource)
+        limits: dict[str | None, dict[str, float]] = {}
+        for _, owner, name, most in self._read(
+            lambda c: [*_limit_rows(c, query)], "reading quotas"
+        ):
+            limits.setdefault(owner, {})[name] = most
+        by_name = sorted(limits.items(), key=lambda item: (item[0] is not None, item[0] or ""))
+        return [Quota(owner=owner, limits=found) for owner, found in by_name]
 
     def show(self, owner: str) -> Quota:
         return self._read(lambda c: _quota(c, owner), "reading quotas")

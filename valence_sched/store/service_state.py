@@ -57,22 +57,15 @@ class Leases:
 
     def renew(self, name: str, holder: str, ttl_s: float) -> bool:
         """Let a lease end ``ttl_s`` from now; return False where the holder has lost it."""
-
-        def work(connection: sa.Connection) -> bool:
-            of = _leases.c
-            mine = sa.and_(of.name == name, of.holder == holder, of.expires_at > now())
-            update = sa.update(_leases).where(mine).values(expires_at=now() + ttl_s)
-            return bool(connection.execute(update).rowcount)
-
-        return self._database.write(work, "renewing a lease")
+        of = _leases.c
+        own = of.name == name, of.holder == holder, of.expires_at > now()
+        update = sa.update(_leases).where(*own).values(expires_at=now() + ttl_s)
+        return bool(self._database.write(lambda c: c.execute(update).rowcount, "renewing a lease"))
 
     def give_up(self, name: str, holder: str) -> None:
-        def work(connection: sa.Connection) -> None:
-            of = _leases.c
-            mine = sa.and_(of.name == name, of.holder == holder)
-            connection.execute(sa.update(_leases).where(mine).values(expires_at=0.0))
-
-        self._database.write(work, "giving up a lease")
+        own = _leases.c.name == name, _leases.c.holder == holder
+        update = sa.update(_leases).where(*own).values(expires_at=0.0)
+        self._database.write(lambda c: c.execute(update), "giving up a lease")
 
     def holder(self, name: str) -> str | None:
         of = _leases.c
@@ -115,10 +108,10 @@ class Audit:
                 chosen = chosen.where(_audit[name] == wanted)
         chosen = chosen.limit(query.limit).offset(query.skip)
 
-        def work(connection: sa.Connection) -> Sequence[AuditLine]:
-            return [AuditLine(**row) for row in connection.execute(chosen).mappings()]
-
-        return self._database.read(work, "reading the audit")
+        rows = self._database.read(
+            lambda c: c.execute(chosen).mappings().all(), "reading the audit"
+        )
+        return [AuditLine(**row) for row in rows]
 
 
 _records = tables.records.c

@@ -219,19 +219,17 @@ def _newly_claimed(
     newer = [sa.and_(_parts.shard == shard, _parts.moved > before[shard]) for shard in behind]
     others = tables.claim_parts.alias().c
     is_other = others.claim_id == _parts.claim_id, others.podm_key != _parts.podm_key
-    query = sa.select(_parts.podm_key, _parts.claim_id, _podms.name, sa.exists().where(*is_other))
+    query = sa.select(_parts.podm_key, _podms.name, _parts.claim_id, sa.exists().where(*is_other))
     query = query.join(tables.podms, _podms.podm_key == _parts.podm_key).where(sa.or_(*newer))
-    found: dict[str, list[str]] = {}
-    names: dict[str, str] = {}
+    claims: dict[tuple[str, str], list[str]] = defaultdict(list)
     whole = set()
-    for key, claim, name, has_others in connection.execute(query):
+    for key, name, claim, has_others in connection.execute(query):
         if key not in other_keys:
-            names[key] = name
-            found.setdefault(key, []).append(claim)
+            claims[key, name].append(claim)
             whole.update([key] if has_others else [])
     rows = _rows(connection, before, _podms.podm_key.in_(sorted(whole))) if whole else []
-    alone = [key for key in found if key not in whole]
-    return rows + [_ChangedRow(key, names[key], claims=tuple(found[key])) for key in alone]
+    alone = [one for one in claims if one[0] not in whole]
+    return rows + [_ChangedRow(*one, claims=tuple(claims[one])) for one in alone]
 
 
 def _changed_podms(

@@ -128,9 +128,8 @@ class ZoneClaimRows:
                 values["document"] = to_json(tuple(parts))
             if ends:
                 values["consumer_key"] = None
-            where = [_of.id == claim_id, _of.state.in_(before)]
-            if not ends:
-                where.append(sa.not_(_IS_OVER))
+            is_due = sa.true() if ends else sa.not_(_IS_OVER)
+            where = _of.id == claim_id, _of.state.in_(before), is_due
             if "PREPARED" in before and after != "PREPARED":
                 group = connection.scalar(sa.select(_of.group_name).where(_of.id == claim_id))
                 if group is not None:
