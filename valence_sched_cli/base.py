@@ -335,7 +335,7 @@ class PodmCommand:
         here = [name for name in _SOURCES if getattr(self.args, name, None)]
         if endpoint and (here or not (asks_service or self.reads_files_only)):
             option = f"--{here[0].replace('_', '-')}" if here else "this command"
-            hint = "is about what is here, not about a service: leave one of them out"
+            hint = "is for this machine, not for a service: leave one of them out"
             raise UsageError(f"--os-scheduler-endpoint: {option} {hint}")
         if here or not asks_service:
             return

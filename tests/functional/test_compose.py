@@ -150,7 +150,7 @@ class TestCompose(Case):
             (claim,) = here.rows("claim", "list")
             name = claim["ID"]
             what = f"claim {name} is COMPOSING as vs-{name} on gpu-east"
-            end = f"broken off\n{what}: podm claim reap reconciles it\n"
+            end = f"interrupted\n{what}: podm claim reap reconciles it\n"
             self.assertEqual(f"{REMARKS}{end}", err)
 
     def test_what_a_pod_manager_refuses_is_one_line_and_exit_code_1(self):

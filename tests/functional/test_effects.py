@@ -432,7 +432,7 @@ class TestReport(Effects):
                 done = run(OURS, *words)
                 self.assertEqual((0, False, False), (done.code, file.exists(), page.exists()))
                 for noun in ("report", "page"):
-                    line = f"no {noun}: what --key k stands for was decided on before"
+                    line = f"no {noun}: --key k belongs to an earlier decision"
                     self.assertIn(line, done.err)
 
     def test_one_is_written_though_a_pod_manager_is_silent(self):
@@ -491,7 +491,7 @@ class TestSignals(Effects):
                 process.send_signal(number)
                 out, err = process.communicate(timeout=60)
                 self.assertEqual((7, ""), (process.returncode, out), err)
-                self.assertTrue(err.removeprefix(REMARKS).startswith("broken off\n"), err)
+                self.assertTrue(err.removeprefix(REMARKS).startswith("interrupted\n"), err)
                 with Store(f"sqlite:///{here.state}") as store:
                     claims = store.claims.list()
                 self.assertEqual(3, len(claims))

@@ -64,14 +64,14 @@ class TestClaim(Site):
             first = self.podm("schedule", *claim, "-f", "json")
             again = self.podm("schedule", *claim, "-f", "json", program=PROGRAMS[1])
             self.assertEqual(first.out, again.out)
-            self.assertRegex(again.err, f"(?m)^--key {words[1]} stands for this claim already$")
+            self.assertRegex(again.err, f"(?m)^--key {words[1]} belongs to this claim already$")
             self.assertNotIn("already", first.err)
             for style in ("table", "value"):
                 first, again = (self.podm("schedule", *claim, "-f", style).out for _ in range(2))
                 self.assertEqual(first, again)
         report = self.folder / "again.json"
         done = self.podm("schedule", *claim, "--report", report)
-        self.assertIn("no report: what --key small stands for was decided on before", done.err)
+        self.assertIn("no report: --key small belongs to an earlier decision", done.err)
         self.assertFalse(report.exists())
 
     def test_the_key_of_several_nodes_holds_no_others_once_they_are_composed(self):

@@ -220,8 +220,8 @@ class TestRefusals(Registry):
 
     def test_a_fact_that_is_said_twice_is_refused(self):
         for words, named in (
-            (("--fact", "location=x", "--location", "y"), "'location' is said twice (--location"),
-            (("--fact", "n=1", "--fact", "n=2"), "'n' is said twice: several values stand in one"),
+            (("--fact", "location=x", "--location", "y"), "'location' is given twice (also by --"),
+            (("--fact", "n=1", "--fact", "n=2"), "'n' is given twice: write several values as one"),
         ):
             with self.subTest(words):
                 self.assertIn(named, self.refused("create", "a", URL, *words, code=2))

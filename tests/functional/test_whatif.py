@@ -195,7 +195,7 @@ class TestCompare(Replays):
         self.assertNotEqual(
             *[rows["fragmentation"][f"base/{name}"] for name in ("default", "pack")]
         )
-        self.assertIn("one seed does not tell which run is better: use whatif sweep", done.err)
+        self.assertIn("one seed does not show which run is better: use whatif sweep", done.err)
 
     def test_an_equal_result_exits_0_and_another_one_10_naming_what_differs(self):
         _, file, _ = self.result(*DRAWN, "--seed", "1")

@@ -180,7 +180,7 @@ class TestCompare(Sweeps):
 
     def test_one_seed_tells_nothing(self):
         done = self.sweep(0, *DRAWN, *POLICIES, "--jobs", "1", "--compare")
-        self.assertIn("one seed does not tell which variation is better: --seeds 1..10\n", done.err)
+        self.assertIn("one seed does not show which variation is better: --seeds 1..10\n", done.err)
 
 
 class TestFiles(Sweeps):

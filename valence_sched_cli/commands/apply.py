@@ -29,9 +29,9 @@ class ApplyPodm(base.Lister):
 
     The nodes are made of the very blocks of the plan, or nothing is done.
 
-    Exit codes: 0 done; 1 error; 4 composed in part; 5 what is there could not be read; 6 something
-    moved since, or is in use; 7 what was composed could not be verified, or not all of it be told;
-    10 with --refresh and --detailed-exitcode when another decision is made now.
+    Exit codes: 0 done; 1 error; 4 composed in part; 5 a pod manager could not be read; 6 something
+    moved since, or is in use; 7 a composed node could not be verified, or output failed; 10 with
+    --refresh and --detailed-exitcode when another decision is made now.
     """
 
     examples = ("node.json --key ticket-7", "node.json --refresh --detailed-exitcode")
@@ -40,8 +40,8 @@ class ApplyPodm(base.Lister):
         <plan>: file of the plan, or - for standard input
         then | --claim: only hold what the plan says
         then | --compose: hold it and have it composed (default)
-        then | --refresh: decide again on what is there now and show the difference; nothing is
-            changed
+        then | --refresh: decide again on the present inventory and show the difference; nothing
+            is changed
         then --detailed-exitcode: with --refresh, exit 10 when another decision is made now
         """
     option_settings = {"plan": {"dest": "planned"}, **claim_options.SETTINGS}

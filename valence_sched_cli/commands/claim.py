@@ -193,11 +193,11 @@ class ShowClaim(base.ShowOne):
 class ComposeClaim(base.Lister):
     """Compose the nodes that a claim holds.
 
-    The pod managers compose them, and it is read back that they did. Nothing else is composed in
-    its place: where a pod manager refuses a node of the claim, none is left of the others. Exit
-    codes: 0 composed; 1 error, or nothing was composed; 4 composed in part; 5 Ironic does not tell
-    whether it uses the hardware; 6 another system uses a block by now; 7 what was composed could
-    not be verified, or not all of it be told.
+    The pod managers compose them, and each node is read back. Nothing else is composed in its
+    place: if a pod manager refuses a node of the claim, the others are removed. Exit codes: 0
+    composed; 1 error, or nothing was composed; 4 composed in part; 5 unknown whether Ironic uses
+    the hardware; 6 another system uses a block by now; 7 a composed node could not be verified, or
+    output failed.
     """
 
     arguments = "<claim>: claim (ID)"
@@ -244,10 +244,9 @@ class RenewClaim(base.ShowOne):
 class ReapClaim(base.Lister):
     """Reconcile claims and nodes with the pod managers.
 
-    Claims whose time is over are freed. A claim that died while it was being composed becomes
-    its node where that is there, and is freed where nothing is. Nodes that went are forgotten,
-    and so is what ended long ago. Exit codes: 5 when something is left because Ironic does not
-    tell whether it uses the hardware, 6 when it does.
+    Expired claims are released. A claim whose composing was interrupted becomes its node if the
+    node exists, else it is released. Nodes that are gone and claims that ended long ago are
+    forgotten. Exit codes: 5 if it is unknown whether Ironic uses the hardware, 6 if it does.
     """
 
     arguments = """

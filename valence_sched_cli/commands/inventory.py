@@ -216,8 +216,7 @@ class CapturePodm(base.ShowOne):
     """Record pod managers as they are now.
 
     A capture is to keep, to compare or to share; credentials are never recorded. A pod manager
-    that cannot be read is told and does not keep the others from being written; exits 5 then with
-    --strict.
+    that cannot be read is reported, and the others are written; exits 5 then with --strict.
     """
 
     through_service = False
@@ -246,9 +245,9 @@ class CapturePodm(base.ShowOne):
             raise UsageError("name pod managers or give --all, not both")
         chosen = args.inventory or args.podm_file or args.from_catalog
         if not (args.name or args.all or chosen):
-            raise UsageError("what is to be recorded? name pod managers, or give --all")
+            raise UsageError("nothing to record: name pod managers, or give --all")
         if args.resource_file:
-            raise UsageError("--resource-file: a capture holds what pod managers tell, no more")
+            raise UsageError("--resource-file: a capture holds only what pod managers report")
         key = args.anonymize_key_env
         captures = self.scheduler_app.captures
         aliases = captures.aliases(key) if args.anonymize or key else None

@@ -30,7 +30,7 @@ class ListNode(base.PagedLister):
 
     With --live, those that others composed are there, too, and with --inventory those that recorded
     pod managers have. Tables leave out the state where every node is COMPOSED, else the flavor, and
-    the owner where none has one.
+    the owner if no node has one.
     """
 
     marker_columns = ("Node",)
@@ -39,7 +39,7 @@ class ListNode(base.PagedLister):
     arguments = """
         what --podm <podm>: only of this pod manager
         what --owner <owner>: only of this owner
-        what --live: ask the pod managers: what is gone, and nodes that nobody here composed
+        what --live: ask the pod managers: also nodes that are gone, and unmanaged nodes
         output --long: list more columns
         """
     option_groups = (RECORDED, inventory.LIVE, inventory.STRICT_LIST)
@@ -168,8 +168,8 @@ def _cells(status: model.lifecycle.NodeStatus) -> dict[str, Any]:
 class DeleteNode(base.Command):
     """Decompose nodes and verify that they are gone.
 
-    The node stays in the list where it could not be: exit codes are 5 when Ironic does not tell
-    whether it uses the hardware, 6 when it does, 7 when something is left or that cannot be told.
+    A node that could not be decomposed stays in the list. Exit codes: 5 unknown whether Ironic uses
+    the hardware; 6 Ironic uses it; 7 something is left, or may be.
     """
 
     arguments = "<node>...: node (ID or URI; repeat for several)"

@@ -70,7 +70,8 @@ class ListPodm(base.PagedLister):
         what --driver <driver>: only what this driver read
         what --trait <trait>...: only with this trait (repeat for several)
         what --aggregate <aggregate>...: only with this aggregate (repeat for several)
-        what --stale: only those read longer ago than --max-age (default: 10m), or nobody knows when
+        what --stale: only those read longer ago than --max-age (default: 10m), or at an unknown
+            time
         """
     option_settings = {
         "status": {"choices": ("Online", "Offline", "Unknown")},

@@ -27,22 +27,22 @@ class UnsetPodm(base.Command):
     examples = ("rack-7 --zone", "rack-7 --aggregate gold --fact year")
     arguments = """
         <podm>: registered pod manager
-        what --driver: ask it again what it speaks
-        what --identity: accept whichever service answers there next
-        what --username: log in as nobody; the password goes, too
-        what --password: forget where its password is, and one that was typed in
-        what --auth: log in as it likes
-        what --cacert: trust the usual certificates
-        what --cert: present no certificate; its key goes, too
-        what --insecure: check its certificate again
+        what --driver: detect the driver again
+        what --identity: accept the next service that answers at the URL
+        what --username: log in without a user name and a password
+        what --password: forget the reference to its password, and a stored one
+        what --auth: choose the authentication automatically
+        what --cacert: trust the certificates of the system
+        what --cert: present no certificate and no key
+        what --insecure: verify its certificate again
         where --zone: leave its availability zone
-        where --location: forget where it stands
-        where --aggregate <aggregate>...: aggregate to take back (repeat for several)
+        where --location: forget its location
+        where --aggregate <aggregate>...: aggregate to remove (repeat for several)
         decide --max-blocks: ask it alone how many blocks a node may have
         decide --parallel-composes: compose two nodes of a request at a time again
-        decide --capability <key>...: capability to take back (repeat for several)
-        decide --trait <trait>...: trait to take back (repeat for several)
-        decide --fact <key>...: fact to take back (repeat for several)
+        decide --capability <key>...: capability to remove (repeat for several)
+        decide --trait <trait>...: trait to remove (repeat for several)
+        decide --fact <key>...: fact to remove (repeat for several)
         """
     option_settings = {"trait": None}
 
@@ -61,7 +61,7 @@ class UnsetPodm(base.Command):
             if names:
                 changes[field] = _without(getattr(old, field), names, option, old.name)
         if not changes:
-            raise UsageError("nothing to unset: say what")
+            raise UsageError("nothing to unset: name a property")
         new = msgspec.structs.replace(old, **changes)
         change = model.registration.RegistrationChange.between(old, new)
         scheduler.change_registration(old.name, change)
@@ -79,8 +79,8 @@ def _without(known: Any, names: Sequence[str], noun: str, podm: str) -> Any:
 class CreatePodm(base.ShowOne):
     """Register a pod manager.
 
-    It is read once: one that does not answer, or lets nobody in, is not registered. Its password
-    is never kept beside it, only where it is.
+    It is read once: fails if it does not answer or rejects the login. The registry stores a
+    reference to the password, not the password.
     """
 
     examples = (

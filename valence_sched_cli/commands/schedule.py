@@ -38,7 +38,7 @@ class SchedulePodm(base.Lister):
     """Choose the pod manager, pool and blocks of a node.
 
     Nothing is held or composed unless --claim or --compose says so; --plan saves what podm apply
-    does later, --dispatch hands the decision to somebody else. Exit codes: 0 placed; 1
+    does later, --dispatch hands the decision to another system. Exit codes: 0 placed; 1
     error; 2 usage; 3 nothing fits; 4 placed in part; 5 undecided within the budget of the policy,
     or --max-age or --strict not met; 6 lost a race; 7 the composed node could not be verified, or
     the output failed.
@@ -133,7 +133,7 @@ class SchedulePodm(base.Lister):
             claim, result = claimed.claim, claimed.decision
             self._claim = claim
             if result is None:
-                self.closing.append(f"--key {args.key} stands for this claim already")
+                self.closing.append(f"--key {args.key} belongs to this claim already")
             self.closing += claims.claim_lines(self, args, claim) if claim else []
             if result is None:
                 assert claim is not None, "what was not decided now was claimed before"
@@ -352,7 +352,7 @@ class SchedulePodm(base.Lister):
         self._delivery.print(lambda stream: stream.write(text))
 
     def _tell_no_report(self) -> None:
-        known = f"what --key {self.args.key} stands for was decided on before"
+        known = f"--key {self.args.key} belongs to an earlier decision"
         for option, noun in ((self.args.report, "report"), (self.args.html, "page")):
             if option:
                 self.closing.append(f"no {noun}: {known}")

@@ -60,7 +60,7 @@ class ServePodm(base.Command):
         rules = app.fault_rules()
         width = max(len(form) for form, _ in rules)
         rows = "\n".join(f"  {form:{width}}  {what}" for form, what in rules)
-        where = "WHERE is [METHOD:]PATH, and * in it stands for anything"
+        where = "WHERE is [METHOD:]PATH, and * in it matches any text"
         text = f"fault rules:\n\n{rows}\n\n{where}. RULE@ID is for one pod manager."
         return f"{text} {super().get_epilog()}".rstrip()
 

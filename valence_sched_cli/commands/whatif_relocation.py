@@ -67,11 +67,12 @@ class _MoveLister(base.Lister):
 
 
 class FailWhatif(_MoveLister):
-    """Tell where nodes land if hardware fails.
+    """Show where nodes go if hardware fails.
 
-    The dearest nodes are placed first, as podm schedule would place them on what is left. With
-    --survive every set of so many pod managers fails in turn, and the rows are the nodes that the
-    worst set leaves without a place. Exits 0 if every node lands again, 4 if some do, 3 if none.
+    The dearest nodes are placed first, as podm schedule would place them on the remaining hardware.
+    With --survive every set of so many pod managers fails in turn, and the rows are the nodes that
+    the worst set leaves without a place. Exits 0 if every node can be re-placed, 4 if some, 3 if
+    not one can.
     """
 
     examples = (
@@ -81,7 +82,7 @@ class FailWhatif(_MoveLister):
     )
     arguments = f"""
         [<target>...]: what fails: {TARGET_HELP}
-        what --survive <n>: may any so many pod managers fail at once?
+        what --survive <n>: test every combination of N failures of pod managers
         what --fail-zone <zone>...: this zone of --zone-file fails and all below it: the way down to
             it, such as east/hall-1, or a pattern (repeat for several)
         """
@@ -198,8 +199,8 @@ class NeedWhatif(base.Lister):
     """Find the smallest purchase that makes nodes fit.
 
     --buy says which blocks, and for which pod managers or pools. With prices the cheapest purchase
-    is found, else the fewest blocks. The purchase is proven to be the smallest, or the least that
-    any comes to is told as well. Exits 3 if nothing that may be bought is enough, 4 if placing one
+    is found, else the fewest blocks. The purchase is proven to be the smallest, or a lower bound is
+    printed as well. Exits 3 if nothing that may be bought is enough, 4 if placing one
     node after another reaches fewer than the purchase makes room for.
     """
 

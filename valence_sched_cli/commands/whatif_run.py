@@ -104,7 +104,7 @@ class RunWhatif(base.Lister):
             self.exit_code = EXIT_DIFFERENT if found else 0
         if args.compare:
             if len(replay.runs) > 1:
-                self.closing.append("one seed does not tell which run is better: use whatif sweep")
+                self.closing.append("one seed does not show which run is better: use whatif sweep")
             return out.comparison(replay, machine=args.formatter in MACHINE, long=args.long)
         if args.series:
             return out.series_table(replay, machine=not self.for_people(args), long=args.long)
@@ -229,7 +229,7 @@ class SweepWhatif(base.Lister):
                 write_page(pages.replay.sweep_page(runs, effects, facts))
         if args.compare:
             if len(args.seeds) == 1:
-                hint = "one seed does not tell which variation is better: --seeds 1..10"
+                hint = "one seed does not show which variation is better: --seeds 1..10"
                 self.closing.append(hint)
             return output.replay.sweep_comparison(runs, long=self.shows_all(args))
         out = output.replay

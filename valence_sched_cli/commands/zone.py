@@ -189,7 +189,7 @@ class SetZone(base.Command):
     option_groups = (
         _OPTIONS,
         """
-        what --no-login: log in as nobody
+        what --no-login: log in without a user
         decide | --enable: poll it, and ask it for what it offers
         decide | --disable: neither poll it nor ask it
         """,

@@ -40,8 +40,8 @@ then | --claim: hold what was chosen in the state, for --ttl
 then | --compose: hold it, have the pod managers compose it, and read back that they did
 then | --dry-run <where>: only decide, as without this option (client, also without a value), or
     also ask the pod manager whether it would compose that, where it can be asked (server)
-then | --dispatch <name=url>: hand the decision to somebody else who composes: webhook=<url> gets
-    the report, valence=<url> is a Valence API; nothing is held or composed here
+then | --dispatch <name=url>: hand the decision to another system, which composes: webhook=<url>
+    gets the report, valence=<url> is a Valence API; nothing is held or composed here
 then --dispatch-key-env <variable>: environment variable with the key that signs what is posted to a
     webhook
 then --plan <file>: write a plan that podm apply does later, or refuses

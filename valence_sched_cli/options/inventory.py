@@ -30,12 +30,12 @@ inventory --parallel <requests>=4: how many requests at once each pod manager ge
     (default: 4)
 inventory --full: read everything anew, not only what can have changed since the last time
 inventory --max-age <age>: exit 5 when a pod manager was read longer ago than this, such as 30s,
-    10m, 2h or 1d, or nobody knows when
+    10m, 2h or 1d, or at an unknown time
 """
 #: Resources that no pod manager reports.
 RESOURCE_FILE = """\
-inventory --resource-file <file>...: YAML file of resources that pod managers have and do not tell,
-    such as power (repeat for several)
+inventory --resource-file <file>...: YAML file of resources that pod managers have and do not
+    report, such as power (repeat for several)
 """
 #: What is read.
 INVENTORY = f"""\
@@ -47,7 +47,7 @@ inventory --warn-age <age>: warn of pod managers that were read longer ago than 
 {LIVE}\
 inventory --liveness <name[:argument]>: how to know whether pod managers are alive that are not read
     in this run: read:<age> (last read), file:<folder> (a file each, by its age), store:<age> (last
-    report), or a plug-in's (default: VALENCE_SCHED_LIVENESS, else what they say)
+    report), or a plug-in's (default: VALENCE_SCHED_LIVENESS, else their status)
 {RESOURCE_FILE}\
 inventory --no-cache: read large inventory files whole, and do not use or write the view that is
     cached of each (or set VALENCE_SCHED_NO_CACHE)
@@ -61,7 +61,7 @@ inventory --zone-file <file>: YAML file of a tree of zones with recorded invento
 """
 #: That a list over zones is to be whole.
 STRICT_LIST = """\
-inventory --strict: exit 5 when a zone gave no answer, so that the list lacks what it has
+inventory --strict: exit 5 when a zone does not answer, so that the list is incomplete
 """
 #: Flavors of one's own.
 FLAVOR_FILE = """\

@@ -41,8 +41,8 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
     parsing.add_options(
         parser,
         """
-        what --driver <driver>: what it speaks (default: auto)
-        what --username <name>: who logs in
+        what --driver <driver>: driver (default: auto)
+        what --username <name>: user name
         what | --password-env <variable>: environment variable with the password
         what | --password-file <file>: file with the password, which its owner alone can read
         what | --password-prompt: ask for the password, and keep it in a file for you alone, beside
@@ -54,14 +54,14 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
         what --key <file>: key of that certificate, where --cert has none, in PEM
         where --zone <zone>: availability zone it is in
         where --aggregate <aggregate>...: aggregate it belongs to (repeat for several)
-        where --location <location>...: where it stands, such as dc1/row-3/rack-7 (repeat for
+        where --location <location>...: location, such as dc1/row-3/rack-7 (repeat for
             several)
         decide --trait <trait>...: trait of all its pools (repeat for several)
         decide --capability <key=value;value>...: capability, with its values (repeat for several)
         decide --fact <key=value>...: fact about it: a number, a text, or texts with ; between
             (repeat for several)
         decide --max-blocks <n|type=n>...: most compute blocks in one node, or most blocks of a
-            type, where it tells no stricter limit (repeat for several)
+            type, unless it reports a stricter limit (repeat for several)
         decide --parallel-composes <n>: how many nodes of a request it composes at a time, 1 to 32
         decide | --enable: nodes may be placed on it
         decide | --disable: place nothing on it
@@ -207,9 +207,9 @@ def _facts(args: argparse.Namespace) -> dict[str, Any]:
         facts.append(("location", (one, *more) if more else one))
     for key, times in Counter(key for key, _ in facts).items():
         if times > 1:
-            also = " (--location says it, too)" if key == "location" and args.location else ""
-            several = "several values stand in one, with ; between"
-            raise UsageError(one_line(f"--fact: {key!r} is said twice{also}: {several}"))
+            also = " (also by --location)" if key == "location" and args.location else ""
+            several = "write several values as one ;-separated list"
+            raise UsageError(one_line(f"--fact: {key!r} is given twice{also}: {several}"))
     return dict(facts)
 
 

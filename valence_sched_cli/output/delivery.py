@@ -48,7 +48,7 @@ class Delivery:
     def tell_error(self, error: BaseException, closing: Iterable[str]) -> int:
         """Tell of an error, and after an effect what no output names; return the exit code."""
         if isinstance(error, KeyboardInterrupt):
-            reason = "broken off"
+            reason = "interrupted"
         elif isinstance(error, SchedulerError):
             reason = str(error)
         else:
