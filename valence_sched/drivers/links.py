@@ -150,7 +150,6 @@ class LinkedDocuments:
         return spelled if spelled in self._known else self._below(spelled, where)
 
     def uris(self, links: Iterable[str], where: str) -> Iterator[str]:
-        """Yield the URIs of the links to this host."""
         for link in links:
             if uri := link if link in self._plain else self.uri(link, where):
                 yield uri
@@ -236,7 +235,6 @@ class LinkedDocuments:
             yield found
 
     def _follow_members(self, first: Collection, type_: type[R], seen: set[str]) -> Iterator[R]:
-        """Yield the members of a collection, and of collections that are members."""
         outer = [self._members(first)]
         while outer:
             for link, where in outer[-1]:
@@ -270,7 +268,6 @@ class LinkedDocuments:
                 yield Collection(uri, json, self.notes)
 
     def unread_members(self, links: Iterable[str], where: str) -> Iterator[str]:
-        """Yield the members of linked collections whose documents cannot be read."""
         for first in self.collections(links, where):
             for link, page in self._members(first):
                 uri = self.uri(link, page)

@@ -243,7 +243,6 @@ class RecordReader:
     def read_stream(
         self, source: BinaryIO, file: str, id_: str, nesting: int = 0
     ) -> Iterator[Record]:
-        """Yield the pod managers of a text or an archive; errors as for :func:`records`."""
         stream, noted = open_stream(source, file), self._diagnostics
         if stream.form == "text":
             read_tree = self._tree_record
@@ -259,7 +258,6 @@ class RecordReader:
         yield from self._archive(files, file, id_, nesting)
 
     def read_folder(self, path: Path, file: str) -> Iterator[Record]:
-        """Yield the pod managers of a folder; errors as for :func:`records`."""
         if documents := self._documents_below(path, file):
             yield self._tree_record(documents, stem(path), file)
             return

@@ -251,7 +251,6 @@ class ReadingMemory:
         return len(self._found)
 
     def get(self, key: tuple[str, str], basis: Hashable, now_s: float) -> RememberedReading | None:
-        """Return a result with the same basis that has not expired."""
         with self._lock:
             found = self._found.get(key)
             if found is None or found.basis != basis or now_s >= found.until_s:
@@ -268,7 +267,6 @@ class ReadingMemory:
         diagnostics: Sequence[Diagnostic],
         until_s: float,
     ) -> None:
-        """Remember a reading in place of the one before; the oldest are forgotten."""
         document, digests = to_json(podm), dict(answers.digests)
         reading = RememberedReading(basis, digests, document, tuple(diagnostics), until_s)
         with self._lock:

@@ -37,7 +37,6 @@ class FetchTask(NamedTuple):
     instead: tuple[str, ...] | None = None
 
     def next_place(self) -> FetchTask | None:
-        """Return the task for the next URI that the link may mean."""
         places = self.instead
         if places is None:
             places = tuple(places_below(self.parent, self.uri))
@@ -209,7 +208,6 @@ class Crawler:
         return None
 
     def spelled_documents(self) -> Iterator[tuple[str, Json]]:
-        """Yield the documents, each with its URI as it is spelled."""
         for key, json in self._found.items():
             own, spelled = json.get("@odata.id"), self._spelled[key]
             if own != spelled and isinstance(own, str) and fold_uri(path_of(own)) == key:
@@ -239,7 +237,6 @@ class Crawler:
             raise self._error
 
     def queue_deferred(self, uri: str) -> None:
-        """Queue the deferred tasks of a document that the reader needs."""
         with self._changed:
             wants = self._deferred.pop(fold_uri(uri), [])
             for one in wants:

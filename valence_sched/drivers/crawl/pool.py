@@ -99,7 +99,6 @@ class ReaderPool:
         self._last = time.monotonic()
 
     def start_more(self) -> None:
-        """Begin to read as many more pod managers as at first."""
         self._last = time.monotonic()
         for _ in range(min(FIRST_PODMS, len(self._todo), MAX_PODMS - len(self._running))):
             self._start_thread()

@@ -209,7 +209,6 @@ class PodmReader:
     def _reading(
         self, podm: FullPodm, diagnostics: tuple[Diagnostic, ...], read: dict[str, Json]
     ) -> Reading:
-        """Return a reading that succeeded; note that many blocks of the last one are gone."""
         if loss := self._previous.loss(podm):
             diagnostics = (*diagnostics, Diagnostic("remark", one_line(f"{podm.id}: {loss}")))
         return Reading(self._with_registration(podm), None, diagnostics, read, *self._cost())

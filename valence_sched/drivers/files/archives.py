@@ -118,7 +118,6 @@ class _ArchiveMembers:
         self._diagnostics.skip(InputError(self._file, name, found, expected, "left out"))
 
     def finish(self) -> dict[str, bytes]:
-        """Return all documents; links and devices are noted in one line."""
         if self._special:
             count = format_count(len(self._special), "link or device", "links or devices")
             found = f"{count} ({', '.join(self._special[:5])})"

@@ -108,7 +108,6 @@ class Login:
         return LoginRefused(f"refused the login of {self._user!r} ({_REGISTER})")
 
     def log_out(self) -> None:
-        """Delete every session; log one that cannot be deleted."""
         while self._open:
             uri = self._open.pop(0)  # the one in use comes last
             try:
@@ -263,7 +262,6 @@ class Connection:
         self.close()
 
     def set_auth(self, token: str | None = None, basic: tuple[str, str] | None = None) -> None:
-        """Let every later request carry a token, or a user and a password, or neither."""
         if token is not None:
             self._headers = HEADERS | {"X-Auth-Token": token}
         elif basic is not None:
@@ -333,7 +331,6 @@ class Connection:
         return self._write("DELETE", uri, None, headers)
 
     def renew_deadline(self, seconds: float) -> None:
-        """Allow seconds from now on, and one more login."""
         self.deadline, self.login.is_renewed = Deadline(seconds), False
 
     def local_path(self, link: str) -> str:
@@ -362,7 +359,6 @@ class Connection:
                     transport.cut()
 
     def close(self) -> None:
-        """Delete the session and close, within ``LOGOUT_S``."""
         with self._ending:
             self._ended = self._closing = True
         self.deadline = Deadline(LOGOUT_S)

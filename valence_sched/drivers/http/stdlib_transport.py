@@ -237,7 +237,6 @@ class StdlibTransport:
         return exchange.Answer(status, response.headers, body)
 
     def open_stream(self, request: exchange.PodmRequest) -> AnswerStream:
-        """Send one request over a connection of its own; return its answer before the body."""
         request.check_headers()
         sock = self._connect(request.timeout_s)
         exchange.keep_alive(sock)
@@ -275,7 +274,6 @@ class StdlibTransport:
         return "\r\n".join((*lines, "", "")).encode("latin-1") + data
 
     def _failure(self, error: BaseException, timeout_s: float) -> exchange.Unreachable:
-        """Return an error as Unreachable; TLS may explain a first answer that does not come."""
         if not isinstance(error, ConnectionError | ssl.SSLEOFError) or not self._is_untried:
             return exchange.unreachable_error(error)
         if self._lacks_tls(timeout_s):

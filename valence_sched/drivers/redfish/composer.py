@@ -67,7 +67,6 @@ class AmountComposer:
         self._made: dict[str, tuple[Grant, ...]] = {}
 
     def refusal(self, request: CompositionRequest) -> str | None:
-        """Return why an amount can never be made here, None if all can."""
         for grant in request.made_grants:
             if self._source(grant.uri) is None:
                 what = "neither a memory domain nor a storage pool to create it in"
@@ -75,7 +74,6 @@ class AmountComposer:
         return None
 
     def conflicts(self, request: CompositionRequest) -> Iterator[str]:
-        """Yield a line for each amount that its stock does not have now."""
         for grant in request.made_grants:
             source = self._source(grant.uri)
             if source is None or grant_size(source.stock, grant.amount) != grant.amount:
@@ -129,7 +127,6 @@ class AmountComposer:
         return list(found)
 
     def remove(self, made: tuple[Grant, ...], watch: composer.Watch) -> str:
-        """Delete and read back; return which still exist and why, else empty."""
         return "; ".join(filter(None, (self._remove(one, watch) for one in made)))
 
     def _remove(self, one: Grant, watch: composer.Watch) -> str:
@@ -323,7 +320,6 @@ class BlockReservations:
         self._reserved = []
 
     def clear_own(self) -> None:
-        """Clear the flags that were set here, of blocks that were just read."""
         if self._reserved:
             self.clear(self._reserved)
             self._reserved = []

@@ -67,18 +67,13 @@ def names_of(device: Device) -> Names:
     if device.names is not None:
         return device.names
     device.names = NO_NAMES
-    json, kind = device.json, KINDS.get(type(device), "device")
-    if _NAMING.isdisjoint(json):
+    kind = KINDS.get(type(device), "device")
+    if _NAMING.isdisjoint(device.json):
         return NO_NAMES
-    found: list[tuple[str, str | None]] = []
-    if "SerialNumber" in json:
-        found.append(("serial number", device.serial))
-    if "UUID" in json:
-        found.append(("UUID", device.uuid))
-    if "Identifiers" in json:
-        parts = (device.part(schema.Identifier, it, "Identifiers") for it in device.identifiers)
-        found += [("durable name", part.name) for part in parts]
-    if "PhysicalLocation" in json and device.slot and device.chassis:
+    found = [("serial number", device.serial), ("UUID", device.uuid)]
+    parts = (device.part(schema.Identifier, it, "Identifiers") for it in device.identifiers)
+    found += [("durable name", part.name) for part in parts]
+    if device.slot and device.chassis:
         found.append(("slot", f"{device.slot} of {device.chassis[0]}"))
     if isinstance(device, schema.EthernetInterface):
         found += [("address", it) for it in device.permanent_mac or device.mac]
@@ -120,12 +115,6 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
         what = f"found {sort} {text} of a {kind} on several, expected it on one"
         notes.remark(f"{what} (not used to identify a device{more})")
     return frozenset(blocks.keys() - copied)
-
-
-def site_names(device: Device, trusted: Names) -> Names:
-    """Return the names that identify a device in other blocks; slots do in its own block alone."""
-    names = names_of(device) & trusted if trusted else NO_NAMES
-    return frozenset(name for name in names if name[1] != "slot") if names else NO_NAMES
 
 
 #: The largest difference of two statements of one size, one of them rounded.
@@ -231,7 +220,6 @@ class _Merger:
         return None
 
     def _unclear(self, one: DeviceList, before: list[str], rest: list[Device]) -> set[str]:
-        """Return the URIs of devices that may be the same as those of another list."""
         partners: set[str] = set()
         unclear: set[str] = set()
         for device in rest:
@@ -421,8 +409,9 @@ def assign_devices(
     for block, found in candidates.items():
         for uri, device in found.items():
             key = uri
-            if trusted:
-                own = (uri, *site_names(device, trusted))
+            if trusted:  # a slot identifies a device in its own block alone
+                names = (name for name in names_of(device) & trusted if name[1] != "slot")
+                own = (uri, *names)
                 key = next((keys[it] for it in own if it in keys), uri)
                 for name in own:
                     keys.setdefault(name, key)

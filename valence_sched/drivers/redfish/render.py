@@ -58,7 +58,6 @@ class DocumentWriter:
         return uri
 
     def collection(self, uri: str, type_: str, members: Iterable[str], **body: object) -> str:
-        """Write a collection of these members at a reserved URI."""
         kind, found = f"{type_}Collection", _links(members)
         tail = {"Members@odata.count": len(found), "Members": found, **body}
         head = {"@odata.id": uri, "@odata.type": f"#{kind}.{kind}", "Name": f"{type_} Collection"}

@@ -51,7 +51,6 @@ class NodeReader:
         self._read: dict[str, ListedSystem | None] = {}
 
     def conflicts(self, request: CompositionRequest) -> Iterator[str]:
-        """Yield a line for each block that no more nodes can have, with its state."""
         self._read.clear()
         for uri in request.blocks:
             if why := self.block_conflict(uri):
@@ -94,7 +93,6 @@ class NodeReader:
             return unread_result(error, node)
 
     def system_uris(self) -> frozenset[str]:
-        """Return the folded URIs of all systems."""
         return frozenset(map(fold_uri, self._systems()))
 
     def block_conflict(self, uri: str) -> str | None:
@@ -148,7 +146,6 @@ class NodeReader:
         return False
 
     def _problem(self, request: CompositionRequest, system: ListedSystem, made_of: Blocks) -> str:
-        """Return why a system is not the requested node; empty if it is."""
         gone = [uri for uri, block in made_of.items() if block is None]
         broken = [uri for uri, block in made_of.items() if _state(block) == "Failed"]
         missing = request.missing_blocks(made_of)
@@ -267,7 +264,6 @@ class NodeReader:
         return block
 
     def last_block(self, uri: str) -> ResourceBlock | None:
-        """Return a block as it was read last, else as it is now."""
         return self._last[uri] if uri in self._last else self.block(uri)
 
     def block_of_reply(self, uri: str, reply: Reply) -> ResourceBlock | None:

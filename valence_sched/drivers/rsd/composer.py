@@ -302,7 +302,6 @@ class RsdComposer:
         return (RackNode(node, json, NO_NOTES).node_state or "unknown").lower() if json else None
 
     def _nodes(self, known: Container[str] = ()) -> list[RackNode]:
-        """Read the nodes of a rack, except those with a known folded URI."""
         self._unread, service = [], self._service()
         found: dict[str, RackNode] = {}
         for uri in self._lists():
@@ -368,7 +367,6 @@ class RsdComposer:
         return LinkedDocuments(self._get, NO_NOTES)
 
     def _get(self, uri: str) -> Json | None:
-        """Return a document; of one that is bad only the content is left out."""
         reply = self._session.get(uri)
         if reply.status in GONE:
             return None

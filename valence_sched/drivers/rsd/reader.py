@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the racks of Intel Rack Scale Design 2.1 to 2.5 as inventory nouns.
 
-A node is one system, with drives and FPGAs of fabrics and volumes of storage services. There is
-no document that says what is free: a device is free if no node and no zone links it and no other
-property contradicts it.
+A node is one system, with drives and FPGAs of fabrics and volumes of storage services. A device is
+free if no node and no zone links it and no other property contradicts it.
 """
 
 from __future__ import annotations
@@ -41,14 +40,14 @@ from valence_sched.model import inventory
 from valence_sched.model.quantity import format_count
 
 _GROUPS = ("lvg", "pool")
-#: What stocks are made of: the URIs of the drives of each, by its URI.
+#: The URIs of the drives of each stock, by its URI.
 Drives = dict[str, set[str]]
 
 
 def stocks(
     service: LinkedDocuments, storages: Iterable[StorageService], pools: tuple[str, ...]
 ) -> tuple[inventory.Stock, ...]:
-    """Return what volumes are cut from, each once, in GiB; it stands in all ``pools``."""
+    """Return the sources of volumes, each once, in GiB and in all ``pools``."""
     found: dict[str, inventory.Stock] = {}
     drives: Drives = {}
     for storage in filter(is_usable, storages):
@@ -56,7 +55,7 @@ def stocks(
         sizes = (it for it in pool_sizes(service, every, drives) if is_usable(it[0]))
         newer = [_stock(pool, gib(total), gib(used)) for pool, total, used in sizes]
         older = list(_groups(service, storage, drives))
-        if newer and older:  # the two generations of one service may list the same drives
+        if newer and older:  # two generations of one service may list the same drives
             groups = format_count(len(older), "group")
             what = f"found storage pools and {groups} of logical drives, expected one"
             service.notes.remark(f"{storage.uri}: {what} (the free size of the groups is unknown)")
@@ -76,7 +75,7 @@ def stocks(
 
 
 def drives_of_storage(service: LinkedDocuments, storages: Iterable[StorageService]) -> set[str]:
-    """Return the URIs of the drives that storage pools are made of: no node can have them."""
+    """Return the URIs of the drives of storage pools: no node can have them."""
     return {
         uri
         for storage in storages
@@ -97,7 +96,7 @@ def _groups(
         for volume in service.uris(drive.used_by, uri):
             if volume in every:
                 cut[uri][volume] = every[volume]
-    # A group that a drive is part of, which is no group itself: a physical volume.
+    # The groups of a drive that is no group itself: it is a physical volume.
     plain = [uri for uri in cut if uri in every and not _is_named_group(every[uri])]
     parts = {uri: [it for it in cut[uri] if _is_named_group(cut[uri][it])] for uri in plain}
     members = {it: [uri for uri in parts if it in parts[uri]] for it in every}
@@ -112,10 +111,11 @@ def _groups(
         volumes = cut[uri] | {it: of for part in members[uri] for it, of in cut[part].items()}
         sizes = [of.size_gib for it, of in volumes.items() if it != uri]
         total = drive.size_gib
-        if not total:  # then that of what it is made of: physical volumes, else drives
+        if not total:  # then that of its physical volumes, else drives
             of_drives = service.follow(drive.physical, PhysicalDrive, uri)
-            told = [every[it].size_gib for it in members[uri]] or [it.size_gib for it in of_drives]
-            total = sum_or_unknown(drive, LogicalDrive.size_gib.path, total, told)
+            parts_gib = [every[it].size_gib for it in members[uri]]
+            parts_gib = parts_gib or [it.size_gib for it in of_drives]
+            total = sum_or_unknown(drive, LogicalDrive.size_gib.path, total, parts_gib)
         if None in sizes:
             what = "found a volume of unknown size (its free size is unknown)"
             drive.notes.remark(f"{uri}: {what}")
@@ -180,11 +180,9 @@ def _reachable_fabrics(
 ) -> dict[str, FabricReach]:
     """Return which PCIe fabrics with something to offer each system reaches, by its URI."""
     named: dict[str, set[str]] = {system.uri: set() for system in systems}
-    silent: set[str] = set()
+    silent: set[str] = set()  # fabrics without cables to systems
     rich = {fabric for offer in offers for fabric in offer.fabrics}
-    for fabric in fabrics:
-        if fabric.uri not in rich:
-            continue
+    for fabric in (it for it in fabrics if it.uri in rich):
         hosts = _hosts(service, fabric, systems)
         for uri in hosts:
             named[uri].add(fabric.uri)
@@ -206,7 +204,7 @@ def _offers_of(service: LinkedDocuments, fabric: schema.Fabric) -> Iterator[Fabr
         offered = (link for entity in _entities(endpoint) if entity.leads for link in entity.entity)
         for device in service.follow(offered, schema.PooledDevice, endpoint.uri):
             kind = (device.kind or "").lstrip("#").partition(".")[0].casefold()
-            if not kind:  # then its place tells, such as /Drives/1
+            if not kind:  # then by its path, such as /Drives/1
                 kind = device.uri.rpartition("/")[0].rpartition("/")[2].casefold().removesuffix("s")
             is_card = kind == "processor" and (device.processor_type or "CPU").casefold() != "cpu"
             if kind == "drive" or is_card:
@@ -338,7 +336,7 @@ class RsdResources(NamedTuple):
 
 
 def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.FullPodm:
-    """Read a pod manager; documents that are missing or wrong are noted and left out."""
+    """Read a pod manager; note and leave out documents that are missing or wrong."""
     found = find_resources(service)
     names = _pool_ids(found)
     ids = tuple(dict.fromkeys(names.values())) or (inventory.WHOLE_POOL,)
@@ -364,7 +362,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.Full
 def find_resources(service: LinkedDocuments) -> RsdResources:
     """Return the resources of a rack, and the fabrics that each system reaches."""
     root = schema.RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.notes)
-    if not (root.rack_nodes or root.nodes):  # what a node has cannot be told from what is free
+    if not (root.rack_nodes or root.nodes):  # without nodes the use of hardware is unknown
         return RsdResources(root, [], [], [], [], {})
     fabrics = list(service.follow(root.fabrics, schema.Fabric, root.uri))
     systems = list(service.follow(root.systems, schema.RackSystem, root.uri))
@@ -381,7 +379,7 @@ def find_resources(service: LinkedDocuments) -> RsdResources:
 
 
 def _pool_ids(found: RsdResources) -> dict[frozenset[str], str]:
-    """Systems that reach the same are a pool: only what all of them reach makes a node with any."""
+    """Return the pool ids of sets of fabrics: systems that reach the same fabrics are a pool."""
     every = [reach.fabrics for reach in found.reach.values()]
     if not any(every):
         return {frozenset(): inventory.WHOLE_POOL} if found.systems else {}
@@ -404,7 +402,7 @@ def _blocks(
     reached, trusted = device_owners.devices_of_systems(service, found.systems)
     attached = {uri for held in reached.values() for uri in held}
     attached |= drives_of_storage(service, found.storages)
-    # A pooled drive that a system lists is a block of its own: it leaves when the node does.
+    # A pooled drive that a system lists is a block of its own: it leaves with the node.
     pooled = {offer.device.uri for offer in found.offers}
     own = {
         block: {uri: device for uri, device in held.items() if uri not in pooled}

@@ -50,7 +50,6 @@ class ConnectedEntity(Resource):
 
     @property
     def leads(self) -> bool:
-        """Whether it offers something."""
         return self.role is None or self.role.casefold() != "initiator"
 
 
