@@ -48,10 +48,7 @@ class Dialect(NamedTuple):
 
     def has_service(self, root: Resource) -> bool:
         services = self.services or [way for way in root.link_fields if isinstance(way, Link)]
-        return _links_any(root, services)
-
-    def lists_bare_blocks(self, root: Resource) -> bool:
-        return _links_any(root, self.bare_blocks)
+        return any(link for way in services for link in way.of(root))
 
     def refusal(self, resources: Iterable[str]) -> str | None:
         """Return why a node with amounts of these resources cannot be composed, None if it can."""
@@ -59,10 +56,6 @@ class Dialect(NamedTuple):
             return f"driver {self.name!r} reads pod managers, and cannot compose on them"
         lacking = sorted(set(resources) - self.amounts)
         return f"driver {self.name!r} cannot compose {', '.join(lacking)}" if lacking else None
-
-
-def _links_any(root: Resource, ways: Iterable[Link]) -> bool:
-    return any(link for way in ways for link in way.of(root))
 
 
 #: The installed dialects: functions that return them, by name.

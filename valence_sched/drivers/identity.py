@@ -15,8 +15,6 @@ from valence_sched.drivers.links import ROOT, Get, LinkedDocuments, collection_p
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.podm_address import ADDRESS_KIND, uuid_identity
 
-PORTS = {"https": 443, "http": 80}
-
 
 class ServiceManager(Resource):
     """Manager, for its identity."""
@@ -96,7 +94,7 @@ def address_identity(url: str) -> str:
 def addresses(url: str) -> frozenset[str]:
     """Return the addresses with ports that a URL resolves to; else its host with the port."""
     parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0)
+    host, port = parts.hostname or "", parts.port or {"https": 443, "http": 80}.get(parts.scheme, 0)
     try:
         found = {info[4][0] for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
     except (OSError, UnicodeError):

@@ -44,15 +44,11 @@ _OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"7z\xbc\xaf": "7z", b"Rar!": "ra
 _TAR_AT = 257  # where its magic word stands
 
 
-class Stream(NamedTuple):
-    """A decompressed stream from its beginning, and its format."""
+def open_stream(source: BinaryIO, file: str) -> tuple[Literal["text", "tar", "zip"], BinaryIO]:
+    """Return the form of a source, and its stream decompressed from its beginning.
 
-    form: Literal["text", "tar", "zip"]
-    bytes: BinaryIO
-
-
-def open_stream(source: BinaryIO, file: str) -> Stream:
-    """Return a source decompressed; InputError if it is empty, or packed in another way."""
+    Raises InputError if it is empty, or packed in another way.
+    """
     at = source.tell() if source.seekable() else None
     head = _read_head(source)
     if not head:
@@ -78,11 +74,11 @@ def open_stream(source: BinaryIO, file: str) -> Stream:
         found = "a compressed archive that is compressed again"
         raise InputError(file, "", found, "one layer", "unpack it first")
     if form != "zip" or at == 0:
-        return Stream(form, source if form == "zip" else whole)
+        return form, source if form == "zip" else whole
     spool = tempfile.TemporaryFile()  # noqa: SIM115  the directory of a zip stands at its end
     shutil.copyfileobj(bounded_reader(whole, file, MAX_STREAM_BYTES), spool, BUFFER_BYTES)
     spool.seek(0)
-    return Stream(form, spool)  # the caller closes it
+    return form, spool  # the caller closes it
 
 
 @contextmanager
@@ -243,18 +239,17 @@ class RecordReader:
     def read_stream(
         self, source: BinaryIO, file: str, id_: str, nesting: int = 0
     ) -> Iterator[Record]:
-        stream, noted = open_stream(source, file), self._diagnostics
-        if stream.form == "text":
-            read_tree = self._tree_record
-            yield from json_inventory.text_records(stream.bytes, file, id_, noted, read_tree)
+        (form, stream), noted = open_stream(source, file), self._diagnostics
+        if form == "text":
+            yield from json_inventory.text_records(stream, file, id_, noted, self._tree_record)
             return
         if nesting > MAX_NESTING:
             raise InputError(file, "", "an archive in an archive", "a tree", "unpack it first")
         from valence_sched.drivers.files.archives import tar_members, zip_members
 
-        members = zip_members if stream.form == "zip" else tar_members
-        with nullcontext() if stream.bytes is source else stream.bytes:
-            files = members(stream.bytes, file, noted)
+        members = zip_members if form == "zip" else tar_members
+        with nullcontext() if stream is source else stream:
+            files = members(stream, file, noted)
         yield from self._archive(files, file, id_, nesting)
 
     def read_folder(self, path: Path, file: str) -> Iterator[Record]:

@@ -201,8 +201,8 @@ class PodmReader:
         """Raise Unreachable if the root has lost the link to its composition service."""
         known = self._previous
         now = dialect.root(ROOT, current_form(root, root=True), NO_NOTES)
-        had_service = known.blocks and (known.has_zones or not dialect.lists_bare_blocks(now))
-        if had_service and not dialect.has_service(now):
+        is_bare = any(link for way in dialect.bare_blocks for link in way.of(now))
+        if known.blocks and (known.has_zones or not is_bare) and not dialect.has_service(now):
             what = "found no composition service, expected a link to one, as at the last reading"
             raise Unreachable(f"{ROOT}: {what}")
 

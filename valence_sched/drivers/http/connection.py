@@ -62,9 +62,6 @@ class Login:
         self._with_basic = False  # a session is made with basic authentication only
         self.remarks: list[str] = []
 
-    def __repr__(self) -> str:
-        return f"Login({self._user!r})"
-
     def log_in(self, root: Json | None) -> None:
         """Log in; if the root offers no sessions, each request carries the password."""
         if self._user is None:
@@ -251,9 +248,6 @@ class Connection:
         self._sushy: SushyTransport | None = None
         self._headers = HEADERS
         self.login = Login(self, registration, password)
-
-    def __repr__(self) -> str:
-        return f"Connection({self.name!r}, {self.url!r})"
 
     def __enter__(self) -> Connection:
         return self

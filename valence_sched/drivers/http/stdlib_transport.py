@@ -324,14 +324,7 @@ class AnswerStream:
 
     def __init__(self, response: Response, sock: socket.socket, drop: Callable[[], None]) -> None:
         self._response, self._socket, self._drop = response, sock, drop
-
-    @property
-    def status(self) -> int:
-        return self._response.status
-
-    @property
-    def headers(self) -> Headers:
-        return self._response.headers
+        self.status, self.headers = response.status, response.headers
 
     def read(self, quiet_s: float) -> bytes:
         """Return the bytes that have come, empty at the end; Unreachable after ``quiet_s``."""

@@ -29,7 +29,7 @@ from valence_sched.drivers.http.exchange import GONE, LATE_READS, Patience
 from valence_sched.drivers.links import ROOT, LinkedDocuments, fold_uri, link_path
 from valence_sched.drivers.redfish.schema import ProcessorDevice, Volume
 from valence_sched.drivers.redfish.stocks import gib
-from valence_sched.drivers.rsd.reader import FabricOffer, RackUsage, read_podm
+from valence_sched.drivers.rsd.reader import TRANSIENT_STATES, FabricOffer, RackUsage, read_podm
 from valence_sched.drivers.rsd.schema import (
     Endpoint,
     Fabric,
@@ -45,7 +45,6 @@ from valence_sched.model.inventory import Node, Status
 from valence_sched.model.quantity import format_count
 
 ALLOCATED, ASSEMBLED = "allocated", "assembled"
-TRANSIENT_STATES = ("allocating", "assembling")
 
 
 class RsdComposer:
@@ -172,7 +171,7 @@ class RsdComposer:
         body: Json = {"Name": request.name, "Description": request.name}
         for uri in request.blocks:
             part = PooledDevice(uri, get_document(self._session, uri) or {}, NO_NOTES)
-            kind = _kind(part.json)
+            kind = part.class_name
             named = {"Resource": {"@odata.id": uri}}
             if kind == "ComputerSystem":  # a request for one of its CPUs selects it
                 service = LinkedDocuments(lambda uri: get_document(self._session, uri), NO_NOTES)
@@ -204,7 +203,7 @@ class RsdComposer:
         found_volumes = []
         for uri in (it for it in outside if it not in local):
             json = get_document(self._session, uri) or {}
-            if _kind(json) not in ("Drive", "Processor"):
+            if PooledDevice(uri, json, NO_NOTES).class_name not in ("Drive", "Processor"):
                 size = gib(Volume(uri, json, NO_NOTES).capacity_bytes)
                 found_volumes.append(Grant(uri, size or 0.0))
         return tuple(found_volumes)
@@ -345,11 +344,12 @@ class RsdComposer:
             if json is None:
                 yield f"{uri}: found no such block"
                 continue
-            if _kind(json) == "ComputerSystem":
+            device = PooledDevice(uri, json, NO_NOTES)
+            if device.class_name == "ComputerSystem":
                 system = RackSystem(uri, json, NO_NOTES)
                 status = RackUsage(service, nodes, [], [system], set()).system_status(system)
             else:
-                own = _device_status(service, PooledDevice(uri, json, NO_NOTES), nodes)
+                own = _device_status(service, device, nodes)
                 if own is None and whole is None:
                     podm = read_podm(self._service(), "podm", "rsd")
                     whole = {block.uri: block.status or Status() for block in podm.blocks}
@@ -361,7 +361,8 @@ class RsdComposer:
         json = get_document(self._session, uri) or {}
         system = RackSystem(uri, json, NO_NOTES)
         status = RackUsage(self._service(), [], [], [system], set()).system_status(system)
-        return _kind(json) == "ComputerSystem" and status.slots > 0
+        device = PooledDevice(uri, json, NO_NOTES)
+        return device.class_name == "ComputerSystem" and status.slots > 0
 
     def _service(self) -> LinkedDocuments:
         return LinkedDocuments(self._get, NO_NOTES)
@@ -423,10 +424,5 @@ def _device_status(
     if not ends:
         return None
     is_zoned = any(end.zones or end.uri in zoned for end in ends)
-    offer = FabricOffer(device, _kind(device.json) == "Drive", frozenset(), (), is_zoned)
+    offer = FabricOffer(device, device.class_name == "Drive", frozenset(), (), is_zoned)
     return RackUsage(service, nodes, [], [], {device.uri}).offer_status(offer, set())
-
-
-def _kind(json: Json) -> str:
-    told = PooledDevice("", json, NO_NOTES).kind or ""
-    return told.removeprefix("#").partition(".")[0]

@@ -203,7 +203,7 @@ def _offers_of(service: LinkedDocuments, fabric: schema.Fabric) -> Iterator[Fabr
         is_zoned = endpoint.uri in zoned or bool(endpoint.zones)
         offered = (link for entity in _entities(endpoint) if entity.leads for link in entity.entity)
         for device in service.follow(offered, schema.PooledDevice, endpoint.uri):
-            kind = (device.kind or "").lstrip("#").partition(".")[0].casefold()
+            kind = device.class_name.casefold()
             if not kind:  # then by its path, such as /Drives/1
                 kind = device.uri.rpartition("/")[0].rpartition("/")[2].casefold().removesuffix("s")
             is_card = kind == "processor" and (device.processor_type or "CPU").casefold() != "cpu"
@@ -238,7 +238,7 @@ def _hosts(
 
 
 NODE_STATES = ("allocating", "allocated", "assembling", "assembled", "failed")
-_TRANSIENT_STATES = ("allocating", "assembling")
+TRANSIENT_STATES = ("allocating", "assembling")
 
 
 class RackUsage:
@@ -303,7 +303,7 @@ class RackUsage:
             note_condition(of, condition, "no node can have it")
         if nodes:
             states = {(node.node_state or "").casefold() for node in nodes}
-            state = "Composing" if states <= set(_TRANSIENT_STATES) else "Composed"
+            state = "Composing" if states <= set(TRANSIENT_STATES) else "Composed"
         elif state == "Unused" and (condition.health == "Warning" or of.enabled is False):
             state = "Unavailable"  # its pod manager composes only devices that are OK
         return inventory.Status(

@@ -43,6 +43,10 @@ class PooledDevice(Device):
     storage = Field(f"{OEM}/Storage", links, "the storage of a system that has it now")
     fpga_erased = Field(f"{OEM}/FPGA/Erased", flag, "an FPGA that says no is not free")
 
+    @property
+    def class_name(self) -> str:
+        return (self.kind or "").removeprefix("#").partition(".")[0]
+
 
 class ConnectedEntity(Resource):
     role = Field("EntityRole", text, "Initiator asks, every other one offers")
