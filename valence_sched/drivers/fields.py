@@ -91,6 +91,10 @@ class Resource:
         """Whether it has no property of its class."""
         return bool(self.own_fields) and all(it.raw(self) is None for it in self.own_fields)
 
+    def remark(self, text: str, field: Field[Any] | None = None) -> None:
+        """Note a doubt about the resource, or about a field of it."""
+        self.notes.remark(f"{self.uri}: {field.path}: {text}" if field else f"{self.uri}: {text}")
+
     def part(self, type_: type[R], json: Json, pointer: str) -> R:
         """Return an object inside this one, which has no URI of its own."""
         return type_(f"{self.uri}#/{pointer}", json, self.notes)

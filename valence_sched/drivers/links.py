@@ -257,8 +257,7 @@ class LinkedDocuments:
         """Note a document without type and properties, unless it is a device or only links."""
         if not found.lasting and found.is_empty and not found.only_links:
             self.unreadable.add(found.uri)
-            what = f"found no property of its kind, expected it: {where} links it"
-            self.notes.remark(f"{found.uri}: {what}")
+            found.remark(f"found no property of its kind, expected it: {where} links it")
 
     def collections(self, links: Iterable[str], where: str) -> Iterator[Collection]:
         """Yield the collections that links name, first pages only."""
@@ -286,8 +285,7 @@ class LinkedDocuments:
             for link in page.members:
                 yield link, page.uri
         if count < (first.count or 0) and first.json[MEMBERS] is not None:
-            what = f"found {format_count(count, 'member')}, expected {first.count} ({COUNT})"
-            self.notes.remark(f"{first.uri}: {what}")
+            first.remark(f"found {format_count(count, 'member')}, expected {first.count} ({COUNT})")
 
     def _pages(self, page: Collection) -> Iterator[Collection]:
         seen = {page.uri}

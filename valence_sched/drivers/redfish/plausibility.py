@@ -121,7 +121,7 @@ def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iter
     """Yield parts with their share of a summary, or the summary if all are absent; note why."""
     if isinstance(summary, schema.ProcessorSummary) and summary.count not in (None, len(parts)):
         what = f"found {summary.count}, and {format_count(len(parts), kind.noun)} (those hold)"
-        summary.notes.remark(f"{summary.uri}: Count: {what}")
+        summary.remark(what, schema.ProcessorSummary.count)
     total = plausible(summary, kind.total) if condition_of(summary).counts else None
     if total is None:
         return
@@ -147,7 +147,7 @@ def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iter
     elif not math.isclose(total, known, rel_tol=TOLERANCE) and len(counted) == len(there):
         what = f"{known:,} {unit} of {format_count(len(there), kind.noun)} (the parts are believed)"
     if what:
-        summary.notes.remark(f"{summary.uri}: found {total:,} {unit}, and {what}")
+        summary.remark(f"found {total:,} {unit}, and {what}")
 
 
 class _Kind(NamedTuple):
@@ -204,9 +204,8 @@ def unreadable_devices(
             if "Drives" not in storage.json or _is_cut(storage.json, "Drives"):
                 found.append(storage.uri)
         if found and not known.get(name):
-            what = f"found {found[0]}, expected a list of devices"
-            text = f"{holder.uri}: {kind.lists[0]}: {what} (how many {name}s there are is unknown)"
-            holder.notes.remark(text)
+            what = f"{kind.lists[0]}: found {found[0]}, expected a list of devices"
+            holder.remark(f"{what} (how many {name}s there are is unknown)")
             device = kind.type(f"{holder.uri}#/{name}", kind.json, NO_NOTES)
             device.certain = False
             yield device

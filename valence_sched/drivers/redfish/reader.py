@@ -64,10 +64,9 @@ class LimitsByZone:
             for capability, limits in _stated_limits(service, holder, holder.capabilities):
                 found = set(service.uris(capability.zones, capability.uri))
                 if found and zones.isdisjoint(found):
-                    path = schema.CollectionCapability.zones.path
                     what = f"found {', '.join(sorted(found))}, expected a zone of resource blocks"
-                    text = f"{capability.uri}: {path}: {what} (its limits apply to none)"
-                    service.notes.remark(text)
+                    text = f"{what} (its limits apply to none)"
+                    capability.remark(text, schema.CollectionCapability.zones)
                 self._stated.append((found, limits))
 
     def of(self, zone: schema.Zone | None, blocks: Mapping[BlockType, int]) -> Limits:
@@ -152,7 +151,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
     amounts = stocks(service, found.root, everywhere, zone_ids)
     if not found.blocks and not amounts and found.services:
         what = "found no resource block, no memory domain and no storage pool to compose"
-        service.notes.remark(f"{found.root.uri}: {what}")
+        found.root.remark(what)
     return FullPodm(
         id=id_,
         name=found.root.name,
@@ -176,7 +175,7 @@ def _find(service: LinkedDocuments) -> RedfishResources:
             zones.append(zone)
         elif (zone.type or "").casefold() not in _OTHER_ZONES:
             what = f"found {zone.type}, expected ZoneOfResourceBlocks or another type (left out)"
-            zone.notes.remark(f"{zone.uri}: {schema.Zone.type.path}: {what}")
+            zone.remark(what, schema.Zone.type)
     lists = [(root.uri, root.blocks)]
     lists += [(it.uri, it.blocks) for it in services]
     lists += [(it.uri, it.blocks) for it in zones]
@@ -235,7 +234,7 @@ def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
         for uri in blocks:
             if uri not in known:
                 what = f"found {uri}, expected a resource block that is listed"
-                service.notes.remark(f"{system.uri}: {schema.ListedSystem.blocks.path}: {what}")
+                system.remark(what, schema.ListedSystem.blocks)
         yield Node(uri=system.uri, name=system.name, blocks=blocks)
 
 
@@ -317,11 +316,10 @@ def _blocks(
             status = _in_condition(status, [block, *systems], devices)
         if status.state == "Unknown" and stated.casefold() not in _STATES:
             what = f"found {stated}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
-            path = schema.ResourceBlock.composition_state.path
-            service.notes.remark(f"{block.uri}: {path}: {what} (no node can have it)")
+            field = schema.ResourceBlock.composition_state
+            block.remark(f"{what} (no node can have it)", field)
         if not members[block.uri] and status.slots:
-            what = "found in no zone, expected in one (no node can have it)"
-            service.notes.remark(f"{block.uri}: {what}")
+            block.remark("found in no zone, expected in one (no node can have it)")
         yield Block(
             uri=block.uri,
             name=block.name,
@@ -373,8 +371,8 @@ def types(block: schema.ResourceBlock) -> tuple[BlockType, ...]:
     raw = schema.ResourceBlock.types.raw(block)
     if raw is None or None in found:
         what = "none (no limit on the blocks of a node counts it)" if raw is None else raw
-        expected = "expected " + ", ".join(_TYPES.values())
-        block.notes.remark(f"{block.uri}: ResourceBlockType: found {what}, {expected}")
+        expected = ", ".join(_TYPES.values())
+        block.remark(f"found {what}, expected {expected}", schema.ResourceBlock.types)
     return tuple(dict.fromkeys(kind for kind in found if kind))
 
 
@@ -395,7 +393,7 @@ def _status(block: schema.ResourceBlock, *, with_parts: bool = True) -> Status:
     condition = schema.condition_of(block, with_parts=with_parts)
     if shareable and most is not None and block.compositions is None and state != "Unused":
         what = "found none, expected the nodes that use it (how many more can is unknown)"
-        block.notes.remark(f"{block.uri}: {schema.ResourceBlock.compositions.path}: {what}")
+        block.remark(what, schema.ResourceBlock.compositions)
         most = None
     return Status(
         state=state,
@@ -416,10 +414,9 @@ def _used_by(block: schema.ResourceBlock, status: Status, used: Sequence[str]) -
     if not used:
         return status
     if status.state == "Unused":
-        path = schema.ResourceBlock.composition_state.path
         state: CompositionState = "ComposedAndAvailable" if status.shareable else "Composed"
         others = f" and {len(used) - 1} more" if used[1:] else ""
         what = f"found Unused, expected {state}: it is a block of {used[0]}{others}"
-        block.notes.remark(f"{block.uri}: {path}: {what}")
+        block.remark(what, schema.ResourceBlock.composition_state)
         status = replace(status, state=state)
     return replace(status, compositions=max(status.compositions, len(used)))

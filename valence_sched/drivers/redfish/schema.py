@@ -226,7 +226,7 @@ def note_condition(of: NamedResource, condition: Condition, effect: str) -> None
     known = "" if condition.state in (None, *STATES) else ", which Redfish does not know"
     if condition.counts:
         effect = "it counts, unless a policy is stricter"
-    of.notes.remark(f"{of.uri}: Status: found {found}{known}, expected Enabled and OK ({effect})")
+    of.remark(f"Status: found {found}{known}, expected Enabled and OK ({effect})")
 
 
 def worst(conditions: Iterable[Condition]) -> Condition:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.drivers.fields import Json, NamedResource
+from valence_sched.drivers.fields import Field, Json, NamedResource
 from valence_sched.drivers.links import LinkedDocuments, link_path
 from valence_sched.drivers.redfish import schema
 from valence_sched.drivers.redfish.describe import is_persistent
@@ -48,8 +48,7 @@ def _storage(
             if pool.uri in found or not is_usable(pool):
                 continue
             if volume_collection(pool.json, holder.json) is None:
-                what = "found no AllocatedVolumes, expected it to create volumes"
-                pool.notes.remark(f"{pool.uri}: {what} (left out)")
+                pool.remark("found no AllocatedVolumes, expected it to create volumes (left out)")
                 continue
             found[pool.uri] = _stock(pool, total, used, pools_of(pool))
     return found.values()
@@ -104,9 +103,8 @@ def pool_sizes(
             sizes = [volume.capacity_bytes for volume in volumes] if pool.volumes else [None]
             used = None if None in sizes else sum(size for size in sizes if size)
         if (used is None and total is not None) or None in cut:
-            path = schema.StoragePool.used_bytes.path
             what = "found none, expected bytes (its free size is unknown)"
-            pool.notes.remark(f"{uri}: {path}: {what}")
+            pool.remark(what, schema.StoragePool.used_bytes)
             total = None
         if not cut:
             made_of = (it for source in sources_of(pool) for it in source.drives)
@@ -125,7 +123,7 @@ def _pool_bytes(service: LinkedDocuments, pool: schema.StoragePool) -> float | N
             continue
         drives = service.follow(source.drives, schema.ProvidingDrive, pool.uri)
         sizes += [it.size_bytes for it in drives] or [None]
-    return sum_or_unknown(pool, schema.StoragePool.total_bytes.path, pool.total_bytes, sizes)
+    return sum_or_unknown(pool, schema.StoragePool.total_bytes, sizes)
 
 
 def sources_of(pool: schema.StoragePool) -> Iterator[schema.CapacitySource]:
@@ -134,16 +132,16 @@ def sources_of(pool: schema.StoragePool) -> Iterator[schema.CapacitySource]:
 
 
 def sum_or_unknown(
-    of: NamedResource, path: str, found: float | None, sizes: Sequence[float | None]
+    of: NamedResource, field: Field[float | None], sizes: Sequence[float | None]
 ) -> float | None:
     """Return the sum of all parts; None and a note if one is unknown or all are missing."""
-    total = sum(size for size in sizes if size)
+    total, found = sum(size for size in sizes if size), field.of(of)
     if total and None not in sizes:
         return total
     if found == 0 and not sizes:
         return 0.0
     what = "none" if found is None else "0"
-    of.notes.remark(f"{of.uri}: {path}: found {what}, expected a size (its free size is unknown)")
+    of.remark(f"found {what}, expected a size (its free size is unknown)", field)
     return None
 
 
@@ -188,18 +186,17 @@ def _memory(
     for domain in itertools.chain.from_iterable(domains):
         if domain.creatable is None:
             what = "found none, expected true or false (left out)"
-            service.notes.remark(f"{domain.uri}: {schema.MemoryDomain.creatable.path}: {what}")
+            domain.remark(what, schema.MemoryDomain.creatable)
         if domain.uri not in found and domain.creatable:
             if not domain.chunks:
-                what = "found no MemoryChunks, expected it to create chunks"
-                service.notes.remark(f"{domain.uri}: {what} (left out)")
+                domain.remark("found no MemoryChunks, expected it to create chunks (left out)")
             elif domain.leads:
                 stock = domain_stock(service, domain, pools_of(domain))
                 modules = _present_modules(service, domain)
                 shared = next((owners[it.uri] for it in modules if it.uri in owners), None)
                 if shared and not domain.size_mib and stock.total is not None:
                     what = f"found modules of {shared}, expected its own (its size is unknown)"
-                    domain.notes.remark(f"{domain.uri}: {what}")
+                    domain.remark(what)
                     stock = replace(stock, total=None)
                 owners.update(dict.fromkeys((it.uri for it in modules), domain.uri))
                 found[domain.uri] = stock
@@ -236,14 +233,13 @@ def domain_stock(
     together = sum(size for size in most if size)
     if most and None not in most and domain.size_mib and together < domain.size_mib:
         what = f"found {domain.size_mib}, expected at most {together}, all its modules together"
-        domain.notes.remark(f"{domain.uri}: MemorySizeMiB: {what}")
+        domain.remark(what, schema.MemoryDomain.size_mib)
     if None in sizes:
-        what = "found a chunk of unknown size (its free size is unknown)"
-        domain.notes.remark(f"{domain.uri}: {what}")
+        domain.remark("found a chunk of unknown size (its free size is unknown)")
         total = None
     elif total and used > total and not domain.size_mib:
         what = f"found chunks of {used} MiB, expected at most {total}, the sum of its modules"
-        domain.notes.remark(f"{domain.uri}: {what} (its size is unknown)")
+        domain.remark(f"{what} (its size is unknown)")
         total = None
     return Stock(
         uri=domain.uri,
@@ -268,14 +264,13 @@ def _size_of_modules(
     sizes = [_size(module) if whole else module.volatile_mib or 0 for module, whole in pairs]
     known = [size for size in sizes if size is not None]
     total = sum(known) if len(known) == len(sizes) else 0
-    path = schema.MemoryDomain.size_mib.path
     if domain.size_mib == 0 and not total and len(known) == len(sizes):
         return 0
     if domain.size_mib == 0 or (known and not total):
         found = "none" if domain.size_mib is None else 0
         taken = f"its modules have {total} together" if total else "it is unknown"
         what = f"found {found}, expected a size, or modules with a size each ({taken})"
-        domain.notes.remark(f"{domain.uri}: {path}: {what}")
+        domain.remark(what, schema.MemoryDomain.size_mib)
     return total or None
 
 

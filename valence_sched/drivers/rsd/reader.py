@@ -115,10 +115,9 @@ def _groups(
             of_drives = service.follow(drive.physical, PhysicalDrive, uri)
             parts_gib = [every[it].size_gib for it in members[uri]]
             parts_gib = parts_gib or [it.size_gib for it in of_drives]
-            total = sum_or_unknown(drive, LogicalDrive.size_gib.path, total, parts_gib)
+            total = sum_or_unknown(drive, LogicalDrive.size_gib, parts_gib)
         if None in sizes:
-            what = "found a volume of unknown size (its free size is unknown)"
-            drive.notes.remark(f"{uri}: {what}")
+            drive.remark("found a volume of unknown size (its free size is unknown)")
             total = None
         drives[uri] = physical[uri].union(*(physical[it] for it in members[uri]))
         yield _stock(drive, total, sum(size for size in sizes if size))
@@ -189,7 +188,7 @@ def _reachable_fabrics(
         if not hosts and systems:
             silent.add(fabric.uri)
             what = "found no system that it is cabled to (every system is taken to reach it)"
-            fabric.notes.remark(f"{fabric.uri}: {what}")
+            fabric.remark(what)
     every = named.items()
     return {uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in every}
 
@@ -261,14 +260,13 @@ class RackUsage:
             if state is None or state.casefold() not in NODE_STATES:
                 expected = "expected " + ", ".join(word.capitalize() for word in NODE_STATES)
                 what = f"found {state!r}, {expected} (taken as in use)"
-                node.notes.remark(f"{node.uri}: {schema.RackNode.node_state.path}: {what}")
+                node.remark(what, schema.RackNode.node_state)
             if not node.system:
-                what = "found none, expected one"
-                node.notes.remark(f"{node.uri}: {schema.RackNode.system.path}: {what}")
+                node.remark("found none, expected one", schema.RackNode.system)
             for uri in self.blocks_of(node):
                 if uri not in listed:
                     what = f"found {uri}, expected a system that is listed"
-                    node.notes.remark(f"{node.uri}: {schema.RackNode.system.path}: {what}")
+                    node.remark(what, schema.RackNode.system)
                 self._nodes.setdefault(uri, []).append(node)
 
     def blocks_of(self, node: schema.RackNode) -> tuple[str, ...]:
@@ -291,7 +289,7 @@ class RackUsage:
         )
         if offer.is_drive and device.drive_erased is None:
             what = "found nothing, expected true or false (no node can have it)"
-            device.notes.remark(f"{device.uri}: {schema.PooledDevice.drive_erased.path}: {what}")
+            device.remark(what, schema.PooledDevice.drive_erased)
         return self._status(device, "Unused" if is_erased else "Unavailable")
 
     def _status(
