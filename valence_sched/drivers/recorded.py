@@ -197,7 +197,7 @@ class Entry(NamedTuple):
 def records(
     source: str, stdin: BinaryIO, diagnostics: Diagnostics, dialects: Dialects
 ) -> Iterator[Record]:
-    """Yield every pod manager of a source; InputError if none of it can be read.
+    """Yield every pod manager of a source; InputError if it is unreadable as a whole.
 
     ``diagnostics`` gets faults and doubts; ``dialects`` are used only if there is a tree.
     """

@@ -380,7 +380,7 @@ class Crawler:
             self._enqueue(other)
 
     def _spell(self, key: str, uri: str) -> None:
-        """Add a spelling of a URI; the first in order counts, in whatever order they come."""
+        """Add a spelling of a URI; the first in order counts, even if it comes later."""
         first = self._spelled.setdefault(key, uri)
         if first is not uri and uri < first:
             self._spelled[key] = uri

@@ -75,7 +75,7 @@ class Answer(NamedTuple):
         return False
 
     def json(self, uri: str) -> Json:
-        """Return the body as an object; InputError if it is none, or too large."""
+        """Return the body as an object; InputError for other JSON, or if it is too large."""
         if len(self.body) > MAX_DOCUMENT_BYTES:
             raise InputError(uri, "", "a document of more bytes", f"at most {MAX_DOCUMENT_BYTES}")
         return object_of(self.body, uri)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -23,12 +24,20 @@ def redfish(methods: tuple[ComposeMethod, ...] = ()) -> Dialect:
     ``methods`` are those of a vendor, which are tried before those of the standard.
     """
 
-    def composer(session: Session, patience: Callable[[], Patience]) -> Composer:
-        from valence_sched.drivers.redfish.composer import RedfishComposer  # not needed to read
+    return Dialect(
+        "redfish",
+        ServiceRoot,
+        read_podm,
+        composer=functools.partial(_composer, methods),
+        amounts=frozenset((VOLATILE, PERSISTENT, STORAGE)),
+        services=(ServiceRoot.composition,),
+        bare_blocks=(ServiceRoot.blocks,),
+    )
 
-        return RedfishComposer(session, patience, methods)
 
-    amounts = frozenset((VOLATILE, PERSISTENT, STORAGE))
-    dialect = Dialect("redfish", ServiceRoot, read_podm, composer=composer, amounts=amounts)
-    services, bare_blocks = (ServiceRoot.composition,), (ServiceRoot.blocks,)
-    return dialect._replace(services=services, bare_blocks=bare_blocks)
+def _composer(
+    methods: tuple[ComposeMethod, ...], session: Session, patience: Callable[[], Patience]
+) -> Composer:
+    from valence_sched.drivers.redfish.composer import RedfishComposer  # not needed to read
+
+    return RedfishComposer(session, patience, methods)

@@ -8,6 +8,7 @@ the service chooses the blocks. The dialect of a vendor passes other methods to
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Protocol
@@ -213,13 +214,10 @@ def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json
     return found, ""
 
 
-class _CompositionServiceActions(Resource):
+class _Actions(Resource):
     compose = Field("Actions/#CompositionService.Compose/target", text, "where manifests go")
     zone_affinity = Field("AllowZoneAffinity", flag, "whether a zone can be named by its Id")
-
-
-class _TargetCollection(Resource):
-    target = Field("Links/TargetCollection/@odata.id", text, "where to post")
+    target = Field("Links/TargetCollection/@odata.id", text, "where to post, of a capability")
 
 
 def read_capabilities(
@@ -239,7 +237,7 @@ def read_capabilities(
     if request and is_specific and composes_exact_blocks(early, request):
         return early
     service = _first_document(session, root.composition)
-    actions = _CompositionServiceActions(ROOT, service, NO_NOTES)
+    actions = _Actions(ROOT, service, NO_NOTES)
     parts = schema.CompositionService(ROOT, service, NO_NOTES)
     for link in parts.blocks:
         cases += _use_cases(session, _first_document(session, (link,)), link_path(link) or "")
@@ -264,10 +262,9 @@ def _first_document(session: Session, links: Iterable[str]) -> Json:
 
 
 def _document_or_empty(session: Session, link: str) -> Json:
-    try:
+    with contextlib.suppress(PodmError):
         return get_document(session, link_path(link)) or {}
-    except PodmError:
-        return {}
+    return {}
 
 
 def _use_cases(session: Session, json: Json, collection: str) -> Iterator[UseCase]:
@@ -275,6 +272,6 @@ def _use_cases(session: Session, json: Json, collection: str) -> Iterator[UseCas
         capability = schema.CollectionCapability(ROOT, stated, NO_NOTES)
         documents = (_document_or_empty(session, link) for link in capability.object)
         if rules := next(filter(None, documents), None):
-            target = link_path(_TargetCollection(ROOT, stated, NO_NOTES).target) or collection
+            target = link_path(_Actions(ROOT, stated, NO_NOTES).target) or collection
             zones = tuple(filter(None, map(link_path, capability.zones)))
             yield UseCase(capability.use_case or "", target, zones, rules)

@@ -342,7 +342,7 @@ class ResourceBlock(DeviceHolder):
     max_compositions = Field("CompositionStatus/MaxCompositions", number, "an upper bound", "nodes")
     compositions = Field("CompositionStatus/NumberOfCompositions", number, "in use by", "nodes")
     pool = Field("Pool", text, "Free, Active or Unassigned")
-    client = Field("Client", text, "whose it is")
+    client = Field("Client", text, "its owner")
     chassis = Field("Links/Chassis", links, "the enclosures it sits in")
     in_systems = Field("Links/ComputerSystems", links, "the systems it is part of, or is")
     systems = Link("ComputerSystems", System, "the systems that are the block")

@@ -81,7 +81,7 @@ def _stock(
 def pool_sizes(
     service: LinkedDocuments, pools: Iterable[schema.StoragePool], drives: dict[str, set[str]]
 ) -> Iterator[tuple[schema.StoragePool, float | None, float]]:
-    """Yield pools with their size and their used size in bytes; an unknown size is None.
+    """Yield pools with their size and their used size in bytes; None for an unknown size.
 
     A physical volume is left out beside its group. ``drives`` gets the URIs of the drives of each
     pool.

@@ -24,7 +24,7 @@ OEM = "Oem/Intel_RackScale"
 
 
 class OptionalLink(Link):
-    """A link of which an empty object in its place is none."""
+    """A link that is missing if an empty object is in its place."""
 
     def __init__(self, path: str, to: type[Resource], doc: str, *, late: bool = False) -> None:
         super().__init__(path, to, doc, late=late)
@@ -36,7 +36,7 @@ class PooledDevice(Device):
 
     lasting = False  # whether it is erased changes with every node that had it
 
-    kind = Field("@odata.type", text, "tells a drive from a processor and a volume")
+    kind = Field("@odata.type", text, "distinguishes drives, processors and volumes")
     processor_type = Field("ProcessorType", text, "FPGA, …")
     capacity_bytes = Field("CapacityBytes", amount, "of a drive", "bytes")
     drive_erased = Field(f"{OEM}/DriveErased", flag, "a drive that does not say so is not free")
@@ -50,7 +50,7 @@ class PooledDevice(Device):
 
 class ConnectedEntity(Resource):
     role = Field("EntityRole", text, "Initiator asks, every other one offers")
-    entity = OptionalLink("EntityLink", PooledDevice, "what it is")
+    entity = OptionalLink("EntityLink", PooledDevice, "the device behind it")
 
     @property
     def leads(self) -> bool:
@@ -60,7 +60,7 @@ class ConnectedEntity(Resource):
 class Endpoint(NamedResource):
     """Endpoint: one end of a connection through a fabric."""
 
-    entities = Parts("ConnectedEntities", ConnectedEntity, "what it is the end of")
+    entities = Parts("ConnectedEntities", ConnectedEntity, "the devices behind it")
     ports = Field("Links/Ports", links, "the switch ports it is behind")
     zones = Field(f"Links/{OEM}/Zones", links, "the zones it is in (2.3 and later)")
 
@@ -91,7 +91,7 @@ class Fabric(NamedResource):
 
 
 class PhysicalDrive(NamedResource):
-    """PhysicalDrive (2.1 and 2.2), where a group does not tell its size."""
+    """PhysicalDrive (2.1 and 2.2), if a group states no size."""
 
     size_gib = Field("CapacityGiB", amount, "size", "GiB")
 
@@ -99,7 +99,7 @@ class PhysicalDrive(NamedResource):
 class LogicalDrive(NamedResource):
     """LogicalDrive (2.1 and 2.2): a group of physical drives, or a volume cut from one."""
 
-    mode = Field("Mode", text, "LVG or Pool is a group, whatever it links")
+    mode = Field("Mode", text, "LVG or Pool is a group with any links")
     size_gib = Field("CapacityGiB", amount, "size", "GiB")
     physical = Link("Links/PhysicalDrives", PhysicalDrive, "what a group is made of", late=True)
     groups = Field("Links/LogicalDrives", links, "the group a volume is cut from")
@@ -122,7 +122,7 @@ class RackSystem(System):
     )
     enabled = Field("Enabled", flag, "false when it is switched off")
     chassis = Field("Links/Chassis", links, "the enclosure it sits in")
-    endpoints = Field("Links/Endpoints", links, "what it is in fabrics")
+    endpoints = Field("Links/Endpoints", links, "its endpoints in fabrics")
     cables = Field(f"{OEM}/PCIeConnectionId", words, "its cables to PCIe switches")
 
 
