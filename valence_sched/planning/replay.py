@@ -51,7 +51,7 @@ MOST_BUCKETS = 200  # then two at a time become one
 
 
 class Sample(NamedTuple):
-    """What is measured at the end of a bucket: fragmentation if any, and imbalance."""
+    """The measures at the end of a bucket: fragmentation, if any, and imbalance."""
 
     fragmentation: float | None = None
     podms: float = 0.0
@@ -409,11 +409,7 @@ class ReplayRun:
     def run(
         self, entries: Iterable[WorkloadEntry], site: str, policy: str | None = None
     ) -> model.ReplayResult:
-        """Replay entries in the order of their arrival; errors as of entries, and others.
-
-        RequestError, UnknownName, with the line: a request contradicts its policy, or has an
-        unknown policy or pod manager.
-        """
+        """Replay entries in the order of their arrival; errors of decisions have the line."""
         entries = iter(entries)
         first = list(itertools.islice(entries, self._lookahead))
         self._now = first[0].arrival if first else 0.0
@@ -487,9 +483,7 @@ class ReplayRun:
         view, skipped = self._succession.view, self._succession.skipped
         by_flavor, buckets = refusals.by_flavor(), self._timeline.buckets
         (peak_nodes, peak_podms), (nodes, podms) = occupancy.peaks(), occupancy.means_by_bucket()
-        measured = [
-            one.sample.fragmentation for one in buckets if one.sample.fragmentation is not None
-        ]
+        measured = [it for one in buckets if (it := one.sample.fragmentation) is not None]
         samples, fragmentation = tuple(map(rounded, measured)), None
         if samples:
             mean = rounded(sum(measured) / len(measured))
@@ -532,7 +526,7 @@ class ReplayRun:
         )
 
 
-#: Called before each run with its name, and returns what is called with its requests so far.
+#: Gets the name of each run before it, and returns the function for its requests so far.
 RunProgress = Callable[[str], Progress]
 
 

@@ -121,7 +121,7 @@ class TargetMatch:
 
 
 def find_targets(podms: Sequence[LeanPodm], target: Target, kinds: BlockKinds) -> list[TargetMatch]:
-    """Return the matches of a target, by pod manager; NothingMatches if there are none."""
+    """Return the matches of a target, by pod manager; NothingMatches without a match."""
     numbers = _podms(podms, target)
     if target.selects_blocks:
         return _BlockFinder(podms, target, kinds).find(numbers)

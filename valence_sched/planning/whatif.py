@@ -189,10 +189,10 @@ class WhatIf:
         """Return the fewest moves for a goal and a ``mix`` of flavors by share, or the site's."""
         if unknown := [name for name in mix or () if name not in site.flavors]:
             raise UnknownName("flavor", unknown[0], site.flavors)
-        shares = ((site.flavors[name], share) for name, share in (mix or {}).items())
-        named = Mix(tuple(FlavorShare(one.needs, one.traits, share) for one, share in shares))
-        mixed = None if mix is None else named
-        return rebalance(site, most, request, below, mixed, imbalance_below)
+        pairs = ((site.flavors[name], share) for name, share in (mix or {}).items())
+        shares = tuple(FlavorShare(one.needs, one.traits, share) for one, share in pairs)
+        own = None if mix is None else Mix(shares)
+        return rebalance(site, most, request, below, own, imbalance_below)
 
 
 def _name(file: str) -> str:
@@ -215,8 +215,9 @@ def rebalance(
 
     With ``below`` the goal is fragmentation below that share, for the ``mix``, by default the
     site's; with ``imbalance_below`` it is imbalance of the pod managers below that. The moves then
-    say how many nodes of the ``request`` there is room for. RequestError: ``below`` without accelerators in the site or the mix. UnknownName, RequestError: the policies
-    cannot place the node, or those that move.
+    say how many nodes of the ``request`` there is room for. RequestError: ``below`` without
+    accelerators in the site or the mix. UnknownName, RequestError: the policies cannot place the
+    node, or those that move.
     """
     movable = _MovableNodes(site)
     view, types, nodes = movable.view, movable.types, movable.nodes
@@ -353,9 +354,8 @@ def _fewest(
         least = goal.lower_bound(state, len(greedy) if reached else most)
     else:
         state.fits_left = fits
-        found, least = migrations.search_migrations(
-            state, goal, len(greedy) - 1 if reached else most
-        )
+        shorter = len(greedy) - 1 if reached else most
+        found, least = migrations.search_migrations(state, goal, shorter)
         if found is not None:
             return MigrationPlan(found, True, least, True)
     return MigrationPlan(greedy, reached, least, reached or least > most)
@@ -390,8 +390,7 @@ class ImbalanceGoal:
 def _migrate_most_used(state: MigrationState) -> bool:
     """Make the migration off the most used podm that lowers the imbalance most, if any does.
 
-    Where no node can leave it, those of the next one are tried. Destinations are the least used
-    podms that make the node.
+    Without such a node the next podm is tried. Destinations are the least used podms.
     """
     use = use_shares(state.current, state.current.podm_block_counts)
     before = imbalance(state.current).podms
