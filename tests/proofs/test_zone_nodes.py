@@ -163,7 +163,7 @@ class TestSilent(NodeCase):
         result = self.top.compose(self.apart(min_count=3), key="k", wait_s=10)
         self.assertEqual(3, len(result.nodes))
         (unverified,) = result.unverified
-        self.assertIn("zone west: does not answer: what it was to compose may be there",
+        self.assertIn("zone west: does not answer: its nodes may exist",
                       unverified.message)  # fmt: skip
         self.assertEqual(4, len(self.made()))
         with self.assertRaisesRegex(ClaimState, "which is COMPOSING: wait for it, or run"):
@@ -286,7 +286,7 @@ class TestBounded(NodeCase):
         for number in (0, 2, 20_001):
             self.answer(lambda found, n=number: replace(found, nodes=found.nodes[:1] * n))
             result = self.top.compose(self.apart(min_count=3), wait_s=10)
-            text = f"zone west: it answers with {number:,} nodes, and was asked for 1: what it"
+            text = f"zone west: it answers with {number:,} nodes, and was asked for 1: its nodes"
             self.assertEqual(3, len(result.nodes))
             self.assertEqual([True], [one.message.startswith(text) for one in result.unverified])
             (action,) = self.top.nodes_here.recovery.reap()

@@ -41,7 +41,7 @@ QUERIES = 4  # that each child answers for one process at a time; the others wai
 class EngineForEach(OwnScheduler):
     """The engines of a process as one scheduler: each verb takes one, for as long as it runs.
 
-    None is held while other zones are asked. What a verb would yield later, it yields now.
+    No engine is held while other zones are asked: an iterator of a verb is run to its end at once.
     """
 
     def __init__(self, engines: EnginePool, tenant: str) -> None:

@@ -392,7 +392,7 @@ def _single(value: Any) -> Any:
 
 
 def _check_words(where: str, words: Mapping[str, Any]) -> None:
-    """Raise InputError for a word with a character that no name has, and not each store takes."""
+    """Raise InputError for a NUL character, which some databases refuse."""
     for word in (*words, *words.values()):
         if isinstance(word, str) and "\0" in word:
             raise errors.InputError(where, "", NUL_FOUND, NUL_EXPECTED)

@@ -30,7 +30,7 @@ PREFIX = "operation-"
 
 
 def digest(content: bytes) -> str:
-    """Return what stands for a content in the id of a record, and tells it from another."""
+    """Return the digest of a content for the id of a record."""
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
@@ -44,7 +44,7 @@ class RecordStore(Protocol):
         """Replace a record that is there; a state that is away is waited for so long."""
 
     def get(self, id_: str) -> tuple[bytes, float] | None:
-        """Return a record and its age in seconds, None where there is none."""
+        """Return a record and its age in seconds, None without a record."""
 
     def record_change(self, line: effect.AuditLine) -> None:
         """Store who changed what; the oldest of many such lines are deleted."""

@@ -198,9 +198,7 @@ class _Outcome:
         """Add the error of a zone; one that does not answer may have composed."""
         line = paths.line_below(zone, str(error))
         if isinstance(error, errors.ServiceError | errors.Unverified):
-            text = errors.one_line(
-                f"{line}: what it was to compose may be there ({RECONCILE_HINT})"
-            )
+            text = errors.one_line(f"{line}: its nodes may exist ({RECONCILE_HINT})")
             self.unverified.append(UnverifiedNode(message=text))
             return
         self.failures.append(line)

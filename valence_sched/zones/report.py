@@ -116,7 +116,7 @@ def zone_node(
 ) -> ZoneNode:
     """Return a zone of a tree: the sums over its own pod managers, and their oldest reading.
 
-    A sum is None where the amount of one of them is not known.
+    A sum with an unknown amount is None.
     """
     times = (one.podm.read_at for one in podms)
     ages_s = {at: age for at in times if (age := quantity.age_s(at, now)) is not None}

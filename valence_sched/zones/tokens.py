@@ -78,7 +78,7 @@ class Tokens:
 class PlanSignatures:
     """Signs and verifies plans by ``keys``: every scheduler that has one of them takes a plan.
 
-    A signature begins with a digest of its key, which tells an unknown key from a changed plan.
+    A signature begins with a digest of its key, so that an unknown key is not a changed plan.
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
