@@ -75,6 +75,30 @@ DEFAULT_BUDGET = Budget()
 Goal = Literal["most-nodes", "least-cost", "least-fragmentation", "fewest-podms", "spread"]
 
 
+# Not a subclass of PolicyText: the digest of a policy is over the bytes that this class encodes to.
+class Policy(Noun, frozen=True, kw_only=True):
+    """A named list of filters and of weighted weighers, in the order in which they run.
+
+    ``goals`` are for scheduler ``joint``, in order: the most nodes always come first.
+    """
+
+    name: Annotated[str, Meta(min_length=1, max_length=255)]
+    description: str = ""
+    scheduler: str = "filter"
+    filters: tuple[FilterUse, ...] = ()
+    weighers: tuple[WeigherUse, ...] = ()
+    pick: Pick = Pick()
+    unknown: Unknown = "reject"
+    budget: Budget = DEFAULT_BUDGET
+    goals: tuple[Goal, ...] = ()
+
+    @property
+    def worst_health(self) -> Literal["OK", "Warning"]:
+        """The worst health of hardware that counts, an option of filter ``health``."""
+        strict = any(it.name == "health" and it.options.get("worst") == "OK" for it in self.filters)
+        return "OK" if strict else "Warning"
+
+
 class PolicyText(Noun, frozen=True, kw_only=True):
     """A policy as people write it: a filter or weigher without options is just its name."""
 
@@ -93,22 +117,6 @@ class PolicyText(Noun, frozen=True, kw_only=True):
         weighers = tuple(WeigherUse(use) if isinstance(use, str) else use for use in self.weighers)
         fields = msgspec.structs.asdict(self)
         return Policy(**(fields | {"filters": filters, "weighers": weighers}))
-
-
-class Policy(PolicyText, frozen=True, kw_only=True):
-    """A named list of filters and of weighted weighers, in the order in which they run.
-
-    ``goals`` are for scheduler ``joint``, in order: the most nodes always come first.
-    """
-
-    filters: tuple[FilterUse, ...] = ()
-    weighers: tuple[WeigherUse, ...] = ()
-
-    @property
-    def worst_health(self) -> Literal["OK", "Warning"]:
-        """The worst health of hardware that counts, an option of filter ``health``."""
-        strict = any(it.name == "health" and it.options.get("worst") == "OK" for it in self.filters)
-        return "OK" if strict else "Warning"
 
 
 class PodmReads(Noun, frozen=True, kw_only=True):
