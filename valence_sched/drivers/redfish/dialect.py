@@ -23,7 +23,6 @@ def redfish(methods: tuple[ComposeMethod, ...] = ()) -> Dialect:
 
     ``methods`` are those of a vendor, which are tried before those of the standard.
     """
-
     return Dialect(
         "redfish",
         ServiceRoot,

@@ -168,7 +168,10 @@ PARTS = ("Systems", "Chassis", "Managers", "Fabrics", "CompositionService", "Sto
 
 def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
     """Complete documents with a root, whose UUID is of the id at every port, and faults."""
-    root = documents.get(ROOT) or _root(documents)
+    if not (root := documents.get(ROOT)):
+        parts = {it: {"@odata.id": f"{ROOT}/{it}"} for it in PARTS if f"{ROOT}/{it}" in documents}
+        own = {"RedfishVersion": "1.18.0", "Id": "RootService", **parts}
+        root = docs.resource_document(ROOT, "ServiceRoot.v1_16_1", "Root Service") | own
     if "no-uuid" in faults:
         root = {name: value for name, value in root.items() if name != "UUID"}
     elif not root.get("UUID"):
@@ -199,14 +202,6 @@ def complete(documents: DocumentTree, faults: Faults, id_: str) -> None:
         _add(documents, collection, host + (members[0] if members else f"{collection}/1"))
     if "dangle" in faults:
         _add(documents, collection, f"{collection}/There-Is-None")
-
-
-def _root(documents: DocumentTree) -> Json:
-    root = docs.resource_document(
-        ROOT, "ServiceRoot.v1_16_1", "Root Service", RedfishVersion="1.18.0"
-    )
-    parts = [name for name in PARTS if f"{ROOT}/{name}" in documents]
-    return {**root, "Id": "RootService", **{it: {"@odata.id": f"{ROOT}/{it}"} for it in parts}}
 
 
 def _add(documents: DocumentTree, collection: str, link: str) -> None:

@@ -17,27 +17,6 @@ from valence_sched.simulator.server.faults import Faults
 from valence_sched.simulator.server.services import Tasks
 
 
-def _page_of(json: Json, uri: str, query: Mapping[str, str], size: int) -> Json:
-    """Return the requested page of a collection; ``size`` 0 is a page of all members."""
-    members = json.get("Members")
-    if not isinstance(members, list) or not (size or "$skip" in query or "$top" in query):
-        return json
-    skip = _query_number(query, "$skip", 0)
-    top = _query_number(query, "$top", len(members))
-    if skip and skip >= len(members):
-        text = f"{skip} is past the last of {format_count(len(members), 'member')}."
-        raise RequestRefused(400, "QueryParameterOutOfRange", text, str(skip), "$skip")
-    step = min(top, size or top)
-    page = {**json, "Members": members[skip : skip + step]}
-    page.pop("Members@odata.nextLink", None)
-    if skip + step < len(members) and step and step < top:
-        again = {**query, "$skip": str(skip + step)}
-        if "$top" in query:
-            again["$top"] = str(top - step)
-        page["Members@odata.nextLink"] = f"{uri}?{urlencode(again, safe='$.*~()=')}"
-    return page
-
-
 def _query_number(query: Mapping[str, str], name: str, otherwise: int) -> int:
     text = query.get(name, "")
     if not text:
@@ -95,13 +74,28 @@ class DocumentReads:
         return HttpReply(200, self._expanded(self._page(json, request), request))
 
     def _page(self, json: Json, request: HttpRequest) -> Json:
-        size, lost = self._page_size, self._faults.number("page-missing")
-        if lost is not None and "Members" in json:
-            number = _query_number(request.query, "$skip", 0) // size + 1 if size else 1
-            if number == lost:
-                text = f"There is no page {lost}."
-                raise RequestRefused(404, "ResourceMissingAtURI", text, request.path)
-        return _page_of(json, request.path.rstrip("/"), request.query, size)
+        """Return the requested page of a collection; without a size it is all of it."""
+        query, size, members = request.query, self._page_size, json.get("Members")
+        skip, lost = _query_number(query, "$skip", 0), self._faults.number("page-missing")
+        if "Members" in json and lost == (skip // size + 1 if size else 1):
+            text = f"There is no page {lost}."
+            raise RequestRefused(404, "ResourceMissingAtURI", text, request.path)
+        if not isinstance(members, list) or not (size or "$skip" in query or "$top" in query):
+            return json
+        top = _query_number(query, "$top", len(members))
+        if skip and skip >= len(members):
+            text = f"{skip} is past the last of {format_count(len(members), 'member')}."
+            raise RequestRefused(400, "QueryParameterOutOfRange", text, str(skip), "$skip")
+        step = min(top, size or top)
+        page = {**json, "Members": members[skip : skip + step]}
+        page.pop("Members@odata.nextLink", None)
+        if skip + step < len(members) and step and step < top:
+            again = {**query, "$skip": str(skip + step)}
+            if "$top" in query:
+                again["$top"] = str(top - step)
+            link = f"{request.path.rstrip('/')}?{urlencode(again, safe='$.*~()=')}"
+            page["Members@odata.nextLink"] = link
+        return page
 
     def _expanded(self, json: Json, request: HttpRequest) -> Json:
         value = request.query.get("$expand")

@@ -306,7 +306,13 @@ class Tasks:
     def start(self, plan: CompositionPlan) -> HttpReply:
         """Begin to compose: 202 with the task monitor; the blocks are Composing until the end."""
         if not self._tasks:
-            self._add_task_service()
+            uri, root = f"{TASK_SERVICE}/Tasks", self._documents.get(ROOT) or {}
+            works = {"ServiceEnabled": True, "Tasks": {"@odata.id": uri}}
+            type_, name = "TaskService.v1_2_1", "Task Service"
+            service = docs.resource_document(TASK_SERVICE, type_, name, **works)
+            self._documents.put(TASK_SERVICE, service)
+            self._documents.put(uri, docs.collection_document(uri, "TaskCollection", "Tasks"))
+            self._documents.put(ROOT, {**root, "Tasks": {"@odata.id": TASK_SERVICE}})
         id_ = str(len(self._tasks) + 1)
         before = {uri: self._documents.get(uri) or {} for uri in plan.blocks}
         self._tasks[id_] = _Task(plan, self._clock() + self._duration_s, before)
@@ -357,14 +363,3 @@ class Tasks:
             json["Messages"] = failure["error"]["@Message.ExtendedInfo"]
         self._documents.put(uri, json)
         return json
-
-    def _add_task_service(self) -> None:
-        uri = f"{TASK_SERVICE}/Tasks"
-        works = {"ServiceEnabled": True, "Tasks": {"@odata.id": uri}}
-        service = docs.resource_document(
-            TASK_SERVICE, "TaskService.v1_2_1", "Task Service", **works
-        )
-        self._documents.put(TASK_SERVICE, service)
-        self._documents.put(uri, docs.collection_document(uri, "TaskCollection", "Tasks"))
-        root = self._documents.get(ROOT) or {}
-        self._documents.put(ROOT, {**root, "Tasks": {"@odata.id": TASK_SERVICE}})
