@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.unit.drivers.served import DIALECTS
 from valence_sched.drivers import bounds
 from valence_sched.drivers import recorded as streams
-from valence_sched.drivers.files import archives, json_inventory
+from valence_sched.drivers.files import json_inventory
 from valence_sched.drivers.recorded import records
 from valence_sched.errors import InputError, NewerSchema
 from valence_sched.model.codec import MOST_COMPACT_BYTES
@@ -447,7 +447,7 @@ class HostileTest(SourceTest):
 
     def test_an_archive_bomb_is_refused_by_the_bytes_that_really_come(self):
         files = {f"{i}/index.json": bytes(50_000) for i in range(40)}
-        with mock.patch.object(archives, "MAX_TREE_BYTES", 1_000_000):
+        with mock.patch.object(bounds, "MAX_TREE_BYTES", 1_000_000):
             for form in ("zip", "tar"):
                 self.assertIn("archive bomb", self.refused("-", packed(form, files)))
 
@@ -476,7 +476,7 @@ class HostileTest(SourceTest):
 
     def test_a_document_beyond_the_bound_in_an_archive_is_left_out(self):
         files = mockup_files() | {"redfish/v1/Big/index.json": b" " * 9000}
-        with mock.patch.object(archives, "MAX_DOCUMENT_BYTES", 8192):
+        with mock.patch.object(bounds, "MAX_DOCUMENT_BYTES", 8192):
             self.assertEqual(["stdin"], self.ids("-", packed("zip", files)))
         self.assertIn("Big/index.json: found more than 8192 bytes", self.diagnostics.lines()[0])
 

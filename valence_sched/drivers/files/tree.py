@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
-import tempfile
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -143,12 +143,10 @@ def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
             raise InputError(folder, "", "something that stands there", "no folder yet", hint)
         above = target.absolute().parent
         above.mkdir(parents=True, exist_ok=True)
-        beside = Path(tempfile.mkdtemp(dir=above, prefix=f".{target.name}."))
+        beside = above / f".{target.name}.{secrets.token_hex(8)}"
+        beside.mkdir()
         try:
             fill(beside)
-            mask = os.umask(0)
-            os.umask(mask)
-            beside.chmod(0o777 & ~mask)
             beside.rename(target)
         finally:
             shutil.rmtree(beside, ignore_errors=True)
