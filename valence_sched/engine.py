@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from valence_sched.config.settings import Configuration
     from valence_sched.core.decider import Decider
     from valence_sched.inventory.loader import InventoryLoader
-    from valence_sched.inventory.registry import Registry
     from valence_sched.inventory.sources import SourceReader
     from valence_sched.lifecycle.access import PodmAccess
     from valence_sched.lifecycle.claim import Claimer
@@ -91,7 +90,8 @@ class Engine(scheduler.OwnScheduler):
         self._view: View | None = None
         self._decider: Decider | None = None
         self._stored: StoredDeciders | None = None
-        self._is_stored = selection.live.stored and not sources.named_sources(selection)
+        #: Whether each verb takes in the changes of the state.
+        self.follows = selection.live.stored and not sources.named_sources(selection)
         self._state = StateVerbs(
             sources, self._live, self._effects, self._changing_store, self._forget_snapshot
         )
@@ -103,18 +103,9 @@ class Engine(scheduler.OwnScheduler):
             self._stored = None
 
     @property
-    def follows(self) -> bool:
-        """Return whether each verb takes in what changed in the state."""
-        return self._is_stored
-
-    @property
     def changes(self) -> int:
         """Return how many changes of the change log are taken in, 0 without one."""
         return self._stored.changes if self._stored is not None else 0
-
-    @property
-    def _registry(self) -> Registry:
-        return self._state.registry
 
     @functools.cached_property
     def _zone_settings(self) -> ZoneSettings:
@@ -132,7 +123,7 @@ class Engine(scheduler.OwnScheduler):
         return ZoneRegistry(
             self._zone_settings,
             file,
-            self._registry,
+            self._state.registry,
             self._config.zone_password,
             self._effects,
             own=OwnPart(self._podms_of_zone, self._state.reports, self._sources.now),
@@ -368,7 +359,7 @@ class Engine(scheduler.OwnScheduler):
     def reconcile(
         self, *, dry_run: bool = False, keep_s: float = KEEP_S
     ) -> lifecycle.ReconcileResult:
-        if self._registry.empty:
+        if self._state.registry.empty:
             return lifecycle.ReconcileResult()
         with self._access() as access:
             return access.reconcile(self._effects, dry_run=dry_run, keep_s=keep_s)
@@ -376,7 +367,7 @@ class Engine(scheduler.OwnScheduler):
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
     ) -> Sequence[lifecycle.NodeStatus]:
-        if self._registry.empty and not live:
+        if self._state.registry.empty and not live:
             return ()
         with self._access() as access:
             statuses = access.nodes(podm, live=live)
@@ -471,7 +462,7 @@ class Engine(scheduler.OwnScheduler):
 
     def view(self) -> View:
         """Return the snapshot that is decided on; it is read now if it was not yet."""
-        if self._is_stored:
+        if self.follows:
             return self.decider().snapshot()
         if self._view is None:
             self._view = self._intake.view()
@@ -479,7 +470,7 @@ class Engine(scheduler.OwnScheduler):
 
     def decider(self) -> Decider:
         """Return the decider on that snapshot."""
-        if self._is_stored:
+        if self.follows:
             return self._followed().decider()
         if self._decider is None:
             policies = self._intake.policies()
@@ -504,33 +495,33 @@ class Engine(scheduler.OwnScheduler):
     def _changing_store(self) -> Iterator[Store]:
         """Yield the store; the next decision reads again what it decides on."""
         self._forget_snapshot()
-        if self._is_stored:
+        if self.follows:
             yield self._followed(create=True).store
             return
-        with self._registry.store(self._effects) as store:
+        with self._state.registry.store(self._effects) as store:
             yield store
 
     def _followed(self, *, create: bool = False) -> StoredDeciders:
         """Return what follows the state; a state that is not there is made only to ``create``."""
         if self._stored is None:
-            if self._registry.empty and not create:
+            if self._state.registry.empty and not create:
                 raise errors.NoPodm(self._sources.no_podm_message(self._live))
             from valence_sched.lifecycle.stored_deciders import StoredDeciders  # SQL
 
-            self._stored = StoredDeciders(self._intake, self._registry.store(self._effects))
+            self._stored = StoredDeciders(self._intake, self._state.registry.store(self._effects))
         return self._stored
 
     @contextlib.contextmanager
     def _claimer(self, store: Store) -> Iterator[Claimer]:
         """Yield the claimer of a selection; of stored pod managers it reads none."""
-        if self._is_stored:
+        if self.follows:
             with self._followed().claimer() as claimer:
                 yield claimer
         else:
             yield self._intake.claimer(store)
 
     def _overviews(self, found: Sequence[nouns.PodmOverview]) -> Sequence[nouns.PodmOverview]:
-        return self._followed().with_read_times(found) if self._is_stored else found
+        return self._followed().with_read_times(found) if self.follows else found
 
     @contextlib.contextmanager
     def _access(self, wait_s: float = WAIT_S, ttl_s: float = 0.0) -> Iterator[PodmAccess]:
@@ -540,7 +531,7 @@ class Engine(scheduler.OwnScheduler):
         """
         from valence_sched.lifecycle import access, guard  # HTTP and SQL: only to compose
 
-        members = [member.registration for member in self._registry.members(self._live)]
+        members = [member.registration for member in self._state.registry.members(self._live)]
         with self._changing_store() as store:
             known = store.identities()
             yield access.PodmAccess(
@@ -549,7 +540,7 @@ class Engine(scheduler.OwnScheduler):
                     one.name: replace(one, identity=one.identity or known.get(one.name))
                     for one in members
                 },
-                self._registry.password,
+                self._state.registry.password,
                 timeout_s=self._live.timeout_s,
                 patience_s=wait_s,
                 ttl_s=ttl_s,
@@ -583,14 +574,14 @@ class Engine(scheduler.OwnScheduler):
             raise
 
     def _refuse_outage(self, requests: Sequence[Request]) -> None:
-        has_view = self._is_stored or self._view is not None
+        has_view = self.follows or self._view is not None
         known = {podm.id for podm in self.view().podms} if has_view else self._sources.live_ids
         self._intake.refuse_outage(requests, known)
 
     @contextlib.contextmanager
     def _plan_claimer(self, store: Store, plan: Plan) -> Iterator[PlanClaimer]:
         """Yield the claimer of a plan, once its pod managers were read; errors as of a planner."""
-        stored = self._followed().claimer() if self._is_stored else contextlib.nullcontext()
+        stored = self._followed().claimer() if self.follows else contextlib.nullcontext()
         with stored as claimer:
             yield self._planner.claimer(store, plan, claimer)
 
@@ -608,7 +599,7 @@ class Engine(scheduler.OwnScheduler):
             CredentialError: the key of a program cannot be had.
         """
         try:
-            keys = self._registry.zone_keys(self._zone_settings, make=self._serves)
+            keys = self._state.registry.zone_keys(self._zone_settings, make=self._serves)
         except errors.CredentialError as error:
             if not self._serves:
                 raise

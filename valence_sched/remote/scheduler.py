@@ -58,7 +58,9 @@ class RemoteScheduler(Scheduler):
         if named:
             name = arguments.pop(next(iter(arguments)))
             if not isinstance(name, str):
-                return self._send_each(route, name, arguments)
+                return errors.each_error(
+                    lambda one: self._send(route, {"name": one, **arguments}), name
+                )
             path, query = path_of(collection, name, part.removeprefix("/"))
         body = None
         if route.body is not None:
@@ -76,15 +78,6 @@ class RemoteScheduler(Scheduler):
         if route.answer is Operation:
             return self._operate(answer, route.result)
         return self._listed(answer, headers) if route.lists else answer
-
-    def _send_each(
-        self, route: Route, names: Sequence[str], arguments: Mapping[str, Any]
-    ) -> Iterator[errors.SchedulerError]:
-        for name in dict.fromkeys(names):
-            try:
-                self._send(route, {"name": name, **arguments})
-            except errors.SchedulerError as error:
-                yield error
 
     def _listed(self, answer: Sequence[R], headers: Mapping[str, str]) -> zone.ZonedList[R]:
         """Return a list; ServiceError where its header does not say which zones it lacks."""

@@ -447,13 +447,12 @@ class ZoneNodes:
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
     ) -> Iterator[errors.SchedulerError]:
-        for node_id in dict.fromkeys(node_ids):
-            try:
-                zone, part, rest = self._below.find(node_id)
-                unsure, done = f"may be gone: {RECONCILE_HINT}", "is deleted"
-                with self.claims.effects.change("node", node_id, unsure, done):
-                    for error in part.delete_nodes([rest], wait_s=wait_s):
-                        raise in_zone(zone, error)
-            except errors.SchedulerError as error:
-                yield error
+        def delete(node_id: str) -> None:
+            zone, part, rest = self._below.find(node_id)
+            unsure, done = f"may be gone: {RECONCILE_HINT}", "is deleted"
+            with self.claims.effects.change("node", node_id, unsure, done):
+                for error in part.delete_nodes([rest], wait_s=wait_s):
+                    raise in_zone(zone, error)
+
+        yield from errors.each_error(delete, node_ids)
         self.recovery.settle()
