@@ -226,7 +226,7 @@ class TestChanged(Identities):
         known, err = self.status()
         self.assertEqual({"a": "Unknown"}, known)
         self.assertRegex(
-            err, "'a' is another service than before: .* has none of the blocks it had"
+            err, "'a' is another service than before: .* it has no block of its last reading"
         )
         self.podm("claim", "reap")
         self.podm("unset", "a", "--identity")

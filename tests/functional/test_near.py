@@ -64,7 +64,7 @@ class TestMaps(Case):
 
     def test_without_anybody_to_ask_the_person_is_told_what_to_do(self):
         done = run("valence-sched", *SMALL, "--near", "volume=v")
-        line = "nobody is there to ask where volume v is: name a map with --near-map\n"
+        line = "cannot locate volume v: name a map with --near-map\n"
         self.assertEqual((1, "", line), done)
         done = run("openstack", *SMALL, "--near", "volume=v")
         self.assertEqual((1, ""), (done.code, done.out))
@@ -136,7 +136,7 @@ class TestCloud(Case):
             ("volume=none", "looked in OpenStack (volume, port, network): no volume named 'none'"),
             ("volum=db", "no kind of thing named 'volum' (did you mean 'volume'?)"),
             ("dataset=db", "looked in OpenStack (volume, port, network): no dataset named 'db'"),
-            ("volume=lost", "knows volume lost but does not tell where it is"),
+            ("volume=lost", "has volume lost without its place"),
         ):
             with self.subTest(word):
                 done = self.near("--near", word)

@@ -165,7 +165,7 @@ class TestRequestFiles(Case):
             ("flavor: small, min_count: 2", "request 2: min_count 2 exceeds count 1"),
             ("flavor: small, policy: defalt", "request 2: no policy named 'defalt'"),
             ("flavor: small, podms: [mem-9]", "request 2: no pod manager named 'mem-9'"),
-            ("flavor: small, near: {volume: x}", "$.requests[1]: nobody is there to ask"),
+            ("flavor: small, near: {volume: x}", "$.requests[1]: cannot locate"),
         ):
             with self.subTest(second=second):
                 done = self.schedule(1, f"requests: [{{flavor: small}}, {{{second}}}]")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bare metal nodes: what Ironic tells of hardware and of its use, and how Ironic is reached."""
+"""Bare metal nodes: hardware that Ironic uses, and the connection to Ironic."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from valence_sched.model.base import Noun
 from valence_sched.model.problem import called, of_server
 from valence_sched.model.registration import PasswordReference
 
-#: How to do without Ironic, for messages about one that does not answer.
+#: The hint for an Ironic that does not answer.
 WITHOUT = "--no-ironic, or ironic: false in the settings of a service, does not ask it"
 
-#: The provision states in which a node has no server and Ironic does nothing to it. Every other
-#: state is a use, also one that only a later Ironic has. Maintenance is beside the state.
+#: The provision states without a use. Every other state is a use, also one of a later Ironic.
 IDLE_STATES = frozenset({"enroll", "manageable", "available"})
-#: Those that end by themselves, without a server, and those that only ``manage`` ends.
+#: States that end by themselves, and states that only ``manage`` ends.
 _PASSING_STATES = frozenset({"verifying", "inspecting", "inspect wait", "cleaning", "clean wait"})
 _PASSING_STATES |= {"deleting", "deleted", "undeploy"}
 _MANAGED_STATES = frozenset({"inspect failed", "adopt failed", "clean failed"})
 
 
 class BaremetalNode(Struct, frozen=True, kw_only=True):
-    """A node of Ironic, as far as it tells which hardware it is, and what uses it."""
+    """A node of Ironic: its hardware and its uses."""
 
     uuid: str
     name: str | None = None
@@ -41,7 +40,7 @@ class BaremetalNode(Struct, frozen=True, kw_only=True):
 
     @property
     def uses(self) -> tuple[str, ...]:
-        """Return in words what uses the node; none where the hardware may be changed."""
+        """Return the uses of the node, empty if its hardware may be changed."""
         found = {
             f"provision state {self.provision_state}": self.provision_state not in IDLE_STATES,
             f"instance {self.instance_uuid}": self.instance_uuid,
@@ -52,7 +51,7 @@ class BaremetalNode(Struct, frozen=True, kw_only=True):
 
     @property
     def remedy(self) -> str:
-        """Return in words how a node that is used becomes free."""
+        """Return the hint how to free a used node."""
         state = self.provision_state
         if state in _MANAGED_STATES:
             return "manage it there first"
@@ -72,27 +71,26 @@ class BaremetalNode(Struct, frozen=True, kw_only=True):
 
 
 class Baremetal(Protocol):
-    """An Ironic; every method raises BaremetalUnavailable where it does not answer well."""
+    """An Ironic; every method raises BaremetalUnavailable if it fails to answer."""
 
     def nodes(self) -> Sequence[BaremetalNode]:
         """Return all nodes with their ``driver_info``."""
 
     def node(self, uuid: str) -> BaremetalNode | None:
-        """Return a node as it is now, with all that uses it, None where it is gone."""
+        """Return the present node with its uses, None if it does not exist."""
 
     def owners(self, mac_addresses: Iterable[str]) -> set[str]:
         """Return the UUIDs of the nodes that have ports with these addresses."""
 
 
-#: Returns each Ironic that may have the hardware of pod managers; none where none is known.
+#: Returns each Ironic that may use the hardware of pod managers.
 Baremetals = Callable[[], Sequence[Baremetal]]
 
 
 class CloudLogin(NamedTuple):
-    """A login to a cloud, and which endpoint of its catalogue is meant.
+    """A keystoneauth session of a cloud, and the endpoint of its catalogue.
 
-    ``session`` is one of keystoneauth; without a ``region`` every one is meant. The ``endpoint`` is
-    that of the configuration, which counts in place of the catalogue.
+    Without a ``region`` all are used; ``endpoint`` overrides the catalogue.
     """
 
     session: Any
@@ -102,10 +100,10 @@ class CloudLogin(NamedTuple):
 
 
 class IronicSettings(Noun, frozen=True, kw_only=True):
-    """How Ironic is reached; without a ``url`` at the endpoint of the service catalogue.
+    """The connection to Ironic, by default at the endpoint of the service catalogue.
 
-    ``username`` and ``password`` are for HTTP basic, ``cafile`` has the authorities to trust.
-    Ironic may take ``timeout_s`` for each answer.
+    ``username`` and ``password`` are for HTTP basic, ``cafile`` has the trusted authorities,
+    ``timeout_s`` is for each answer.
     """
 
     url: str | None = None
@@ -116,7 +114,7 @@ class IronicSettings(Noun, frozen=True, kw_only=True):
 
 
 def check_ironic(settings: IronicSettings, file: str, path: str = "$") -> None:
-    """Raise InputError for a URL that is none, and for a login that lacks a part."""
+    """Raise InputError for an invalid URL or an incomplete login."""
     if settings.url is not None and not _is_url(settings.url):
         expected = "http://HOST or https://HOST, without a user or a query"
         raise InputError(file, f"{path}.url", "a text that is no such URL", expected)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity: how many more nodes fit, what ends first, what is stranded, and what to buy."""
+"""Capacity: how many more nodes fit, what runs out first, what is stranded, what to buy."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from valence_sched.errors import UsageError
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import Reason, SilentZone
 
-MOST_PARTS = 10_000  # that the shares of a mix may come to: more tell no two sites apart
-NOT_REQUESTED = "no flavor asks for it"  # why an amount is stranded that nothing is made of
+MOST_PARTS = 10_000  # the largest sum of the shares of a mix
+NOT_REQUESTED = "no flavor asks for it"  # why an amount is stranded
 
 
 class PodmCapacity(Noun, frozen=True, kw_only=True):
-    """A pod manager: the nodes that placing one after another puts on it, and what ends that.
+    """The nodes that fit on a pod manager one after another, and what the next one lacks.
 
-    ``sums`` is how many its free amounts would be enough for, ``bound`` what it never exceeds;
-    both None where they are unknown. ``reasons`` is what the next node lacks in the pool that
-    comes nearest, the scarcest amount first; none where the count stopped at its limit.
+    ``sums`` is the bound by its free amounts, ``bound`` a proven bound, None if unknown.
+    ``reasons`` are those of the nearest pool, the scarcest amount first, empty at the limit of the
+    count.
     """
 
     podm: str
@@ -32,20 +32,20 @@ class PodmCapacity(Noun, frozen=True, kw_only=True):
 
     @property
     def runs_out(self) -> str | None:
-        """Return the resource that runs out first; None where something else ends the count."""
+        """Return the resource that runs out first, if any."""
         amounts = all(one.is_amount for one in self.reasons)
         return self.reasons[0].label if self.reasons and amounts else None
 
 
 class ProvenMost(Noun, frozen=True, kw_only=True):
-    """``bound`` nodes are proven never to be exceeded; ``found`` were placed by the optimiser."""
+    """A proven bound of nodes, and the number that the optimiser placed (``found``)."""
 
     bound: int
     found: int
 
 
 class Exhaustion(Noun, frozen=True, kw_only=True):
-    """A resource, and the pod managers on which it is the first that the next node lacks."""
+    """A resource, and the pod managers on which it runs out first."""
 
     resource: str
     podms: tuple[str, ...]
@@ -54,11 +54,10 @@ class Exhaustion(Noun, frozen=True, kw_only=True):
 class Capacity(Noun, frozen=True, kw_only=True):
     """How many more nodes of one flavor, or of one mix, fit.
 
-    ``podm_sums`` is how many nodes the free amounts of each pod manager, added up, would be enough
-    for, all together; ``site_sums`` the same of the whole site. ``exhausted`` are the resources
-    that run out first, those first whose pod managers took most nodes. Of a mix, ``by_flavor``
-    has its nodes, and ``refused`` is the flavor of the first node without a place. What ``silent``
-    zones have is not counted.
+    ``podm_sums`` is the bound by the free amounts of each pod manager, ``site_sums`` by those of
+    the site. ``exhausted`` are the resources that run out first, those of most nodes first. A mix
+    has its nodes ``by_flavor``, and ``refused``, the flavor of the first node without a place.
+    ``silent`` zones are not counted.
     """
 
     name: str
@@ -75,20 +74,20 @@ class Capacity(Noun, frozen=True, kw_only=True):
 
     @property
     def nodes(self) -> int:
-        """Return what placing one after another reaches."""
+        """Return the number of nodes that fit one after another."""
         return sum(one.nodes for one in self.podms)
 
     @property
     def is_optimal(self) -> bool:
-        """Return whether as many nodes as the proven bound were placed, in some order."""
+        """Return whether a placement reaches the proven bound."""
         return self.proven is not None and self.proven.bound == max(self.nodes, self.proven.found)
 
 
 class StrandedAmount(Noun, frozen=True, kw_only=True):
     """Free devices of one kind and model on a pod manager, or an amount of a resource.
 
-    ``usable`` is what nodes take until no flavor fits any more, ``stranded`` the rest; ``why`` has
-    texts with what each part of it lacks, the largest part first. ``unit`` is empty for a count.
+    ``usable`` is the amount that nodes take until no flavor fits, ``stranded`` the rest; ``why``
+    has the reason of each part of it, the largest first. ``unit`` is empty for a count.
     """
 
     podm: str
@@ -105,10 +104,7 @@ class StrandedAmount(Noun, frozen=True, kw_only=True):
 
 
 def exhausted(podms: Iterable[PodmCapacity]) -> tuple[Exhaustion, ...]:
-    """Return the resources that run out first, those first whose podms take most nodes.
-
-    Where no node fits at all, they are what podms lack from the start.
-    """
+    """Return the resources that run out first, those of the podms with most nodes first."""
     ending = [one for one in podms if one.runs_out is not None]
     taking = [one for one in ending if one.nodes] or ending
     nodes: Counter[str] = Counter()
@@ -122,7 +118,7 @@ def exhausted(podms: Iterable[PodmCapacity]) -> tuple[Exhaustion, ...]:
 
 
 def whole_shares(shares: Mapping[str, float]) -> tuple[int, ...]:
-    """Return shares as the smallest whole numbers; UsageError for more than MOST_PARTS of them."""
+    """Return shares as the smallest whole numbers; UsageError if their sum is too large."""
     parts = [Fraction(repr(share)) for share in shares.values()]
     least = math.lcm(*(part.denominator for part in parts))
     whole = [int(part * least) for part in parts]
@@ -136,7 +132,7 @@ def whole_shares(shares: Mapping[str, float]) -> tuple[int, ...]:
 
 
 class PurchaseLine(Noun, frozen=True, kw_only=True):
-    """So many blocks of one sort for one pool; ``price`` is that of one of them."""
+    """A ``number`` of equal blocks for one pool; ``price`` is that of one."""
 
     block: str
     podm: str
@@ -146,11 +142,10 @@ class PurchaseLine(Noun, frozen=True, kw_only=True):
 
 
 class PurchaseResult(Noun, frozen=True, kw_only=True):
-    """The smallest purchase for a number of nodes, None where no purchase is enough.
+    """The smallest purchase for a number of nodes; ``lines`` is None if no purchase is enough.
 
-    ``total`` is its price, or where blocks have no price their number; ``bound`` is the least that
-    any purchase comes to. ``placed`` is how many of the ``wanted`` nodes placing one after another
-    reaches with these blocks, by the policy of the request.
+    ``total`` is its price, or its number of blocks without prices; ``bound`` is the least total of
+    any purchase. ``placed`` of the ``wanted`` nodes fit with these blocks under the policy.
     """
 
     flavor: str

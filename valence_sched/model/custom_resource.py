@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Custom resources: what an operator declares, added to pod managers as stocks or as devices."""
+"""Custom resources: declared by an operator, added to pod managers as stocks or devices."""
 
 import fnmatch
 import math
@@ -24,7 +24,7 @@ from valence_sched.model.inventory import (
 )
 from valence_sched.model.need import MEASURES
 
-#: The devices that declared devices may be parts of, and where a block has them.
+#: The kinds of devices that may have declared parts, with their field of a block.
 WHOLE_DEVICES: Mapping[str, str] = {
     "processor": "processors",
     "accelerator": "accelerators",
@@ -35,15 +35,13 @@ WHOLE_DEVICES: Mapping[str, str] = {
 
 
 class CustomResource(Noun, frozen=True, kw_only=True):
-    """A resource that an operator declares, and how much of it each pod manager or pool has.
+    """A resource that an operator declares, and its amount in each pod manager or pool.
 
-    The amount is the entry of the pod manager's id or name in ``podms``, else the number in its
-    ``fact``, else ``total``; a pod manager without any of these has none of the resource.
-    ``used_fact`` names the fact that says how much is in use; the rest is as of a stock.
+    The amount is that of the pod manager's id or name in ``podms``, else of its ``fact``, else
+    ``total``. ``used_fact`` is the fact with the amount in use; the rest is as of a stock.
 
-    ``per`` a kind of device, the resource is one of devices: each device of that kind has so many
-    parts, which its block gives with it as accelerators of the kind ``name``. ``of`` is a pattern
-    of the model, or of the kind of accelerators, of the devices that have them.
+    ``per`` a kind of device, each device of that kind has this number of parts, which become
+    accelerators of the kind ``name``. ``of`` is a pattern of the model or kind of these devices.
     """
 
     name: Name
@@ -59,7 +57,7 @@ class CustomResource(Noun, frozen=True, kw_only=True):
     step: Amount = 0.0
 
     def __post_init__(self) -> None:
-        # In the words of msgspec's own errors, so that the message names the path.
+        # worded as msgspec's own errors, so that the message names the path
         if self.name in MEASURES:  # else $free.cores would be ambiguous
             raise ValueError(f"Expected a name other than {', '.join(MEASURES)}")
         if self.total is None and self.fact is None and not self.podms:
@@ -83,7 +81,7 @@ class CustomResource(Noun, frozen=True, kw_only=True):
 
 
 class DeclaredResources:
-    """Adds declared stocks and devices to pod managers; collects ``remarks`` about doubts."""
+    """Adds declared stocks and devices to pod managers; collects ``remarks``."""
 
     def __init__(self, resources: Sequence[CustomResource]) -> None:
         self._resources = [one for one in resources if not one.is_device]
@@ -93,7 +91,7 @@ class DeclaredResources:
         self.remarks: list[str] = []
 
     def all_blocks(self, podm: Podm[Any, Any]) -> tuple[Block[Any, Any], ...]:
-        """Return the blocks with declared devices, where they have none of the kind already."""
+        """Return the blocks with declared devices, unless they report devices of the kind."""
         if not self._devices:
             return podm.blocks
         self._podm_names.update(name for name in (podm.id, podm.name) if name)
@@ -104,7 +102,7 @@ class DeclaredResources:
         )
 
     def _with_parts(self, devices: Any, numbers: tuple[int, ...]) -> Any:
-        """Return devices, decoded or not, with so many parts of each of the declared kinds."""
+        """Return devices, decoded or not, with the declared parts."""
         if not isinstance(devices, msgspec.Raw):
             return devices and self._decoded_with_parts(devices, numbers)
         text = bytes(devices)
@@ -117,7 +115,7 @@ class DeclaredResources:
         return found
 
     def _decoded_with_parts(self, devices: Devices, numbers: tuple[int, ...]) -> Devices:
-        told = {one.kind for one in devices.accelerators}
+        reported = {one.kind for one in devices.accelerators}
         more = [
             Accelerator(
                 kind=resource.name,
@@ -127,7 +125,7 @@ class DeclaredResources:
                 health=whole.health,
             )
             for resource, number in zip(self._devices, numbers, strict=True)
-            if number and resource.name not in told
+            if number and resource.name not in reported
             for whole in getattr(devices, WHOLE_DEVICES[resource.per])
             if _is_of(whole, resource.of)
         ]
@@ -136,8 +134,7 @@ class DeclaredResources:
     def all_stocks(self, podm: Podm[Any, Any]) -> tuple[Stock, ...]:
         """Return the stocks of a pod manager with the declared ones.
 
-        A resource that the pod manager reports itself is not changed, and a remark says so. The
-        present declaration replaces what an earlier one added, which its URI shows.
+        Reported resources stay, with a remark; stocks of an earlier declaration are replaced.
         """
         self._podm_names.update(name for name in (podm.id, podm.name) if name)
         stocks = list(podm.stocks)
@@ -145,14 +142,14 @@ class DeclaredResources:
             uri = DECLARED_SCHEME + resource.name
             stocks = [stock for stock in stocks if stock.uri.partition("#")[0] != uri]
             if any(stock.resource == resource.name for stock in stocks):
-                text = f"tells {resource.name!r} itself: its declaration is not used"
+                text = f"reports {resource.name!r} itself: its declaration is ignored"
                 self._remark(podm.id, text)
             else:
                 stocks += self._stocks(resource, podm)
         return tuple(stocks)
 
     def unmatched_remarks(self) -> Iterator[str]:
-        """Yield a remark on each pod manager that a declaration names and no inventory has."""
+        """Yield a remark on each declared pod manager that no inventory has."""
         for resource in (*self._resources, *self._devices):
             for name in (one for one in resource.podms if one not in self._podm_names):
                 text = f"no pod manager named {name!r} ({suggest(name, self._podm_names)})"
@@ -185,7 +182,7 @@ class DeclaredResources:
             return None
         if isinstance(value, (int, float)) and math.isfinite(value) and value >= 0:
             return float(value)
-        self._remark(podm.id, f"fact {fact!r} is {value!r} and no amount: counted as not told")
+        self._remark(podm.id, f"fact {fact!r} is {value!r}, expected an amount: it is ignored")
         return None
 
     def _remark(self, podm: str, text: str) -> None:
@@ -198,7 +195,7 @@ def _is_of(device: InventoryDevice, pattern: str | None) -> bool:
 
 
 def with_declared(podm: Any, declared: DeclaredResources | None) -> Any:
-    """Return a pod manager, decoded or not, with what is declared of it."""
+    """Return a pod manager, decoded or not, with its declared resources."""
     if declared is None:
         return podm
     stocks, blocks = declared.all_stocks(podm), declared.all_blocks(podm)
@@ -212,5 +209,5 @@ def declared_supplies(podm: Podm[Any, Any]) -> dict[str, float]:
 
 
 def unique_by_name(resources: Iterable[CustomResource]) -> list[CustomResource]:
-    """Return the resources, of each name only the last one."""
+    """Return the last resource of each name."""
     return list({resource.name: resource for resource in resources}.values())

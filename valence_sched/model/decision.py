@@ -14,7 +14,7 @@ from valence_sched.model.request import Request
 
 
 class ScorePart(Struct, frozen=True, kw_only=True):
-    """The part of a score that one weigher adds: ``weight × score / sum of all weights``."""
+    """The part of a score of one weigher: ``weight × score / sum of all weights``."""
 
     weigher: str
     weight: float
@@ -23,9 +23,9 @@ class ScorePart(Struct, frozen=True, kw_only=True):
 
 
 class Contender(Struct, frozen=True, kw_only=True):
-    """A pool that could take the first node; its parts, largest first, add up to its score.
+    """A pool that fits the first node, with the parts of its score, largest first.
 
-    ``excess`` is what the blocks would have beyond the request: cores, MiB of memory, devices.
+    ``excess`` are the cores, MiB of memory and devices of its blocks beyond the request.
     """
 
     podm: str
@@ -37,7 +37,7 @@ class Contender(Struct, frozen=True, kw_only=True):
 
 
 class ScoreDifference(Struct, frozen=True, kw_only=True):
-    """How much one weigher prefers the chosen pool; below 0 it prefers the runner-up."""
+    """The preference of one weigher for the chosen pool; below 0 for the runner-up."""
 
     weigher: str
     difference: float
@@ -54,7 +54,7 @@ class RunnerUp(Struct, frozen=True, kw_only=True):
 
 
 class Shortfall(Struct, frozen=True, kw_only=True):
-    """One reason against a pool: what a filter needs and what the pool has."""
+    """One reason against a pool: the need of a filter and the value of the pool."""
 
     filter: str
     label: str
@@ -64,7 +64,7 @@ class Shortfall(Struct, frozen=True, kw_only=True):
 
 
 class NodeRemoval(Struct, frozen=True, kw_only=True):
-    """A node whose removal would free the blocks that are missing, and the pool it is in."""
+    """A node whose removal would free the missing blocks, and its pool."""
 
     node: str
     uri: str
@@ -74,9 +74,9 @@ class NodeRemoval(Struct, frozen=True, kw_only=True):
 class NearMiss(Struct, frozen=True, kw_only=True):
     """A pod manager that could almost take the node.
 
-    ``hardware``: every reason against it depends on what is free; ``freeing`` is the node whose
-    removal would be enough, None if no single one of the ``tried`` nodes is. ``word``: one filter
-    alone rejects it, for another reason than what is free.
+    ``hardware``: it lacks free hardware only; ``freeing`` is the node whose removal would be
+    enough, None if removing any of the ``tried`` nodes is not. ``word``: one filter alone rejects
+    it, not for free hardware.
     """
 
     podm: str
@@ -92,8 +92,8 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
     """A change of one weight, or of the amount of one need, that changes the choice.
 
     ``podm`` and ``pool`` are the choice after the change, None if nothing fits; ``instead_of`` and
-    ``instead_of_pool`` the present choice. ``by_lot``: after the change the seed breaks a tie. An
-    amount of 0 means without that need.
+    ``instead_of_pool`` the present choice. ``by_lot``: the seed then breaks a tie. An amount of 0:
+    without that need.
     """
 
     of: Literal["weight", "need"]
@@ -109,11 +109,10 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
 
 
 class Explanation(Struct, frozen=True, kw_only=True):
-    """The explanation of a decision for its first node, computed from the decision's own matrices.
+    """The explanation of a decision for its first node, from the decision's own matrices.
 
-    If not every node was placed, ``nearest_misses`` are about the next node. ``flips`` are sorted
-    by the size of the change relative to the present value; ``notes`` say what was left out, and
-    why.
+    ``nearest_misses`` are those of the next node that was not placed. ``flips`` are sorted by the
+    relative size of the change; ``notes`` name what is omitted.
     """
 
     candidates: tuple[Contender, ...] = ()
@@ -124,14 +123,14 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
 
 class SilentZone(Struct, frozen=True, kw_only=True):
-    """A zone that has no part in an answer, and why: the answer may lack the best."""
+    """A zone without a part in an answer, which may lack the best, and the reason."""
 
     zone: str
     reason: str
 
 
 class PlacementZone(Struct, frozen=True, kw_only=True):
-    """The zones of one placement: the way down to each, empty for the zone that was asked."""
+    """The zones of one placement by path, empty for the zone that was asked."""
 
     node: int
     zone: str
@@ -139,11 +138,10 @@ class PlacementZone(Struct, frozen=True, kw_only=True):
 
 
 class DecisionZones(Struct, frozen=True, kw_only=True):
-    """The zones of a decision: ``answered`` of them had a part in it, the one asked included.
+    """The zones of a decision, of which ``answered`` took part, with the one asked.
 
-    The children were asked for offers in ``rounds``. ``silent`` zones were asked and did not
-    answer, or could not be asked; ``excluded`` ones were not asked: their capabilities rule the
-    request out.
+    Children were asked for offers in ``rounds``. ``silent`` zones did not answer; ``excluded`` ones
+    were not asked, because their capabilities do not match the request.
     """
 
     answered: int
@@ -157,7 +155,7 @@ SCHEMA = "valence-sched/decision"
 DECISIONS_SCHEMA = "valence-sched/decisions"
 VERSION = "1.0"
 
-#: ``undecided``: no pool is known to fit, and of some it was not settled within the budget.
+#: ``undecided``: no pool is known to fit, and the budget ended before all were settled.
 Outcome = Literal["placed", "placed_in_part", "nothing_fits", "undecided"]
 
 
@@ -178,11 +176,11 @@ class GrantRef(Struct, frozen=True, kw_only=True):
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """A pool with the blocks and amounts that the node would be made of.
+    """A pool with the blocks and amounts for the node.
 
     ``score`` is 0..1, the weighted mean of ``scores``; ``cost`` is the weighted sum of
-    1,000,000 × (1 - score), in thousandths of a weight, low is best; ``waste`` is what the
-    blocks have beyond the request, in points.
+    1,000,000 × (1 - score), in thousandths of a weight, low is best; ``waste`` measures the
+    devices of the blocks beyond the request, in points.
     """
 
     podm: Name
@@ -196,9 +194,9 @@ class Candidate(Struct, frozen=True, kw_only=True):
 
 
 class Placement(Struct, frozen=True, kw_only=True):
-    """One node: the chosen candidate, and the alternates it had at that moment.
+    """One node: the chosen candidate and its alternates.
 
-    ``choice`` is the number of the request's alternative that the node is made by, from 1.
+    ``choice`` is the number of the used alternative of the request, from 1.
     """
 
     node: Positive
@@ -208,10 +206,9 @@ class Placement(Struct, frozen=True, kw_only=True):
 
 
 class Uncounted(Struct, frozen=True, kw_only=True):
-    """What does not count of a resource of a pool, by the condition that it is in.
+    """The amounts of a resource that do not count, by their Redfish condition, as Critical.
 
-    A condition is a word of Redfish: Critical, UnavailableOffline, Failed and so on. ``installed``
-    is all there is of the resource, in use or not.
+    ``installed`` is the whole amount of the resource, in use or not.
     """
 
     installed: int
@@ -219,12 +216,11 @@ class Uncounted(Struct, frozen=True, kw_only=True):
 
 
 class Reason(Struct, frozen=True, kw_only=True):
-    """Why a pool was rejected: the filter, what it needs and what it has.
+    """Why a pool was rejected: the filter, its need, and the value of the pool.
 
-    ``podm_have`` is what the pod manager has in all its pools together, if that is enough; it
-    does not help, because a node is made in one pool. Where the pool has none, ``instead`` counts
-    the free devices of that kind by model. ``uncounted`` is what does not count for its health or
-    state, if there is any.
+    ``podm_have`` is the sum over all pools of the pod manager, if that were enough: a node is made
+    in one pool. ``instead`` counts free devices of that kind by model. ``uncounted`` are amounts
+    that do not count for their health or state.
     """
 
     filter: str
@@ -238,7 +234,7 @@ class Reason(Struct, frozen=True, kw_only=True):
 
     @property
     def is_amount(self) -> bool:
-        """Whether both what is needed and what there is are numbers."""
+        """Whether need and value are numbers."""
         return is_number(self.need) and is_number(self.have)
 
     @property
@@ -255,7 +251,7 @@ class Reason(Struct, frozen=True, kw_only=True):
 
 
 class PoolReasons(Struct, frozen=True, kw_only=True):
-    """A pool that makes no node, and every reason against it."""
+    """A rejected pool, and every reason against it."""
 
     pool: str
     reasons: tuple[Reason, ...]
@@ -264,11 +260,10 @@ class PoolReasons(Struct, frozen=True, kw_only=True):
 class PodmVerdict(Struct, frozen=True, kw_only=True):
     """The verdict on one pod manager: its best pool, or why all its pools are rejected.
 
-    ``behind`` is how far its score is below that of the chosen pool. ``pools`` counts its pools
-    and ``pools_passed`` those that passed every filter. ``fitting`` nodes of the request fit there
-    one after another; they are placed if enough fit in total. If fewer nodes were placed than
-    requested, the ``reason`` of a chosen pod manager says why it took no more. On a small site
-    ``pool_reasons`` has every reason against each pool of one that is rejected, the nearest first.
+    ``behind`` is the difference of its score to that of the chosen pool. ``pools_passed`` of its
+    ``pools`` passed every filter. ``fitting`` nodes of the request fit one after another; they are
+    placed if enough fit in total. The ``reason`` of a chosen pod manager is why it took no more. On
+    a small site ``pool_reasons`` has all reasons against rejected pools, the nearest first.
     """
 
     podm: str
@@ -291,10 +286,9 @@ class PoolRef(Struct, frozen=True, kw_only=True):
 
 
 class FunnelStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One filter of the funnel: how many pools it was given and how many it kept.
+    """One filter of the funnel: the numbers of pools before and after it.
 
-    The step ``fit`` is there where pools are ``undecided``: they passed every filter, and whether
-    their blocks make the node was not settled within the budget of the policy.
+    The step ``fit`` counts ``undecided`` pools, for which the budget of the policy ended.
     """
 
     filter: str
@@ -314,10 +308,10 @@ class InventorySummary(Struct, frozen=True, kw_only=True):
 
 
 class Recording(Struct, frozen=True, kw_only=True):
-    """What a dispatched decision took from inventories: nodes on pod managers not read live.
+    """The pod managers of a dispatched decision that were not read live.
 
-    ``read_at`` is the oldest of their readings and ``age_s`` its age when the decision was
-    dispatched; both are None where one of them does not tell when it was read.
+    ``read_at`` is the time of their oldest reading and ``age_s`` its age at the dispatch; both are
+    None if one of them is unknown.
     """
 
     podms: tuple[str, ...]
@@ -328,12 +322,10 @@ class Recording(Struct, frozen=True, kw_only=True):
 class Report(Struct, frozen=True, kw_only=True):
     """A decision with all its inputs; the same inputs and seed give the same bytes.
 
-    ``fitting`` nodes fit; they are ``placed`` if they are as many as the request requires.
-    ``undecided`` are pools that would have been chosen if they make the node, which was not
-    settled within the budget of the policy. Only a dispatched decision has a ``recording``, where
-    it is not about live pod managers. Only one over a tree of zones has ``zones``; if it places
-    enough nodes and not the whole report was asked for, its inventory is that of the zone that was
-    asked, and it has no verdicts.
+    ``fitting`` nodes fit; they are ``placed`` if the request requires no more. ``undecided`` are
+    pools that might be chosen, for which the budget of the policy ended. Only a dispatched decision
+    on recorded pod managers has a ``recording``, only one over a tree of zones ``zones``. The
+    latter may have no verdicts, and the inventory of the asked zone alone.
     """
 
     schema: str = SCHEMA
@@ -358,10 +350,9 @@ class Report(Struct, frozen=True, kw_only=True):
 
 
 class Reports(Struct, frozen=True, kw_only=True):
-    """The decisions on several requests, in order; the first that fails is the last.
+    """The decisions on several requests, in order, up to the first that fails.
 
-    Requests of which not every node was placed have reasons and funnels. If one request fails,
-    the earlier ones show how many of their nodes were ``fitting``, and no node is placed.
+    If one fails, no node is placed, and the earlier ones show their ``fitting`` nodes.
     """
 
     schema: str = DECISIONS_SCHEMA
@@ -375,7 +366,7 @@ class Reports(Struct, frozen=True, kw_only=True):
 
 
 def with_podm_paths(report: Report) -> Report:
-    """Return a report over zones with its pod managers by path, the zones before their name."""
+    """Return a report over zones in which pod managers are named with the path of their zone."""
     if not report.zones:
         return report
     placements = []
@@ -390,34 +381,31 @@ def _in_zone(candidate: Candidate, zone: str) -> Candidate:
     return replace(candidate, podm=f"{zone}/{candidate.podm}") if zone else candidate
 
 
-#: How much is said about a decision; saying more takes longer.
+#: The level of detail of a decision; more takes longer.
 #:
 #: placements   the nodes, their alternates and the warnings
 #: summary      also the verdicts, where nothing fits or at most MAX_LISTED_PODMS are listed
 #: report       the whole report: every verdict, the funnel, the explanation, the digests
 Detail = Literal["placements", "summary", "report"]
 
-MAX_LISTED_PODMS = 50  # how many pod managers a decision lists unless every one is asked for
+MAX_LISTED_PODMS = 50  # pod managers that a decision lists by default
 
 
 class FailedChoice(Struct, frozen=True, kw_only=True):
-    """An alternative of the request, numbered from 1, that was tried and made no node."""
+    """An alternative of the request, numbered from 1, that does not fit."""
 
     choice: int
     funnel: tuple[FunnelStep, ...]
 
 
 class DecisionDetails(Struct, frozen=True, kw_only=True):
-    """What a screen shows of a decision beside its report."""
+    """Details of a decision beside its report."""
 
     failed_choices: tuple[FailedChoice, ...] = ()
 
 
 class DecisionResult(Struct, frozen=True, kw_only=True):
-    """A decision: its report, as whole as the caller asked for, and details for a screen.
-
-    ``details`` is None where what was decided on has changed since, by later requests.
-    """
+    """A decision: its report and details, None if later requests changed the inventory."""
 
     report: Report
     details: DecisionDetails | None = None
@@ -436,16 +424,15 @@ class DecisionResults(Struct, frozen=True, kw_only=True):
 
     @property
     def failure(self) -> Report | None:
-        """Return the report of the request that must have more nodes than fit, if there is one."""
+        """Return the report of the request that failed, if any."""
         last = self.report.decisions[-1] if self.report.decisions else None
         return last if last and last.placed < last.request.required_count else None
 
 
 class FitCounts(Struct, frozen=True, kw_only=True):
-    """How many more nodes of one request fit, by pod manager; and what to know about that.
+    """The number of nodes of one request that fit, by pod manager.
 
-    Pod managers that are ``undecided`` may make more: it was not settled within the budget. What
-    ``silent`` zones have is not counted.
+    ``undecided`` pod managers may make more: the budget ended. ``silent`` zones are not counted.
     """
 
     podms: tuple[tuple[str, int], ...]
@@ -455,10 +442,7 @@ class FitCounts(Struct, frozen=True, kw_only=True):
 
 
 class Ranking(Struct, frozen=True, kw_only=True):
-    """Candidates best first, and the parts of the scheduler that did not answer.
-
-    The request has the same candidates again with this ``request_id`` and ``seed``.
-    """
+    """Candidates best first, the same again for this ``request_id`` and ``seed``."""
 
     candidates: tuple[Candidate, ...]
     missing: tuple[str, ...] = ()
@@ -478,11 +462,10 @@ def parse_report(data: bytes, file: str) -> tuple[Report | Reports, list[str]]:
 
 
 class DecisionSummary(Struct, frozen=True, kw_only=True):
-    """A stored decision: what was asked for, by whom, and what came of it.
+    """A summary of a stored decision.
 
-    ``podms`` are the first pod managers that take nodes, of ``podm_count``. ``decided_at`` is
-    seconds since 1970 by the clock of the database. Of a decision that an older program stored
-    only ``id`` and ``decided_at`` are known.
+    ``podms`` are the first of ``podm_count`` pod managers that take nodes. ``decided_at`` is
+    seconds since 1970 by the clock of the database.
     """
 
     id: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a caller is told of reading and composing: diagnostics, and the progress meanwhile."""
+"""Diagnostics and progress of reading and composing."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ class Diagnostic(NamedTuple):
     """One line about an inventory or a pod manager.
 
     ``skipped``: a document was left out. ``unread``: a pod manager could not be read.
-    ``warning``: what was read is so old that it may be wrong by now. ``remark``: something is
-    doubtful, and nothing was left out.
+    ``warning``: a reading is old. ``remark``: a value is doubtful, and nothing was left out.
     """
 
     kind: Kind
@@ -26,18 +25,16 @@ class Diagnostics(list[Diagnostic]):
     """Diagnostics in the order in which they were found."""
 
     def skip(self, text: object) -> None:
-        """Note that a document was left out; ``text`` is the line or the error about it."""
         self.append(Diagnostic("skipped", str(text)))
 
     def unread(self, text: str) -> None:
         self.append(Diagnostic("unread", text))
 
     def warn(self, text: str) -> None:
-        """Note what everybody is told who decides on this, and not only how often."""
+        """Note a line that is always printed in full."""
         self.append(Diagnostic("warning", text))
 
     def remark(self, text: str) -> None:
-        """Note something doubtful that left nothing out."""
         self.append(Diagnostic("remark", text))
 
     def lines(self, *kinds: Kind) -> list[str]:
@@ -49,50 +46,49 @@ MAX_AWAITED = 3
 
 
 class Progress(Protocol):
-    """Receives what is awaited; any thread may call it, and every call returns at once."""
+    """Receives the progress; any thread may call it, and every call returns at once."""
 
     def count_podms(self, done: int, total: int | None = None, awaited: Sequence[str] = ()) -> None:
-        """Say how many pod managers are read, of how many, and who has not answered yet.
+        """Report the number of pod managers that are read, of a ``total`` of live ones.
 
-        ``awaited`` has the names of at most :data:`MAX_AWAITED` of the ``total - done`` that have
-        not, the longest awaited first. Recorded ones have no total.
+        ``awaited`` are the first :data:`MAX_AWAITED` names of the others, the longest first.
         """
 
     def end_count(self) -> None:
-        """Say that no pod manager of the last count is awaited any more."""
+        """Report that all pod managers of the last count are read."""
 
     def begin(self, subject: str, activity: str) -> None:
-        """Say what is being done about a subject, in place of what was done before."""
+        """Report the present activity of a subject."""
 
     def finish(self, subject: str) -> None:
-        """Say that a subject is awaited no longer."""
+        """Report the end of the activity of a subject."""
 
     def close(self) -> None:
-        """Say that nothing is awaited any more, and that something else is written next."""
+        """Report the end of all activities, before other output."""
 
 
 class NoProgress:
-    """Tells nobody."""
+    """Ignores the progress."""
 
     def count_podms(self, done: int, total: int | None = None, awaited: Sequence[str] = ()) -> None:
-        """Pass over a number of pod managers."""
+        pass
 
     def end_count(self) -> None:
-        """Pass over the end of a count."""
+        pass
 
     def begin(self, subject: str, activity: str) -> None:
-        """Pass over what is being done."""
+        pass
 
     def finish(self, subject: str) -> None:
-        """Pass over what is done."""
+        pass
 
     def close(self) -> None:
-        """Pass over the end."""
+        pass
 
 
 @contextlib.contextmanager
 def awaiting(progress: Progress, subject: str, activity: str) -> Iterator[None]:
-    """Tell of an activity about a subject while a block runs, however that ends."""
+    """Report an activity of a subject while a block runs."""
     progress.begin(subject, activity)
     try:
         yield

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a service tells others: orders to an external composer, and hints over a message broker.
-
-A dispatch is a decision of a service that waits to be sent, or was.
-"""
+"""Dispatch: decisions sent to an external composer, and hints over a message broker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,12 +21,9 @@ class Order:
     """A decision to dispatch: its document as bytes, and its nodes.
 
     ``alternatives`` are those of the request that the nodes are made by. ``key`` signs the
-    document; it is never printed. ``recording`` says, as the document does, what was not read
-    live; a dispatcher that does not send the document must say so in what it sends.
-
-    One with an ``id`` may be sent again where no answer came, and then ``again`` is set: the other
-    side knows it by its id, or is asked first what it has. Its
-    hardware is held by a ``claim``, where there is one. ``login`` is a user name and a password.
+    document; it is never printed. ``recording`` names what was not read live; a dispatcher must
+    send it with or without the document. An order with an ``id`` is sent ``again`` if no answer
+    came. Its ``claim`` holds its hardware. ``login`` is a user name and a password.
     """
 
     report: bytes
@@ -46,7 +40,7 @@ class Order:
 
 
 class Receipt(Struct, frozen=True, kw_only=True):
-    """What the other side answered about some nodes of an order, by number."""
+    """The answer of the composer about some nodes of an order, by number."""
 
     nodes: tuple[int, ...]
     podm: str
@@ -58,9 +52,9 @@ Receipts = tuple[Receipt, ...]
 
 
 class Dispatch(Struct, frozen=True, kw_only=True):
-    """A decision that waits to be posted to a controller, or was, with what it answered.
+    """A decision that waits to be posted to a controller, or was posted, with the answers.
 
-    ``id`` is that of the decision, or of the ``claim`` that holds what it chose. Times are those of
+    ``id`` is that of the decision, or of the ``claim`` that holds its hardware. Times are those of
     the database.
     """
 
@@ -87,7 +81,7 @@ class Dispatch(Struct, frozen=True, kw_only=True):
 
 
 class WaitingDispatches(NamedTuple):
-    """How many decisions wait to be posted, how many of these failed, and the age of the oldest."""
+    """The numbers of waiting and of failed dispatches, and the age of the oldest."""
 
     total: int
     failed: int
@@ -95,12 +89,11 @@ class WaitingDispatches(NamedTuple):
 
 
 class DispatchSettings(Noun, frozen=True, kw_only=True):
-    """The controller that decisions are posted to: ``target`` is a dispatcher and its URL.
+    """The controller that decisions are posted to, as ``webhook=https://host/path``.
 
-    Each decision that the service keeps or claims is posted, as ``webhook=https://host/path``, at
-    least once, and those of one request in their order. ``key`` refers to the key that signs, and
-    ``password`` to that of ``username``. The controller may take ``timeout_s`` to answer. After a
-    failure a decision is posted again after a pause that doubles, up to ``max_interval_s``.
+    Each stored or claimed decision is posted at least once, those of one request in their order.
+    ``key`` refers to the key that signs, ``password`` to that of ``username``. The controller has
+    ``timeout_s`` to answer. The pause after a failure doubles, up to ``max_interval_s``.
     """
 
     target: str
@@ -115,10 +108,7 @@ class Dispatcher(Protocol):
     """A function of ``valence_sched.dispatchers``: where to, and the order."""
 
     def __call__(self, url: str, order: Order) -> Sequence[Receipt]:
-        """Send once, never twice; DispatchFailed where the other side refuses or does not answer.
-
-        The message says what it may have taken nonetheless.
-        """
+        """Send once; DispatchFailed if it is refused or not answered, with what may be accepted."""
 
 
 Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
@@ -132,11 +122,10 @@ class UrlReference(Noun, frozen=True, kw_only=True):
 
 
 class MessagingSettings(Noun, frozen=True, kw_only=True):
-    """The broker of a site, and where on it hints go.
+    """The message broker of a site, ``rabbit://user:password@host:5672/vhost``.
 
-    The URL is ``rabbit://user:password@host:5672/vhost``. With ``tls`` the broker is verified by
-    the authorities of ``cacert``, or the usual ones of the system. With ``reports`` a service
-    stores what is reported of pod managers over it: all that may send there may report.
+    With ``tls`` it is verified by the authorities of ``cacert``, by default those of the system.
+    With ``reports`` a service stores reports of pod managers from every sender.
     """
 
     url: UrlReference
@@ -148,7 +137,7 @@ class MessagingSettings(Noun, frozen=True, kw_only=True):
 
 
 def check_messaging(settings: MessagingSettings, file: str) -> None:
-    """Raise InputError where the URL has no source, or two."""
+    """Raise InputError unless the URL has one source."""
     url = settings.url
     if (url.env is None) == (url.file is None):
         found = "no source of the URL" if url.env is None else "two sources of the URL"

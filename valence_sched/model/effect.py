@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Effects: what was changed, the state of each until a person has read it, and who changed it."""
+"""Effects: changes of a command, their states until they are printed, and the audit."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from msgspec import Meta
 from valence_sched.errors import SchedulerError, StoreError, Unverified, one_line
 from valence_sched.model.base import MAX_WHOLE, Noun
 
-AUDIT_LINES = 100_000  # that a state keeps
+AUDIT_LINES = 100_000  # stored in a state
 AUDIT_PAGE = 100
-#: What a state stores of each kind, by the path that a service has for it.
+#: The path of a stored object in the API, by kind.
 _STORED = {"claim": "claims/{}", "node": "nodes/{}", "pod manager": "podms/{}"}
 _STORED |= {"quota": "quotas/{}", "stats": "podms/{}/stats", "zone": "zones/{}"}
 
 
 class AuditLine(Noun, frozen=True, kw_only=True):
-    """A change of one object, or one that was refused.
+    """A change of one object, made or refused.
 
-    ``verb`` is the rule of the change, or the command on the machine of the state, whose
-    ``request_id`` names the machine and its process. ``owner`` is the project of the user.
-    ``outcome`` is ``accepted``, ``done`` or the code of an error.
+    ``verb`` is the access rule of the change, or a local command, whose ``request_id`` is host and
+    process. ``owner`` is the project of the user. ``outcome`` is ``accepted``, ``done`` or the code
+    of an error.
     """
 
     number: int = 0
@@ -39,7 +39,7 @@ class AuditLine(Noun, frozen=True, kw_only=True):
 
 
 class AuditQuery(Noun, frozen=True, kw_only=True):
-    """Which audit lines to list: the newest with these values, after ``skip`` newer ones."""
+    """The newest audit lines with these values, after ``skip`` newer ones."""
 
     user: str | None = None
     owner: str | None = None
@@ -51,22 +51,21 @@ class AuditQuery(Noun, frozen=True, kw_only=True):
 
 
 def held_state(claim_id: str) -> str:
-    """Return the state of a claim that is held, as the end of a sentence about it."""
+    """Return the state of a held claim, as the end of a sentence."""
     return (
         f"is HELD: podm claim compose {claim_id} composes it, podm claim release {claim_id} ends it"
     )
 
 
 def unsure_state(state: str, claim_id: str) -> str:
-    """Return a state that a claim may have, and where to look."""
+    """Return an unverified state of a claim, and how to check it."""
     return f"may be {state}: podm claim show {claim_id} has its state"
 
 
 class EffectLog:
-    """The latest state of everything that was changed, by kind and id, in order of its begin.
+    """The latest state of every changed object, by kind and id; safe in several threads.
 
-    A change is noted before it is begun, so that an interruption at any moment finds it here.
-    Several threads may note.
+    A change is noted before it begins, so that an interruption finds it.
     """
 
     def __init__(self) -> None:
@@ -78,26 +77,22 @@ class EffectLog:
         return bool(self._states)
 
     def note(self, kind: str, id_: str, state: str) -> None:
-        """Note the state of one thing, as the end of a sentence about it."""
+        """Note the state of an object, as the end of a sentence."""
         self._states[kind, id_] = state
 
     def forget(self, kind: str, id_: str) -> None:
-        """Forget a thing of which nothing is left."""
+        """Remove an object that no longer exists."""
         self._states.pop((kind, id_), None)
 
     def clear(self) -> None:
-        """Forget everything: a program that goes on has told it."""
+        """Remove all objects, after they were printed."""
         self._states.clear()
         self._named.clear()
         self._refused.clear()
 
     @contextlib.contextmanager
     def change(self, kind: str, id_: str, begun: str, done: str) -> Iterator[None]:
-        """Note a change that the block makes; one that raises our error has changed nothing.
-
-        It may have where the answer of the store was lost, where it could not be verified, and
-        wherever the block was interrupted.
-        """
+        """Note a change that the block makes; after a certain SchedulerError it was not made."""
         before = self._states.get((kind, id_))
         self.note(kind, id_, begun)
         try:
@@ -113,7 +108,7 @@ class EffectLog:
         self.note(kind, id_, done)
 
     def outcomes(self) -> Iterator[tuple[str, str]]:
-        """Yield each object of a state that was changed, or not, with the outcome."""
+        """Yield each stored object with the outcome of its change."""
         for (kind, id_), code in self._refused.items():
             if kind in _STORED and (kind, id_) not in self._states:
                 yield _STORED[kind].format(id_), code
@@ -122,12 +117,12 @@ class EffectLog:
                 yield _STORED[kind].format(id_), "unsure" if state.startswith("may be") else "done"
 
     def mark_named(self, text: str) -> None:
-        """Take what a text names, which was delivered, for known to the person."""
+        """Mark the objects that a printed text names."""
         for kind, id_ in list(self._states):
             if re.search(rf"(?<!\w){re.escape(id_)}(?!\w)", text):
                 self._named.add((kind, id_))
 
     def unnamed_lines(self) -> list[str]:
-        """Return a line for each thing that no delivered text names."""
+        """Return a line for each object that no printed text names."""
         states = [(key, state) for key, state in self._states.items() if key not in self._named]
         return [one_line(f"{kind} {id_} {state}") for (kind, id_), state in states]

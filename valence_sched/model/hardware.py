@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hardware as lists show it: pod managers, pools, blocks, and devices counted by model."""
+"""Hardware in lists: pod managers, pools, blocks, and devices counted by model."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ Amounts = tuple[int | None, int | None]
 class PodmSummary(Struct, frozen=True, kw_only=True):
     """Free and total amounts of a pod manager or pool, each in the unit of its name.
 
-    They are sums of what is known, and None where there is something of which nothing is known.
+    They are sums of known amounts, None if all are unknown.
     """
 
     blocks: tuple[int, int]
@@ -33,9 +33,9 @@ class PodmSummary(Struct, frozen=True, kw_only=True):
 
 
 class PodmOverview(Struct, frozen=True, kw_only=True):
-    """A pod manager without its blocks; ``live`` when it was read in this run or reports itself.
+    """A pod manager without its blocks; ``live`` if it was read in this run or reports itself.
 
-    ``pools`` has the amounts of each pool where one pod manager was asked for, else it is empty.
+    Only the overview of a single pod manager has the amounts of its ``pools``.
     """
 
     podm: LeanPodm
@@ -46,10 +46,10 @@ class PodmOverview(Struct, frozen=True, kw_only=True):
 
 
 class BlockUsage(Struct, frozen=True, kw_only=True):
-    """The blocks in use on a pod manager: by the claims that hold them, and by others.
+    """The blocks in use on a pod manager.
 
-    ``held`` has the ids of claims by the URI of a block; ``foreign`` are the URIs of blocks in use
-    that no claim of this state holds.
+    ``held`` has the ids of claims by the URI of a block; ``foreign`` blocks are in use without a
+    claim.
     """
 
     held: dict[str, str] = {}
@@ -57,7 +57,7 @@ class BlockUsage(Struct, frozen=True, kw_only=True):
 
 
 class StatsReport(Struct, frozen=True, kw_only=True):
-    """What a pod manager reported by itself, and when and how many seconds ago it last did."""
+    """The reported statistics of a pod manager, with the time and age of the last report."""
 
     stats: dict[str, Any]
     age_s: float | None = None
@@ -80,16 +80,16 @@ def block_usage(
     )
 
 
-#: ``shared``: in use, and another node may use it as well. ``unusable``: in nobody's use that is
-#: known, and yet no node may use it: it is reserved, disabled, unwell or in another such state.
+#: ``shared``: in use, and another node may use it as well. ``unusable``: not in use, and reserved,
+#: disabled, unhealthy or in another state that forbids it.
 BlockUse = Literal["free", "shared", "used", "unusable"]
 
 
 class BlockFilter(Noun, frozen=True, kw_only=True):
     """Which blocks to list; every field that is set must hold.
 
-    ``model`` are words that stand in this order in the model of one of the block's devices, in
-    any case. ``free``: at least one more node may use the block now.
+    ``model`` are words of the model of a device, in this order. ``free``: at least one more node
+    may use the block.
     """
 
     podm: str | None = None
@@ -100,10 +100,10 @@ class BlockFilter(Noun, frozen=True, kw_only=True):
 
 
 class BlockOverview(Struct, frozen=True, kw_only=True):
-    """A block: where it is, what it holds, how many more nodes may use it, and who uses it.
+    """A block: place, devices, use, and the number of nodes that may still use it (``slots``).
 
-    ``nodes`` are the names of the nodes that it is a part of, ``topology`` its place by domain.
-    A block that a claim holds is in use. ``condition`` is the word for what is wrong with it.
+    ``nodes`` are the names of its nodes, ``topology`` its place by domain, ``condition`` its state
+    or health unless it is well. A block of a claim is in use.
     """
 
     podm: str
@@ -129,10 +129,9 @@ class PoolOverview(Struct, frozen=True, kw_only=True):
 
 
 class DeviceCount(Struct, frozen=True, kw_only=True):
-    """How many devices of one kind and model there are, how many are free, on how many podms.
+    """The numbers of devices of one kind and model, of free ones and of their podms.
 
-    A device is free where its block is, unless its state or health forbids it. A number is None
-    where that of some devices is unknown.
+    A device is free if its block is and its state and health allow it. Unknown numbers are None.
     """
 
     kind: str
@@ -175,7 +174,7 @@ def count_devices(blocks: Iterable[BlockOverview], model: str | None = None) -> 
 
 
 def added_devices(counts: Iterable[DeviceCount]) -> list[DeviceCount]:
-    """Return the counts of several sites, which have no pod manager in common, added up."""
+    """Return the sums of the counts of several sites without common pod managers."""
     found: dict[tuple[str, str | None], DeviceCount] = {}
     for one in counts:
         key, known = (one.kind, one.model), found.get((one.kind, one.model))

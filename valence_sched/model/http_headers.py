@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP headers: which values can be sent, and the route of a request through zones.
-
-The route has the ids of the zones that the request has passed, which end a circle. With it goes the
-time that it has: what a zone asks below it comes back before the zone itself is due.
-"""
+"""HTTP headers: valid values, and the route and deadline of a request through zones."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ _UNSENDABLE = re.compile(r"[\r\n\0]|[^\0-\xff]")
 
 
 def header_problem(headers: Mapping[str, str]) -> str | None:
-    """Return which header cannot be sent and why, without its value, a secret; None for none."""
+    """Return the problem of an invalid header, without its value, which may be secret."""
     if not _UNSENDABLE.search("".join(headers.values())):
         return None
     found = ((name, _UNSENDABLE.search(value)) for name, value in headers.items())
@@ -30,16 +26,16 @@ MOST_DEADLINE_S = 600.0
 _SECONDS = re.compile(r"\d{1,6}(?:\.\d{1,6})?", re.ASCII)
 _ROUTE = re.compile(r"[\w-]{1,64}(?:,[\w-]{1,64}){0,31}", re.ASCII)
 
-#: The zones that the request which is being answered has passed before this one.
+#: The zones that the present request has passed before this one.
 ROUTE: ContextVar[tuple[str, ...]] = ContextVar("ROUTE", default=())
 
 
-#: How many seconds what is asked of a zone below has, or what this zone answers; None: any.
+#: The seconds for the answer of this zone or of one below it; None: no limit.
 DEADLINE: ContextVar[float | None] = ContextVar("DEADLINE", default=None)
 
 
 def parse_deadline(text: str | None) -> float | None:
-    """Return the seconds that a header has; ValueError where they are none."""
+    """Return the seconds of a header; ValueError if they are invalid."""
     if not text:
         return None
     if not _SECONDS.fullmatch(text) or not 0.0 < float(text) <= MOST_DEADLINE_S:
@@ -48,7 +44,7 @@ def parse_deadline(text: str | None) -> float | None:
 
 
 def parse_route(text: str | None) -> tuple[str, ...]:
-    """Return the ids of zones that a header has; ValueError where it is no route."""
+    """Return the ids of zones of a header; ValueError if they are invalid."""
     if not text:
         return ()
     if not _ROUTE.fullmatch(text):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheduler returns of claims and nodes: the results of claiming, composing, reconciling."""
+"""Results of a scheduler on claims and nodes: claiming, composing, reconciling."""
 
 from msgspec import Struct
 
@@ -10,7 +10,7 @@ from valence_sched.model.inventory import Devices
 
 
 class Event(Noun, frozen=True, kw_only=True):
-    """What happened to a claim; ``at`` is seconds since 1970 by the clock of the database."""
+    """An event of a claim; ``at`` is seconds since 1970 by the clock of the database."""
 
     at: float
     kind: str
@@ -20,10 +20,9 @@ class Event(Noun, frozen=True, kw_only=True):
 
 
 class ClaimResult(Struct, frozen=True, kw_only=True):
-    """The claim of a request, None where nothing fits.
+    """The claim of a request, None if nothing fits.
 
-    ``decision`` is None where the claim was made earlier, under the same key. ``retries`` counts
-    how often another scheduler was faster.
+    ``decision`` is None for an earlier claim of the same key. ``retries`` counts lost races.
     """
 
     claim: Claim | None
@@ -32,7 +31,7 @@ class ClaimResult(Struct, frozen=True, kw_only=True):
 
 
 class ClaimRecord(Struct, frozen=True, kw_only=True):
-    """A claim, the nodes that it became, and what happened to it, the oldest event first."""
+    """A claim with its nodes and events, the oldest event first."""
 
     claim: Claim
     nodes: tuple[ComposedNode, ...] = ()
@@ -40,9 +39,9 @@ class ClaimRecord(Struct, frozen=True, kw_only=True):
 
 
 class UnverifiedNode(Struct, frozen=True, kw_only=True):
-    """A node that could neither be confirmed nor taken back.
+    """A node whose composition could be neither verified nor undone.
 
-    Of one that is ``still_composing`` on its pod manager, ``node``, ``podm`` and ``claim`` are set.
+    ``node``, ``podm`` and ``claim`` are set if it is ``still_composing``.
     """
 
     message: str
@@ -56,11 +55,11 @@ class UnverifiedNode(Struct, frozen=True, kw_only=True):
 
 
 class ProvisionResult(Struct, frozen=True, kw_only=True):
-    """The nodes of a request; ``decision`` is None where its key was used before.
+    """The nodes of a request; ``decision`` is None for an earlier request of its key.
 
-    ``failures`` has a line for each node that was not composed; with ``claim_lost`` another claim
-    or system has what one of them needed, with ``cannot_tell`` it is not known whether another
-    system has. ``notes`` are about nodes that were composed elsewhere instead.
+    ``failures`` has a line for each node that was not composed. ``claim_lost``: another claim or
+    system uses its hardware; ``cannot_tell``: that is unknown. ``notes`` are about nodes composed
+    on other hardware instead.
     """
 
     decision: DecisionResult | None = None
@@ -105,10 +104,7 @@ class NodeRecord(NodeStatus, frozen=True, kw_only=True):
 
 
 class Action(Struct, frozen=True, kw_only=True):
-    """What was done, or would be: to a claim or node, on a pod manager, and why.
-
-    ``exit_code`` is that of the error for which it was left as it is, where that must be told.
-    """
+    """A change of a claim or node, made or planned; ``exit_code`` is that of its error."""
 
     kind: str
     id: str
@@ -118,10 +114,9 @@ class Action(Struct, frozen=True, kw_only=True):
 
 
 class ReconcileResult(Struct, frozen=True, kw_only=True):
-    """The actions of reconciling, and how many old claims and decisions were forgotten.
+    """The actions of reconciling, and the numbers of deleted claims and decisions.
 
-    ``composing`` are the claims, without their parts, that are left alone, the oldest first: their
-    time goes on, and something may be composing them.
+    ``composing`` are claims that may still be composed, without their parts, the oldest first.
     """
 
     actions: tuple[Action, ...] = ()
@@ -131,10 +126,7 @@ class ReconcileResult(Struct, frozen=True, kw_only=True):
 
 
 class Preview(Struct, frozen=True, kw_only=True):
-    """The answer of a pod manager whether it would compose a node.
-
-    It would where ``refusal`` and ``problem`` are None; ``problem`` says why it cannot be known.
-    """
+    """The answer of a pod manager to a preview: a ``refusal``, a ``problem``, or neither."""
 
     node: int
     podm: str

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain YAML: a loader that reads nothing but what stands there, and a dumper of printable text.
-
-A module of its own, because most commands read no YAML, and importing it takes long.
-"""
+"""Plain YAML: a strict loader and a dumper of printable text; imported when it is needed."""
 
 from __future__ import annotations
 
@@ -25,10 +22,7 @@ _IMPLICIT = {_TAG + name for name in ("bool", "float", "int", "null")}
 
 
 class PrintingDumper(yaml.SafeDumper):
-    """A safe dumper that escapes line ends too, which YAML could also fold.
-
-    It quotes text that the loader below would read as a number.
-    """
+    """A safe dumper that escapes line ends, and quotes text that looks like a number."""
 
     def represent_str(self, data: str) -> yaml.ScalarNode:
         node: yaml.ScalarNode = super().represent_str(data)
@@ -41,10 +35,9 @@ PrintingDumper.add_representer(str, PrintingDumper.represent_str)
 
 
 def _resolvers(pairs: list[tuple[str, re.Pattern[str]]]) -> Iterator[tuple[str, re.Pattern[str]]]:
-    """Yield what YAML 1.1 takes a plain word for, without its dates and odd numbers.
+    """Yield the implicit types of YAML 1.1 without its dates and surprising numbers.
 
-    There 12:30 is 750 and 010 is 8, which nobody means who writes a time, a slot or an amount,
-    1e5 is text, which JSON reads as a number, and = is no text, which names an operator.
+    There 12:30 is 750, 010 is 8, 1e5 is text, and = is not.
     """
     ours = {_TAG + "int": _INT, _TAG + "float": _FLOAT}
     for tag, pattern in pairs:
@@ -53,10 +46,7 @@ def _resolvers(pairs: list[tuple[str, re.Pattern[str]]]) -> Iterator[tuple[str, 
 
 
 class PlainLoader(yaml.SafeLoader):
-    """A safe loader of what JSON has, too, that reads dates and times as text.
-
-    It refuses aliases, tags, and keys that are given twice or are no text.
-    """
+    """A safe loader of the types of JSON, which refuses aliases, tags, and duplicate keys."""
 
     yaml_implicit_resolvers = {
         first: list(_resolvers(pairs))
@@ -75,7 +65,7 @@ class PlainLoader(yaml.SafeLoader):
         return node
 
     def _is_plain(self, node: yaml.Node) -> bool:
-        """Return whether a node is what it would be without its tag, or text."""
+        """Return whether a node would have the same type without its tag, or is text."""
         if not isinstance(node, yaml.ScalarNode):
             kind = "map" if isinstance(node, yaml.MappingNode) else "seq"
             return node.tag == _TAG + kind
@@ -98,7 +88,7 @@ class PlainLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_number(self, node: yaml.ScalarNode) -> float:
-        """Return the number that a word is; an error of one that is too large to be held."""
+        """Return the number of a scalar; an error if it is out of range."""
         read: Any = getattr(self, f"construct_yaml_{node.tag.removeprefix(_TAG)}")
         try:
             number: float = read(node)

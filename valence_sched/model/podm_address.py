@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a pod manager is addressed: its URL, its identity, and the URL at which it sends its events.
+"""The addresses of pod managers: URL, identity, and the URL for their events.
 
-An identity says which service a pod manager is, whatever its name, its address and its port. It is
-``uuid:…``, the UUID that the service tells of itself, else ``address:…``, the address that its URL
-resolves to. By its address alone a service is known only together with its blocks: one that has
-none of the blocks that were there before is another service.
+An identity is independent of name and port: ``uuid:…``, the UUID of the service, else
+``address:…``, the address of its URL together with its blocks.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ EndpointKey = tuple[str, str, int | None, str]
 
 
 def url_problem(url: str) -> str | None:
-    """Return what is wrong with the URL of a pod manager; one with a password is not repeated."""
+    """Return the problem of the URL of a pod manager, without a password in it."""
     if "@" in url:
         return "a URL with a user or password in it: say them with username and password"
     shown = repr(url[:80])
@@ -55,7 +53,7 @@ def url_problem(url: str) -> str | None:
 
 
 def strip_service_root(url: str) -> str:
-    """Return a URL without the path of the service root, which every pod manager has."""
+    """Return a URL without the path of the service root."""
     bare = url.rstrip("/")
     return bare.removesuffix(SERVICE_ROOT).removesuffix("/redfish").rstrip("/") or url
 
@@ -73,7 +71,7 @@ def endpoint_key(url: str) -> EndpointKey:
 
 
 def is_unencrypted(url: str) -> bool:
-    """Return whether others on the network can read the traffic: plain HTTP to another host."""
+    """Return whether a URL is plain HTTP to another host."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme != "http" or host == "localhost" or host.endswith(".localhost"):
@@ -86,12 +84,12 @@ def is_unencrypted(url: str) -> bool:
 
 UUID_KIND, ADDRESS_KIND = "uuid:", "address:"
 
-#: UUIDs that stand for none: RFC 9562 calls them nil and max.
+#: The nil and max UUIDs of RFC 9562.
 _NO_UUIDS = (uuid.UUID(int=0), uuid.UUID(int=2**128 - 1))
 
 
 def uuid_identity(text: object) -> str | None:
-    """Return the identity that a UUID in any spelling is, None for what is no UUID."""
+    """Return the identity of a UUID in any spelling, None for other values."""
     try:
         found = uuid.UUID(text.strip()) if isinstance(text, str) else None
     except ValueError:
@@ -100,7 +98,7 @@ def uuid_identity(text: object) -> str | None:
 
 
 def is_address(identity: str | None) -> bool:
-    """Return whether a service is known by its address and its blocks alone."""
+    """Return whether an identity is an address."""
     return identity is not None and identity.startswith(ADDRESS_KIND)
 
 
@@ -110,9 +108,9 @@ def address_of(identity: str) -> str:
 
 
 def contradicts(known: str | None, found: str | None) -> bool:
-    """Return whether two identities cannot be of one service; an unknown one can be of any.
+    """Return whether two known identities are of different services.
 
-    A service that was known by its address may tell its UUID later.
+    A service that was known by its address may report its UUID later.
     """
     if known is None or found is None or known == found:
         return False
@@ -120,12 +118,12 @@ def contradicts(known: str | None, found: str | None) -> bool:
 
 
 def has_other_blocks(known: Collection[str], found: Collection[str]) -> bool:
-    """Return whether none of the blocks that a service had is among those it has now."""
+    """Return whether a service has no block of its last reading."""
     return bool(known) and bool(found) and set(known).isdisjoint(found)
 
 
 def conflict_text(name: str, identity: str, other: str) -> str:
-    """Return the line about a service that has another name already, and how to go on."""
+    """Return the line about a service that has another name already."""
     return (
         f"{name!r} is the same service as {other!r} (identity {identity}): keep one name, and take "
         "the other out (podm delete); a clone needs a UUID of its own"
@@ -133,8 +131,8 @@ def conflict_text(name: str, identity: str, other: str) -> str:
 
 
 def change_text(name: str, known: str, found: str) -> str:
-    """Return the line about a name that leads to another service than before."""
-    now = "has none of the blocks it had" if known == found else f"is now {found}"
+    """Return the line about a name whose service has changed."""
+    now = "it has no block of its last reading" if known == found else f"is now {found}"
     return (
         f"{name!r} is another service than before: its identity was {known} and {now}: look at its "
         f"URL, or accept it (podm unset {name} --identity)"
@@ -142,22 +140,19 @@ def change_text(name: str, known: str, found: str) -> str:
 
 
 EVENTS_PATH = "/v1/events/"
-#: Characters of the secret that tokens are made of, at least.
+#: The least number of characters of the secret of tokens.
 LEAST_SECRET = 16
-#: Characters of a token, at most; names of pod managers have 1,024 bytes and more.
+#: The largest number of characters of a token.
 MOST_TOKEN = 8192
 _MAC = 43  # characters of a digest of 32 bytes
 _EVENTS_URL = re.compile(r"https?://[^@/?#\s]+(?:/[^@?#\s]*)?")
 
 
 class EventAddress:
-    """Where the processes of a service receive events: the base ``url`` that pod managers reach.
+    """The base ``url`` at which the processes of a service receive events of pod managers.
 
-    The token of a pod manager is its name with a digest of it under ``secret``, which all of these
-    processes have: each knows the sender without looking anything up.
-
-    Raises:
-        InputError: the URL is none, or has a password; the secret is short.
+    The token of a pod manager is its name with a digest under ``secret``, so that each process
+    knows the sender. InputError for an invalid URL or a short secret.
     """
 
     def __init__(self, url: str, secret: str) -> None:
@@ -178,7 +173,7 @@ class EventAddress:
         return f"{self._prefix}{name}.{self._digest(name)}"
 
     def podm_of(self, token: str) -> str | None:
-        """Return the pod manager that a token was given to, None for what is no token."""
+        """Return the pod manager of a token, None if it is invalid."""
         name, _, digest = token[:MOST_TOKEN].rpartition(".")
         if not hmac.compare_digest(digest.encode(), self._digest(name).encode()):
             return None
@@ -188,7 +183,7 @@ class EventAddress:
             return None
 
     def owns(self, destination: str) -> bool:
-        """Return whether a URL is one of these, of whatever pod manager."""
+        """Return whether a URL is one of these, of any pod manager."""
         return destination.startswith(self._prefix)
 
     def _digest(self, name: str) -> str:

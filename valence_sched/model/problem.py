@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Problems: errors as the documents of RFC 9457, and what other services say within a message.
+"""Problems: errors as documents of RFC 9457, and texts of other services in messages.
 
-Operators read what another service says. A tenant does not: where an address leads to another
-service, or a name was given by another team, it is none of the tenant's business.
+Operators read texts of other services; they are hidden from tenants.
 """
 
 from __future__ import annotations
@@ -20,10 +19,9 @@ TYPE = "urn:valence-sched:error:"
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An error, as RFC 9457 has it.
+    """An error as in RFC 9457, with the ``code`` and ``exit_code`` of the library.
 
-    ``code`` and ``exit_code`` are those of the errors of the library, ``members`` what else the
-    error says, by its attribute.
+    ``members`` are the other attributes of the error.
     """
 
     type: str
@@ -37,7 +35,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def problem_of(error: SchedulerError, request_id: str = "") -> Problem:
-    """Return the document of an error, which says of the state only what anybody may know."""
+    """Return the document of an error, with its public text."""
     plain = (str, int, float, bool)
     members = {name: value for name, value in vars(error).items() if isinstance(value, plain)}
     return Problem(
@@ -53,7 +51,7 @@ def problem_of(error: SchedulerError, request_id: str = "") -> Problem:
 
 
 def http_problem(status: int, title: str, detail: str, request_id: str = "") -> Problem:
-    """Return the document of what HTTP itself does not allow, such as an unknown path."""
+    """Return the document of an error of HTTP, such as an unknown path."""
     code, text = f"http_{status}", one_line(detail)
     kind = f"{TYPE}{code}"
     return Problem(
@@ -62,7 +60,7 @@ def http_problem(status: int, title: str, detail: str, request_id: str = "") -> 
 
 
 def error_of(problem: Problem) -> SchedulerError:
-    """Return the error that a document is about: of the same class, with the same text."""
+    """Return the error of a document, of the same class and text."""
     classes = [one for one in vars(errors).values() if isinstance(one, type)]
     known = {one.code: one for one in classes if issubclass(one, SchedulerError)}
     kind = known.get(problem.code, ServiceError)
@@ -75,7 +73,7 @@ def error_of(problem: Problem) -> SchedulerError:
 
 
 def problem_error(content: bytes, status: int, url: str) -> SchedulerError:
-    """Return the error that an answer is about; ServiceError where it is no such document."""
+    """Return the error of an answer; ServiceError if it is no such document."""
     try:
         problem = msgspec.json.decode(content, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -85,7 +83,7 @@ def problem_error(content: bytes, status: int, url: str) -> SchedulerError:
 
 
 MOST_FOREIGN = 60  # characters of one text
-#: Each with the words that stand for it; a message may be cut within a text.
+#: Each with its replacement; a message may be cut within a text.
 _HIDDEN = (
     (re.compile(r"an answer of '[^']*(?:'|$)"), "an answer of another kind"),
     (re.compile(r"a redirect to '[^']*(?:'|$)"), "a redirect to another host"),
@@ -95,27 +93,27 @@ _HIDDEN = (
 
 
 def answer_of(text: str) -> str:
-    """Return words for what a service answers in place of what it should."""
+    """Return the phrase for an unexpected answer."""
     return f"an answer of {_quoted(text)}"
 
 
 def redirect_to(host: str) -> str:
-    """Return words for a redirect to another host."""
+    """Return the phrase for a redirect to another host."""
     return f"a redirect to {_quoted(host)}"
 
 
 def called(name: str) -> str:
-    """Return words for the name that another service gives to something."""
+    """Return the phrase for a name in another service."""
     return f" (called {_quoted(name)})"
 
 
 def of_server(name: str) -> str:
-    """Return words for the name of a server of another service."""
+    """Return the phrase for a server of another service."""
     return f", of server {_quoted(name)}"
 
 
 def without_foreign_texts(message: str) -> str:
-    """Return a message without what other services say in it."""
+    """Return a message without the texts of other services."""
     if "'" in message:
         for pattern, words in _HIDDEN:
             message = pattern.sub(words, message)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas: how much an owner may have claimed at a time, by resource, and what a claim counts.
+"""Quotas: the limits of an owner by resource, and the charges of a claim.
 
 =============================  ==================================================================
 ``claims``                     claims that have not ended; those of a request's nodes are one
@@ -12,8 +12,8 @@
 ``stock:NAME``                 an amount of a stock, as of storage
 =============================  ==================================================================
 
-A node counts all that its blocks have, whatever was asked for: nobody else can use it. Of a block
-that several nodes share, each counts what it asked for.
+A node is charged for all devices of its blocks, which no other node can use. Nodes that share a
+block are each charged for their request.
 """
 
 from __future__ import annotations
@@ -43,10 +43,7 @@ _DEVICES = {kind: f"{kind}s" for kind in ("processor", "accelerator", "drive", "
 
 
 class Quota(Noun, frozen=True, kw_only=True):
-    """What an owner may have at most, and has; ``owner`` None: each one without its own limits.
-
-    A resource without a limit is not limited.
-    """
+    """The limits and the usage of an owner; without ``owner`` the default limits."""
 
     owner: str | None = None
     limits: dict[str, float] = {}
@@ -54,26 +51,26 @@ class Quota(Noun, frozen=True, kw_only=True):
 
 
 class QuotaLimits(Noun, frozen=True, kw_only=True):
-    """Limits by resource, in place of all those that an owner had."""
+    """Limits by resource that replace all limits of an owner."""
 
     limits: dict[str, Limit]
 
 
 class QuotaChange(Noun, frozen=True, kw_only=True):
-    """Limits by resource that are changed, null: no limit of the owner's own; others stay."""
+    """Changed limits by resource, null for the default; others stay."""
 
     limits: dict[str, Limit | None]
 
 
 def check_owner(owner: str | None) -> None:
-    """Raise InputError for what is no name of an owner; None stands for all of them."""
+    """Raise InputError for an invalid name of an owner; None passes."""
     if owner is not None and not 1 <= len(owner) <= MAX_OWNER:
         expected = f"1 to {MAX_OWNER} characters"
         raise InputError("owner", "", format_count(len(owner), "character"), expected)
 
 
 def check_limits(limits: Mapping[str, float | None], place: str) -> None:
-    """Raise InputError for a name that no claim counts, and for a number that is no limit."""
+    """Raise InputError for an unknown resource or an invalid limit."""
     for name, most in limits.items():
         if most is not None and not 0 <= most <= MAX_LIMIT:
             raise InputError(place, name, f"{most:g}", f"0 to {MAX_LIMIT:g}")
@@ -83,7 +80,7 @@ def check_limits(limits: Mapping[str, float | None], place: str) -> None:
 
 
 def claim_charges(parts: Iterable[ClaimPart]) -> dict[str, float]:
-    """Return what a claim of these parts counts, by resource: at least what was asked for."""
+    """Return the charges of a claim by resource, at least those of its request."""
     charges = {"claims": 1.0, "nodes": 0.0}
     for part in parts:
         asked = node_charges(part.request) if part.request is not None else {}
@@ -97,7 +94,7 @@ def claim_charges(parts: Iterable[ClaimPart]) -> dict[str, float]:
 
 @functools.lru_cache(maxsize=4096)
 def block_charges(devices: Devices) -> Mapping[str, int]:
-    """Return what the devices of a block count, by resource; what is unknown counts nothing."""
+    """Return the charges of a block by resource, without unknown amounts."""
     charges = Counter[str]()
     for cpu in devices.processors:
         charges["processors"] += cpu.count or 0
@@ -115,7 +112,7 @@ def block_charges(devices: Devices) -> Mapping[str, int]:
 
 
 def node_charges(request: NodeRequest) -> dict[str, float]:
-    """Return what one node counts: of several ways to make it, the most of each resource."""
+    """Return the charges of one node: of all alternatives the most of each resource."""
     charges: dict[str, float] = {}
     for needs in (request.needs, *(one.needs for one in request.fallbacks)):
         for name, amount in _charges(needs).items():

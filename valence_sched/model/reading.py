@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading: which pod managers are read, how often, why one is not, and whether one is alive."""
+"""Reading: which pod managers are read, how often, failures, and liveness."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ if TYPE_CHECKING:
 class ReadOptions(Struct, frozen=True, kw_only=True):
     """The sources of live pod managers, and how they are read.
 
-    ``state`` is the URL of the state, None for the default. ``catalogue`` are the pod managers that
-    a cloud lists, None if it is not asked. ``only`` are the names of those to read, all if it is
-    empty. A reading older than ``max_age_s`` is not decided on, and of one older than
-    ``warn_age_s`` there is a warning. ``liveness`` is the plug-in that
-    decides whether pod managers that are not read are alive, as ``NAME`` or ``NAME:ARGUMENT``;
-    with None they keep their status. With ``stored`` no pod manager is read: what the state knows
-    of them counts, as a reader keeps it. With ``subtract_claims`` the amounts that claims hold are
-    subtracted from recorded pod managers, too.
+    ``state`` is the URL of the state, None for the default. ``catalogue`` are the pod managers of a
+    cloud, None if it is not asked. ``only`` are the names to read, empty for all. A reading older
+    than ``max_age_s`` is an error, one older than ``warn_age_s`` a warning. ``liveness`` is the
+    plug-in (``NAME`` or ``NAME:ARGUMENT``) that decides whether unread pod managers are alive. With
+    ``stored`` the stored readings are used. With ``subtract_claims`` claims are subtracted from
+    recorded pod managers, too.
     """
 
     podm_files: tuple[str, ...] = ()
@@ -47,7 +45,7 @@ class ReadOptions(Struct, frozen=True, kw_only=True):
 
     @property
     def selects_live(self) -> bool:
-        """Return whether live pod managers were selected, also in addition to recorded ones."""
+        """Return whether live pod managers were selected."""
         return bool(self.podm_files) or self.catalogue is not None
 
 
@@ -55,15 +53,13 @@ DEFAULT_READ_OPTIONS = ReadOptions()
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """The inputs of one decision: the inventories and the files that the caller names.
+    """The inputs of one decision: inventories and files.
 
-    ``sources`` are inventories (empty: those of the environment, else the live pod managers that
-    ``live`` names). ``near_maps`` say where external resources are. With ``strict`` a document or
-    pod manager that cannot be read is an error. With ``no_cache`` inventory files are read whole,
-    whether or not their views are cached. ``zones`` are the settings of this zone, None: those of
-    the user's own file. With ``dispatches`` each decision that is claimed is queued for the
-    controller of the service. ``stated`` are by source the capabilities that zones state of its pod
-    managers.
+    ``sources`` are inventories (empty: those of the environment, else the ``live`` pod managers).
+    ``near_maps`` locate external resources. With ``strict`` an unreadable document or pod manager
+    is an error. With ``no_cache`` cached views of inventory files are ignored. ``zones`` are the
+    settings of this zone, None: those of the user's file. With ``dispatches`` claimed decisions are
+    queued for the controller. ``stated`` are the capabilities of zones, by source.
     """
 
     sources: tuple[str, ...] = ()
@@ -85,12 +81,10 @@ DEFAULT_SELECTION = Selection()
 class ReadPace(Struct, frozen=True, kw_only=True):
     """How often pod managers are read.
 
-    Each is read ``interval_s`` after it was read last, drawn by up to the part ``jitter`` sooner or
-    later, so that many do not stay in step. After a failure that time doubles, up to ``backoff_s``.
-    After ``open_after`` failures in a row the circuit breaker of a pod manager opens: of all whose
-    breaker is open one at a time is probed. A probe that succeeds closes it. With ``events`` one
-    that sends events is read when it sends one, and no sooner than ``event_pause_s`` after its last
-    reading began; that time doubles with each failure, up to the interval.
+    Each is read after ``interval_s``, varied by the share ``jitter``; after a failure the interval
+    doubles, up to ``backoff_s``. After ``open_after`` failures in a row its circuit breaker opens:
+    of all open ones one at a time is probed. With ``events`` an event causes a reading, at the
+    earliest ``event_pause_s`` after the last one began; that pause doubles with each failure.
     """
 
     interval_s: float = 60.0
@@ -101,13 +95,13 @@ class ReadPace(Struct, frozen=True, kw_only=True):
     event_pause_s: float = 5.0
 
     def pause_s(self, failures: int, draw: float) -> float:
-        """Return the seconds to the next reading after so many failures; ``draw`` is 0..1."""
+        """Return the seconds to the next reading; ``draw`` is a random number, 0..1."""
         doubled = self.interval_s * 2.0 ** min(failures, 30)
         pause_s = max(self.interval_s, min(self.backoff_s, doubled)) if failures else doubled
         return pause_s * (1.0 + self.jitter * (2.0 * draw - 1.0))
 
     def hinted_pause_s(self, failures: int) -> float:
-        """Return the seconds between the beginnings of two readings that events ask for."""
+        """Return the least seconds between the starts of two readings after events."""
         doubled = self.event_pause_s * 2.0 ** min(failures, 30)
         return max(self.event_pause_s, min(self.interval_s, doubled))
 
@@ -115,9 +109,9 @@ class ReadPace(Struct, frozen=True, kw_only=True):
 class ReadFailure(Noun, frozen=True, kw_only=True):
     """Why the last reading of a pod manager failed; ``reason`` is one line without its name.
 
-    ``status`` is Offline where it did not answer, Unknown where its answer could not be read.
-    Readings fail since ``since``, in seconds since 1970 by the clock of the store. Where it is
-    ``refused``, another service answers: nothing that was read under the name may be used.
+    ``status`` is Offline if it did not answer, Unknown if its answer is invalid. Readings fail
+    since ``since``, in seconds since 1970 by the clock of the store. ``refused``: another service
+    answers, so that stored readings must not be used.
     """
 
     reason: str
@@ -126,7 +120,7 @@ class ReadFailure(Noun, frozen=True, kw_only=True):
     refused: bool = False
 
 
-#: The share of the blocks of the last reading below which those that are gone are noted.
+#: The share of the blocks of the last reading below which missing ones are reported.
 LEAST_FOUND = 0.9
 
 
@@ -143,7 +137,7 @@ class PreviousReading(NamedTuple):
         return cls(frozenset(blocks), frozenset(pools), podm.nodes)
 
     def loss(self, podm: Podm[Any, Any]) -> str:
-        """Return in words which blocks the next reading lacks, empty where it lacks only few."""
+        """Return a text about the blocks that the next reading lacks, empty for a few."""
         gone = sorted(self.blocks.difference(block.uri for block in podm.blocks))
         found = len(self.blocks) - len(gone)
         if found >= LEAST_FOUND * len(self.blocks):
@@ -154,7 +148,7 @@ class PreviousReading(NamedTuple):
 
     @property
     def has_zones(self) -> bool:
-        """Whether the pod manager told its pools."""
+        """Whether the pod manager reports pools."""
         return not self.pools <= {WHOLE_POOL}
 
 
@@ -162,10 +156,10 @@ DEFAULT_LIMIT_S = 600.0  # if the argument gives no other
 
 
 class Sign(NamedTuple):
-    """The last contact with a pod manager; None is never, or unknown.
+    """The last contact with a pod manager, None if there was no contact.
 
-    ``read_s`` is how many seconds ago it was read or reported, ``beat_s`` how many seconds ago it
-    reported by the clock of the state.
+    ``read_s`` is the age of its last reading or report, ``beat_s`` that of its last report by the
+    clock of the state, in seconds.
     """
 
     id: str
@@ -177,14 +171,14 @@ class Liveness(Protocol):
     """A function of the entry point group ``valence_sched.liveness``."""
 
     def __call__(self, signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:
-        """Return by id whether each pod manager is alive; one that is left out keeps its status.
+        """Return by id whether each pod manager is alive; one that is missing keeps its status.
 
-        ``argument`` is the text after the name and a colon, or empty; UsageError if it is invalid.
+        ``argument`` is the text after the name and a colon; UsageError if it is invalid.
         """
 
 
 def parse_limit(argument: str, name: str) -> float:
-    """Return the age in seconds up to which a pod manager is alive; UsageError for others."""
+    """Return the largest age of a live pod manager in seconds; UsageError if it is invalid."""
     try:
         return parse_age(argument) if argument else DEFAULT_LIMIT_S
     except ValueError as error:

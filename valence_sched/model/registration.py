@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registrations: the URL, login and properties under which an operator registers a pod manager.
-
-A registration never contains the password, only a reference to it.
-"""
+"""Registrations of pod managers: URL, login with a reference to the password, properties."""
 
 from __future__ import annotations
 
@@ -28,9 +25,9 @@ from valence_sched.model.inventory import (
 T = TypeVar("T")
 Auth = Literal["auto", "session", "basic"]
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"  # the name of an environment variable
-#: The driver of a pod manager whose service root tells its dialect.
+#: The driver of a pod manager whose dialect is detected.
 AUTO = "auto"
-#: How many nodes of a request a pod manager composes at a time, by default and at most.
+#: Nodes of a request that a pod manager composes at a time, by default and at most.
 PARALLEL_COMPOSES, MOST_PARALLEL_COMPOSES = 2, 32
 ParallelComposes = Annotated[int, Meta(ge=1, le=MOST_PARALLEL_COMPOSES)]
 
@@ -44,7 +41,7 @@ class PasswordReference(Noun, frozen=True, kw_only=True):
 
     @property
     def names_one_source(self) -> bool:
-        """Whether it is exactly one of a variable and a file."""
+        """Whether the source is exactly one of a variable and a file."""
         return not self.stored and (self.env is None) != (self.file is None)
 
     @property
@@ -62,13 +59,11 @@ def is_variable(name: str) -> bool:
 class Registration(Noun, frozen=True, kw_only=True):
     """One pod manager of the registry; ``name`` is its id in every inventory.
 
-    ``identity`` is that of the service, None until it was read first. ``driver`` is the name of a
-    dialect, or ``auto``: the service root decides. The operator sets
-    the fields from ``zone`` on, which the inventory adds to what the pod manager reports.
-    ``max_blocks`` is the most blocks of a type in one node; a stricter limit that the pod manager
-    tells wins. At most ``parallel_composes`` nodes of a request are composed on it at a time.
-    ``cacert``, ``cert`` and ``key`` are files: of the authorities to trust, and of the
-    certificate to present, whose key the same file may hold.
+    ``identity`` is that of the service, None before the first reading. ``driver`` is a dialect, or
+    ``auto``: it is detected. ``zone`` to ``facts`` are added to the reported properties.
+    ``max_blocks`` is the most blocks of a type in one node, unless the pod manager reports less. At
+    most ``parallel_composes`` nodes of a request are composed at a time. ``cacert``, ``cert`` and
+    ``key`` are the files of trusted authorities and of the client certificate.
     """
 
     name: Name
@@ -93,7 +88,7 @@ class Registration(Noun, frozen=True, kw_only=True):
 
 
 class RegistrationChange(FieldChanges, frozen=True, kw_only=True):
-    """New values of some fields of a registration; what is not named stays as it is."""
+    """New values of some fields of a registration; others stay."""
 
     url: Name | UnsetType = UNSET
     identity: Name | UnsetType | None = UNSET
@@ -121,7 +116,7 @@ class RegistrationChange(FieldChanges, frozen=True, kw_only=True):
 
 
 class PodmReading(Noun, frozen=True, kw_only=True, omit_defaults=False):
-    """What was found on a pod manager when it was read once."""
+    """A summary of one reading of a pod manager."""
 
     status: PodmStatus
     driver: str | None
@@ -131,10 +126,7 @@ class PodmReading(Noun, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class RegisteredPodm(Noun, frozen=True, kw_only=True):
-    """A registered pod manager, and the state or file it is registered in.
-
-    ``reading`` is what was found where it was read to register it, with ``diagnostics``.
-    """
+    """A registered pod manager, its state or file, and the reading at its registration."""
 
     registration: Registration
     source: str
@@ -143,10 +135,7 @@ class RegisteredPodm(Noun, frozen=True, kw_only=True):
 
 
 def alters_reading(old: Registration, new: Registration) -> bool:
-    """Return whether what was read counts otherwise under a new registration.
-
-    It does where a place, capability, trait or fact is gone, and where a maximum of blocks differs.
-    """
+    """Return whether a new registration removes a property or changes a maximum of blocks."""
     if old.max_blocks != new.max_blocks or (old.zone is not None and new.zone is None):
         return True
     names = ("aggregates", "capabilities", "traits", "facts")
@@ -154,12 +143,11 @@ def alters_reading(old: Registration, new: Registration) -> bool:
 
 
 def reregistered(podm: FullPodm, old: Registration, new: Registration) -> FullPodm:
-    """Return a pod manager as it was read under a registration, under a new one.
+    """Return the reading of a pod manager under an old registration, adapted to a new one.
 
-    It has nothing more of what is not registered any more, and the new maxima of blocks. Until the
-    pod manager is read again, the maximum that it states itself is not known where the old one was
-    stricter, nor whether one compute unit was stated or assumed where the old one had no maximum:
-    the new one stands in its place, else one whole compute unit, and any number of other blocks.
+    Properties that are no longer registered are removed, and maxima of blocks replaced. A reported
+    maximum that the old one hid is unknown until the next reading: without a new maximum it is one
+    whole compute unit, and any number of other blocks.
     """
     kinds = sorted(old.max_blocks.keys() | new.max_blocks.keys())
     changed = [kind for kind in kinds if old.max_blocks.get(kind) != new.max_blocks.get(kind)]
@@ -183,8 +171,7 @@ def reregistered(podm: FullPodm, old: Registration, new: Registration) -> FullPo
 
 
 def _limit(kind: BlockType, limit: Limit, before: int | None, after: int | None) -> Limit:
-    """Return a limit of a pool after the registered maximum has changed; None is no maximum."""
-    assumed = 1 if kind in SINGLE_PER_NODE else None  # where nobody says otherwise
+    assumed = 1 if kind in SINGLE_PER_NODE else None
     found = before if before is not None else assumed
     known = found is not None and limit.max == max(found, limit.min)
     tops = [top for top in (None if known else limit.max, after) if top is not None]
@@ -201,5 +188,5 @@ def _without(names: Iterable[str], old: Container[str], new: Container[str]) -> 
 
 
 def max_blocks_of(number: int) -> dict[BlockType, Positive]:
-    """Return the most blocks in a node where one number is given: of each whole compute unit."""
+    """Return the maxima for one number: that of each kind of whole compute unit."""
     return dict.fromkeys(SINGLE_PER_NODE, number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves of nodes: where nodes land again when hardware fails or is drained, and which cannot."""
+"""Moves of nodes off failed or drained hardware, and rebalancing."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ NEVER = 1 << 30  # moves: no number of them is enough
 
 
 class MovedNode(Noun, frozen=True, kw_only=True):
-    """A node of the inventory that has to go, with the devices that it has.
+    """A node that has to be placed again, with its devices.
 
-    ``asks_for`` says what it asks for again: what it was requested as, its flavor, or for want of
-    both all of its hardware.
+    ``asks_for`` is its requirement: its request, its flavor, or all of its hardware.
     """
 
     node: str
@@ -30,7 +29,7 @@ class MovedNode(Noun, frozen=True, kw_only=True):
 
 
 class NodeMove(MovedNode, frozen=True, kw_only=True):
-    """A move: in the ``step`` of the plan, counted from 1, the node gets these blocks elsewhere."""
+    """A move of a node to other blocks, at a ``step`` of the plan, counted from 1."""
 
     step: int
     to_podm: str
@@ -39,9 +38,9 @@ class NodeMove(MovedNode, frozen=True, kw_only=True):
 
 
 class StuckNode(MovedNode, frozen=True, kw_only=True):
-    """A node that cannot go anywhere, and why, the most frequent reasons first.
+    """A node that cannot be placed again, the most frequent reasons first.
 
-    Without ``reasons`` the inventory does not say what the node is made of.
+    Without ``reasons`` the hardware of the node is unknown.
     """
 
     reasons: tuple[ReasonGroup, ...] = ()
@@ -50,7 +49,7 @@ class StuckNode(MovedNode, frozen=True, kw_only=True):
 class Relocation(Noun, frozen=True, kw_only=True):
     """The moves of nodes in their order, and the nodes that are stuck.
 
-    ``nodes`` is how many had to go. ``notes`` are about what the inventory does not say.
+    ``nodes`` is the number of both. ``notes`` are about unknown hardware.
     """
 
     why: Why
@@ -64,8 +63,8 @@ class Relocation(Noun, frozen=True, kw_only=True):
 class Survival(Noun, frozen=True, kw_only=True):
     """Whether any ``failures`` pod managers may fail at once, each of their nodes placed again.
 
-    Of ``sets`` of pod managers so many were ``tried``; ``bad_sets`` of them leave nodes without a
-    place. ``worst`` is the one that leaves the most, with the nodes that are stuck then.
+    ``tried`` of all ``sets`` of pod managers were tried; ``bad_sets`` leave nodes without a place.
+    ``worst`` leaves the most, with its ``stuck`` nodes.
     """
 
     failures: int
@@ -79,7 +78,7 @@ class Survival(Noun, frozen=True, kw_only=True):
 
     @property
     def answer(self) -> bool | None:
-        """Return whether the site survives; None where not every set was tried and none is bad."""
+        """Return whether the site survives, None if that is undecided."""
         if self.bad_sets:
             return False
         return True if self.tried == self.sets else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays and sweeps: what became of a workload on sites, by policy and seed, and its measures."""
+"""Replays and sweeps: the results of a workload on sites, by policy and seed, and measures."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ VERSION = "1.0"
 
 
 class NodeCount(Struct, frozen=True, kw_only=True):
-    """How many nodes of one flavor were requested and placed; ``requested`` is the sum of the rest.
-
-    ``flavor`` is None for requests with properties of their own.
-    """
+    """The numbers of nodes of one flavor, None for properties without a flavor."""
 
     flavor: str | None
     requested: int
@@ -34,10 +31,7 @@ class NodeCount(Struct, frozen=True, kw_only=True):
 
 
 class Refusal(Struct, frozen=True, kw_only=True):
-    """How many nodes of a flavor were refused at one step of the funnel: there the last pools went.
-
-    ``step`` is the name of a filter, or ``fit`` where the blocks of a pool do not make the node.
-    """
+    """The number of nodes of a flavor refused at a filter of the funnel, or at ``fit``."""
 
     flavor: str | None
     step: str
@@ -45,7 +39,7 @@ class Refusal(Struct, frozen=True, kw_only=True):
 
 
 class ReasonGroup(Struct, frozen=True, kw_only=True):
-    """How many pod managers were rejected for one reason, and the one that came nearest."""
+    """The number of pod managers rejected for one reason, and the nearest of them."""
 
     podms: int
     nearest: str
@@ -53,10 +47,7 @@ class ReasonGroup(Struct, frozen=True, kw_only=True):
 
 
 class FirstRefusal(Struct, frozen=True, kw_only=True):
-    """Why the first request of a flavor was refused: its line, the funnel, the reasons.
-
-    ``time_s`` is how many seconds after the first arrival it was.
-    """
+    """Why the first request of a flavor was refused, ``time_s`` after the first arrival."""
 
     flavor: str | None
     line: int
@@ -66,9 +57,9 @@ class FirstRefusal(Struct, frozen=True, kw_only=True):
 
 
 class Utilisation(Struct, frozen=True, kw_only=True):
-    """The share of a resource that no further node can have: mean over time and peak, from 0 to 1.
+    """The share of a resource in use or unusable: mean over time and peak, from 0 to 1.
 
-    Nodes have it, or it cannot be used. ``total`` is all there is, in the unit of its name.
+    ``total`` is its amount, in the unit of its name.
     """
 
     total: float
@@ -77,7 +68,7 @@ class Utilisation(Struct, frozen=True, kw_only=True):
 
 
 class Fragmentation(Struct, frozen=True, kw_only=True):
-    """The share of the free amount of a resource that the mix of flavors has no use for."""
+    """The share of the free amount of a resource that the mix of flavors cannot use."""
 
     resource: str
     mean: float
@@ -95,10 +86,7 @@ class Imbalance(Struct, frozen=True, kw_only=True):
 
 
 class NodeSpread(Struct, frozen=True, kw_only=True):
-    """Nodes per pod manager: the mean over time of those that have any, and the most on one.
-
-    ``placed`` is how many nodes of the workload each one took in all.
-    """
+    """Nodes per pod manager in use: the mean over time, the most, and the total ``placed``."""
 
     mean: float
     most: int
@@ -106,11 +94,10 @@ class NodeSpread(Struct, frozen=True, kw_only=True):
 
 
 class ReplaySeries(Struct, frozen=True, kw_only=True):
-    """What happened over time, in buckets of equal length; the last one may be shorter.
+    """A replay over time, in buckets of ``bucket_s`` seconds from the first arrival.
 
-    Bucket ``i`` begins ``i × bucket_s`` seconds after the first arrival. ``used`` and
-    ``fragmentation`` are shares, ``nodes`` and ``podms`` are those in use: means over the bucket,
-    ``fragmentation`` its end. ``requested``, ``placed``, ``refused`` and ``undecided`` are counts.
+    ``used`` and ``fragmentation`` are shares, ``nodes`` and ``podms`` those in use: means over the
+    bucket, ``fragmentation`` at its end. The others are counts.
     """
 
     bucket_s: float
@@ -190,9 +177,9 @@ _SHARES = ("utilisation", "peak_utilisation", "fragmentation", "imbalance")
 
 
 class RunMeasure(Struct, frozen=True, kw_only=True):
-    """One number of a run, None where the run has none: its name, and which is the better one.
+    """One number of a run by its name, and whether higher or lower is better.
 
-    ``is_share`` says that the number is from 0 to 1.
+    ``is_share``: the number is from 0 to 1.
     """
 
     name: str
@@ -204,8 +191,7 @@ class RunMeasure(Struct, frozen=True, kw_only=True):
 class MeasureChange(Struct, frozen=True, kw_only=True):
     """A measure of a run that differs from the baseline by more than is tolerated.
 
-    ``before`` or ``after`` is None where there is no such number; of a run that only one of them
-    has the measure is ``run``.
+    ``before`` or ``after`` is None if it is missing; the measure of a missing run is ``run``.
     """
 
     run: str
@@ -236,13 +222,13 @@ def measures(result: ReplayResult) -> list[RunMeasure]:
 
 
 def run_measure(name: str, value: float | None) -> RunMeasure:
-    """Return a measure by its name, with what is known of all that have it."""
+    """Return a measure by its name."""
     group = name.partition(".")[0]
     return RunMeasure(name=name, value=value, better=_BETTER.get(group), is_share=group in _SHARES)
 
 
 def check_measure_names(names: Iterable[str], replay: Replay) -> None:
-    """Refuse a name that is no measure of any run, nor the beginning of one: UnknownName."""
+    """Raise UnknownName for a name that is neither a measure nor a group of measures."""
     known = {name for run in replay.runs for name in _independent(run)}
     known |= {name.partition(".")[0] for name in known}
     for name in names:
@@ -253,11 +239,10 @@ def check_measure_names(names: Iterable[str], replay: Replay) -> None:
 def changes(
     baseline: Replay, replay: Replay, tolerance: float, tolerances: Mapping[str, float]
 ) -> list[MeasureChange]:
-    """Return what differs from a baseline by more than its share of the earlier value.
+    """Return the measures that differ from a baseline by more than a share of the old value.
 
-    ``tolerances`` are by measure, or by the part of its name before the dot; of all others it is
-    ``tolerance``. Worked example: 0.05 tolerates 95 to 105 where it was 100, and where it was 0
-    nothing else.
+    ``tolerances`` are by measure, or by the part of its name before the dot, else ``tolerance``.
+    Worked example: 0.05 tolerates 95 to 105 for 100, and only 0 for 0.
     """
     before = {run.name: run for run in baseline.runs}
     after = {run.name: run for run in replay.runs}
@@ -294,7 +279,7 @@ _SEEDS = re.compile(r"([0-9]{1,15})(?:\.\.([0-9]{1,15}))?")
 
 
 class SweepKey(NamedTuple):
-    """Which run of a sweep it is; ``policy`` is None where each request has its own."""
+    """The key of a run of a sweep; ``policy`` is None if each request has its own."""
 
     scenario: str
     policy: str | None
@@ -302,7 +287,7 @@ class SweepKey(NamedTuple):
 
     @property
     def variation(self) -> str:
-        """What is compared over seeds: the scenario and the policy."""
+        """The scenario and the policy, which are compared over seeds."""
         return self.scenario if self.policy is None else f"{self.scenario}/{self.policy}"
 
     @property
@@ -311,10 +296,9 @@ class SweepKey(NamedTuple):
 
 
 class SweepRun(Struct, frozen=True, kw_only=True):
-    """One run of a sweep: its measures by name, None for one that the run has no number of.
+    """One run of a sweep and its measures by name, None if unknown.
 
-    ``question`` is the digest of what all runs of the sweep are about: inventories, policies,
-    flavors and workload.
+    ``question`` is the digest of inventories, policies, flavors and workload.
     """
 
     question: str
@@ -340,10 +324,9 @@ class SweepRun(Struct, frozen=True, kw_only=True):
 
 
 class MeasureComparison(Struct, frozen=True, kw_only=True):
-    """A measure over the seeds of each variation: mean and standard error, None for unknown ones.
+    """A measure over the seeds of each variation: mean and standard error, None if unknown.
 
-    ``best`` is the variation whose paired differences to each other one are beyond what seeds
-    change, None where there is none or where neither more nor less is better.
+    ``best`` is the variation with a significant difference to each other one, if any.
     """
 
     measure: RunMeasure
@@ -353,7 +336,7 @@ class MeasureComparison(Struct, frozen=True, kw_only=True):
 
     @property
     def is_unclear(self) -> bool:
-        """Whether variations differ, and by no more than seeds may change."""
+        """Whether the differences of variations are not significant."""
         values = {round(one, 4) for one in self.means.values() if one is not None}
         return self.measure.better is not None and self.best is None and len(values) > 1
 
@@ -405,12 +388,12 @@ def _best(values: Samples, better: Better | None, placed: Samples) -> str | None
 
 
 def standard_error(values: Sequence[float]) -> float | None:
-    """Return the standard error of the mean of independent values, None for fewer than two."""
+    """Return the standard error of the mean, None for fewer than two values."""
     return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
 
 
 def _is_clear(one: Mapping[int, float], other: Mapping[int, float], sign: int) -> bool:
-    """Return whether one is above, with ``sign`` -1 below: two-sided, paired, at 95 percent."""
+    """Return whether one is significantly above (``sign`` -1: below), paired, at 95 percent."""
     differences = [sign * (one[seed] - other[seed]) for seed in one if seed in other]
     error, freedom = standard_error(differences), len(differences) - 1
     if error is None:
@@ -428,7 +411,7 @@ def to_line(run: SweepRun) -> bytes:
 
 
 def sweep_run_of(result: ReplayResult, question: str, seed: int) -> SweepRun:
-    """Return the record of a replay that was made with a seed."""
+    """Return the run of a replay with a seed."""
     same: dict[str, Any] = {
         name: getattr(result, name) for name in ("policy", "requests", "departed", "duration_s")
     }

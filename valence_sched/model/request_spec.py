@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Request specs: requests as people write them, compiled with the places of what they are near."""
+"""Request specs: requests as people write them, compiled with the places of resources."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Protocol
@@ -29,7 +29,7 @@ class ExternalResource(Noun, frozen=True):
 
 
 class Place(Noun, frozen=True, kw_only=True):
-    """The place of an external resource, as far as it is known: its zone, aggregates and facts."""
+    """The known place of an external resource: its zone, aggregates and facts."""
 
     zone: str | None = None
     aggregates: tuple[str, ...] = ()
@@ -51,13 +51,13 @@ class Resolver(Protocol):
         """Return the name of the source, for the message about an unknown resource."""
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return the place of a resource: empty if none is known, None if it is unknown itself.
+        """Return the place of a resource, empty if it is unknown, None for an unknown resource.
 
-        CloudError where the cloud cannot be asked.
+        CloudError if the cloud does not answer.
         """
 
     def known(self, kind: str) -> Iterable[str]:
-        """Return the names of resources of a kind that are at hand, for the hint; or none."""
+        """Return known names of resources of a kind, for the hint."""
 
     def kinds(self) -> Iterable[str]:
         """Return the kinds of resources that the source has."""
@@ -66,14 +66,14 @@ class Resolver(Protocol):
 def external_resources(
     names_by_kind: Mapping[str, str | Iterable[str]], *, soft: bool = False
 ) -> tuple[ExternalResource, ...]:
-    """Return the resources of a map from kinds to names; RequestError if any of them is empty."""
+    """Return the resources of a map from kinds to names; RequestError for an empty one."""
     resources = tuple(
         ExternalResource(kind, name, soft)
         for kind, names in names_by_kind.items()
         for name in ([names] if isinstance(names, str) else names)
     )
     if not all(resource.kind and resource.name for resource in resources):
-        raise RequestError("a thing to be near needs a kind and a name, as in volume: db-1")
+        raise RequestError("near: a resource needs a kind and a name, as in volume: db-1")
     return resources
 
 
@@ -94,11 +94,10 @@ def resolve_resource(resource: ExternalResource, resolvers: Sequence[Resolver]) 
         if place:
             return place.for_resource(resource)
         if place is not None:
-            text = f"{resolver.where} knows {resource.text} but does not tell where it is"
-            raise RequestError(f"{text}: say so in a map and name it with --near-map")
+            text = f"{resolver.where} has {resource.text} without its place"
+            raise RequestError(f"{text}: add it to a map and name that with --near-map")
     if not resolvers:
-        text = f"nobody is there to ask where {resource.text} is"
-        raise RequestError(f"{text}: name a map with --near-map")
+        raise RequestError(f"cannot locate {resource.text}: name a map with --near-map")
     sources = ", ".join(resolver.where for resolver in resolvers)
     kinds = {kind for resolver in resolvers for kind in resolver.kinds()}
     if resource.kind not in kinds and closest(resource.kind, kinds) is not None:
@@ -161,8 +160,8 @@ def inline_flavor(spec: RequestSpec) -> Flavor:
 def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ...] = ()) -> Request:
     """Return the compiled request: the requirements of the flavor and of the spec.
 
-    The name requirements and the expressions of both must hold; attributes and capabilities of the
-    spec override those of the flavor. A group without a name has that of the flavor.
+    Attributes and capabilities of the spec override those of the flavor; names and expressions of
+    both are required.
     """
     first, *fallbacks = flavor.alternatives
     attributes = {extra_specs.qualify(name): text for name, text in spec.attributes.items()}

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scenarios: named lists of edits on an inventory, their targets, and what they decide by.
-
-Each edit is one noun, named in a file by its verb, and its target says what it is applied to. Edits
-are values: they change nothing, and :mod:`valence_sched.planning.edits` makes another site of them.
-"""
+"""Scenarios: edits of an inventory, each named by its verb in a file, and their targets."""
 
 from __future__ import annotations
 
@@ -37,14 +33,14 @@ _BLOCK_FIELDS = ("block", "type", "kind", "model", "free")
 
 
 class Target(Noun, frozen=True, kw_only=True):
-    """The pod managers, pools or blocks that an edit is applied to: all that meet each condition.
+    """All pod managers, pools or blocks that meet each condition.
 
     With ``block``, ``type``, ``kind``, ``model`` or ``free`` these are blocks, else with ``pool``
     pools, else pod managers. ``podm`` is an id or a name, ``block`` a URI, the last part of one or
     a name. These, ``pool``, ``zone``, ``aggregate`` and ``trait`` may be patterns with ``*``, ``?``
-    and ``[…]``. ``model`` are words that stand side by side in the model of one of the block's
-    devices, ``kind`` is that of an accelerator. A ``free`` block can be used by at least one more
-    node. A ``trait`` is one of the pod manager, with pools or blocks also of the pool.
+    and ``[…]``. ``model`` are adjacent words of the model of a device, ``kind`` is that of an
+    accelerator. A ``free`` block can be used by at least one more node. A ``trait`` is one of the
+    pod manager or of the pool.
     """
 
     podm: Name | None = None
@@ -85,10 +81,7 @@ class Target(Noun, frozen=True, kw_only=True):
 
 
 def parse_target(text: str) -> Target:
-    """Parse one of ``TARGET_FORMS``; InputError where it is none, or a key or a value is invalid.
-
-    The keys are the fields of a target; for a name with ``/``, ``@`` or ``=`` write its key.
-    """
+    """Parse one of ``TARGET_FORMS``, whose keys are the fields of a target; else InputError."""
     where = f"target {text!r}"
     if _CONDITION.match(text):
         words = {"yes": True, "no": False}
@@ -103,7 +96,7 @@ def parse_target(text: str) -> Target:
         return convert(conditions, Target, where)
     target = _named_place(text)
     if target is None:
-        raise InputError(where, "", "none of its forms", TARGET_FORMS)
+        raise InputError(where, "", "another form", TARGET_FORMS)
     return target
 
 
@@ -129,7 +122,7 @@ class _TargetedEdit(Noun, frozen=True):
     """An edit whose first field, its verb, is the target or the text of one."""
 
     def __post_init__(self) -> None:
-        _ = self.target  # a text is parsed where the edit is made, so that it is refused there
+        _ = self.target  # an invalid text is refused here
 
     @property
     def target(self) -> Target:
@@ -138,28 +131,25 @@ class _TargetedEdit(Noun, frozen=True):
 
 
 class Fail(_TargetedEdit, frozen=True):
-    """Blocks fail and their nodes are lost; of a pod manager all blocks, and it is Offline."""
+    """Blocks, or a pod manager with all its blocks, fail, and their nodes are lost."""
 
     fail: Target | str
 
 
 class Drain(_TargetedEdit, frozen=True):
-    """No new node is placed there, and present ones stay; a pod manager is disabled as well."""
+    """No new node is placed there, and present ones stay; a pod manager is disabled."""
 
     drain: Target | str
 
 
 class Remove(_TargetedEdit, frozen=True):
-    """Pod managers, pools or blocks are taken away with their nodes."""
+    """Pod managers, pools or blocks are removed with their nodes."""
 
     remove: Target | str
 
 
 class Clone(_TargetedEdit, frozen=True):
-    """So many copies of each pod manager are added: the same hardware, working and without nodes.
-
-    They are named ``ID-2``, ``ID-3`` and so on.
-    """
+    """Copies of each pod manager without nodes are added, named ``ID-2``, ``ID-3`` and so on."""
 
     clone: Target | str
     times: Annotated[int, Meta(ge=1, le=MAX_CLONES)] = 1
@@ -170,10 +160,9 @@ class Clone(_TargetedEdit, frozen=True):
 
 
 class AddBlocks(Noun, frozen=True):
-    """So many new blocks are added to each pod manager or pool of the target, working and free.
+    """New free blocks are added to each pod manager or pool of the target.
 
-    ``add`` is a template, else a block that they are like: its name in the pod manager itself, or
-    ``BLOCK@PODM``.
+    ``add`` is a template, or a block to copy: its name in the pod manager, or ``BLOCK@PODM``.
     """
 
     add: Name
@@ -190,11 +179,11 @@ class AddBlocks(Noun, frozen=True):
 
 
 class SetAttributes(_TargetedEdit, frozen=True):
-    """Attributes get other values; those that are left out stay as they are.
+    """Attributes get other values.
 
     Of pod managers ``enabled``, ``status``, ``zone``, ``aggregates``, ``traits``, and single
-    ``capabilities`` and ``facts``, of which null removes one; of pools ``traits``; of blocks
-    ``enabled``, ``health`` and ``reserved``.
+    ``capabilities`` and ``facts``, which null removes; of pools ``traits``; of blocks ``enabled``,
+    ``health`` and ``reserved``.
     """
 
     set: Target | str
@@ -246,7 +235,7 @@ def edit_text(edit: Edit) -> str:
 
 
 class EditEffect(Struct, frozen=True, kw_only=True):
-    """What one edit changed, added or removed, and how many nodes were lost by it."""
+    """The numbers of what one edit changed, added or removed, and of lost nodes."""
 
     edit: str
     podms: int = 0
@@ -280,7 +269,7 @@ class Template(Noun, frozen=True, kw_only=True):
 
 
 def any_of(nouns: Iterable[type]) -> Meta:
-    """Return what a schema says of a map that is one of some nouns."""
+    """Return the JSON schema of a map that is one of some nouns."""
     return Meta(extra_json_schema={"anyOf": [{"$ref": f"#/$defs/{n.__name__}"} for n in nouns]})
 
 
@@ -289,12 +278,12 @@ EditText = Annotated[dict[str, Any], any_of(EDITS.values())]
 
 
 class ScenarioText(Noun, frozen=True, kw_only=True):
-    """A scenario as people write it: what it extends, its edits, and what it decides by.
+    """A scenario as people write it.
 
     ``extends`` is a scenario of the same file, a file with one scenario, or ``FILE#NAME``; its
-    edits are applied first. ``policy`` is the policy of requests that name none, ``weights`` are
-    other weights of its weighers. ``policies``, ``flavors`` and ``templates`` are added to those
-    that are known, and replace those of the same name.
+    edits are applied first. ``policy`` is the default policy of requests, ``weights`` override
+    those of its weighers. ``policies``, ``flavors`` and ``templates`` add to the known ones, and
+    replace those of the same name.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255, pattern="^[^#]*$")]
@@ -316,7 +305,7 @@ class SingleScenario(ScenarioText, frozen=True, kw_only=True):
 
 
 class ScenarioFile(Noun, frozen=True, kw_only=True):
-    """A file of scenarios, and of templates that all of them know."""
+    """A file of scenarios and of their common templates."""
 
     schema: str = SCHEMA
     version: str = VERSION
@@ -325,7 +314,7 @@ class ScenarioFile(Noun, frozen=True, kw_only=True):
 
 
 class Scenario(Struct, frozen=True, kw_only=True):
-    """A scenario as it was read from ``place``, a file and a path in it; its edits are nouns."""
+    """A scenario with its edits decoded; ``place`` is its file and the path in it."""
 
     name: str
     description: str = ""

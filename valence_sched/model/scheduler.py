@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Scheduler protocol: the verbs of every scheduler, in this process or elsewhere.
 
-Every verb raises errors of :mod:`valence_sched.errors`; those named here are its own. What may be
-read first, such as an inventory, may fail in its own way. An iterator that a verb returns does its
-work while the caller goes through it.
+Every verb raises errors of :mod:`valence_sched.errors`; those named here are its own, beside those
+of reading an inventory. An iterator that a verb returns is lazy.
 """
 
 from __future__ import annotations
@@ -62,49 +61,36 @@ TREE_S = 30.0  # how long a tree of zones has to answer
 
 
 class Verbs(Protocol):
-    """What answers verbs: one that a class does not implement goes where ``_call`` sends it."""
+    """Verbs of which a class implements some; ``_call`` gets all others."""
 
     def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
-        """Return what another scheduler answers to a verb with these arguments."""
+        """Return the answer of another scheduler to a verb with these arguments."""
 
 
 class DecidingVerbs(Verbs, Protocol):
     """The part of a scheduler that decides where nodes are made."""
 
     def compile_request(self, spec: RequestSpec) -> Request:
-        """Return a request as people write it, compiled with its flavor.
+        """Return a request compiled with its flavor and the places of its external resources.
 
-        What it is to be near to is located by the maps of the scheduler.
-
-        Raises:
-            UnknownName: no such flavor; nobody knows where a resource is.
-            InputError, RequestError: an expression of the request is invalid; a resource has no
-                place.
+        UnknownName for its flavor or a resource; InputError, RequestError if it is invalid.
         """
         return self._call(DecidingVerbs.compile_request, spec)
 
     def select_destinations(
         self, request: Request, *, detail: Detail = "placements"
     ) -> DecisionResult:
-        """Choose pool and blocks for every node of a request.
+        """Choose pool and blocks for every node of a request; with reasons if nothing fits.
 
-        Where nothing fits, the decision has the reasons, as many as ``detail`` asks for.
-
-        Raises:
-            RequestError: the request asks for nothing, contradicts itself, or states a wish
-                that its policy does not read.
-            UnknownName: no such policy or pod manager, or a misspelt name of an amount.
+        RequestError if it is invalid, or its policy ignores a requirement; UnknownName for its
+        policy, a pod manager or an amount.
         """
         return self._call(DecidingVerbs.select_destinations, request, detail=detail)
 
     def select_all(
         self, requests: Sequence[Request], *, detail: Detail = "placements"
     ) -> DecisionResults:
-        """Choose for several requests, each as if the nodes of those before it were composed.
-
-        All or nothing: a request for which fewer nodes fit than it must have fails them all.
-        Errors as for one request.
-        """
+        """Choose for several requests in order, all or nothing; errors as for one request."""
         return self._call(DecidingVerbs.select_all, requests, detail=detail)
 
     def rank(self, request: Request, limit: int) -> Ranking:
@@ -118,10 +104,9 @@ class DecidingVerbs(Verbs, Protocol):
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> Capacity:
-        """Count as ``count_fits``; with ``explain`` say what ends that and what sums promise.
+        """Count as ``count_fits``, with ``explain`` also what runs out and the bound of sums.
 
-        With ``proven`` also prove how many fit at most: SchedulerError where the solver is needed
-        and not installed.
+        With ``proven`` also a proven bound; SchedulerError if the solver is not installed.
         """
         return self._call(DecidingVerbs.capacity, request, most, explain=explain, proven=proven)
 
@@ -134,20 +119,17 @@ class DecidingVerbs(Verbs, Protocol):
         explain: bool = False,
         proven: bool = False,
     ) -> Capacity:
-        """Count the nodes of a mix with whole ``shares`` as ``capacity``; RequestError for none."""
+        """Count the nodes of a mix with whole ``shares``, as ``capacity``."""
         return self._call(
             DecidingVerbs.mix_capacity, requests, shares, most, explain=explain, proven=proven
         )
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[StrandedAmount]:
-        """Return how much of what is free no node of some requests can use, and why.
-
-        RequestError where there is no request.
-        """
+        """Return the free amounts that no node of these requests can use, and why."""
         return self._call(DecidingVerbs.stranded, requests)
 
     def decision(self, decision_id: str) -> Report | Reports:
-        """Return the report of a decision that the scheduler keeps; UnknownName for any other."""
+        """Return the report of a stored decision; UnknownName for any other."""
         return self._call(DecidingVerbs.decision, decision_id)
 
     def plan(self, request: Request) -> PlanResult:
@@ -155,12 +137,12 @@ class DecidingVerbs(Verbs, Protocol):
         return self._call(DecidingVerbs.plan, request)
 
     def refresh(self, plan: Plan) -> PlanRefresh:
-        """Decide again what a plan decided, and say what has changed; nothing is held."""
+        """Decide the request of a plan again, and report the changes since."""
         return self._call(DecidingVerbs.refresh, plan)
 
 
 class ClaimingVerbs(Verbs, Protocol):
-    """The part of a scheduler that holds what was decided, within the limits of owners."""
+    """The part of a scheduler that claims hardware within the quotas of owners."""
 
     def claim(
         self,
@@ -170,32 +152,22 @@ class ClaimingVerbs(Verbs, Protocol):
         ttl_s: float = TTL_S,
         detail: Detail = "placements",
     ) -> lifecycle.ClaimResult:
-        """Decide and hold what was chosen for ``ttl_s``.
+        """Decide and hold the chosen blocks for ``ttl_s``; the same ``key`` returns the same claim.
 
-        The same ``key`` again returns the same claim, and holds no other.
-
-        Raises:
-            ClaimLost: another scheduler was faster every time.
-            NameTaken: the key stands for another request.
+        ClaimLost if every race was lost; NameTaken if the key belongs to another request.
         """
         return self._call(ClaimingVerbs.claim, request, key=key, ttl_s=ttl_s, detail=detail)
 
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
-        """Hold the very blocks of a plan; errors as to check it, and of a decision.
+        """Hold exactly the blocks of a plan; errors as for a check and a decision.
 
-        Raises:
-            ClaimLost: the plan is out of date, or something of it is in use, or not what the
-                request takes, or rejected by the policy.
-            InventoryIncomplete: a pod manager of the plan cannot be read.
-            NameTaken: the key stands for another plan.
+        ClaimLost if the plan is out of date, in use, or rejected by the policy;
+        InventoryIncomplete if a pod manager cannot be read; NameTaken for the key of another plan.
         """
         return self._call(ClaimingVerbs.claim_plan, plan, key=key, ttl_s=ttl_s)
 
     def check_plan(self, plan: Plan) -> None:
-        """Refuse a plan that may not be carried out here; one of another zone passes.
-
-        AccessDenied where it came to a service, and no key of that has signed it as it is.
-        """
+        """Raise AccessDenied for a plan of this zone that a service did not sign as it is."""
         return self._call(ClaimingVerbs.check_plan, plan)
 
     def claims(
@@ -205,39 +177,38 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.claims, podm=podm, owner=owner, ended=ended)
 
     def claim_record(self, claim_id: str) -> lifecycle.ClaimRecord:
-        """Return a claim with its nodes and events; UnknownName where there is none."""
+        """Return a claim with its nodes and events; UnknownName for any other."""
         return self._call(ClaimingVerbs.claim_record, claim_id)
 
     def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        """Let a claim that is held end ``ttl_s`` from now; ClaimState where it is not held."""
+        """Let a held claim expire ``ttl_s`` from now; ClaimState if it is not held."""
         return self._call(ClaimingVerbs.renew, claim_id, ttl_s)
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[SchedulerError]:
-        """Release claims, which may have ended; yield the error about each that could not be."""
+        """Release claims, also ended ones; yield the error of each failure."""
         return self._call(ClaimingVerbs.release, claim_ids)
 
     def audit(self, query: AuditQuery) -> Sequence[AuditLine]:
-        """Return the newest changes that a query describes, and those that were refused."""
+        """Return the newest changes that match a query, also refused ones."""
         return self._call(ClaimingVerbs.audit, query)
 
     def quotas(self) -> Sequence[Quota]:
-        """Return the limits that are set, first those of all owners, whose owner is None."""
+        """Return all quotas, first the default one, whose owner is None."""
         return self._call(ClaimingVerbs.quotas)
 
     def quota(self, owner: str) -> Quota:
-        """Return the limits that hold for an owner, and what it has claimed and composed."""
+        """Return the effective limits and the usage of an owner."""
         return self._call(ClaimingVerbs.quota, owner)
 
     def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
-        """Set the limits of an owner, None: of all, by resource, in place of those it had.
+        """Replace the limits of an owner (None: the default ones); return the effective quota.
 
-        Return what then holds for the owner. What is in use beyond a limit stays. InputError where
-        a resource is not counted, or a limit is not one.
+        Usage beyond a limit stays. InputError for an invalid resource or limit.
         """
         return self._call(ClaimingVerbs.set_quota, owner, limits)
 
     def change_quota(self, owner: str | None, limits: Mapping[str, float | None]) -> Quota:
-        """Change limits of an owner, None: of all; None unsets one. Else as to set a quota."""
+        """Change single limits, None unsets one; else as ``set_quota``."""
         return self._call(ClaimingVerbs.change_quota, owner, limits)
 
 
@@ -253,14 +224,10 @@ class ComposingVerbs(Verbs, Protocol):
         wait_s: float = WAIT_S,
         detail: Detail = "placements",
     ) -> lifecycle.ProvisionResult:
-        """Decide, hold what was chosen, and have the pod managers compose it.
+        """Decide, hold the chosen blocks, and have the pod managers compose the nodes.
 
-        ``wait_s`` is how long to wait for a pod manager that goes on composing.
-
-        Raises:
-            ClaimLost: another scheduler was faster every time; nothing is held.
-            ClaimState: the key stands for nodes that are being composed.
-            NameTaken: the key stands for another request.
+        Errors as for a claim; ClaimState if the nodes of the key are being composed. Wait up to
+        ``wait_s`` for a pod manager that is still composing.
         """
         return self._call(
             ComposingVerbs.compose, request, key=key, ttl_s=ttl_s, wait_s=wait_s, detail=detail
@@ -269,58 +236,52 @@ class ComposingVerbs(Verbs, Protocol):
     def compose_plan(
         self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S, wait_s: float = WAIT_S
     ) -> lifecycle.ProvisionResult:
-        """Hold the very blocks of a plan and have them composed; errors as for both."""
+        """Hold exactly the blocks of a plan and have them composed; errors as for both."""
         return self._call(ComposingVerbs.compose_plan, plan, key=key, ttl_s=ttl_s, wait_s=wait_s)
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> lifecycle.ProvisionResult:
-        """Have the pod managers compose all that a claim holds, and nothing else in its place.
-
-        ClaimState where it is not held, or not any more; UnknownName where there is none.
-        """
+        """Have the pod managers compose exactly a claim; ClaimState if it is not held."""
         return self._call(ComposingVerbs.compose_claim, claim_id, wait_s=wait_s)
 
     def nodes(
         self, *, podm: str | None = None, owner: str | None = None, live: bool = False
     ) -> Sequence[lifecycle.NodeStatus]:
-        """Return the nodes that were composed: of one pod manager or owner.
-
-        With ``live`` the pod managers are asked: which are gone, and which are foreign.
-        """
+        """Return composed nodes; with ``live`` as their pod managers report them now."""
         return self._call(ComposingVerbs.nodes, podm=podm, owner=owner, live=live)
 
     def node_record(self, node_id: str) -> lifecycle.NodeRecord:
-        """Return a node by its id or URI, as its pod manager has it; UnknownName for others."""
+        """Return a node by its id or URI, read from its pod manager; UnknownName for others."""
         return self._call(ComposingVerbs.node_record, node_id)
 
     def delete_nodes(
         self, node_ids: Sequence[str], *, wait_s: float = WAIT_S
     ) -> Iterator[SchedulerError]:
-        """Have nodes decomposed; yield the error about each that could not be, or not for sure."""
+        """Have nodes decomposed; yield the error of each failure."""
         return self._call(ComposingVerbs.delete_nodes, node_ids, wait_s=wait_s)
 
     def reconcile(
         self, *, dry_run: bool = False, keep_s: float = KEEP_S
     ) -> lifecycle.ReconcileResult:
-        """Make claims and nodes agree with the pod managers; forget what ended ``keep_s`` ago."""
+        """Reconcile claims and nodes with the pod managers; delete claims ended ``keep_s`` ago."""
         return self._call(ComposingVerbs.reconcile, dry_run=dry_run, keep_s=keep_s)
 
     def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         """Ask the chosen pod managers whether they would compose the nodes of a decision.
 
-        StaleOffer where one is not free, not what the request takes, or rejected by the policy.
+        StaleOffer if the blocks are in use, do not match the request, or the policy rejects them.
         """
         return self._call(ComposingVerbs.preview, report)
 
 
 class InventoryVerbs(Verbs, Protocol):
-    """The part of a scheduler that tells what pod managers have, and takes in what they report."""
+    """The part of a scheduler that lists hardware and stores reported statistics."""
 
     def inventory(self) -> InventorySummary:
-        """Return how large the inventory is; its digest is left empty."""
+        """Return the size of the inventory, without its digest."""
         return self._call(InventoryVerbs.inventory)
 
     def podms(self) -> Sequence[hardware.PodmOverview]:
-        """Return the pod managers that are decided on."""
+        """Return the pod managers that decisions use."""
         return self._call(InventoryVerbs.podms)
 
     def podm(self, name: str) -> hardware.PodmOverview:
@@ -328,55 +289,51 @@ class InventoryVerbs(Verbs, Protocol):
         return self._call(InventoryVerbs.podm, name)
 
     def blocks(self, wanted: hardware.BlockFilter) -> Iterable[hardware.BlockOverview]:
-        """Return the blocks that a filter keeps; UnknownName for its pod manager or pool."""
+        """Return the blocks that pass a filter; UnknownName for its pod manager or pool."""
         return self._call(InventoryVerbs.blocks, wanted)
 
     def block(self, name: str, podm: str | None = None) -> hardware.BlockOverview:
-        """Return a block by its URI or the last part of it, of all pod managers or of one.
-
-        UnknownName where there is none; UsageError where several have this name.
-        """
+        """Return a block by its URI or the last part of it; UsageError if several have it."""
         return self._call(InventoryVerbs.block, name, podm)
 
     def pools(self, podm: str | None = None) -> Sequence[hardware.PoolOverview]:
-        """Return the pools of all pod managers or of one; UnknownName where that is not there."""
+        """Return the pools of all pod managers or of one."""
         return self._call(InventoryVerbs.pools, podm)
 
     def device_counts(self, wanted: hardware.BlockFilter) -> Sequence[hardware.DeviceCount]:
-        """Count the devices of the blocks that a filter keeps by model; errors as for blocks."""
+        """Count by model the devices of the blocks that pass a filter; errors as for blocks."""
         return self._call(InventoryVerbs.device_counts, wanted)
 
     def block_usage(self, podm: str) -> hardware.BlockUsage:
-        """Return which blocks of a pod manager are in use; none where it was never stored."""
+        """Return the blocks of a stored pod manager that are in use."""
         return self._call(InventoryVerbs.block_usage, podm)
 
     def documents(self) -> Iterator[FullPodm]:
-        """Yield the pod managers that are decided on, less what claims hold, as an inventory."""
+        """Yield the pod managers that decisions use, without the hardware of claims."""
         return self._call(InventoryVerbs.documents)
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
         """Store the statistics that a pod manager reports; return its generation.
 
-        ``podm`` is its id, as a decision names it, or host and node. The very next decision sees
-        it. Words that are no fields of a pod manager are kept as facts. InputError where a value is
-        not what it must be; nothing is stored.
+        ``podm`` is its id, or host and node. Unknown fields become facts. InputError for an invalid
+        value; nothing is stored.
         """
         return self._call(InventoryVerbs.update_resource_stats, podm, stats)
 
     def reported_stats(self, podm: str) -> hardware.StatsReport:
-        """Return what a pod manager reported by itself; UnknownName where it never did."""
+        """Return the reported statistics of a pod manager; UnknownName if it has none."""
         return self._call(InventoryVerbs.reported_stats, podm)
 
     def forget_report(self, podm: str) -> None:
-        """Forget what a pod manager reported by itself; UnknownName where it never did."""
+        """Delete the reported statistics of a pod manager; UnknownName if it has none."""
         return self._call(InventoryVerbs.forget_report, podm)
 
 
 class RegistryVerbs(Verbs, Protocol):
-    """The part of a scheduler that registers pod managers, and tells what requests may name."""
+    """The part of a scheduler that registers pod managers, and lists policies and flavors."""
 
     def registration(self, name: str) -> RegisteredPodm:
-        """Return how a registered pod manager is reached, and where; UnknownName for others."""
+        """Return the registration of a pod manager; UnknownName for others."""
         return self._call(RegistryVerbs.registration, name)
 
     def register(
@@ -389,20 +346,15 @@ class RegistryVerbs(Verbs, Protocol):
     ) -> RegisteredPodm:
         """Register a pod manager; with ``check`` it is read once, within ``timeout_s``, before.
 
-        A ``password`` is stored beside the state, only by a scheduler in this process.
+        A scheduler in this process stores the ``password`` beside the state.
 
         Raises:
             NameTaken, IdentityConflict: its name is taken, or its service has another name.
             InputError: its URL, driver or name is invalid.
-            PodmError, CredentialError: it cannot be read, or its password cannot be had.
+            PodmError, CredentialError: it cannot be read, or its password is missing.
         """
-        return self._call(
-            RegistryVerbs.register,
-            registration,
-            password=password,
-            check=check,
-            timeout_s=timeout_s,
-        )
+        verb = RegistryVerbs.register
+        return self._call(verb, registration, password=password, check=check, timeout_s=timeout_s)
 
     def change_registration(
         self, name: str, change: RegistrationChange, *, password: str | None = None
@@ -411,7 +363,7 @@ class RegistryVerbs(Verbs, Protocol):
         return self._call(RegistryVerbs.change_registration, name, change, password=password)
 
     def unregister(self, names: Sequence[str]) -> Iterator[SchedulerError]:
-        """Unregister pod managers; yield the error about each that could not be."""
+        """Unregister pod managers; yield the error of each failure."""
         return self._call(RegistryVerbs.unregister, names)
 
     def policies(self) -> Sequence[Policy]:
@@ -419,10 +371,7 @@ class RegistryVerbs(Verbs, Protocol):
         return self._call(RegistryVerbs.policies)
 
     def podm_reads(self, policy: str, flavor: str | None = None) -> PodmReads:
-        """Return the fields of pod managers that decisions of a policy read; UnknownName.
-
-        Of any request, or with a flavor of one that says no more than the flavor does.
-        """
+        """Return the fields of pod managers that decisions of a policy read."""
         return self._call(RegistryVerbs.podm_reads, policy, flavor)
 
     def flavors(self) -> Sequence[Flavor]:
@@ -435,14 +384,14 @@ class RegistryVerbs(Verbs, Protocol):
 
 
 class ZoneVerbs(Verbs, Protocol):
-    """The part of a scheduler that knows the zones below."""
+    """The part of a scheduler that manages the zones below."""
 
     def zone_info(self) -> ZoneInfo:
-        """Return what the zone of the scheduler tells of itself: name and capabilities."""
+        """Return the name and the capabilities of the zone of the scheduler."""
         return self._call(ZoneVerbs.zone_info)
 
     def zones(self) -> Sequence[ZoneOverview]:
-        """Return the zones directly below, with what is known of each by polling it."""
+        """Return the zones directly below, with the results of polling them."""
         return self._call(ZoneVerbs.zones)
 
     def zone(self, name: str) -> ZoneOverview:
@@ -450,29 +399,27 @@ class ZoneVerbs(Verbs, Protocol):
         return self._call(ZoneVerbs.zone, name)
 
     def add_zone(self, registration: ZoneRegistration) -> ZoneOverview:
-        """Store a zone directly below; no connection to it is made.
+        """Register a zone directly below, without a connection to it.
 
-        Raises:
-            AccessDenied: the settings of this zone do not enable zones below it.
-            InputError, NameTaken: the registration is invalid; another one has the name.
+        AccessDenied if zones below this one are disabled; InputError, NameTaken.
         """
         return self._call(ZoneVerbs.add_zone, registration)
 
     def change_zone(self, name: str, change: ZoneChange) -> ZoneOverview:
-        """Change what is stored of a zone directly below; errors as to add, and UnknownName."""
+        """Change the registration of a zone directly below; errors as for adding."""
         return self._call(ZoneVerbs.change_zone, name, change)
 
     def delete_zones(self, names: Sequence[str]) -> Iterator[SchedulerError]:
-        """Forget zones directly below, unasked; yield the error about each that could not be."""
+        """Unregister zones directly below, without asking them; yield the error of each failure."""
         return self._call(ZoneVerbs.delete_zones, names)
 
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> ZoneNode:
-        """Return this zone with what it has, and those below it, asked at once.
+        """Return this zone and those below it, which are asked in parallel.
 
-        At most ``hops`` levels below are asked; what does not answer within ``deadline_s`` is
-        silent. ``route`` are the ids of the zones above, which end a circle.
+        At most ``hops`` levels are asked; a zone without an answer within ``deadline_s`` is silent.
+        ``route`` are the ids of the zones above, which end a loop.
         """
         return self._call(ZoneVerbs.zone_tree, hops=hops, deadline_s=deadline_s, route=route)
 
@@ -486,40 +433,39 @@ class ZoneVerbs(Verbs, Protocol):
 class Scheduler(
     DecidingVerbs, ClaimingVerbs, ComposingVerbs, InventoryVerbs, RegistryVerbs, ZoneVerbs, Protocol
 ):
-    """Decides where nodes are made, holds what was decided, and has it composed."""
+    """Decides where nodes are made, claims the hardware, and has the nodes composed."""
 
 
 class OwnPodms(Verbs, Protocol):
-    """The pod managers directly below a zone; it signs what they offer.
+    """The pod managers directly below a zone.
 
-    ``earlier`` are those of their candidates that the tokens of the query stand for, and ``others``
-    those that other requests took.
+    ``earlier`` are their candidates of the tokens of a query, ``others`` those of other requests.
     """
 
     def seal(self, request: Request) -> SealedRequest:
-        """Return a request as it is asked of every zone; errors as for a decision."""
+        """Return a request in the form sent to every zone; errors as for a decision."""
         return self._call(OwnPodms.seal, request)
 
     def offers(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> ZoneAnswer:
-        """Return what they offer, without tokens; errors as for a decision."""
+        """Return their offers, without tokens; errors as for a decision."""
         return self._call(OwnPodms.offers, query, earlier, others)
 
     def group_state(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> GroupState:
-        """Return the group state of the request on them, which counts those candidates, too."""
+        """Return the group state of the request on them, with those candidates."""
         return self._call(OwnPodms.group_state, query, earlier, others)
 
     def mix_supplies(
         self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
     ) -> ZoneSupplies:
-        """Return what they supply to the mix of the request beside those candidates."""
+        """Return their supplies to the mix of the request beside those candidates."""
         return self._call(OwnPodms.mix_supplies, query, others)
 
     def complete_mix(self, request: Request, supplies: Mapping[str, MixSupplies]) -> Request:
-        """Return a sealed request with its mix completed by what all pools supply to it."""
+        """Return a sealed request with its mix completed by the supplies of all pools."""
         return self._call(OwnPodms.complete_mix, request, supplies)
 
     def claim_candidates(
@@ -532,11 +478,11 @@ class OwnPodms(Verbs, Protocol):
         content: str | None = None,
         generation: int | None = None,
     ) -> Claim:
-        """Hold the very candidates that were offered for a request; errors as of a claimer."""
-        words: dict[str, Any] = {"key": key, "ttl_s": ttl_s, "content": content}
+        """Hold exactly these candidates for a request; errors as for a claim."""
+        options: dict[str, Any] = {"key": key, "ttl_s": ttl_s, "content": content}
         verb = OwnPodms.claim_candidates
-        return self._call(verb, request, candidates, generation=generation, **words)
+        return self._call(verb, request, candidates, generation=generation, **options)
 
 
 class OwnScheduler(Scheduler, OwnPodms, Protocol):
-    """A scheduler over the pod managers directly below a zone, which offers them to the zone."""
+    """A scheduler over the pod managers directly below a zone."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reported statistics: merges what a pod manager reports, and applies it to its inventory."""
+"""Reported statistics: merged, and applied to the inventory of a pod manager."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,7 +11,7 @@ from valence_sched.model.base import Noun
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm, parse_capabilities, to_json
 
-#: With it begin the URIs of stocks of which only an amount was reported.
+#: The scheme of the URIs of stocks whose amount alone was reported.
 REPORTED_SCHEME = "reported:"
 
 Stats = dict[str, Any]

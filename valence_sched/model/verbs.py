@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: E501 - the table has a line for each verb
-"""The verbs of a scheduler over HTTP: the body that each takes, and its line in the table VERBS.
-
-Besides, the bodies of the service itself: what is no verb of a scheduler.
-"""
+"""The HTTP API: the table VERBS with a line for each verb of a scheduler, and all bodies."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_origin
@@ -64,7 +61,7 @@ class SpecBody(Noun, frozen=True, kw_only=True):
 
 
 class SelectBody(RequestBody, frozen=True, kw_only=True):
-    """A request to decide on; with ``keep`` the whole decision is kept, and found by its id."""
+    """A request to decide on; with ``keep`` the whole decision is stored by its id."""
 
     detail: Detail = "placements"
     keep: bool = False
@@ -88,7 +85,7 @@ class SelectAllBody(RequestsBody, frozen=True, kw_only=True):
 
 
 class CandidatesBody(RequestBody, frozen=True, kw_only=True):
-    """A request of which the best candidates are wanted."""
+    """A request whose best candidates are listed."""
 
     limit: Annotated[int, Meta(ge=1, le=10_000)] = 10
 
@@ -100,7 +97,7 @@ class FitsBody(RequestBody, frozen=True, kw_only=True):
 
 
 class CapacityBody(FitsBody, frozen=True, kw_only=True):
-    """A request whose nodes are counted, explained, and bounded by proof, as wanted."""
+    """A request whose nodes are counted, with an explanation and a proven bound."""
 
     explain: bool = False
     proven: bool = False
@@ -121,13 +118,13 @@ class MixCapacityBody(RequestsBody, frozen=True, kw_only=True):
 
 
 class RefreshBody(Noun, frozen=True, kw_only=True):
-    """A plan that is decided again."""
+    """A plan to decide again."""
 
     plan: Plan
 
 
 class PreviewBody(Noun, frozen=True, kw_only=True):
-    """A decision whose pod managers are asked whether they would compose it."""
+    """A decision to preview on its pod managers."""
 
     decision: Report
 
@@ -159,16 +156,16 @@ class RenewBody(Noun, frozen=True, kw_only=True):
 
 
 class ReconcileBody(Noun, frozen=True, kw_only=True):
-    """How to reconcile; ``keep_s`` is the age at which what ended is forgotten."""
+    """How to reconcile; ``keep_s`` is the age at which ended claims are deleted."""
 
     dry_run: bool = False
     keep_s: Annotated[float, Meta(ge=0)] = KEEP_S
 
 
 class RegisterBody(Noun, frozen=True, kw_only=True):
-    """A pod manager to register, which with ``check`` is read once within ``timeout_s``.
+    """A pod manager to register; with ``check`` it is read once within ``timeout_s``.
 
-    Variables and files that it names are those of the service.
+    Its variables and files are those of the service.
     """
 
     registration: Registration
@@ -177,7 +174,7 @@ class RegisterBody(Noun, frozen=True, kw_only=True):
 
 
 class StatsBody(Noun, frozen=True, kw_only=True):
-    """What a pod manager reports of itself."""
+    """The statistics that a pod manager reports."""
 
     stats: dict[str, Any]
 
@@ -189,11 +186,10 @@ class Generation(Noun, frozen=True, kw_only=True):
 
 
 class Operation(Noun, frozen=True, kw_only=True):
-    """Work that goes on after its answer: poll it by its id until its state is not ``running``.
+    """A long-running operation: poll it by its id until its state is not ``running``.
 
-    ``interrupted``: the process that worked on it is gone; claims and nodes say how far it came.
-    ``content`` is a digest of what was asked for.
-    ``result`` is what the verb of this ``kind`` returns, ``problem`` why it failed.
+    ``interrupted``: its process ended; claims and nodes show its progress. ``content`` is a digest
+    of the request. ``result`` is that of the verb of this ``kind``, ``problem`` its error.
     """
 
     id: str
@@ -208,13 +204,12 @@ class Operation(Noun, frozen=True, kw_only=True):
 class Route(NamedTuple):
     """One method of one path: a verb of the scheduler, or without ``verb`` of the service alone.
 
-    ``operation`` and ``text`` name and describe it in the document of the API.
-    ``rule`` names who may, ``role`` is the least role that does; without a rule everybody may, or
-    of a path with a ``{token}`` its pod manager alone.
-    ``query`` are the words of the query, besides the name of a path that ends in ``-``, or the noun
-    that they make. One that ``reads`` changes nothing, for any role; one for a ``reading``
-    scheduler takes the turn of its tenant. One that ``decides`` breaks the ties of a request by an
-    id of its own. What goes on after its answer ends with a ``result``.
+    ``operation`` and ``text`` name and describe it in the document of the API. ``rule`` is its
+    access rule, ``role`` the least role that has it by default; without a rule it is public, or of
+    a path with a ``{token}`` for its pod manager alone. ``query`` are the names of the query, or
+    their noun. ``reads``: it changes nothing, for any role. ``reading``: the scheduler only reads,
+    and tenants take turns. ``decides``: ties are broken by a new id. A long-running operation ends
+    with a ``result``.
     """
 
     verb: str
@@ -236,7 +231,7 @@ class Route(NamedTuple):
 
     @property
     def changes(self) -> bool:
-        """Return whether it counts as a change, where these have a rate of their own."""
+        """Return whether it counts as a change for rate limits."""
         return self.role != "reader" and not self.reads
 
     @property
@@ -249,7 +244,7 @@ class Route(NamedTuple):
 
     @property
     def lists(self) -> bool:
-        """Return whether it answers with a list, which may lack what zones have."""
+        """Return whether it returns a list, which may lack the items of silent zones."""
         return get_origin(self.answer) is tuple
 
     @property
@@ -261,56 +256,56 @@ _OWNED = ("podm", "owner")
 
 # fmt: off
 VERBS = {route.verb: route for route in (
-    Route("compile_request", "decisions_compile_request", "POST", "/v1/requests", "Compile a request with its flavor and the places of what it is to be near to.", SpecBody, Request, "requests:create", reading=True),
+    Route("compile_request", "decisions_compile_request", "POST", "/v1/requests", "Compile a request with its flavor and the places of its external resources.", SpecBody, Request, "requests:create", reading=True),
     Route("select_destinations", "decisions_select_destinations", "POST", "/v1/select_destinations", "Choose pool and blocks for every node of a request.", SelectBody, DecisionResult, "decisions:create", reading=True, decides=True),
     Route("select_all", "decisions_select_all", "POST", "/v1/select_all", "Choose for several requests, each as if the nodes of those before it were composed.", SelectAllBody, DecisionResults, "decisions:create", reading=True, decides=True),
     Route("rank", "decisions_rank", "POST", "/v1/candidates", "Return the best candidates for one node of a request.", CandidatesBody, Ranking, "decisions:create", reading=True, decides=True),
     Route("count_fits", "decisions_count_fits", "POST", "/v1/fits", "Count how many more nodes of a request fit on each pod manager.", FitsBody, FitCounts, "decisions:create", reading=True),
-    Route("capacity", "decisions_capacity", "POST", "/v1/capacity", "Count how many more nodes of a request fit, with what ends that or a proof as wanted.", CapacityBody, Capacity, "decisions:create", reading=True),
+    Route("capacity", "decisions_capacity", "POST", "/v1/capacity", "Count how many more nodes of a request fit, with an explanation or a proven bound.", CapacityBody, Capacity, "decisions:create", reading=True),
     Route("mix_capacity", "decisions_mix_capacity", "POST", "/v1/mix_capacity", "Count how many more nodes of a mix of requests fit.", MixCapacityBody, Capacity, "decisions:create", reading=True),
-    Route("stranded", "decisions_stranded", "POST", "/v1/stranded", "Return what is free, and how much of it no node of these requests can use.", RequestsBody, tuple[StrandedAmount, ...], "decisions:create", reading=True),
-    Route("decision", "decisions_decision", "GET", "/v1/decisions/{name}", "Return a decision that was kept.", None, Report | Reports, "decisions:get", reading=True),
+    Route("stranded", "decisions_stranded", "POST", "/v1/stranded", "Return the free amounts, and the part of each that no node of these requests can use.", RequestsBody, tuple[StrandedAmount, ...], "decisions:create", reading=True),
+    Route("decision", "decisions_decision", "GET", "/v1/decisions/{name}", "Return a stored decision.", None, Report | Reports, "decisions:get", reading=True),
     Route("plan", "decisions_plan", "POST", "/v1/plans", "Decide, and return the plan of the decision.", RequestBody, PlanResult, "plans:create", decides=True),
     Route("refresh", "decisions_refresh", "POST", "/v1/plans/refresh", "Decide again what a plan decided.", RefreshBody, PlanRefresh, "plans:create"),
     Route("preview", "decisions_preview", "POST", "/v1/previews", "Ask the chosen pod managers whether they would compose the nodes of a decision.", PreviewBody, tuple[lifecycle.Preview, ...], "previews:create", "member", reads=True),
     Route("claims", "claims_claims", "GET", "/v1/claims", "List the claims that the user may see.", None, tuple[Claim, ...], "claims:list", query=(*_OWNED, "ended")),
-    Route("claim", "claims_claim", "POST", "/v1/claims", "Decide and hold what was chosen, or hold the very blocks of a plan.", ClaimBody, lifecycle.ClaimResult, "claims:create", "member", 201, reading=True, decides=True),
+    Route("claim", "claims_claim", "POST", "/v1/claims", "Decide and hold the chosen blocks, or hold exactly the blocks of a plan.", ClaimBody, lifecycle.ClaimResult, "claims:create", "member", 201, reading=True, decides=True),
     Route("claim_record", "claims_claim_record", "GET", "/v1/claims/{name}", "Show a claim with its nodes and events.", None, lifecycle.ClaimRecord, "claims:get"),
     Route("release", "claims_release", "DELETE", "/v1/claims/{name}", "Release a claim.", None, None, "claims:delete", "member", 204),
-    Route("renew", "claims_renew", "POST", "/v1/claims/{name}/renew", "Let a claim that is held end later.", RenewBody, Claim, "claims:renew", "member"),
+    Route("renew", "claims_renew", "POST", "/v1/claims/{name}/renew", "Let a held claim expire later.", RenewBody, Claim, "claims:renew", "member"),
     Route("nodes", "nodes_nodes", "GET", "/v1/nodes", "List the nodes that the user may see.", None, tuple[lifecycle.NodeStatus, ...], "nodes:list", query=(*_OWNED, "live")),
     Route("compose", "nodes_compose", "POST", "/v1/nodes", "Have pod managers compose a request, a plan or a claim.", NodesBody, Operation, "nodes:create", "member", 202, decides=True, result=lifecycle.ProvisionResult),
     Route("node_record", "nodes_node_record", "GET", "/v1/nodes/{name}", "Show a node as its pod manager has it.", None, lifecycle.NodeRecord, "nodes:get"),
     Route("delete_nodes", "nodes_delete", "DELETE", "/v1/nodes/{name}", "Have a node decomposed.", None, Operation, "nodes:delete", "member", 202, ("wait_s",), result=type(None)),
     Route("reconcile", "nodes_reconcile", "POST", "/v1/reconciliations", "Make claims and nodes agree with the pod managers.", ReconcileBody, Operation, "reconciliations:create", "admin", 202, result=lifecycle.ReconcileResult),
-    Route("quotas", "quotas_quotas", "GET", "/v1/quotas", "List the quotas that are set; the one without an owner is that of all others.", None, tuple[Quota, ...], "quotas:list", "admin"),
-    Route("quota", "quotas_quota", "GET", "/v1/quotas/{name}", "Show which limits hold for an owner, and what it has.", None, Quota, "quotas:get"),
-    Route("set_quota", "quotas_set_quota", "PUT", "/v1/quotas/{name}", "Set the limits of an owner in place of those that it had; none: those of all hold.", QuotaLimits, Quota, "quotas:update", "admin"),
-    Route("change_quota", "quotas_change_quota", "PATCH", "/v1/quotas/{name}", "Change limits of an owner; null: that of all holds.", QuotaChange, Quota, "quotas:update", "admin"),
-    Route("audit", "catalogue_audit", "GET", "/v1/audit", "List the newest changes, and those that were refused, by user and object.", None, tuple[AuditLine, ...], "audit:list", "admin", query=AuditQuery),
+    Route("quotas", "quotas_quotas", "GET", "/v1/quotas", "List the quotas; the one without an owner is the default.", None, tuple[Quota, ...], "quotas:list", "admin"),
+    Route("quota", "quotas_quota", "GET", "/v1/quotas/{name}", "Show the effective limits and the usage of an owner.", None, Quota, "quotas:get"),
+    Route("set_quota", "quotas_set_quota", "PUT", "/v1/quotas/{name}", "Replace the limits of an owner; an empty map: the default limits apply.", QuotaLimits, Quota, "quotas:update", "admin"),
+    Route("change_quota", "quotas_change_quota", "PATCH", "/v1/quotas/{name}", "Change limits of an owner; null: the default limit applies.", QuotaChange, Quota, "quotas:update", "admin"),
+    Route("audit", "catalogue_audit", "GET", "/v1/audit", "List the newest changes, also refused ones, by user and object.", None, tuple[AuditLine, ...], "audit:list", "admin", query=AuditQuery),
     Route("policies", "catalogue_policies", "GET", "/v1/policies", "List the policies that a request may name.", None, tuple[Policy, ...], "policies:list", reading=True),
     Route("podm_reads", "catalogue_podm_reads", "GET", "/v1/policies/{name}/podm_reads", "List the fields of pod managers that decisions of a policy read.", None, PodmReads, "policies:list", query=("flavor",), reading=True),
     Route("flavors", "catalogue_flavors", "GET", "/v1/flavors", "List the flavors that a request may name.", None, tuple[Flavor, ...], "flavors:list", reading=True),
     Route("plugins", "catalogue_plugins", "GET", "/v1/plugins/{name}", "List the installed filters or weighers.", None, PluginList, "plugins:list", reading=True),
-    Route("inventory", "podms_inventory", "GET", "/v1/inventory", "Show how large the inventory is.", None, InventorySummary, "podms:list", reading=True),
+    Route("inventory", "podms_inventory", "GET", "/v1/inventory", "Show the size of the inventory.", None, InventorySummary, "podms:list", reading=True),
     Route("documents", "podms_documents", "GET", "/v1/inventory/podms", "List the pod managers as an inventory has them.", None, tuple[FullPodm, ...], "inventory:get", "admin"),
-    Route("podms", "podms_podms", "GET", "/v1/podms", "List the pod managers that are decided on.", None, tuple[hardware.PodmOverview, ...], "podms:list", reading=True),
+    Route("podms", "podms_podms", "GET", "/v1/podms", "List the pod managers that decisions use.", None, tuple[hardware.PodmOverview, ...], "podms:list", reading=True),
     Route("podm", "podms_podm", "GET", "/v1/podms/{name}", "Show a pod manager with its pools.", None, hardware.PodmOverview, "podms:get", reading=True),
     Route("register", "podms_register", "POST", "/v1/podms", "Register a pod manager.", RegisterBody, RegisteredPodm, "podms:create", "admin", 201),
     Route("change_registration", "podms_change_registration", "PATCH", "/v1/podms/{name}", "Change the registration of a pod manager.", RegistrationChange, RegisteredPodm, "podms:update", "admin"),
     Route("unregister", "podms_unregister", "DELETE", "/v1/podms/{name}", "Unregister a pod manager of which no claims or nodes exist.", None, None, "podms:delete", "admin", 204),
-    Route("registration", "podms_registration", "GET", "/v1/podms/{name}/registration", "Show how a pod manager is reached; of its password only where it is.", None, RegisteredPodm, "registrations:get", "admin"),
+    Route("registration", "podms_registration", "GET", "/v1/podms/{name}/registration", "Show the registration of a pod manager, with a reference to its password.", None, RegisteredPodm, "registrations:get", "admin"),
     Route("block_usage", "podms_usage", "GET", "/v1/podms/{name}/usage", "Show which blocks of a pod manager are in use, and by which claims.", None, hardware.BlockUsage, "podms:get"),
-    Route("reported_stats", "podms_reported_stats", "GET", "/v1/podms/{name}/stats", "Show what a pod manager reported by itself.", None, hardware.StatsReport, "stats:get"),
+    Route("reported_stats", "podms_reported_stats", "GET", "/v1/podms/{name}/stats", "Show the reported statistics of a pod manager.", None, hardware.StatsReport, "stats:get"),
     Route("update_resource_stats", "podms_update_stats", "POST", "/v1/podms/{name}/stats", "Store the statistics that a pod manager reports.", StatsBody, Generation, "stats:update", "admin"),
-    Route("forget_report", "podms_forget_report", "DELETE", "/v1/podms/{name}/stats", "Forget what a pod manager reported by itself.", None, None, "stats:delete", "admin", 204),
+    Route("forget_report", "podms_forget_report", "DELETE", "/v1/podms/{name}/stats", "Delete the reported statistics of a pod manager.", None, None, "stats:delete", "admin", 204),
     Route("zone_info", "zones_zone_info", "GET", "/v1/zones/info", "Show the name and the capabilities of the zone of the service.", None, zone_registry.ZoneInfo, "zones:info", reading=True),
-    Route("zone_tree", "zones_zone_tree", "GET", "/v1/zones/tree", "Show the zone of the service and those below it, with what each has.", None, zone_registry.ZoneNode, "zones:tree", query=zone_registry.ZoneTreeQuery.__struct_fields__, reading=True),
+    Route("zone_tree", "zones_zone_tree", "GET", "/v1/zones/tree", "Show the zone of the service and those below it, with their amounts.", None, zone_registry.ZoneNode, "zones:tree", query=zone_registry.ZoneTreeQuery.__struct_fields__, reading=True),
     Route("zones", "zones_zones", "GET", "/v1/zones", "List the zones directly below.", None, tuple[zone_registry.ZoneOverview, ...], "zones:list", "admin"),
-    Route("add_zone", "zones_add_zone", "POST", "/v1/zones", "Store a zone directly below, without a connection to it.", zone_registry.ZoneRegistration, zone_registry.ZoneOverview, "zones:create", "admin", 201),
+    Route("add_zone", "zones_add_zone", "POST", "/v1/zones", "Register a zone directly below, without a connection to it.", zone_registry.ZoneRegistration, zone_registry.ZoneOverview, "zones:create", "admin", 201),
     Route("zone", "zones_zone", "GET", "/v1/zones/{name}", "Show a zone directly below.", None, zone_registry.ZoneOverview, "zones:get", "admin"),
-    Route("change_zone", "zones_change_zone", "PATCH", "/v1/zones/{name}", "Change what is stored of a zone directly below.", zone_registry.ZoneChange, zone_registry.ZoneOverview, "zones:update", "admin"),
-    Route("delete_zones", "zones_delete_zone", "DELETE", "/v1/zones/{name}", "Forget a zone directly below; the zone itself stays as it is.", None, None, "zones:delete", "admin", 204),
+    Route("change_zone", "zones_change_zone", "PATCH", "/v1/zones/{name}", "Change the registration of a zone directly below.", zone_registry.ZoneChange, zone_registry.ZoneOverview, "zones:update", "admin"),
+    Route("delete_zones", "zones_delete_zone", "DELETE", "/v1/zones/{name}", "Unregister a zone directly below; the zone itself is not changed.", None, None, "zones:delete", "admin", 204),
     Route("blocks", "podms_blocks", "GET", "/v1/blocks", "List the blocks that the query describes.", None, tuple[hardware.BlockOverview, ...], "blocks:list", query=hardware.BlockFilter, reading=True),
     Route("block", "podms_block", "GET", "/v1/blocks/{name}", "Show a block.", None, hardware.BlockOverview, "blocks:get", query=("podm",), reading=True),
     Route("pools", "podms_pools", "GET", "/v1/pools", "List the pools of all pod managers, or of one.", None, tuple[hardware.PoolOverview, ...], "pools:list", query=("podm",), reading=True),
@@ -320,7 +315,7 @@ VERBS = {route.verb: route for route in (
 
 
 class WaitQuery(Noun, frozen=True, kw_only=True):
-    """The query of what waits for a pod manager; ``name`` is one that a path cannot have."""
+    """The query of an operation; ``name`` is one that a path cannot contain."""
 
     name: str = ""
     wait_s: WaitSeconds = WAIT_S
@@ -336,20 +331,20 @@ class ValenceNodeBody(Noun, frozen=True, kw_only=True):
     podm_id: str | None = None
 
     def nodes_body(self) -> NodesBody:
-        """Return what it asks for as a body of ours; ValueError as of a request."""
+        """Return the body of our API; ValueError as of a request."""
         podms, flavor = (self.podm_id,) if self.podm_id is not None else (), self.flavor_id
         spec = RequestSpec(id=self.name, flavor=flavor, properties=self.properties, podms=podms)
         return NodesBody(request=spec)
 
 
 class EventBody(msgspec.Struct, frozen=True, kw_only=True):
-    """An event of a pod manager, as Redfish has it; what else it says is passed over."""
+    """A Redfish event of a pod manager; other fields are ignored."""
 
     records: tuple[dict[str, Any], ...] = msgspec.field(name="Events", default=())
 
 
 class RecordedReply(msgspec.Struct, frozen=True):
-    """An answer by its idempotency key, and a digest of what was asked for."""
+    """A stored answer by its idempotency key, with a digest of its request."""
 
     content: str
     status: int
@@ -358,7 +353,7 @@ class RecordedReply(msgspec.Struct, frozen=True):
 
 
 class ApiVersion(Noun, frozen=True, kw_only=True, omit_defaults=False):
-    """One version of the API, with the least and the greatest microversion of it."""
+    """One version of the API, with its least and greatest microversion."""
 
     id: str
     status: str
@@ -368,17 +363,16 @@ class ApiVersion(Noun, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class ApiVersions(Noun, frozen=True, kw_only=True, omit_defaults=False):
-    """The versions of the API that the service has."""
+    """The versions of the API."""
 
     versions: tuple[ApiVersion, ...]
 
 
 class Health(Noun, frozen=True, kw_only=True, omit_defaults=False):
-    """Whether the service can decide, and a line for each thing that is wrong.
+    """Whether the service can decide, and a line for each problem.
 
-    One that is ``starting`` waits until every registered pod manager was read, or that was tried.
-    One that is ``degraded`` decides, without stored rows that cannot be decoded, or without a
-    controller that takes its decisions.
+    ``starting``: the first reading of registered pod managers is in progress. ``degraded``: it
+    decides, but stored rows cannot be decoded, or the controller accepts no decisions.
     """
 
     status: Literal["ok", "degraded", "starting", "failing"]

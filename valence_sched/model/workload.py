@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workloads: requests with the times at which their nodes come and go, and how traces name them."""
+"""Workloads: requests with the times of arrival and departure, and columns of traces."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ _SOURCE = re.compile(r"(?P<column>.+?)(?:(?P<operator>[*/])(?P<number>[0-9]+(?:\
 class WorkloadLine(RequestSpec, frozen=True, kw_only=True):
     """One request of a workload, when it arrives, and when its nodes depart.
 
-    Without ``arrival`` it arrives with the line before it, the first one at 0. Its nodes depart at
-    ``departure`` or after ``duration``; without either they stay.
+    The default ``arrival`` is that of the line before it, of the first line 0. Its nodes depart at
+    ``departure`` or after ``duration``, else never.
     """
 
     arrival: Moment | None = None
@@ -43,10 +43,7 @@ class WorkloadLine(RequestSpec, frozen=True, kw_only=True):
 
 
 class WorkloadEntry(Struct, frozen=True, gc=False):
-    """One request of a workload, compiled: times are in seconds, ``line`` is its place.
-
-    ``departure`` is None for nodes that stay.
-    """
+    """One compiled request of a workload: times are in seconds, ``departure`` None is never."""
 
     arrival: float
     departure: float | None
@@ -55,17 +52,16 @@ class WorkloadEntry(Struct, frozen=True, gc=False):
 
 
 class TraceColumn(Noun, frozen=True, kw_only=True):
-    """The column of a recorded trace that a field is read from, and what its numbers times are."""
+    """The column of a recorded trace for a field, and the factor of its numbers."""
 
     column: Annotated[str, Meta(min_length=1)]
     factor: Annotated[float, Meta(gt=0)] = 1.0
 
 
 class TraceFile(Noun, frozen=True, kw_only=True):
-    """Says which columns of a recorded trace the fields of a workload are read from.
+    """The columns of a recorded trace for the fields of a workload.
 
-    ``columns`` has a column for each field; ``/1000`` or ``*60`` behind it turns its unit into
-    ours.
+    ``/1000`` or ``*60`` after a column converts its unit.
     """
 
     columns: Annotated[dict[str, str], Meta(min_length=1)]
@@ -88,7 +84,7 @@ def parse_trace_column(text: str) -> TraceColumn:
 
 
 def parse_duration(value: float | str) -> float:
-    """Return seconds of ``90``, ``30s``, ``2h`` or ``3d``; ValueError for what is no duration."""
+    """Return the seconds of ``90``, ``30s``, ``2h`` or ``3d``; ValueError for other texts."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise ValueError(f"{str(value)[:40]!r} is no number of seconds")
     try:
@@ -122,10 +118,10 @@ def parse_moment(value: float | str) -> float:
 
 
 class SyntheticSpec(Noun, frozen=True, kw_only=True):
-    """What a synthetic workload is drawn from.
+    """The parameters of a synthetic workload.
 
     ``rate_per_s`` requests arrive in a second on average until ``horizon_s``; ``mix`` has the
-    share of each flavor. Nodes live for ``lifetime_s`` on average, None for those that stay.
+    share of each flavor. Nodes live for ``lifetime_s`` on average, None: for ever.
     """
 
     rate_per_s: Annotated[float, Meta(gt=0)]

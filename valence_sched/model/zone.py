@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones: the settings of a zone, what it is asked and answers, and claims over those below it."""
+"""Zones: the settings of a zone, its queries and answers, and claims over zones below it."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from valence_sched.model.request import MAX_NODES, GroupState, MixSupplies, Requ
 
 MOST_LEFT_OUT = 10_000
 
-#: The way down to a zone: names with a slash between them.
+#: The path of a zone below this one: names joined by ``/``.
 ZonePath = Annotated[str, Meta(min_length=1, max_length=1 << 13)]
-#: What a zone gave with an offer, and alone can read.
+#: The opaque token of an offer, for the zone that made it.
 Token = Annotated[str, Meta(min_length=1, max_length=1 << 20)]
 
 
 #: The values that a pod manager has in some domains, by domain.
 DomainValues = dict[str, tuple[str, ...]]
 
-#: The generation of a group in each zone, by the way down to it; that of the zone itself is "".
+#: The generation of a group in each zone, by its path; empty for the zone itself.
 Generations = dict[str, int]
 
 
 class OtherNode(Noun, frozen=True, kw_only=True):
-    """A node of another request, which is decided together with this one, before it."""
+    """A node of an earlier request that is decided together with this one."""
 
     token: Token
     group: str | None = None
@@ -52,10 +52,7 @@ class OtherCandidate(Struct, frozen=True, kw_only=True):
 
 
 class Rival(Noun, frozen=True, kw_only=True):
-    """The candidate that a decision chose: its cost, its lot, and what each weigher gives it.
-
-    ``scores`` are in millionths, by the name of the weigher.
-    """
+    """The candidate that a decision chose: cost, lot, and scores in millionths by weigher."""
 
     cost: Annotated[int, Meta(ge=0, le=MAX_WHOLE)]
     lot: Annotated[int, Meta(ge=0)]
@@ -63,11 +60,10 @@ class Rival(Noun, frozen=True, kw_only=True):
 
 
 class Overtaking(Struct, frozen=True, kw_only=True):
-    """The first pool that overtakes a rival as the weight of a weigher changes by some ``step``.
+    """The first pool that overtakes a rival as the weight of a weigher changes by a ``step``.
 
-    The step is in thousandths, up or down; ``cost`` and ``lot`` are those of the pool after it.
-    ``by_lot``: another pod manager of its zone makes the node at the same cost. ``zone`` is the way
-    down to it.
+    The step is in thousandths; ``cost`` and ``lot`` are those of the pool after it. ``by_lot``: its
+    zone has a tie. ``zone`` is its path.
     """
 
     weigher: str
@@ -80,25 +76,18 @@ class Overtaking(Struct, frozen=True, kw_only=True):
 
 
 class OfferQuery(Noun, frozen=True, kw_only=True):
-    """One request, as each zone of a tree is asked it: every zone once, at the same time.
+    """One request, sent to every zone of a tree in parallel.
 
-    ``request`` asks for one alternative. A zone offers up to its ``count`` of nodes one after
-    another, and ranks ``limit`` candidates for the first of them, at most one ``per_podm`` where
-    that is set. The scheduler of its policy takes candidates in the ``order`` of their cost, or by
-    lot.
+    ``request`` has one alternative. A zone offers up to its ``count`` of nodes one after another,
+    and ranks ``limit`` candidates for the first, with ``per_podm`` one of each pod manager, in
+    ``order`` of cost or by lot. ``taken`` are the tokens of its offers that the decision took
+    before, ``others`` those of other requests; ``turn`` nodes are placed in all zones. ``company``
+    is the group state of all zones, with the ``generations`` of the group in each. The first node
+    avoids the ``closed`` places. No candidate costs more than ``most_cost``.
 
-    ``taken`` are the tokens of the zone's offers that the decision took before, and ``others``
-    those that decisions on other requests took; ``turn`` is how many nodes it has placed in all
-    zones, and ``company`` is the group state of all of them, with the ``generations`` of the group
-    in the zones that told it. The first node goes to none of the ``closed`` places, each of which
-    has the values of its domains.
-
-    No candidate costs more than ``most_cost``, whatever a zone says. ``left_out`` are the zones
-    below that gave no answer to the same decision before: they are not asked again. With a
-    ``rival`` a zone says what overtakes it at another weight, too.
-
-    ``route`` are the ids of the zones from the first one down, which end a loop; ``hops`` is how
-    many levels may still be asked, and ``deadline_s`` how long the answer is waited for.
+    ``left_out`` zones below did not answer before and are not asked again. With a ``rival`` a zone
+    also reports what overtakes it at another weight. ``route`` are the ids of the zones above,
+    which end a loop; ``hops`` levels may still be asked, within ``deadline_s``.
     """
 
     request: Request
@@ -122,8 +111,7 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
 class Offer(Struct, frozen=True, kw_only=True):
     """A candidate of a zone, with the token by which the zone finds it again.
 
-    ``zone`` is the way down to it, names with a slash between them; empty for the zone's own.
-    ``place`` has the values of the domains that rules of its group may be about.
+    ``zone`` is the path of the zone, ``place`` has the values of the domains of its group's rules.
     """
 
     candidate: Candidate
@@ -133,10 +121,9 @@ class Offer(Struct, frozen=True, kw_only=True):
 
 
 class ZoneSupplies(Struct, frozen=True, kw_only=True):
-    """What so many pools supply to the mix of a request, by the weigher that reads it.
+    """The supplies of pools to the mix of a request, by weigher, empty for a complete mix.
 
-    Empty where the mix has all that a weigher needs to know of it; then ``most_nodes`` bounds how
-    many nodes of the request the pools make, by each need alone.
+    ``most_nodes`` bounds the nodes of the request that the pools make, by each need alone.
     """
 
     pools: int = 0
@@ -145,18 +132,14 @@ class ZoneSupplies(Struct, frozen=True, kw_only=True):
 
 
 class ZoneAnswer(Struct, frozen=True, kw_only=True):
-    """What a zone answers: its nodes one after another, and its best candidates now.
+    """The answer of a zone: its nodes one after another, and its best candidates now.
 
-    ``worst_cost`` is the cost of a candidate that scores 0. With ``coupled`` a node that another
-    zone takes may change these offers. ``unknown_podms`` are the pod managers of the request that
-    no zone of this answer has. ``silent`` zones did not answer; ``excluded`` ones were not asked,
-    as their capabilities rule the request out. ``answered`` counts the zones of this answer.
-
-    ``supplies`` are those of all their pods to the mix of the request, where that is complete and
-    each of the zones tells its own: a mix that was completed by others is out of date.
-
-    ``overtakings`` of the rival are unset where weights of pools or zones differ. ``most_free`` is
-    the most that one pool has of each need of the request, where a rival was told.
+    ``worst_cost`` is the cost of a candidate that scores 0. ``coupled``: a node in another zone may
+    change these offers. ``unknown_podms`` are pod managers of the request that no zone of this
+    answer has. ``silent`` zones did not answer; ``excluded`` ones cannot fulfil the request and
+    were not asked. ``answered`` counts the zones of this answer. ``supplies`` are those to the
+    complete mix of the request, if every zone reports them. ``overtakings`` of the rival are unset
+    if weights differ by pool or zone; ``most_free`` is then the most of each need in one pool.
     """
 
     nodes: tuple[Offer, ...] = ()
@@ -176,9 +159,8 @@ class ZoneAnswer(Struct, frozen=True, kw_only=True):
 class GroupAnswer(Struct, frozen=True, kw_only=True):
     """The group state of a request on the pod managers of a zone and of those below it.
 
-    ``generations`` were read before the members. ``supplies`` are those of all these pod managers.
-    A zone of an older version says nothing of them: it is ``uncounted``, as is one that gave
-    amounts that are none.
+    ``generations`` were read before the members. ``supplies`` are those of all these pod managers;
+    ``uncounted`` zones reported missing or invalid ones.
     """
 
     company: GroupState
@@ -189,11 +171,10 @@ class GroupAnswer(Struct, frozen=True, kw_only=True):
 
 
 class SealedRequest(Struct, frozen=True, kw_only=True):
-    """A request as it is asked of every zone, with what the zone that is asked first knows of it.
+    """A request in the form sent to every zone, with the policy and inventory of the first zone.
 
-    ``most_cost`` is the largest cost that its policy knows. ``inventory`` is the summary of the pod
-    managers of that zone itself. With ``needs_supplies`` the mix of the request is yet to be
-    completed by what all zones supply to it.
+    ``most_cost`` is the largest cost of its policy. With ``needs_supplies`` its mix must be
+    completed by the supplies of all zones.
     """
 
     request: Request
@@ -204,10 +185,10 @@ class SealedRequest(Struct, frozen=True, kw_only=True):
 
 
 class OfferingZone(Protocol):
-    """What can be asked for offers: a child over HTTP, or a whole tree in this process."""
+    """A source of offers: a child over HTTP, or a tree in this process."""
 
     def offers(self, query: OfferQuery) -> ZoneAnswer:
-        """Return what the zone and those below it offer; errors as of a scheduler."""
+        """Return the offers of the zone and those below it; errors as of a scheduler."""
 
     def group_state(self, query: OfferQuery) -> GroupAnswer:
         """Return the group state of the request on its pod managers and those below."""
@@ -219,12 +200,11 @@ DEFAULT_NAME = "default"
 class ZoneSettings(Noun, frozen=True, kw_only=True):
     """The settings of this zone.
 
-    ``capabilities`` is ``key=value;value, key=value``: what its operator states of it and of all
-    zones below it; a key that is not named may have any value. With ``enable_zone_routing`` child
-    zones can be registered, are polled every ``poll_interval_s``, and are asked for what they
-    offer: all of them have ``offer_deadline_s`` to answer, over at most ``most_hops`` levels.
-    ``secrets`` sign the plans and offers of this zone, the newest last; every process of the zone
-    has the same.
+    ``capabilities`` is ``key=value;value, key=value``, for this zone and all below it; other keys
+    may have any value. With ``enable_zone_routing`` child zones can be registered, are polled every
+    ``poll_interval_s``, and are asked for offers within ``offer_deadline_s``, over at most
+    ``most_hops`` levels. ``secrets`` sign plans and offers, the newest last; every process of the
+    zone has the same.
     """
 
     name: ZoneName = DEFAULT_NAME
@@ -237,7 +217,7 @@ class ZoneSettings(Noun, frozen=True, kw_only=True):
 
     @property
     def capability_map(self) -> Capabilities:
-        """Return the capabilities as a map; ValueError if their text does not parse."""
+        """Return the capabilities as a map; ValueError if they are invalid."""
         return parse_capabilities(self.capabilities)
 
 
@@ -245,7 +225,7 @@ DEFAULT_ZONE_SETTINGS = ZoneSettings()
 
 
 def check_zone_settings(settings: ZoneSettings, file: str, path: str = "$") -> None:
-    """Raise InputError where the capabilities do not parse, or a secret has no source, or two."""
+    """Raise InputError for an invalid name, capability or secret."""
     if not settings.name.isprintable() or settings.name != settings.name.strip():
         raise InputError(file, f"{path}.name", repr(settings.name[:40]), "printable characters")
     try:
@@ -259,7 +239,7 @@ def check_zone_settings(settings: ZoneSettings, file: str, path: str = "$") -> N
 
 
 #: PREPARED: the zones are asked. RELEASING: a zone did not answer to a release. The last three are
-#: final, as of a claim.
+#: final.
 ZoneClaimState = Literal[
     "PREPARED", "HELD", "COMPOSING", "COMPOSED", "RELEASING", "RELEASED", "EXPIRED", "FAILED"
 ]
@@ -268,11 +248,10 @@ ENDED_STATES: tuple[ZoneClaimState, ...] = ("RELEASED", "EXPIRED", "FAILED")
 
 
 class ZoneClaimBody(Noun, frozen=True, kw_only=True):
-    """Offers that a zone is to hold, all of them or none, for ``ttl_s``.
+    """Offers that a zone holds for ``ttl_s``, all or nothing.
 
-    ``tokens`` are those of its own offers, in the order of the nodes. ``content`` is what the
-    idempotency key stands for, the offers themselves where it is None. ``route``, ``hops`` and
-    ``deadline_s`` are as of an offer query.
+    ``tokens`` are in the order of the nodes. ``content`` is the digest that the idempotency key is
+    bound to, by default of the offers. ``route``, ``hops``, ``deadline_s``: as of an offer query.
     """
 
     request: Request
@@ -287,9 +266,8 @@ class ZoneClaimBody(Noun, frozen=True, kw_only=True):
 class ZoneClaimPart(Noun, frozen=True, kw_only=True):
     """The part of a claim in one zone: its claim there, and the numbers of its nodes.
 
-    ``zone`` is a child by its name, empty for the pod managers of the zone itself. ``claim`` is
-    empty until the zone has answered. ``places`` are those of the nodes of a group: while the zone
-    does not answer, they count where they are.
+    ``zone`` is the name of a child, empty for the zone itself. ``claim`` is empty until the zone
+    has answered. ``places`` are those of the nodes of a group, for while the zone is silent.
     """
 
     zone: str
@@ -304,7 +282,7 @@ ZoneClaimParts = tuple[ZoneClaimPart, ...]
 class ZoneClaim(Noun, frozen=True, kw_only=True):
     """A claim over zones directly below; times are seconds since 1970 by the database's clock.
 
-    ``content`` is a digest of what an idempotency ``key`` stands for.
+    ``content`` is the digest that an idempotency ``key`` is bound to.
     """
 
     id: str
@@ -327,7 +305,7 @@ MOST_REASON_CHARS = 200
 
 
 class ZonedList(list[T]):
-    """A list over zones; ``silent`` are those that gave no answer, whose part it lacks."""
+    """A list over zones, without the items of the ``silent`` ones."""
 
     def __init__(self, items: Iterable[T] = (), silent: Iterable[SilentZone] = ()) -> None:
         super().__init__(items)
@@ -335,21 +313,21 @@ class ZonedList(list[T]):
 
 
 def silent_zones(found: object) -> tuple[SilentZone, ...]:
-    """Return the zones that a list lacks: none for one that is not over zones."""
+    """Return the silent zones of a list, empty for a list of one zone."""
     return found.silent if isinstance(found, ZonedList) else ()
 
 
 def listed(found: Iterable[T]) -> Sequence[T]:
-    """Return what a scheduler yields or lists as a sequence; one over zones stays what it is."""
+    """Return the items of a scheduler as a sequence; a list over zones stays as it is."""
     return found if isinstance(found, ZonedList) else tuple(found)
 
 
 def silent_header(zones: Sequence[SilentZone]) -> str:
-    """Return zones as a header, an array in JSON whose last element counts those left out."""
+    """Return zones as a JSON array for a header; the last element counts omitted ones."""
     texts: list[str] = []
     for number, text in enumerate(map(_json, zones)):
         if sum(map(len, texts)) + len(text) > MOST_HEADER_CHARS:
-            reason = "left out of the header: scheduler zone tree tells which"
+            reason = "omitted from the header: scheduler zone tree lists them"
             rest = SilentZone(zone=f"{len(zones) - number:,} more", reason=reason)
             texts.append(_json(rest))
             break
@@ -358,7 +336,7 @@ def silent_header(zones: Sequence[SilentZone]) -> str:
 
 
 def parse_silent_header(text: str) -> tuple[SilentZone, ...]:
-    """Return the zones of a header, none for an empty one; ValueError where it is invalid."""
+    """Return the zones of a header; ValueError if it is invalid."""
     if not text:
         return ()
     try:

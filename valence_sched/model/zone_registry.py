@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Child zones: how an operator registers them, what they told, and the tree that they are of.
-
-A registration never contains the password, only a reference to it. A zone file is a tree of zones
-with recorded inventories, to decide over without services.
-"""
+"""Child zones: their registrations, the results of polling them, and files of zone trees."""
 
 from __future__ import annotations
 
@@ -31,16 +27,16 @@ ServiceRanges = dict[str, Annotated[tuple[float, ...], Meta(min_length=2, max_le
 MOST_WEIGHT = 1000
 WeightScale = Annotated[float, Meta(ge=0, le=MOST_WEIGHT)]
 WeightOffset = Annotated[float, Meta(ge=-MOST_WEIGHT, le=MOST_WEIGHT)]
-#: Paths of the service below its zones, which a child of this name would hide.
+#: Paths of the service below its zones.
 RESERVED_NAMES = ("claims", "group_state", "info", "offers", "tree")
 _NUMBER = re.compile(r"[0-9]+")
 
 
-DOMAIN = "Default"  # of a user and of a project that name no other
+DOMAIN = "Default"  # of users and projects
 
 
 class KeystoneLogin(NamedTuple):
-    """A user of Keystone, and the project that its tokens are of, each with its domain."""
+    """A user and a project of Keystone, each with its domain."""
 
     auth_url: str
     username: str
@@ -50,13 +46,12 @@ class KeystoneLogin(NamedTuple):
 
 
 class ZoneRegistration(Noun, frozen=True, kw_only=True):
-    """A child zone as its parent has it: ``name`` is the parent's name for it.
+    """A child zone in its parent: ``name`` is the parent's name for it.
 
-    ``url`` is that of its service, ``cacert`` the file of the authorities that it is trusted by,
-    ``cert`` and ``key`` those of the certificate that is presented to it. Its service is logged in
-    to with HTTP basic, or with tokens that the Keystone at ``auth_url`` gives the user for a
-    ``project``. Its scores count above it as ``weight_offset + weight_scale × score``. One that is
-    not ``enabled`` is neither polled nor
+    ``url`` is that of its service, ``cacert`` the file of trusted authorities, ``cert`` and ``key``
+    are the files of the client certificate. The login is HTTP basic, or with ``auth_url`` a token
+    of that Keystone for a ``project``. The parent counts its scores as
+    ``weight_offset + weight_scale × score``. A zone that is not ``enabled`` is neither polled nor
     asked.
     """
 
@@ -81,7 +76,7 @@ class ZoneRegistration(Noun, frozen=True, kw_only=True):
 
     @property
     def keystone(self) -> KeystoneLogin | None:
-        """Return how Keystone gives tokens, None for a login without it."""
+        """Return the login to Keystone, None for another login."""
         if self.auth_url is None:
             return None
         domains = self.user_domain or DOMAIN, self.project_domain or DOMAIN
@@ -96,7 +91,7 @@ class ZoneRegistration(Noun, frozen=True, kw_only=True):
 
 
 class ZoneChange(FieldChanges, frozen=True, kw_only=True):
-    """New values of some fields of a child zone; what is not named stays as it is."""
+    """New values of some fields of a child zone; others stay."""
 
     url: Name | UnsetType = UNSET
     username: str | UnsetType | None = UNSET
@@ -114,10 +109,10 @@ class ZoneChange(FieldChanges, frozen=True, kw_only=True):
 
 
 class ZoneInfo(Noun, frozen=True, kw_only=True, omit_defaults=False):
-    """What a zone tells of itself: its name, its capabilities, and what its pod managers have.
+    """The name, the unique ``id`` and the capabilities of a zone.
 
-    ``id`` is the one that no other zone has. The ``capabilities`` are those that its operator
-    states for it and all below it; ``services`` has the ranges of its own live pod managers.
+    ``capabilities`` are those of its settings, for it and all zones below it; ``services`` has the
+    ranges of its own live pod managers.
     """
 
     id: str = ""
@@ -127,10 +122,10 @@ class ZoneInfo(Noun, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class ZoneReport(Noun, frozen=True, kw_only=True):
-    """What is known of a child zone by polling it.
+    """The result of polling a child zone.
 
-    ``info`` is what it told last, ``failures`` counts the polls in a row that failed since, and
-    ``reason`` is why it is not active: why the last poll failed, or that it was never polled.
+    ``info`` is its last answer, ``failures`` counts the failed polls since, ``reason`` says why it
+    is not active.
     """
 
     is_active: bool = False
@@ -140,10 +135,10 @@ class ZoneReport(Noun, frozen=True, kw_only=True):
 
 
 class ZoneOverview(Noun, frozen=True, kw_only=True, omit_defaults=False):
-    """A child zone as lists show it: its registration, and what is known of it by polling it.
+    """A child zone in lists: its registration and the result of polling it.
 
-    ``heard_age_s`` and ``polled_age_s`` are how many seconds ago it answered last, and was asked;
-    ``heard_at`` and ``polled_at`` when that was by the clock of the database.
+    ``heard_age_s`` and ``polled_age_s`` are the seconds since its last answer and the last poll;
+    ``heard_at`` and ``polled_at`` are their times by the clock of the database.
     """
 
     id: int
@@ -156,21 +151,17 @@ class ZoneOverview(Noun, frozen=True, kw_only=True, omit_defaults=False):
 
 
 class ZoneAmounts(Struct, frozen=True, kw_only=True):
-    """What a zone has itself, and what of it is free: the sums over its own pod managers.
-
-    Each amount is ``(free, total)``, None where it is not known.
-    """
+    """The sums over the pod managers of a zone itself: ``(free, total)``, None if unknown."""
 
     podms: int = 0
     amounts: dict[str, tuple[int | None, int | None]] = {}
 
 
 class ZoneNode(Struct, frozen=True, kw_only=True):
-    """One zone of a tree with what it has itself, and the zones below it.
+    """One zone of a tree with its own amounts, and the zones below it.
 
-    ``name`` is its own name, and ``known_as`` the name that the zone above has for it. ``age_s`` is
-    how many seconds ago its oldest reading was made, at ``read_at``. A ``silent`` zone says
-    nothing: the text is why.
+    ``name`` is its own name, ``known_as`` that of its parent for it. ``age_s`` is the age of its
+    oldest reading, made at ``read_at``. ``silent`` is the reason why it did not answer.
     """
 
     name: str = ""
@@ -183,7 +174,7 @@ class ZoneNode(Struct, frozen=True, kw_only=True):
 
 
 class ZoneTreeQuery(Noun, frozen=True, kw_only=True):
-    """How a tree of zones is asked for; ``route`` are ids of zones with commas between them."""
+    """The query for a tree of zones; ``route`` are comma-separated ids of zones."""
 
     hops: Annotated[int, Meta(ge=0, le=MOST_HOPS)] = MOST_HOPS
     deadline_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
@@ -237,7 +228,7 @@ def _check_keystone(registration: ZoneRegistration) -> None:
 
 
 def zone_url_problem(url: str) -> str | None:
-    """Return what is wrong with the URL of a service; one with a password is not repeated."""
+    """Return the problem of the URL of a service, without a password in it."""
     if "@" in url:
         return "a URL with a user or password in it: say them with username and password"
     shown = one_line(repr(url[:80]))
@@ -254,14 +245,14 @@ def zone_url_problem(url: str) -> str | None:
 
 
 def info_properties(info: ZoneInfo) -> Mapping[str, str]:
-    """Return what a zone tells of itself as text, by property in their order."""
+    """Return the properties of a zone as text, in order."""
     ranges = {name: range_text(pair) for name, pair in info.services.items()}
     static = {name: ";".join(values) for name, values in info.capabilities.items()}
     return dict(sorted({**ranges, **static, "name": info.name}.items()))
 
 
 def range_text(pair: tuple[float, ...]) -> str:
-    """Return a least and a most as ``min,max``, whole numbers without a point."""
+    """Return a range as ``min,max``, whole numbers without a point."""
     return ",".join(f"{value:.0f}" if value == round(value) else f"{value:g}" for value in pair)
 
 
@@ -271,8 +262,8 @@ SCHEMA, VERSION = "valence-sched/zones", "1.0"
 class RecordedZone(Noun, frozen=True, kw_only=True):
     """One zone: the inventories of its own pod managers, and the zones below it.
 
-    ``weight_scale``, ``weight_offset`` and ``capabilities`` are as the zone above has them; the
-    capabilities hold for its pod managers and all below it.
+    ``weight_scale`` and ``weight_offset`` are as in a registration; ``capabilities`` are those of
+    its pod managers and all zones below it.
     """
 
     name: ZoneName
@@ -283,7 +274,7 @@ class RecordedZone(Noun, frozen=True, kw_only=True):
     capabilities: str = ""
 
     def walk(self, path: str = "") -> Iterator[tuple[str, RecordedZone]]:
-        """Yield this zone and all below it, each with the way down to it: empty for this one."""
+        """Yield this zone and all below it, each with its path, empty for this one."""
         yield path, self
         for child in self.children:
             yield from child.walk(f"{path}/{child.name}" if path else child.name)
@@ -291,7 +282,7 @@ class RecordedZone(Noun, frozen=True, kw_only=True):
     def stated(
         self, above: Mapping[str, tuple[str, ...]] | None = None
     ) -> dict[str, dict[str, tuple[str, ...]]]:
-        """Return by inventory what its zone and those ``above`` state of its pod managers."""
+        """Return the capabilities of its zone and those ``above``, by inventory."""
         own = {**(above or {}), **parse_capabilities(self.capabilities)}
         found = dict.fromkeys(self.inventories, own) if own else {}
         for child in self.children:
@@ -300,7 +291,7 @@ class RecordedZone(Noun, frozen=True, kw_only=True):
 
 
 class ZoneFile(Noun, frozen=True, kw_only=True):
-    """A tree of zones: ``zone`` is the one that is asked first."""
+    """A tree of zones with recorded inventories: ``zone`` is its root."""
 
     schema: Literal["valence-sched/zones"] = "valence-sched/zones"
     version: str = VERSION
@@ -308,7 +299,7 @@ class ZoneFile(Noun, frozen=True, kw_only=True):
 
 
 def parse_zone_file(data: bytes, file: str, folder: str) -> RecordedZone:
-    """Parse a zone file; inventories that it names are in ``folder``, unless it says where."""
+    """Parse a zone file; relative paths of inventories are below ``folder``."""
     content = load_yaml(data, file)
     refuse_other_kind(content, "zones", file)
     document = convert(content, ZoneFile, file)

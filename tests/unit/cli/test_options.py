@@ -109,7 +109,7 @@ class TestEdits(unittest.TestCase):
     def test_other_words_are_refused_with_what_is_expected(self):
         forms = "PODM, PODM/POOL, BLOCK@PODM, BLOCK@PODM/POOL or KEY=VALUE,…"
         for words, message in (
-            (("--fail", ""), f"--fail: '': found none of its forms, expected {forms}"),
+            (("--fail", ""), f"--fail: '': found another form, expected {forms}"),
             (("--fail", "zoen=a"), "--fail: 'zoen=a': found unknown field 'zoen' (did you mean "
                                    "'zone'?)"),
             (("--clone", "px0"), "--clone: 'px0': times: found 0, expected int >= 1"),

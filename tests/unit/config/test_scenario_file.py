@@ -101,7 +101,7 @@ class TestErrors(unittest.TestCase):
             ("", f"$.edits[0]: found no edit, expected one of {verbs}"),
             ("fail: p, drain: q", f"$.edits[0]: found fail and drain, expected one of {verbs}"),
             ("fail: p, why: x", "$.edits[0]: found unknown field 'why' (known: fail)"),
-            ("fail: p/", "$.edits[0].fail: target 'p/': found none of its forms, expected PODM, "
+            ("fail: p/", "$.edits[0].fail: target 'p/': found another form, expected PODM, "
                          "PODM/POOL, BLOCK@PODM, BLOCK@PODM/POOL or KEY=VALUE,…"),
             ("fail: {zoen: a}",
              "$.edits[0].fail: found unknown field 'zoen' (did you mean 'zone'?)"),

@@ -75,7 +75,7 @@ class TestFiles(SettingsCase):
         stock = {"uri": "/p", "resource": "power", "total": 9}
         self.site.remember("a", stocks=[stock])
         self.declare("- {name: power, podms: {zz: 5}}\n")
-        told = ["pod manager 'a': tells 'power' itself: its declaration is not used"]
+        told = ["pod manager 'a': reports 'power' itself: its declaration is ignored"]
         for number in range(3):
             self.site.remember("a", stocks=[stock], facts={"number": number})
             self.powered()

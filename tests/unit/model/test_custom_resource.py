@@ -60,7 +60,7 @@ class TestDeclared(unittest.TestCase):
             declared = DeclaredResources([CustomResource(name="power_w", total=7.0, fact="w")])
             (stock,) = declared.all_stocks(lean({"id": "a", "facts": {"w": value}}))
             self.assertEqual(7.0, stock.total)
-            self.assertRegex(declared.remarks[0], "pod manager 'a': fact 'w' is .* and no amount")
+            self.assertRegex(declared.remarks[0], "pod manager 'a': fact 'w' is .*, expected an amount")
 
     def test_what_a_pod_manager_reports_itself_stays_and_a_remark_says_so(self):
         own = {"uri": "s", "resource": "power_w", "total": 5}
@@ -68,7 +68,7 @@ class TestDeclared(unittest.TestCase):
         self.assertEqual(
             ["s"], [s.uri for s in declared.all_stocks(lean({"id": "a", "stocks": [own]}))]
         )
-        line = "pod manager 'a': tells 'power_w' itself: its declaration is not used"
+        line = "pod manager 'a': reports 'power_w' itself: its declaration is ignored"
         self.assertEqual([line], declared.remarks)
 
     def test_a_later_declaration_takes_the_place_of_an_earlier_one(self):

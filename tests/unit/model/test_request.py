@@ -325,9 +325,9 @@ class TestResources(unittest.TestCase):
             resolve_resource(ExternalResource("volume", "v-11"), [FixedResolver(), FixedResolver()])
         line = "looked in shelf, shelf: no volume named 'v-11' (did you mean 'v-1'?)"
         self.assertEqual(line, str(caught.exception))
-        with self.assertRaisesRegex(RequestError, "shelf knows volume v-2 but does not tell where"):
+        with self.assertRaisesRegex(RequestError, "shelf has volume v-2 without its place"):
             resolve_resource(ExternalResource("volume", "v-2"), [FixedResolver()])
-        with self.assertRaisesRegex(RequestError, "nobody is there to ask .* --near-map"):
+        with self.assertRaisesRegex(RequestError, "cannot locate .* --near-map"):
             resolve_resource(ExternalResource("volume", "v-1"), [])
 
 
