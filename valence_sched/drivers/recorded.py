@@ -310,7 +310,7 @@ class _ForwardStream:
         return self._at
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= bounds.MAX_DOCUMENT_BYTES:  # tarfile reads long names and attributes whole
+        if not 0 <= size <= bounds.MAX_DOCUMENT_BYTES:  # tarfile reads long names whole
             raise InputError(self._file, "", f"a header of {size} bytes", "a sane archive")
         data = self._stream.read(size)
         self._at += len(data)

@@ -210,11 +210,8 @@ class Answers:
         work()
         for _ in range(helpers + 1):
             ended.get()
-        found = self._early
-        return all(
-            not isinstance(answer := found[request], Exception) and _digest(answer) == digest
-            for request, digest in expected.items()
-        )
+        answers = [(self._early[request], digest) for request, digest in expected.items()]
+        return all(not isinstance(it, Exception) and _digest(it) == at for it, at in answers)
 
 
 class RememberedReading(NamedTuple):
@@ -231,8 +228,7 @@ class RememberedReading(NamedTuple):
 
     @property
     def size(self) -> int:
-        requests = sum(REQUEST_BYTES + len(request.uri) for request in self.digests)
-        return len(self.document) + requests
+        return len(self.document) + sum(REQUEST_BYTES + len(it.uri) for it in self.digests)
 
     def podm(self) -> FullPodm:
         """Return the pod manager without the properties of its registration."""
@@ -280,5 +276,4 @@ class ReadingMemory:
 
 
 def _digest(answer: Answer) -> bytes:
-    digest = hashlib.blake2b(answer.body, digest_size=16, salt=b"%d" % answer.status)
-    return digest.digest()
+    return hashlib.blake2b(answer.body, digest_size=16, salt=b"%d" % answer.status).digest()

@@ -176,13 +176,8 @@ class PodmReader:
         documents = ExpandReader(connection.get if memory is None else answers.get)
         documents.read_features(root)
         crawl = Crawler(documents, cache, connection.host, settings.parallel, self._start)
-        linked = functools.partial(
-            LinkedDocuments,
-            host=connection.host,
-            max_blocks=most,
-            shared=self._shared,
-            known_nodes=self._previous.nodes,
-        )
+        linked = functools.partial(LinkedDocuments, host=connection.host, max_blocks=most)
+        linked = functools.partial(linked, shared=self._shared, known_nodes=self._previous.nodes)
         notes, podm, read, _ = read_in_passes(crawl, dialect, root, known.name, linked)
         cache.save(crawl.lasting_documents())
         for remark in (*connection.login.remarks, *([cache.problem] if cache.problem else [])):

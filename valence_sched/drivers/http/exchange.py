@@ -271,14 +271,12 @@ def late_alert(
     With TLS 1.3 it judges the certificate of a client late, and a request on its way by then loses
     the alert. So another connection waits for it without a request.
     """
-    timeout_s = min(timeout_s, PROBE_S)
-    try:
-        with socket.create_connection(address, timeout_s) as sock:
-            context.wrap_socket(sock, server_hostname=address[0]).recv(1)
-    except ssl.SSLError as error:
-        return error if "alert" in plain_text(error) else None
-    except (OSError, ValueError):
-        pass
+    with contextlib.suppress(ValueError, OSError):
+        try:
+            with socket.create_connection(address, min(timeout_s, PROBE_S)) as sock:
+                context.wrap_socket(sock, server_hostname=address[0]).recv(1)
+        except ssl.SSLError as error:
+            return error if "alert" in plain_text(error) else None
     return None
 
 

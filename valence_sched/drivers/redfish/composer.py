@@ -209,12 +209,10 @@ class AmountComposer:
         return Creation(made)
 
     def _is_ours(self, one: Grant, request: CompositionRequest) -> bool:
-        json = composer.get_document(self._session, one.uri)
-        if json is None:
-            return False
-        return request.names(json.get("Name"), one.uri) or (
-            not own_name(json.get("Name"), one.uri) and size_of(json) == one.amount
-        )
+        json = composer.get_document(self._session, one.uri) or {}
+        name, is_size = json.get("Name"), size_of(json) == one.amount
+        is_named = request.names(name, one.uri) or (is_size and not own_name(name, one.uri))
+        return bool(json) and is_named
 
     def _named(self, collection: str, request: CompositionRequest) -> Iterator[Grant]:
         for uri in sorted(self._members(collection)):
@@ -406,9 +404,8 @@ class RedfishComposer:
     def unreserve(self, request: CompositionRequest) -> None:
         """Clear the flags again; a reservation by action ends by itself."""
         way = choose_write(self._capabilities(request), request)
-        if isinstance(way, str) or not way.exact:
-            return
-        if way.target != self._capabilities().compose_target:
+        exact_at = None if isinstance(way, str) or not way.exact else way.target
+        if exact_at and exact_at != self._capabilities().compose_target:
             self._block_reservations.unreserve(request)
 
     def compose(self, request: CompositionRequest, watch: composer.Watch) -> CompositionResult:

@@ -146,14 +146,12 @@ class NodeReader:
         return False
 
     def _problem(self, request: CompositionRequest, system: ListedSystem, made_of: Blocks) -> str:
-        gone = [uri for uri, block in made_of.items() if block is None]
-        broken = [uri for uri, block in made_of.items() if _state(block) == "Failed"]
         missing = request.missing_blocks(made_of)
         if not made_of:
             return f"{system.uri} is there without any block"
-        if gone:
+        if gone := [uri for uri, block in made_of.items() if block is None]:
             return f"{system.uri} is there, and {', '.join(gone)} is not"
-        if broken:
+        if broken := [uri for uri, block in made_of.items() if _state(block) == "Failed"]:
             return f"{system.uri} is there, and {', '.join(broken)} is Failed"
         if missing and composes_exact_blocks(self._capabilities(), request):
             return f"{system.uri} is there without {', '.join(missing)}"
