@@ -24,9 +24,14 @@ def sdk_connector(manager: Any) -> Callable[[], Any] | None:
     if not hasattr(manager, "setup_auth"):
         return None
 
+    def log_in() -> Any:
+        manager.setup_auth()
+        manager.sdk_connection.authorize()
+        return manager.sdk_connection
+
     def connect() -> Any:
         manager._auth_required = True  # commands of ours say False, and this one needs it now
-        return query_cloud(manager, lambda: _login(manager))
+        return query_cloud(manager, log_in)
 
     return connect
 
@@ -54,9 +59,8 @@ def catalogue(
         if wrong := model.podm_address.url_problem(url):
             raise CloudError(one_line(f"service catalogue: {SERVICE_TYPE} of {word}: {wrong}"))
         name = f"{word}-{id_}" if id_ else word
-        one = model.registration.Registration(
-            name=name, url=model.podm_address.strip_service_root(url), zone=region or None
-        )
+        root = model.podm_address.strip_service_root(url)
+        one = model.registration.Registration(name=name, url=root, zone=region or None)
         podms.setdefault((region, one.url), one)
     return tuple(podms.values())
 
@@ -176,12 +180,6 @@ def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:
     cloud = _cloud_text(manager)
     hint = "" if cloud else ": name one with --os-cloud or OS_CLOUD"
     raise CloudError(one_line(f"{cloud or 'no cloud to ask'}: {reason}{hint}", 300))
-
-
-def _login(manager: Any) -> Any:
-    manager.setup_auth()
-    manager.sdk_connection.authorize()
-    return manager.sdk_connection
 
 
 def _names_cloud(manager: Any) -> bool:

@@ -85,8 +85,10 @@ class FitPodm(base.Lister):
         else:
             counter = scheduler = self.report_scheduler(args)
         if args.stranded:
-            return self._stranded(args, counter.stranded([request for _, request in requests]))
-
+            found = counter.stranded([request for _, request in requests])
+            self.tell_missing(found, "resources")
+            self.closing += words.capacity.stranded_lines(found)
+            return output.capacity.stranded_table(found, people=self.for_people(args))
         limit = args.limit or MOST_COUNTED
         wanted = {"explain": args.explain, "proven": args.proven}
         counts = []
@@ -126,11 +128,6 @@ class FitPodm(base.Lister):
             known = dict.fromkeys((*flavors, *(site.flavors if site else ())))
             names = [(name, None) for name in known]
         return [(name, make_request(self, args, name, nova, site)) for name, nova in names]
-
-    def _stranded(self, args: base.Args, found: Any) -> base.Table:
-        self.tell_missing(found, "resources")
-        self.closing += words.capacity.stranded_lines(found)
-        return output.capacity.stranded_table(found, people=self.for_people(args))
 
     def _close(
         self, args: base.Args, counts: Sequence[tuple[str, model.capacity.Capacity]]

@@ -14,7 +14,7 @@ from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import model, words
 from valence_sched_cli.options import inventory
-from valence_sched_cli.output.cells import format_count, time_cell, warning_lines
+from valence_sched_cli.output.cells import fields, format_count, time_cell, warning_lines
 from valence_sched_cli.output.table import STRUCTURED, PreparedFormatter
 
 
@@ -152,24 +152,20 @@ class CheckScheduler(base.Lister):
         self, checks: Sequence[model.check.Check], args: base.Args
     ) -> list[model.check.CheckResult]:
         app, line = self.scheduler_app, self.progress
-
-        def show_run(run: str, requests: int) -> None:
-            line.begin("check", f"{run}: {requests:,} requests")
-
-        def show_sets(tried: int, sets: int) -> None:
-            line.begin("check", f"{tried:,} of {sets:,} sets of pod managers tried")
-
+        show = functools.partial(line.begin, "check")
         checker = app.whatif.checker(
             app.site(self.selection(args)),
             app.config,
             strict=args.strict,
             record=self._record if args.record else None,
-            progress=lambda run: functools.partial(show_run, run),
-            survival_progress=show_sets,
+            progress=lambda run: lambda requests: show(f"{run}: {requests:,} requests"),
+            survival_progress=lambda tried, sets: show(
+                f"{tried:,} of {sets:,} sets of pod managers tried"
+            ),
         )
         results = []
         for number, check in enumerate(checks, 1):
-            line.begin("check", f"{number:,} of {format_count(len(checks), 'expectation')}")
+            show(f"{number:,} of {format_count(len(checks), 'expectation')}")
             results.append(checker.result(check))
         line.finish("check")
         return results
@@ -211,6 +207,5 @@ class ListAudit(base.Lister):
         rows = []
         for line in lines:
             at = time_cell(line.at, max(0.0, now - line.at), both=long)
-            row = (at, line.user, line.verb, line.object, line.outcome)
-            rows.append((*row, line.owner, line.request_id))
+            rows.append({"Time": at, **fields(line, *AUDIT_COLUMNS[1:], *AUDIT_LONG)})
         return (*AUDIT_COLUMNS, *(AUDIT_LONG if long else ())), rows

@@ -3,22 +3,13 @@
 
 from __future__ import annotations
 
-import argparse
-
 from valence_sched.errors import escape
 from valence_sched_cli import base
 from valence_sched_cli.late import app, model
-from valence_sched_cli.options.parser import natural, number_of
+from valence_sched_cli.options.parser import natural, number
 
 #: Options that the service calls the same.
 _SAME_NAMES = ("port", "latency_ms", "fail", "page_size", "session_limit")
-
-
-def _number(text: str, most: float) -> float:
-    number = number_of(text)
-    if not 0 <= number <= most:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected a number from 0 to {most:g}")
-    return number
 
 
 class ServePodm(base.Command):
@@ -50,10 +41,10 @@ class ServePodm(base.Command):
     option_settings = {
         "inventory": {"dest": "source"},
         "port": natural,
-        "latency_ms": lambda text: _number(text, 3_600_000),
+        "latency_ms": number("a number from 0 to 3,600,000", 0, 3_600_000),
         "page_size": natural,
         "session_limit": natural,
-        "session_timeout": lambda text: _number(text, 86_400),
+        "session_timeout": number("a number from 0 to 86,400", 0, 86_400),
     }
 
     def get_epilog(self) -> str:

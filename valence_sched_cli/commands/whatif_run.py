@@ -9,7 +9,7 @@ import functools
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from valence_sched.errors import UsageError
@@ -82,7 +82,11 @@ class RunWhatif(base.Lister):
         if args.series and args.compare:
             raise UsageError("--series: not with --compare, which has a row for each measure")
         tolerances = dict(args.tolerance)
-        baseline = self._read_baseline(args.baseline, tolerances)
+        baseline = None
+        if args.baseline is not None:
+            baseline, warnings = app.whatif.read_replay(args.baseline)
+            model.replay.check_measure_names(filter(None, tolerances), baseline)
+            self.closing += warning_lines(warnings)
         with contextlib.ExitStack() as stack:
             if args.output:
                 write = stack.enter_context(app.report_writer(args.output))
@@ -144,16 +148,6 @@ class RunWhatif(base.Lister):
         text = f"{requests:,} requests decided, {_rate(requests, started):,.0f} a second"
         self.tell(text, logging.INFO)
         return replay
-
-    def _read_baseline(
-        self, file: str | None, tolerances: Mapping[str | None, float]
-    ) -> model.replay.Replay | None:
-        if file is None:
-            return None
-        baseline, warnings = self.scheduler_app.whatif.read_replay(file)
-        model.replay.check_measure_names(filter(None, tolerances), baseline)
-        self.closing += warning_lines(warnings)
-        return baseline
 
 
 def _rate(requests: int, started: float) -> float:

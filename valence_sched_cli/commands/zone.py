@@ -10,7 +10,7 @@ from valence_sched.errors import UsageError
 from valence_sched_cli import base
 from valence_sched_cli.late import model
 from valence_sched_cli.options import inventory
-from valence_sched_cli.options.parser import must_be, nonempty_name, number_of
+from valence_sched_cli.options.parser import nonempty_name, number
 from valence_sched_cli.options.registration import login_changes
 from valence_sched_cli.output.cells import Cell, PairLines, Pairs, fields, format_count, time_cell
 
@@ -32,13 +32,6 @@ _AMOUNTS = {
 _KEYSTONE = ("auth_url", "project", "user_domain", "project_domain")
 
 
-def _number(text: str) -> float:
-    number = number_of(text)
-    if not abs(number) <= 1000:
-        raise must_be("a number from -1000 to 1000", text)
-    return number
-
-
 #: How a zone is reached, and how it counts.
 _OPTIONS = """
     what --username <username>: user of its service
@@ -54,7 +47,7 @@ _OPTIONS = """
     decide --weight-scale <number>: what its scores are multiplied by (default: 1)
     decide --weight-offset <number>: what is then added to its scores (default: 0)
     """
-_OPTION_SETTINGS = {"<number>": _number} | dict.fromkeys(
+_OPTION_SETTINGS = {"<number>": number("a number from -1000 to 1000", -1000, 1000)} | dict.fromkeys(
     ("url", "username", "auth_url", "user_domain", "project_domain"), nonempty_name
 )
 

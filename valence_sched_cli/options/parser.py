@@ -345,6 +345,17 @@ def parsed_by(name: str) -> Callable[[str], Any]:
     return lambda text: parsed(pkgutil.resolve_name(f"valence_sched.model.{name}"), text)
 
 
+def number(form: str, least: float, most: float) -> Callable[[str], float]:
+    """Return the type of a number within a range, as ``form`` says it."""
+
+    def parse(text: str) -> float:
+        if not least <= (found := number_of(text)) <= most:
+            raise must_be(form, text)
+        return found
+
+    return parse
+
+
 def seconds(text: str) -> float:
     """Parse how long something may take: more than nothing, at most a day."""
     number = number_of(text)

@@ -11,7 +11,15 @@ from valence_sched.model.capacity import NOT_REQUESTED, Capacity, StrandedAmount
 from valence_sched.model.quantity import format_count
 from valence_sched.words import capacity as words
 from valence_sched.words.phrases import ReasonPhrases
-from valence_sched_cli.output.cells import AmountLines, Pairs, WordLines, Words, hang, painted
+from valence_sched_cli.output.cells import (
+    AmountLines,
+    Pairs,
+    WordLines,
+    Words,
+    fields,
+    hang,
+    painted,
+)
 from valence_sched_cli.output.table import BORDER, USUAL_WIDTH, screen_width
 
 MOST_PODMS = 5  # across, where not all fit the width
@@ -106,26 +114,18 @@ def capacity_table(
     for name, one in counts:
         for podm in one.podms:
             reasons = Words([ReasonPhrases().of_pool(podm.reasons)] if podm.reasons else [])
-            row = {"Flavor": name, "Podm": podm.podm, "Nodes": podm.nodes}
-            row |= {"Proven Most": podm.bound, "Found": None, "Runs Out": podm.runs_out}
-            row |= {"Reasons": reasons, "Podm Sums": podm.sums, "Site Sums": None, "Of Each": None}
-            rows.append(row)
+            cells = fields(podm, "Podm", "Nodes", "Runs Out")
+            cells |= {"Flavor": name, "Proven Most": podm.bound, "Podm Sums": podm.sums}
+            cells |= {**dict.fromkeys(("Found", "Site Sums", "Of Each")), "Reasons": reasons}
+            rows.append(cells)
         first = one.exhausted[0].resource if one.exhausted else None
         where = [f"{ended.resource}: {', '.join(ended.podms)}" for ended in one.exhausted]
-        rows.append(
-            {
-                "Flavor": name,
-                "Podm": "total",
-                "Nodes": one.nodes,
-                "Proven Most": one.proven and one.proven.bound,
-                "Found": one.proven and max(one.nodes, one.proven.found),
-                "Runs Out": first,
-                "Reasons": Words(where),
-                "Podm Sums": one.podm_sums,
-                "Site Sums": one.site_sums,
-                "Of Each": Pairs(one.by_flavor) if one.by_flavor else None,
-            }
-        )
+        row = fields(one, "Nodes", "Podm Sums", "Site Sums")
+        row |= {"Flavor": name, "Podm": "total", "Runs Out": first, "Reasons": Words(where)}
+        row["Proven Most"] = one.proven and one.proven.bound
+        row["Found"] = one.proven and max(one.nodes, one.proven.found)
+        row["Of Each"] = Pairs(one.by_flavor) if one.by_flavor else None
+        rows.append(row)
     return (*COLUMNS, *(PROVEN if proven else ()), *(EXPLAINED if explain else ())), rows
 
 

@@ -207,6 +207,7 @@ SERIES_COLUMNS = (
     *("Site", "Policy", "After Seconds", "Utilisation", "Fragmentation", "Nodes", "Podms"),
     *("Requested", "Placed", "Refused", "Undecided"),
 )
+_SUMS = ("Requested", "Placed", "Refused", "Undecided")
 MOST_ROWS = 24  # of a run, for people: one screen
 MOST_RESOURCES = 3  # that people see without --long: those that change the most
 _UNITS_S = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0))
@@ -220,7 +221,7 @@ def series_table(
         return SERIES_COLUMNS, [row for run in replay.runs for row in _bucket_rows(run)]
     names = _resources(replay.runs, None if long else MOST_RESOURCES)
     titles = ["Run", "After", *map(_used_title, names), "Fragmentation", "Nodes", "Podms"]
-    titles += ["Requested", "Placed", "Refused", "Undecided"]
+    titles += _SUMS
     hidden = set() if long else {"Podms", "Requested", "Placed", "Undecided"}
     hidden |= {"Run"} if len(replay.runs) == 1 else set()
     rows = [row for run in replay.runs for row in _merged_rows(run, names)]
@@ -242,11 +243,7 @@ def _bucket_rows(run: model.ReplayResult) -> Iterator[dict[str, Any]]:
             "Utilisation": Shares(shares),
             "Fragmentation": series.fragmentation[number] if series.fragmentation else None,
             "Nodes": nodes,
-            "Podms": series.podms[number],
-            "Requested": series.requested[number],
-            "Placed": series.placed[number],
-            "Refused": series.refused[number],
-            "Undecided": series.undecided[number],
+            **{title: values[number] for title, values in _counts(series, "Podms", *_SUMS).items()},
         }
 
 
@@ -275,10 +272,7 @@ def _merged_rows(run: model.ReplayResult, names: Sequence[str]) -> Iterator[dict
             "Fragmentation": None,
             "Nodes": round(_mean(series.nodes[part])),
             "Podms": round(_mean(series.podms[part])),
-            "Requested": sum(series.requested[part]),
-            "Placed": sum(series.placed[part]),
-            "Refused": sum(series.refused[part]),
-            "Undecided": sum(series.undecided[part]),
+            **{title: sum(values[part]) for title, values in _counts(series, *_SUMS).items()},
         }
         if series.fragmentation:
             row["Fragmentation"] = ShareCell(series.fragmentation[part][-1])
@@ -286,6 +280,10 @@ def _merged_rows(run: model.ReplayResult, names: Sequence[str]) -> Iterator[dict
             used = series.used.get(name)
             row[_used_title(name)] = ShareCell(_mean(used[part])) if used else None
         yield row
+
+
+def _counts(series: Any, *titles: str) -> dict[str, Sequence[int]]:
+    return {title: getattr(series, title.lower()) for title in titles}
 
 
 def _mean(values: Sequence[float]) -> float:
