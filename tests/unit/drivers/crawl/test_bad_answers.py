@@ -334,7 +334,9 @@ class PreviousReadingTest(ServicesTest):
                 uri = self.compose(linked=False)
                 found = self.ask("redfish", uri, act)
                 self.assertEqual([1] * 4, [it.status.slots for it in found.podm.blocks])
-                told = [one.text for one in found.diagnostics if "has is unknown" in one.text]
+                told = [
+                    one.text for one in found.diagnostics if "its blocks are unknown" in one.text
+                ]
                 self.assertEqual([True], [f"podm: {uri}: " in text for text in told])
 
     def test_blocks_behind_a_collection_or_of_an_unlisted_system_are_fetched_too(self):
