@@ -35,7 +35,6 @@ PRICE_BLOCK, PRICE_CORE, PRICE_ACCELERATOR, PRICE_DRIVE, PRICE_NIC = 10, 100, 20
 MIB_PER_POINT, BYTES_PER_POINT = 8, 1 << 30
 
 MOST_CACHED = 10_000  # needs whose amounts are remembered
-MOST_MATRICES = 16  # of the needs of a request or a mix
 MOST_DERIVED = 64  # values that other modules compute from the kinds
 
 #: The fields of a block's devices, by kind of need.
@@ -77,7 +76,6 @@ class BlockKinds:
         #: The kinds of which the block, or a device, is in a condition.
         self.impaired: set[int] = set()
         self._amounts: BoundedMemo[Need, Floats] = BoundedMemo(MOST_CACHED)
-        self._matrices: BoundedMemo[tuple[Need, ...], Floats] = BoundedMemo(MOST_MATRICES)
         self._cheapest_first: BoundedMemo[Need, tuple[int, list[int]]] = BoundedMemo(MOST_CACHED)
         self.number((), Raw(b""), "", "")
 
@@ -129,10 +127,7 @@ class BlockKinds:
 
     def amount_matrix(self, needs: tuple[Need, ...]) -> Floats:
         """Return the amounts of several needs; shape ``(needs, len(self))``."""
-        matrix = self._matrices.get(needs)
-        if matrix is None or matrix.shape[1] != len(self.kinds):
-            matrix = self._matrices.store(needs, np.array([self.amounts(need) for need in needs]))
-        return matrix
+        return np.array([self.amounts(need) for need in needs])
 
     def cheapest_first(self, need: Need) -> list[int]:
         """Return the kinds that supply ``need``, sorted by the price of blocks for all of it.

@@ -105,9 +105,6 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
         some = (self._shared_first(free.get(key, []))[:number] for key, number in counts.items())
         return sorted(itertools.chain.from_iterable(some))
 
-    def stocks_in(self, position: int) -> list[int]:
-        return [number for number, pools in enumerate(self.stock_pools) if position in pools]
-
     def stocks_of(self, position: int, resource: str) -> Sequence[int]:
         """Return the numbers of the stocks of one resource in the pool at ``position``."""
         if not self._stocks_of:

@@ -197,7 +197,6 @@ class FlavorMix:
         self._useful = np.empty((0, 0))
         self._table: tuple[Sequence[Any] | None, tuple[Sequence[float], bool], Floats]
         self._table = None, ((), False), self._useful
-        self._accepted: tuple[Sequence[Any] | None, Mask] = None, np.empty((0, 0), dtype=bool)
         self._hardware = list(map(_named_hardware, self._shares))
         names_traits = [share.traits != NameRequirements() for share in self._shares]
         self._names_traits = np.array(names_traits, dtype=bool)
@@ -293,13 +292,9 @@ class FlavorMix:
         return weights
 
     def _accepts(self, traits: Labels) -> Mask:
-        values, accepted = self._accepted
-        if values is not traits.values:
-            names = [share.traits for share in self._shares]
-            table = [[_traits_match(one, has) for has in traits.values] for one in names]
-            accepted = np.array(table, dtype=bool)
-            self._accepted = traits.values, accepted
-        return accepted
+        names = [share.traits for share in self._shares]
+        table = [[_traits_match(one, has) for has in traits.values] for one in names]
+        return np.array(table, dtype=bool)
 
     def supply(self, leftover: Leftover) -> MixSupply:
         """Return the part of the leftover that the mix can use."""

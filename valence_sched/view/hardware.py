@@ -9,17 +9,7 @@ from collections.abc import Container, Iterator, Sequence
 from msgspec.structs import replace
 
 from valence_sched.errors import UnknownName, UsageError, one_line
-from valence_sched.model.hardware import (
-    BlockFilter,
-    BlockOverview,
-    BlockUse,
-    DeviceCount,
-    PodmOverview,
-    PodmSummary,
-    PoolOverview,
-    count_devices,
-    device_groups,
-)
+from valence_sched.model import hardware as nouns
 from valence_sched.model.inventory import Pool, Stock
 from valence_sched.model.need import MEASURES, has_words
 from valence_sched.model.quantity import format_count
@@ -27,16 +17,16 @@ from valence_sched.view.blocks import BlockTable
 from valence_sched.view.view import By, Floats, Mask, View
 
 
-def overviews(view: View, live: Container[str] = ()) -> list[PodmOverview]:
+def overviews(view: View, live: Container[str] = ()) -> list[nouns.PodmOverview]:
     """Return every pod manager with its amounts; ``live`` are the ids of those that are live."""
     pool_counts = (view.first_row[1:] - view.first_row[:-1]).tolist()
     return [
-        PodmOverview(podm=podm, amounts=amounts, pool_count=pools, live=podm.id in live)
+        nouns.PodmOverview(podm=podm, amounts=amounts, pool_count=pools, live=podm.id in live)
         for podm, amounts, pools in zip(view.podms, summarise_podms(view), pool_counts, strict=True)
     ]
 
 
-def overview(view: View, name: str, live: Container[str] = ()) -> PodmOverview:
+def overview(view: View, name: str, live: Container[str] = ()) -> nouns.PodmOverview:
     """Return one pod manager by its id or name, with its pools; UnknownName."""
     numbers = {name: i for i, podm in enumerate(view.podms) for name in (podm.name, podm.id)}
     if name not in numbers:
@@ -45,7 +35,7 @@ def overview(view: View, name: str, live: Container[str] = ()) -> PodmOverview:
     return replace(found, pools=summarise_pools(view, numbers[name]))
 
 
-def summarise_podms(view: View) -> list[PodmSummary]:
+def summarise_podms(view: View) -> list[nouns.PodmSummary]:
     """Return one summary per podm; a block in two pools counts once."""
     sums = _sums(view, "podm")
     amounts = {name: (one.podm_free, one.podm_total) for name, one in view.resources.items()}
@@ -53,7 +43,7 @@ def summarise_podms(view: View) -> list[PodmSummary]:
     return [_summary(row, sums, amounts, table.slots, table.stocks) for row, table in rows]
 
 
-def summarise_pools(view: View, podm: int) -> dict[str, PodmSummary]:
+def summarise_pools(view: View, podm: int) -> dict[str, nouns.PodmSummary]:
     """Return one summary per pool of a podm; a block in two pools counts in both."""
     part, table = view.window(*view.rows(podm)), view.block_tables[podm]
     sums = _sums(part, "pool")
@@ -61,16 +51,17 @@ def summarise_pools(view: View, podm: int) -> dict[str, PodmSummary]:
     summaries = {}
     for row, pool in enumerate(part.pools):
         slots = [table.slots[block] for block, pools in enumerate(table.pools) if row in pools]
-        here = [table.stocks[number] for number in table.stocks_in(row)]
+        both = zip(table.stocks, table.stock_pools, strict=True)
+        here = [stock for stock, pools in both if row in pools]
         summaries[pool.id] = _summary(row, sums, amounts, slots, here)
     return summaries
 
 
 def _summary(
     row: int, sums: Sums, amounts: StockSums, slots: Sequence[int], stocks: Sequence[Stock]
-) -> PodmSummary:
+) -> nouns.PodmSummary:
     known = {stock.resource for stock in stocks if stock.total is not None}
-    return PodmSummary(
+    return nouns.PodmSummary(
         blocks=(sum(one > 0 for one in slots), len(slots)),
         stocks={
             name: (float(free[row]), float(total[row])) if name in known else (None, None)
@@ -103,7 +94,7 @@ StockSums = dict[str, tuple[Floats, Floats]]  # the same by resource
 _MOST_NAMED = 4  # blocks of one name that an error names
 
 
-def blocks(view: View, wanted: BlockFilter) -> Iterator[BlockOverview]:
+def blocks(view: View, wanted: nouns.BlockFilter) -> Iterator[nouns.BlockOverview]:
     """Yield the blocks that a filter keeps; UnknownName for its pod manager or pool."""
     podm_numbers = _podm_numbers(view, wanted.podm)
     known_pools = {pool.id for number in podm_numbers for pool in _pools(view, number)}
@@ -111,7 +102,7 @@ def blocks(view: View, wanted: BlockFilter) -> Iterator[BlockOverview]:
         raise UnknownName("pool", wanted.pool, sorted(known_pools))
     keeps_kind = []
     for kind in view.kinds.kinds:
-        models = [model for _, model, _ in device_groups(kind.devices) if model]
+        models = [model for _, model, _ in nouns.device_groups(kind.devices) if model]
         words = wanted.model
         named = words is None or any(has_words(model, words) for model in models)
         keeps_kind.append(named and (wanted.type is None or wanted.type in kind.types))
@@ -129,7 +120,7 @@ def blocks(view: View, wanted: BlockFilter) -> Iterator[BlockOverview]:
                 continue
             kind = view.kinds.kinds[table.kinds[block]]
             topology = (table.topologies[block] if table.topologies else None) or {}
-            yield BlockOverview(
+            yield nouns.BlockOverview(
                 podm=podm.id,
                 uri=uri,
                 types=kind.types,
@@ -143,16 +134,16 @@ def blocks(view: View, wanted: BlockFilter) -> Iterator[BlockOverview]:
             )
 
 
-def _use(table: BlockTable, block: int, users: Container[str]) -> BlockUse:
+def _use(table: BlockTable, block: int, users: Container[str]) -> nouns.BlockUse:
     in_use = table.gains[block] > 0 or table.shared[block] or table.uris[block] in users
     if table.slots[block] > 0:
         return "shared" if in_use else "free"
     return "used" if in_use else "unusable"
 
 
-def block(view: View, name: str, podm: str | None = None) -> BlockOverview:
+def block(view: View, name: str, podm: str | None = None) -> nouns.BlockOverview:
     """Return a block by its URI or the last part of it; UnknownName, UsageError for several."""
-    every = list(blocks(view, BlockFilter(podm=podm)))
+    every = list(blocks(view, nouns.BlockFilter(podm=podm)))
     names = [one.uri.rstrip("/").rpartition("/")[2] for one in every]
     alike = [one for one, last in zip(every, names, strict=True) if last == name]
     found = [one for one in every if one.uri == name] or alike
@@ -166,22 +157,24 @@ def block(view: View, name: str, podm: str | None = None) -> BlockOverview:
     return found[0]
 
 
-def pools(view: View, podm: str | None = None) -> Iterator[PoolOverview]:
+def pools(view: View, podm: str | None = None) -> Iterator[nouns.PoolOverview]:
     """Yield the pools of every pod manager, or of one; UnknownName where that is not there."""
     for number in _podm_numbers(view, podm):
         summaries, podm_id = summarise_pools(view, number), view.podms[number].id
         for one in _pools(view, number):
             name, traits, amounts = one.name, one.traits, summaries[one.id]
-            yield PoolOverview(podm=podm_id, pool=one.id, name=name, traits=traits, amounts=amounts)
+            yield nouns.PoolOverview(
+                podm=podm_id, pool=one.id, name=name, traits=traits, amounts=amounts
+            )
 
 
 def _pools(view: View, podm: int) -> Sequence[Pool]:
     return view.pools[slice(*view.rows(podm))]
 
 
-def device_counts(view: View, wanted: BlockFilter) -> list[DeviceCount]:
+def device_counts(view: View, wanted: nouns.BlockFilter) -> list[nouns.DeviceCount]:
     """Count the devices of the blocks that a filter keeps by model, only those of its ``model``."""
-    return count_devices(blocks(view, wanted), wanted.model)
+    return nouns.count_devices(blocks(view, wanted), wanted.model)
 
 
 def _podm_numbers(view: View, name: str | None) -> list[int]:

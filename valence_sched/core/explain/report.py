@@ -16,16 +16,7 @@ from valence_sched.core.explain.unknown import decision_warnings
 from valence_sched.core.fit.fit import Fit
 from valence_sched.core.policy import WEIGHT_UNITS
 from valence_sched.core.ranking import rank_rows
-from valence_sched.model.decision import (
-    Contender,
-    Explanation,
-    FunnelStep,
-    InventorySummary,
-    Report,
-    RunnerUp,
-    ScoreDifference,
-    ScorePart,
-)
+from valence_sched.model import decision as nouns
 from valence_sched.model.need import MEASURES
 from valence_sched.model.quantity import format_count
 from valence_sched.view.view import View, inventory_digest
@@ -36,8 +27,8 @@ BUDGET_SHARE = 4  # the part of a decision's states that its explanation may spe
 
 
 def decision_report(
-    decision: Decision, source: InventorySummary | None = None, *, explain: bool = True
-) -> Report:
+    decision: Decision, source: nouns.InventorySummary | None = None, *, explain: bool = True
+) -> nouns.Report:
     """Return a decision as a document; ``source`` is the inventory, if known.
 
     The explanation is the expensive part: only with ``explain``.
@@ -45,7 +36,7 @@ def decision_report(
     from valence_sched.core.explain.verdicts import Verdicts
 
     policy = decision.context.bound.policy
-    return Report(
+    return nouns.Report(
         outcome=decision.outcome,
         requested=decision.request.count,
         placed=len(decision.placed_nodes),
@@ -64,24 +55,28 @@ def decision_report(
     )
 
 
-def funnel_steps(decision: Decision, attempt: Attempt | None = None) -> tuple[FunnelStep, ...]:
+def funnel_steps(
+    decision: Decision, attempt: Attempt | None = None
+) -> tuple[nouns.FunnelStep, ...]:
     """Return the funnel of an attempt's first node: pools into and out of every filter."""
     if not decision.explainable:
         return ()
     attempt = attempt or decision.main_attempt
     context, undecided = attempt.context, len(attempt.batch.undecided_rows)
     counts = funnel(context.bound, context.evaluation.verdicts, len(context.view))
-    steps = [FunnelStep(filter=name, came_in=i, went_on=out) for name, i, out in counts]
+    steps = [nouns.FunnelStep(filter=name, came_in=i, went_on=out) for name, i, out in counts]
     if undecided:
         passed = steps[-1].went_on if steps else len(context.view)
         left = max(0, passed - undecided)
-        steps.append(FunnelStep(filter="fit", came_in=passed, went_on=left, undecided=undecided))
+        steps.append(
+            nouns.FunnelStep(filter="fit", came_in=passed, went_on=left, undecided=undecided)
+        )
     return tuple(steps)
 
 
-def inventory_source(view: View, skipped: Sequence[str]) -> InventorySummary:
+def inventory_source(view: View, skipped: Sequence[str]) -> nouns.InventorySummary:
     """Return the summary of the inventory that a View was built from, as reports hold it."""
-    return InventorySummary(
+    return nouns.InventorySummary(
         digest=inventory_digest(view),
         podms=len(view.podms),
         pools=len(view),
@@ -90,7 +85,7 @@ def inventory_source(view: View, skipped: Sequence[str]) -> InventorySummary:
     )
 
 
-def explain_decision(decision: Decision) -> Explanation:
+def explain_decision(decision: Decision) -> nouns.Explanation:
     """Explain the first node of a decision, up to bounds that are named in the notes."""
     from valence_sched.core.explain import sensitivity  # both take long
     from valence_sched.core.explain.near_misses import NearMissSearch
@@ -109,7 +104,7 @@ def explain_decision(decision: Decision) -> Explanation:
     if undecided := spending.undecided:
         questions = f"{format_count(undecided, 'question')}: what depends on the answer is left out"
         notes.append(f"undecided within the budget of the policy: {questions}")
-    return Explanation(
+    return nouns.Explanation(
         candidates=tuple(_contender(decision, row, chosen) for row in rows),
         runner_up=_runner_up(decision, rows) if is_by_cost else None,
         nearest_misses=misses,
@@ -145,9 +140,9 @@ def _others(decision: Decision, chosen: int | None) -> Iterator[int]:
             yield row
 
 
-def _contender(decision: Decision, row: int, chosen: int | None) -> Contender:
+def _contender(decision: Decision, row: int, chosen: int | None) -> nouns.Contender:
     context = decision.context
-    return Contender(
+    return nouns.Contender(
         podm=context.view.podm(row).id,
         pool=context.view.pools[row].id,
         outcome="chosen" if row == chosen else "fits",
@@ -174,13 +169,13 @@ def _excess(decision: Decision, row: int) -> dict[str, float]:
     return {name: amount for name, amount in excess.items() if amount > 0}
 
 
-def _score_parts(decision: Decision, row: int) -> tuple[ScorePart, ...]:
+def _score_parts(decision: Decision, row: int) -> tuple[nouns.ScorePart, ...]:
     context = decision.context
     scores, one_row = context.evaluation.scores_of(row), context.view.take([row])
     weights = [int(weigher.weights(one_row)[0]) for weigher in context.bound.weighers]
     total = sum(weights)
     parts = [
-        ScorePart(
+        nouns.ScorePart(
             weigher=weigher.name,
             weight=weight / WEIGHT_UNITS,
             score=round(score, 6),
@@ -191,7 +186,7 @@ def _score_parts(decision: Decision, row: int) -> tuple[ScorePart, ...]:
     return tuple(sorted(parts, key=lambda part: -part.part))
 
 
-def _runner_up(decision: Decision, rows: list[int]) -> RunnerUp | None:
+def _runner_up(decision: Decision, rows: list[int]) -> nouns.RunnerUp | None:
     if len(rows) < 2 or not decision.placed_nodes:
         return None
     first, second = rows[:2]
@@ -200,8 +195,8 @@ def _runner_up(decision: Decision, rows: list[int]) -> RunnerUp | None:
     second_parts = {part.weigher: part.part for part in _score_parts(decision, second)}
     parts = [(one.weigher, one.part) for one in _score_parts(decision, first)]
     gaps = ((name, round(part - second_parts[name], 6)) for name, part in parts)
-    differences = [ScoreDifference(weigher=name, difference=gap) for name, gap in gaps]
-    return RunnerUp(
+    differences = [nouns.ScoreDifference(weigher=name, difference=gap) for name, gap in gaps]
+    return nouns.RunnerUp(
         podm=view.podm(second).id,
         pool=view.pools[second].id,
         score=score,
