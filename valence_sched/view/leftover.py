@@ -199,20 +199,20 @@ def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:
 MEASURED = ("cores", "memory_mib", "accelerators", "drives")
 
 
-class Imbalance(NamedTuple):
+class UseDeviation(NamedTuple):
     """The standard deviation of use, from 0 to 0.5, over pod managers and over pools."""
 
     podms: float
     pools: float
 
 
-def imbalance(view: View) -> Imbalance:
+def imbalance(view: View) -> UseDeviation:
     """Return the imbalance of a View; of what has no block that is measured, nothing counts."""
     deviations = []
     for counts in (view.podm_block_counts, view.block_counts):
         use = use_shares(view, counts)
         deviations.append(float(np.nanstd(use)) if np.isfinite(use).any() else 0.0)
-    return Imbalance(*deviations)
+    return UseDeviation(*deviations)
 
 
 def use_shares(view: View, counts: BlockCounts) -> Floats:
