@@ -28,21 +28,16 @@ from valence_sched.errors import InputError, SchedulerError, UsageError, describ
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import to_json
 from valence_sched.model.replay import SweepKey, SweepRun, sweep_run_of, to_line
+from valence_sched.planning import workload as workloads
 from valence_sched.planning.replay import check_runs, replay_one
 from valence_sched.planning.site import Site
-from valence_sched.planning.workload import (
-    CompiledWorkload,
-    SyntheticWorkload,
-    Workload,
-    compile_workload,
-)
 
 DASK = "dask:"
 INSTALL = "pip install 'valence-sched[sweep]'"
 CONNECT_S = 10.0
 
 #: A workload that another process can replay.
-PortableWorkload = CompiledWorkload | SyntheticWorkload
+PortableWorkload = workloads.CompiledWorkload | workloads.SyntheticWorkload
 
 
 class SweepTask(NamedTuple):
@@ -73,7 +68,7 @@ class Sweep:
         sites: Sequence[Site],
         policies: Sequence[str],
         seeds: Sequence[int],
-        workload: Workload,
+        workload: workloads.Workload,
         *,
         strict: bool = False,
     ) -> None:
@@ -123,17 +118,17 @@ def sweep_run(task: SweepTask) -> SweepRun:
     return sweep_run_of(result, task.question, task.seed)
 
 
-def _portable(workload: Workload, sites: Sequence[Site]) -> dict[str, PortableWorkload]:
+def _portable(workload: workloads.Workload, sites: Sequence[Site]) -> dict[str, PortableWorkload]:
     """Return the workload of each site; sites of the same flavors share one."""
-    if isinstance(workload, SyntheticWorkload):
+    if isinstance(workload, workloads.SyntheticWorkload):
         return {site.name: workload for site in sites}
     found: dict[str, PortableWorkload] = {}
-    compiled: list[tuple[Any, CompiledWorkload]] = []
+    compiled: list[tuple[Any, workloads.CompiledWorkload]] = []
     for site in sites:
         flavors = dict(site.flavors)
         one = next((one for known, one in compiled if known == flavors), None)
         if one is None:
-            one = compile_workload(workload, flavors)
+            one = workloads.compile_workload(workload, flavors)
             compiled.append((flavors, one))
         found[site.name] = one
     return found
