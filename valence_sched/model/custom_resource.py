@@ -9,19 +9,9 @@ from typing import Any, Literal
 import msgspec
 
 from valence_sched.errors import one_line, suggest
+from valence_sched.model import inventory
 from valence_sched.model.base import Noun
-from valence_sched.model.inventory import (
-    DECLARED_SCHEME,
-    Accelerator,
-    Amount,
-    Block,
-    Devices,
-    InventoryDevice,
-    Name,
-    Podm,
-    Stock,
-    free_amount,
-)
+from valence_sched.model.inventory import DECLARED_SCHEME, Amount, Name, Podm, Stock
 from valence_sched.model.need import MEASURES
 
 #: The kinds of devices that may have declared parts, with their field of a block.
@@ -90,7 +80,7 @@ class DeclaredResources:
         self._devices_with: dict[tuple[bytes, tuple[int, ...]], msgspec.Raw] = {}
         self.remarks: list[str] = []
 
-    def all_blocks(self, podm: Podm[Any, Any]) -> tuple[Block[Any, Any], ...]:
+    def all_blocks(self, podm: Podm[Any, Any]) -> tuple[inventory.Block[Any, Any], ...]:
         """Return the blocks with declared devices, unless they report devices of the kind."""
         if not self._devices:
             return podm.blocks
@@ -109,15 +99,17 @@ class DeclaredResources:
         if not text:
             return devices
         if (found := self._devices_with.get((text, numbers))) is None:  # blocks are much alike
-            decoded = msgspec.json.decode(text, type=Devices)
+            decoded = msgspec.json.decode(text, type=inventory.Devices)
             found = msgspec.Raw(msgspec.json.encode(self._decoded_with_parts(decoded, numbers)))
             self._devices_with[text, numbers] = found
         return found
 
-    def _decoded_with_parts(self, devices: Devices, numbers: tuple[int, ...]) -> Devices:
+    def _decoded_with_parts(
+        self, devices: inventory.Devices, numbers: tuple[int, ...]
+    ) -> inventory.Devices:
         reported = {one.kind for one in devices.accelerators}
         more = [
-            Accelerator(
+            inventory.Accelerator(
                 kind=resource.name,
                 count=None if whole.count is None else whole.count * number,
                 model=getattr(whole, "model", None),
@@ -189,7 +181,7 @@ class DeclaredResources:
         self.remarks.append(one_line(f"pod manager {podm!r}: {text}"))
 
 
-def _is_of(device: InventoryDevice, pattern: str | None) -> bool:
+def _is_of(device: inventory.InventoryDevice, pattern: str | None) -> bool:
     words = (getattr(device, "model", None), getattr(device, "kind", None))
     return pattern is None or any(fnmatch.fnmatchcase(word, pattern) for word in words if word)
 
@@ -205,7 +197,7 @@ def with_declared(podm: Any, declared: DeclaredResources | None) -> Any:
 def declared_supplies(podm: Podm[Any, Any]) -> dict[str, float]:
     """Return the free amount of the declared stocks of a pod manager, by URI."""
     declared_stocks = (stock for stock in podm.stocks if stock.uri.startswith(DECLARED_SCHEME))
-    return {stock.uri: free_amount(stock) for stock in declared_stocks}
+    return {stock.uri: inventory.free_amount(stock) for stock in declared_stocks}
 
 
 def unique_by_name(resources: Iterable[CustomResource]) -> list[CustomResource]:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Differences between two inventories, or between two readings of one pod manager.
 
-The time and the generation of a reading are no difference. Pod managers that are equal byte by
-byte are never decoded, and of the others only the blocks that differ.
+Equal bytes are never decoded. The time and the generation of a reading are no difference.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,16 +10,9 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from valence_sched.errors import DuplicateId
+from valence_sched.model import inventory
 from valence_sched.model.codec import decode
-from valence_sched.model.inventory import (
-    FREE_STATUS,
-    NO_DEVICES,
-    Block,
-    Devices,
-    LeanBlock,
-    LeanPodm,
-    Status,
-)
+from valence_sched.model.inventory import LeanBlock, LeanPodm
 
 ItemKind = Literal["podm", "pool", "block", "stock", "node"]
 ADDED, REMOVED = "added", "removed"
@@ -63,10 +55,9 @@ class _Identity(msgspec.Struct):
 
 
 def differences(old: Iterable[PodmDocument], new: Iterable[PodmDocument]) -> Iterator[Difference]:
-    """Yield every difference: the pod managers of ``new`` in its order, then the removed ones.
+    """Yield every difference, those of ``new`` in its order, then removed pod managers.
 
-    Keeps the texts of ``old`` and at most one pod manager of ``new`` in memory. InputError where a
-    pod manager is invalid, or is listed twice in one inventory.
+    ``old`` is held in memory, ``new`` is not. InputError for invalid or repeated pod managers.
     """
     old_by_id = dict(_by_id(old))
     for id_, text in _by_id(new):
@@ -146,16 +137,22 @@ def _bytes(raw: msgspec.Raw | None) -> bytes:
     return bytes(raw or b"")
 
 
-def _status(block: LeanBlock) -> Status:
-    return decode(block.status, Status, block.uri) if block.status else FREE_STATUS
+def _status(block: LeanBlock) -> inventory.Status:
+    return (
+        decode(block.status, inventory.Status, block.uri) if block.status else inventory.FREE_STATUS
+    )
 
 
-def _devices(block: LeanBlock) -> Devices:
-    return decode(block.devices, Devices, block.uri) if block.devices else NO_DEVICES
+def _devices(block: LeanBlock) -> inventory.Devices:
+    return (
+        decode(block.devices, inventory.Devices, block.uri)
+        if block.devices
+        else inventory.NO_DEVICES
+    )
 
 
 def _to_builtins(value: Any) -> Any:
-    if isinstance(value, Block):
+    if isinstance(value, inventory.Block):
         status, devices = _status(value), _devices(value)
         value = msgspec.structs.replace(value, status=status, devices=devices)
     return msgspec.json.decode(msgspec.json.encode(value))

@@ -2,7 +2,7 @@
 """A page that people read in a browser: a title, facts and sections, with no word of markup.
 
 The sections are a map of hardware, a table, a funnel, a chart over time or a grid of several, bars
-side by side, and lines. Names in them are shown as text, whoever chose them.
+side by side, and lines. Names in them are shown as text, never as markup.
 """
 
 from typing import Literal
@@ -85,7 +85,7 @@ class MapPool(Struct, frozen=True, kw_only=True):
 
 
 class MapPodm(Struct, frozen=True, kw_only=True):
-    """A pod manager: its pools, what there is to know about it, and what a decision makes of it.
+    """A pod manager: its pools, labels, and role in a decision.
 
     A block in two pools is drawn in both; ``uses`` counts it once. ``marks`` are the words for what
     is wrong with it, ``nodes`` the names of its nodes, and ``href`` is its page, if it has one.
@@ -186,7 +186,7 @@ Section = PageTable | HardwareMap | FunnelChart | TimeChart | ChartGrid | BarCom
 
 
 class Page(Struct, frozen=True, kw_only=True):
-    """A page: what it is about in its title, the answer in ``lead``, then facts and sections."""
+    """A page: its title, the answer in ``lead``, then facts and sections."""
 
     title: str
     sections: tuple[Section, ...]

@@ -39,7 +39,7 @@ class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     output: str | None = None
 
     def variables(self, environ: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables that the profile sets, none of them beside those of ``environ``.
+        """Return the variables that the profile sets, unless ``environ`` has them.
 
         A source in the environment replaces all sources of the profile.
         """

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Redaction: removes credentials from documents, texts and pod managers.
-
-A value whose name is that of a credential is left out; in texts, a part that looks like a
-credential is replaced. Documents of accounts, sessions and keys are not recorded at all.
-"""
+"""Redaction: removes credentials from documents, texts and pod managers."""
 
 import base64
 import binascii
@@ -44,10 +40,10 @@ _ASSIGNMENT = re.compile(
 )
 _BEARER = re.compile(r"(?i)\b(bearer\s+)[\w.~+/=-]{8,}")
 _BASIC = re.compile(r"(?i)\b(basic\s+)([\w+/-]{4,}={0,2})")
-#: A text without one of these contains no credential that a pattern finds: most texts are names.
+#: Texts without a match are not searched for credentials: most are names.
 _MAYBE_SECRET = re.compile(r"[:=@]|//|bearer|basic|eyJ|-----", re.IGNORECASE)
 _USERINFO = re.compile(r"//[^\s/?#\"'<>]*@")
-#: What may have a pair ``user:password`` at its end, and where that may begin.
+#: Text before a host that may end in ``user:password``, and the start of that.
 _BEFORE_HOST = re.compile(r"(?<![^\s/@\"'])[^\s/@\"']++@(?=[\w\[])")
 _USER = re.compile(r"(?<![\w/@:.-])[^:]")
 _PEM = re.compile(
@@ -57,19 +53,13 @@ _JWT = re.compile(r"(?<![\w-])(?=[\w-]++\.[\w-]++\.)((?:[\w-]*?-)?)eyJ[\w-]{8,}+
 
 
 def redact(json: Any, secrets: Collection[str] = ()) -> Any:
-    """Return JSON without credentials; known ``secrets`` are replaced wherever they occur.
-
-    The input is not changed. Values that are nested deeper than any JSON that is read are left out.
-    """
+    """Return a copy of JSON without credentials, and with known ``secrets`` replaced."""
     long = [secret for secret in secrets if len(secret) >= MIN_SECRET_LENGTH]
     return _redact_json(json, tuple(sorted(long, key=len, reverse=True)), 200)
 
 
 def redact_documents(documents: Mapping[str, Any], secrets: Collection[str] = ()) -> dict[str, Any]:
-    """Return recorded documents by URI without credentials and without private documents.
-
-    Links to private documents are left out, too: their targets do not exist any more.
-    """
+    """Return recorded documents by URI without credentials, private documents and their links."""
     private = {path for path, json in documents.items() if is_private_document(path, json)}
     return {
         redact_text(uri, secrets): _drop_links(redact(json, secrets), private)
@@ -79,7 +69,7 @@ def redact_documents(documents: Mapping[str, Any], secrets: Collection[str] = ()
 
 
 def redact_podm(podm: FullPodm, secrets: Collection[str] = ()) -> FullPodm:
-    """Return a pod manager without credentials: a fact with the name of one is left out."""
+    """Return a pod manager without credentials, also in its facts."""
     return msgspec.convert(redact(msgspec.to_builtins(podm), secrets), FullPodm)
 
 
@@ -92,7 +82,7 @@ def is_private_document(uri: str, json: Any) -> bool:
 
 
 def redact_text(text: str, secrets: Collection[str] = ()) -> str:
-    """Return a text in which every part that looks like a credential is replaced."""
+    """Return a text in which every apparent credential is replaced."""
     for secret in secrets:
         if len(secret) >= MIN_SECRET_LENGTH and secret in text:
             text = text.replace(secret, REDACTION)

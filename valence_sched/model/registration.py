@@ -10,17 +10,10 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from valence_sched.model import inventory
 from valence_sched.model.base import Fact, FieldChanges, Noun
 from valence_sched.model.diagnostic import Diagnostic
-from valence_sched.model.inventory import (
-    SINGLE_PER_NODE,
-    BlockType,
-    FullPodm,
-    Limit,
-    Name,
-    PodmStatus,
-    Positive,
-)
+from valence_sched.model.inventory import BlockType, Name, Positive
 
 T = TypeVar("T")
 Auth = Literal["auto", "session", "basic"]
@@ -118,7 +111,7 @@ class RegistrationChange(FieldChanges, frozen=True, kw_only=True):
 class PodmReading(Noun, frozen=True, kw_only=True, omit_defaults=False):
     """A summary of one reading of a pod manager."""
 
-    status: PodmStatus
+    status: inventory.PodmStatus
     driver: str | None
     blocks: int
     pools: int
@@ -142,7 +135,9 @@ def alters_reading(old: Registration, new: Registration) -> bool:
     return any(set(getattr(old, name)) - set(getattr(new, name)) for name in names)
 
 
-def reregistered(podm: FullPodm, old: Registration, new: Registration) -> FullPodm:
+def reregistered(
+    podm: inventory.FullPodm, old: Registration, new: Registration
+) -> inventory.FullPodm:
     """Return the reading of a pod manager under an old registration, adapted to a new one.
 
     Properties that are no longer registered are removed, and maxima of blocks replaced. A reported
@@ -156,8 +151,8 @@ def reregistered(podm: FullPodm, old: Registration, new: Registration) -> FullPo
         limits = dict(pool.limits)
         for kind in changed:
             before, after = old.max_blocks.get(kind), new.max_blocks.get(kind)
-            limits[kind] = _limit(kind, limits.get(kind, Limit()), before, after)
-        stated = {kind: limit for kind, limit in limits.items() if limit != Limit()}
+            limits[kind] = _limit(kind, limits.get(kind, inventory.Limit()), before, after)
+        stated = {kind: limit for kind, limit in limits.items() if limit != inventory.Limit()}
         pools.append(msgspec.structs.replace(pool, limits=stated) if changed else pool)
     return msgspec.structs.replace(
         podm,
@@ -170,13 +165,15 @@ def reregistered(podm: FullPodm, old: Registration, new: Registration) -> FullPo
     )
 
 
-def _limit(kind: BlockType, limit: Limit, before: int | None, after: int | None) -> Limit:
-    assumed = 1 if kind in SINGLE_PER_NODE else None
+def _limit(
+    kind: BlockType, limit: inventory.Limit, before: int | None, after: int | None
+) -> inventory.Limit:
+    assumed = 1 if kind in inventory.SINGLE_PER_NODE else None
     found = before if before is not None else assumed
     known = found is not None and limit.max == max(found, limit.min)
     tops = [top for top in (None if known else limit.max, after) if top is not None]
     top = min(tops, default=assumed)
-    return Limit(limit.min, None if top is None else max(top, limit.min))
+    return inventory.Limit(limit.min, None if top is None else max(top, limit.min))
 
 
 def _without_keys(found: dict[str, T], old: Container[str], new: Container[str]) -> dict[str, T]:
@@ -189,4 +186,4 @@ def _without(names: Iterable[str], old: Container[str], new: Container[str]) -> 
 
 def max_blocks_of(number: int) -> dict[BlockType, Positive]:
     """Return the maxima for one number: that of each kind of whole compute unit."""
-    return dict.fromkeys(SINGLE_PER_NODE, number)
+    return dict.fromkeys(inventory.SINGLE_PER_NODE, number)

@@ -97,7 +97,7 @@ class SiteMeasure(Noun, frozen=True, kw_only=True):
 
     ``fragmentation`` is the share of the free accelerators that a mix of flavors has no use for,
     ``imbalance`` the standard deviation over pod managers of the use of their most used resource.
-    None stands for what was not asked for, and for fragmentation where the mix has none.
+    None is for values that were not requested, and for fragmentation where the mix has none.
     """
 
     room: int | None = None
@@ -118,7 +118,7 @@ class Rebalance(Noun, frozen=True, kw_only=True):
     are None ``room`` for one more node of the flavor. No plan has fewer than ``least`` moves. Where
     it is not ``complete``, the search ended before all plans of so many moves were tried; the moves
     are then the best ones it found. ``waiting`` are nodes that would make room if they could move
-    at once: each needs a place that one of them still has, and none of the moves tried finds a
+    at once: each needs a place that one of them still has, and no tried move finds a
     spare one on the way.
     """
 

@@ -11,19 +11,11 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from valence_sched.errors import InputError
+from valence_sched.model import inventory
 from valence_sched.model.base import Fact, Noun
 from valence_sched.model.codec import convert
 from valence_sched.model.flavor import Flavor
-from valence_sched.model.inventory import (
-    NO_DEVICES,
-    Amount,
-    BlockType,
-    Count,
-    Devices,
-    Health,
-    Name,
-    PodmStatus,
-)
+from valence_sched.model.inventory import BlockType, Devices, Name, PodmStatus
 from valence_sched.model.policy import Policy, PolicyText, Weight
 from valence_sched.model.quantity import format_count
 
@@ -194,7 +186,7 @@ class SetAttributes(_TargetedEdit, frozen=True):
     traits: tuple[Name, ...] | UnsetType = UNSET
     capabilities: dict[Name, Name | tuple[Name, ...] | None] = {}
     facts: dict[Name, Fact | None] = {}
-    health: Health | UnsetType | None = UNSET
+    health: inventory.Health | UnsetType | None = UNSET
     reserved: bool | UnsetType = UNSET
 
     def __post_init__(self) -> None:
@@ -261,11 +253,11 @@ class Template(Noun, frozen=True, kw_only=True):
     name: Name
     description: str = ""
     type: tuple[BlockType, ...] = ()
-    devices: Devices = NO_DEVICES
+    devices: Devices = inventory.NO_DEVICES
     places: dict[str, str] | None = None
     shareable: bool = False
-    max_compositions: Count | None = None
-    price: Amount | None = None
+    max_compositions: inventory.Count | None = None
+    price: inventory.Amount | None = None
 
 
 def any_of(nouns: Iterable[type]) -> Meta:

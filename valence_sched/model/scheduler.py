@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from valence_sched.errors import SchedulerError
-    from valence_sched.model import hardware, lifecycle
+    from valence_sched.model import hardware, lifecycle, zone, zone_registry
     from valence_sched.model.capacity import Capacity, StrandedAmount
     from valence_sched.model.claim import Claim
     from valence_sched.model.decision import (
@@ -39,20 +39,6 @@ if TYPE_CHECKING:
     from valence_sched.model.registration import RegisteredPodm, Registration, RegistrationChange
     from valence_sched.model.request import GroupState, MixSupplies, Request
     from valence_sched.model.request_spec import RequestSpec
-    from valence_sched.model.zone import (
-        OfferQuery,
-        OtherCandidate,
-        SealedRequest,
-        ZoneAnswer,
-        ZoneSupplies,
-    )
-    from valence_sched.model.zone_registry import (
-        ZoneChange,
-        ZoneInfo,
-        ZoneNode,
-        ZoneOverview,
-        ZoneRegistration,
-    )
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -193,7 +179,7 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.audit, query)
 
     def quotas(self) -> Sequence[Quota]:
-        """Return all quotas, first the default one, whose owner is None."""
+        """Return all quotas, first the default one, without an owner."""
         return self._call(ClaimingVerbs.quotas)
 
     def quota(self, owner: str) -> Quota:
@@ -386,26 +372,28 @@ class RegistryVerbs(Verbs, Protocol):
 class ZoneVerbs(Verbs, Protocol):
     """The part of a scheduler that manages the zones below."""
 
-    def zone_info(self) -> ZoneInfo:
+    def zone_info(self) -> zone_registry.ZoneInfo:
         """Return the name and the capabilities of the zone of the scheduler."""
         return self._call(ZoneVerbs.zone_info)
 
-    def zones(self) -> Sequence[ZoneOverview]:
+    def zones(self) -> Sequence[zone_registry.ZoneOverview]:
         """Return the zones directly below, with the results of polling them."""
         return self._call(ZoneVerbs.zones)
 
-    def zone(self, name: str) -> ZoneOverview:
+    def zone(self, name: str) -> zone_registry.ZoneOverview:
         """Return a zone directly below by its name or ID; UnknownName for others."""
         return self._call(ZoneVerbs.zone, name)
 
-    def add_zone(self, registration: ZoneRegistration) -> ZoneOverview:
+    def add_zone(self, registration: zone_registry.ZoneRegistration) -> zone_registry.ZoneOverview:
         """Register a zone directly below, without a connection to it.
 
         AccessDenied if zones below this one are disabled; InputError, NameTaken.
         """
         return self._call(ZoneVerbs.add_zone, registration)
 
-    def change_zone(self, name: str, change: ZoneChange) -> ZoneOverview:
+    def change_zone(
+        self, name: str, change: zone_registry.ZoneChange
+    ) -> zone_registry.ZoneOverview:
         """Change the registration of a zone directly below; errors as for adding."""
         return self._call(ZoneVerbs.change_zone, name, change)
 
@@ -415,7 +403,7 @@ class ZoneVerbs(Verbs, Protocol):
 
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
-    ) -> ZoneNode:
+    ) -> zone_registry.ZoneNode:
         """Return this zone and those below it, which are asked in parallel.
 
         At most ``hops`` levels are asked; a zone without an answer within ``deadline_s`` is silent.
@@ -425,7 +413,7 @@ class ZoneVerbs(Verbs, Protocol):
 
     def zone_branches(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
-    ) -> Sequence[ZoneNode]:
+    ) -> Sequence[zone_registry.ZoneNode]:
         """Return the trees of the zones directly below, as ``zone_tree`` has them."""
         return self._call(ZoneVerbs.zone_branches, hops=hops, deadline_s=deadline_s, route=route)
 
@@ -442,25 +430,31 @@ class OwnPodms(Verbs, Protocol):
     ``earlier`` are their candidates of the tokens of a query, ``others`` those of other requests.
     """
 
-    def seal(self, request: Request) -> SealedRequest:
+    def seal(self, request: Request) -> zone.SealedRequest:
         """Return a request in the form sent to every zone; errors as for a decision."""
         return self._call(OwnPodms.seal, request)
 
     def offers(
-        self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
-    ) -> ZoneAnswer:
+        self,
+        query: zone.OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[zone.OtherCandidate] = (),
+    ) -> zone.ZoneAnswer:
         """Return their offers, without tokens; errors as for a decision."""
         return self._call(OwnPodms.offers, query, earlier, others)
 
     def group_state(
-        self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
+        self,
+        query: zone.OfferQuery,
+        earlier: Sequence[Candidate],
+        others: Sequence[zone.OtherCandidate] = (),
     ) -> GroupState:
         """Return the group state of the request on them, with those candidates."""
         return self._call(OwnPodms.group_state, query, earlier, others)
 
     def mix_supplies(
-        self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
-    ) -> ZoneSupplies:
+        self, query: zone.OfferQuery, others: Sequence[zone.OtherCandidate] = ()
+    ) -> zone.ZoneSupplies:
         """Return their supplies to the mix of the request beside those candidates."""
         return self._call(OwnPodms.mix_supplies, query, others)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS: which authorities are trusted, the certificate of a client, and what a failure means."""
+"""TLS: trusted authorities, client certificates, and hints for failures."""
 
 from __future__ import annotations
 
@@ -11,13 +11,12 @@ from typing import NamedTuple
 
 from valence_sched.errors import UsageError
 
-#: The variables that name authorities, in the order in which they count.
+#: The environment variables of trusted authorities, in order of precedence.
 AUTHORITY_VARIABLES = ("OS_CACERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _AUTHORITY = "name its authority with {cacert}"
 _HOST = "write a host in the URL that the certificate names"
 _WEAK = "its certificate is too weak: let it have one of RSA with 2048 bits or more, and SHA-256"
-#: What to do about a certificate, by the code of OpenSSL for what is wrong with it; else it is its
-#: authority that is not known.
+#: The hint for a certificate, by the error code of OpenSSL; else its authority is unknown.
 _CERTIFICATE_HINTS = {
     9: "check the clocks there and here",
     10: "renew the certificate, and check the clock here",
@@ -33,7 +32,7 @@ _CLIENT = "it demands a client certificate: name one with {cert}"
 _REFUSED = "it refuses the client certificate: check which authorities it accepts, and {cert}"
 _VERSION = "it speaks no version of TLS from 1.2 on: update its firmware"
 _PLAIN = "does it speak HTTP without TLS there?"
-#: What to do, by words of OpenSSL for an alert or another failure of a handshake; the first holds.
+#: The hint for a failed handshake, by words of OpenSSL, in order of precedence.
 _FAILURE_HINTS = {
     "alert certificate required": _CLIENT,
     "unrecognized name": "it has no certificate for this name (SNI): write its own in the URL",
@@ -48,7 +47,7 @@ _FAILURE_HINTS = {
     "alert certificate (expired|revoked|unknown)": _REFUSED,
     "wrong version number|http request|packet length too long|record layer failure": _PLAIN,
 }
-#: The frame that OpenSSL puts around its messages.
+#: The prefix and suffix of messages of OpenSSL.
 _OPENSSL = re.compile(r"^\[[^\]]*\] | \(_ssl\.c:\d+\)$")
 
 
@@ -59,7 +58,7 @@ class ClientCertificate(NamedTuple):
     key: str | None = None
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Let a context present the certificate; ValueError where its files cannot be used."""
+        """Load the certificate into a context; ValueError if its files are invalid."""
         name = self.key or self.cert
         try:
             context.load_cert_chain(self.cert, self.key, password=_refuse_pass_phrase)
@@ -78,12 +77,12 @@ def _refuse_pass_phrase() -> str:
 
 
 def client_certificate(cert: str | None, key: str | None) -> ClientCertificate | None:
-    """Return the certificate that a client presents, None for none."""
+    """Return the client certificate of these files, if any."""
     return None if cert is None else ClientCertificate(cert, key)
 
 
 def file_problem(cert: str | None, key: str | None) -> str | None:
-    """Return what is wrong with the names of these files, None for nothing."""
+    """Return the problem of the names of these files, None if they are valid."""
     if key is not None and cert is None:
         return "a key without a certificate"
     for name in (cert, key):
@@ -93,10 +92,9 @@ def file_problem(cert: str | None, key: str | None) -> str | None:
 
 
 def default_authorities(environ: Mapping[str, str]) -> str | None:
-    """Return the file or folder of the authorities that are trusted where none are named.
+    """Return the file or folder of the authorities that are trusted by default, if any.
 
-    The variables count in their order, then the store of the system; None where it has none.
-    UsageError where a variable names what is not there.
+    They are those of the variables, else of the system. UsageError if a path does not exist.
     """
     for name in AUTHORITY_VARIABLES:
         if value := environ.get(name):
@@ -112,15 +110,15 @@ def default_authorities(environ: Mapping[str, str]) -> str | None:
 
 
 def plain_text(error: BaseException) -> str:
-    """Return the text of an error, without the frame that libraries put around it."""
+    """Return the text of an error without the prefix and suffix of libraries."""
     text = str(getattr(error, "strerror", None) or error or type(error).__name__)
     verify = getattr(error, "verify_message", None)
-    said = str(verify or text.rpartition("object at 0x")[2] or text)
-    return _OPENSSL.sub("", said.lower()).removesuffix(".")
+    message = str(verify or text.rpartition("object at 0x")[2] or text)
+    return _OPENSSL.sub("", message.lower()).removesuffix(".")
 
 
 def failure_hint(error: BaseException, *, cacert: str, cert: str) -> str:
-    """Return what to do about a failure of TLS; the options are those that name the files."""
+    """Return the hint for a failure of TLS with the options of the certificate files."""
     code = getattr(error, "verify_code", 0)
     reason = plain_text(error)
     found = next((hint for words, hint in _FAILURE_HINTS.items() if re.search(words, reason)), None)
@@ -130,5 +128,5 @@ def failure_hint(error: BaseException, *, cacert: str, cert: str) -> str:
 
 
 def is_about_certificate(error: object) -> bool:
-    """Return whether the certificate of the server is what fails: unchecked it would do."""
+    """Return whether the verification of the server's certificate failed."""
     return isinstance(error, ssl.SSLCertVerificationError)

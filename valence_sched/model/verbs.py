@@ -8,20 +8,11 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, get_origin
 import msgspec
 from msgspec import Meta
 
-from valence_sched.model import hardware, lifecycle, zone_registry
+from valence_sched.model import decision, hardware, lifecycle, zone_registry
 from valence_sched.model.base import Noun
 from valence_sched.model.capacity import Capacity, StrandedAmount
 from valence_sched.model.claim import KEEP_S, TTL_S, WAIT_S, Claim, TtlSeconds
-from valence_sched.model.decision import (
-    DecisionResult,
-    DecisionResults,
-    Detail,
-    FitCounts,
-    InventorySummary,
-    Ranking,
-    Report,
-    Reports,
-)
+from valence_sched.model.decision import Detail, Report
 from valence_sched.model.effect import AuditLine, AuditQuery
 from valence_sched.model.flavor import Flavor, Properties
 from valence_sched.model.inventory import FullPodm
@@ -257,14 +248,14 @@ _OWNED = ("podm", "owner")
 # fmt: off
 VERBS = {route.verb: route for route in (
     Route("compile_request", "decisions_compile_request", "POST", "/v1/requests", "Compile a request with its flavor and the places of its external resources.", SpecBody, Request, "requests:create", reading=True),
-    Route("select_destinations", "decisions_select_destinations", "POST", "/v1/select_destinations", "Choose pool and blocks for every node of a request.", SelectBody, DecisionResult, "decisions:create", reading=True, decides=True),
-    Route("select_all", "decisions_select_all", "POST", "/v1/select_all", "Choose for several requests, each as if the nodes of those before it were composed.", SelectAllBody, DecisionResults, "decisions:create", reading=True, decides=True),
-    Route("rank", "decisions_rank", "POST", "/v1/candidates", "Return the best candidates for one node of a request.", CandidatesBody, Ranking, "decisions:create", reading=True, decides=True),
-    Route("count_fits", "decisions_count_fits", "POST", "/v1/fits", "Count how many more nodes of a request fit on each pod manager.", FitsBody, FitCounts, "decisions:create", reading=True),
+    Route("select_destinations", "decisions_select_destinations", "POST", "/v1/select_destinations", "Choose pool and blocks for every node of a request.", SelectBody, decision.DecisionResult, "decisions:create", reading=True, decides=True),
+    Route("select_all", "decisions_select_all", "POST", "/v1/select_all", "Choose for several requests, each as if the nodes of those before it were composed.", SelectAllBody, decision.DecisionResults, "decisions:create", reading=True, decides=True),
+    Route("rank", "decisions_rank", "POST", "/v1/candidates", "Return the best candidates for one node of a request.", CandidatesBody, decision.Ranking, "decisions:create", reading=True, decides=True),
+    Route("count_fits", "decisions_count_fits", "POST", "/v1/fits", "Count how many more nodes of a request fit on each pod manager.", FitsBody, decision.FitCounts, "decisions:create", reading=True),
     Route("capacity", "decisions_capacity", "POST", "/v1/capacity", "Count how many more nodes of a request fit, with an explanation or a proven bound.", CapacityBody, Capacity, "decisions:create", reading=True),
     Route("mix_capacity", "decisions_mix_capacity", "POST", "/v1/mix_capacity", "Count how many more nodes of a mix of requests fit.", MixCapacityBody, Capacity, "decisions:create", reading=True),
     Route("stranded", "decisions_stranded", "POST", "/v1/stranded", "Return the free amounts, and the part of each that no node of these requests can use.", RequestsBody, tuple[StrandedAmount, ...], "decisions:create", reading=True),
-    Route("decision", "decisions_decision", "GET", "/v1/decisions/{name}", "Return a stored decision.", None, Report | Reports, "decisions:get", reading=True),
+    Route("decision", "decisions_decision", "GET", "/v1/decisions/{name}", "Return a stored decision.", None, Report | decision.Reports, "decisions:get", reading=True),
     Route("plan", "decisions_plan", "POST", "/v1/plans", "Decide, and return the plan of the decision.", RequestBody, PlanResult, "plans:create", decides=True),
     Route("refresh", "decisions_refresh", "POST", "/v1/plans/refresh", "Decide again what a plan decided.", RefreshBody, PlanRefresh, "plans:create"),
     Route("preview", "decisions_preview", "POST", "/v1/previews", "Ask the chosen pod managers whether they would compose the nodes of a decision.", PreviewBody, tuple[lifecycle.Preview, ...], "previews:create", "member", reads=True),
@@ -287,7 +278,7 @@ VERBS = {route.verb: route for route in (
     Route("podm_reads", "catalogue_podm_reads", "GET", "/v1/policies/{name}/podm_reads", "List the fields of pod managers that decisions of a policy read.", None, PodmReads, "policies:list", query=("flavor",), reading=True),
     Route("flavors", "catalogue_flavors", "GET", "/v1/flavors", "List the flavors that a request may name.", None, tuple[Flavor, ...], "flavors:list", reading=True),
     Route("plugins", "catalogue_plugins", "GET", "/v1/plugins/{name}", "List the installed filters or weighers.", None, PluginList, "plugins:list", reading=True),
-    Route("inventory", "podms_inventory", "GET", "/v1/inventory", "Show the size of the inventory.", None, InventorySummary, "podms:list", reading=True),
+    Route("inventory", "podms_inventory", "GET", "/v1/inventory", "Show the size of the inventory.", None, decision.InventorySummary, "podms:list", reading=True),
     Route("documents", "podms_documents", "GET", "/v1/inventory/podms", "List the pod managers as an inventory has them.", None, tuple[FullPodm, ...], "inventory:get", "admin"),
     Route("podms", "podms_podms", "GET", "/v1/podms", "List the pod managers that decisions use.", None, tuple[hardware.PodmOverview, ...], "podms:list", reading=True),
     Route("podm", "podms_podm", "GET", "/v1/podms/{name}", "Show a pod manager with its pools.", None, hardware.PodmOverview, "podms:get", reading=True),

@@ -80,7 +80,7 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
 
     ``request`` has one alternative. A zone offers up to its ``count`` of nodes one after another,
     and ranks ``limit`` candidates for the first, with ``per_podm`` one of each pod manager, in
-    ``order`` of cost or by lot. ``taken`` are the tokens of its offers that the decision took
+    ``order`` of cost or of lots. ``taken`` are the tokens of its offers that the decision took
     before, ``others`` those of other requests; ``turn`` nodes are placed in all zones. ``company``
     is the group state of all zones, with the ``generations`` of the group in each. The first node
     avoids the ``closed`` places. No candidate costs more than ``most_cost``.

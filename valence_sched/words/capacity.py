@@ -55,7 +55,7 @@ def named(podms: Sequence[str]) -> str:
 
 
 def unusable_lines(unusable: Mapping[str, str]) -> Iterator[str]:
-    """Yield which pod managers take no node, whatever is free there, by the word for why."""
+    """Yield which pod managers take no node, although hardware is free, by reason."""
     podms: dict[str, list[str]] = {}
     for name, why in unusable.items():
         if why:
@@ -72,7 +72,7 @@ def stranded_lines(found: Iterable[StrandedAmount]) -> Iterator[str]:
 
 
 def part_of_free(amount: float, free: float, kind: str, model: str | None, unit: str) -> str:
-    """Return an amount beside what is free of it: ``9 of 18 NVIDIA A100-SXM4-80GB``."""
+    """Return an amount of the free amount: ``9 of 18 NVIDIA A100-SXM4-80GB``."""
     name = model if kind == "stock" else short_model(model) if model else ""
     what = name if name and kind not in PLAIN[:-1] else f"{kind} {name}".strip()
     if unit == "MiB":

@@ -1,25 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A decision in words: why not elsewhere, how near that was, and what would change the choice."""
+"""A decision in words: outcome, rejected pod managers, nearest misses, and sensitivity."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from valence_sched.model import decision
 from valence_sched.model.base import format_value, is_number
-from valence_sched.model.decision import (
-    Contender,
-    DecisionResult,
-    Explanation,
-    FunnelStep,
-    NearMiss,
-    PodmVerdict,
-    Report,
-    RunnerUp,
-    ScorePart,
-    Sensitivity,
-    Shortfall,
-)
+from valence_sched.model.decision import Report
 from valence_sched.model.inventory import OTHERS
 from valence_sched.model.quantity import agree, format_bytes, format_count
 from valence_sched.model.request import Request
@@ -28,22 +17,22 @@ from valence_sched.words.phrases import MIB, ReasonPhrases, share, thing, too_sm
 NEAREST_MISS = "Nearest miss"
 
 
-def not_chosen(report: Report) -> list[PodmVerdict]:
+def not_chosen(report: Report) -> list[decision.PodmVerdict]:
     """Return the verdicts on the pod managers that take no node."""
     return [one for one in report.podms if one.outcome in ("rejected", "undecided")]
 
 
-def pool_texts(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, dict[str, str]]:
+def pool_texts(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str, dict[str, str]]:
     """Return after how many nodes a pod manager takes no more, and why, by pool.
 
-    Where no pool has reasons of its own, that of the pod manager stands for its best pool.
+    Where no pool has reasons of its own, that of the pod manager is for its best pool.
     """
     after = f"after {format_count(verdict.fitting, 'node')}: " if verdict.fitting else ""
     texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
     return after, texts or {verdict.pool: words.of_pool([verdict.reason] if verdict.reason else [])}
 
 
-def reason_group(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, str]:
+def reason_group(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, str]:
     """Return the text under which equal reasons are counted, and what else they must share."""
     reason = verdict.reason
     if reason is None:
@@ -54,8 +43,8 @@ def reason_group(verdict: PodmVerdict, words: ReasonPhrases) -> tuple[str, bool,
     return text, False, reason.label
 
 
-def nearest_text(members: Sequence[PodmVerdict]) -> str:
-    """Return who comes nearest in a group of amounts; who is an example of another group."""
+def nearest_text(members: Sequence[decision.PodmVerdict]) -> str:
+    """Return the nearest pod manager of a group with amounts, or an example."""
     amounts = [(one, one.reason) for one in members if one.reason and one.reason.is_amount]
     best = max(amounts, key=lambda pair: pair[1].have, default=None)  # type: ignore[arg-type,return-value]
     if best is None or not best[1].have:
@@ -68,7 +57,7 @@ def nearest_text(members: Sequence[PodmVerdict]) -> str:
 
 
 def would_fit(report: Report) -> str:
-    """Return how many nodes fit of a request that got none, and how many it must have."""
+    """Return how many nodes fit of a request without placements, and how many it requires."""
     request = report.request
     least = "all" if request.min_count is None else f"at least {request.required_count:,}"
     nodes = format_count(request.count, "node")
@@ -97,12 +86,12 @@ def decided_by(request: Request, *, names_id: bool) -> str:
 
 
 def outcome_lines(
-    result: DecisionResult, fewer: str = "--min-count {}", *, names_id: bool = False
+    result: decision.DecisionResult, fewer: str = "--min-count {}", *, names_id: bool = False
 ) -> Iterator[str]:
     """Yield the lines about the outcome, the outcome itself last.
 
-    ``fewer`` is how the caller says that fewer nodes are enough. With ``names_id`` the outcome has
-    the id of the request, which is no digest of it.
+    ``fewer`` is the option that allows fewer nodes. With ``names_id`` the outcome has the id of the
+    request.
     """
     report, request = result.report, result.report.request
     choices = len(request.alternatives)
@@ -120,7 +109,7 @@ def outcome_lines(
     yield f"{nothing}placed {report.placed} of {request.count} {chosen_by}"
 
 
-def funnel_text(report: Report, funnel: Sequence[FunnelStep]) -> str:
+def funnel_text(report: Report, funnel: Sequence[decision.FunnelStep]) -> str:
     """Return a funnel in one line: how many pools each filter left that rejected some."""
     left = [format_count(report.inventory.pools, "pool")]
     cuts = (step for step in funnel if step.went_on < step.came_in and not step.undecided)
@@ -129,7 +118,9 @@ def funnel_text(report: Report, funnel: Sequence[FunnelStep]) -> str:
     return ", ".join(left) + (f"; undecided: {undecided:,}" if undecided else "")
 
 
-def score_parts(explanation: Explanation) -> Iterator[tuple[Contender, list[ScorePart]]]:
+def score_parts(
+    explanation: decision.Explanation,
+) -> Iterator[tuple[decision.Contender, list[decision.ScorePart]]]:
     """Yield the candidates with their parts, those of the first one's greatest weight first."""
     first = explanation.candidates[0].parts
     weighers = [one.weigher for one in sorted(first, key=lambda one: (-one.weight, one.weigher))]
@@ -138,7 +129,7 @@ def score_parts(explanation: Explanation) -> Iterator[tuple[Contender, list[Scor
         yield one, [parts[name] for name in weighers]
 
 
-def runner_up_line(one: RunnerUp) -> str:
+def runner_up_line(one: decision.RunnerUp) -> str:
     """Return the next best pool and what it lacks in score."""
     if not one.margin and not any(it.difference for it in one.differences):
         return f"{one.podm} ({one.pool}), equally good: lots decided"
@@ -146,7 +137,7 @@ def runner_up_line(one: RunnerUp) -> str:
     return f"{one.podm} ({one.pool}), {one.margin:.6f} behind" + (f": {by}" if by else "")
 
 
-def shortfall_phrase(one: Shortfall) -> str:
+def shortfall_phrase(one: decision.Shortfall) -> str:
     """Return what a pool lacks: ``8 cores``, ``1 GPU A100``."""
     unit = f" {one.unit}" if one.unit else ""
     if is_number(one.need) and is_number(one.have):
@@ -157,7 +148,7 @@ def shortfall_phrase(one: Shortfall) -> str:
     return f"{one.label} {format_value(one.need)}{unit} (has {format_value(one.have)})"
 
 
-def near_miss_line(miss: NearMiss) -> str:
+def near_miss_line(miss: decision.NearMiss) -> str:
     """Return what a pod manager lacks for a node, and what would free it."""
     if miss.kind == "word":
         values = [(one.label, *map(format_value, (one.need, one.have))) for one in miss.lacks]
@@ -177,7 +168,7 @@ def near_miss_line(miss: NearMiss) -> str:
     return f"{miss.podm} lacks {' and '.join(map(shortfall_phrase, miss.lacks))}; {remedy}"
 
 
-def sensitivity_line(one: Sensitivity) -> str:
+def sensitivity_line(one: decision.Sensitivity) -> str:
     """Return what would be chosen at another weight or amount."""
     if one.podm is None:
         effect = "nothing fits"
@@ -190,7 +181,7 @@ def sensitivity_line(one: Sensitivity) -> str:
     return f"{effect}, {_change(one)}" + (" (tie, broken by the seed)" * one.by_lot)
 
 
-def _change(one: Sensitivity) -> str:
+def _change(one: decision.Sensitivity) -> str:
     if one.of == "weight":
         return f"if the weight of {one.name} is {one.becomes:g} instead of {one.was:g}"
     was, becomes = (

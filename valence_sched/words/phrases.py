@@ -22,7 +22,7 @@ from valence_sched.model.request import Request
 MIB = 1 << 20
 _EXCESS = {"cores": "core", "accelerators": "accelerator", "drives": "drive", "nics": "NIC"}
 
-#: What the models of CPUs say beside the model.
+#: Words of the models of CPUs that are no part of the model.
 _NOISE = re.compile(r"\((?:R|TM|C)\)|\b(?:\d+-Core )?Processor\b|\bCPU\b|@.*", re.IGNORECASE)
 
 
@@ -39,22 +39,20 @@ def device_phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
 
 
 def devices_by_condition(devices: Devices) -> dict[str | None, Devices]:
-    """Return the devices by their condition, a word of Redfish; None for nothing wrong."""
+    """Return the devices by their Redfish condition, None if they are well."""
     groups = {name: getattr(devices, name) for name in Devices.__struct_fields__}
     words = dict.fromkeys(one.condition for group in groups.values() for one in group)
     if words.keys() <= {None}:
         return {None: devices}
     every: dict[str | None, Devices] = {}
     for word in words:
-        kept: dict[str, Any] = {}
-        for name, group in groups.items():
-            kept[name] = tuple(one for one in group if one.condition == word)
-        every[word] = Devices(**kept)
+        same = {n: tuple(it for it in one if it.condition == word) for n, one in groups.items()}
+        every[word] = Devices(**same)
     return every
 
 
 def phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
-    """Yield devices in words, whatever condition they are in."""
+    """Yield devices in words, without their conditions."""
     by_model: dict[str, list[int | None]] = defaultdict(list)
     for cpu in devices.processors:
         by_model["" if brief else short_model(cpu.model)].append(_product(cpu.count, cpu.cores))
@@ -99,7 +97,7 @@ def _sum_text(numbers: Sequence[int | None], shown: Callable[[int], str]) -> str
 
 
 def short_model(model: str | None) -> str:
-    """Return the name of a model without marks, clock rates and the word for what it is."""
+    """Return the name of a model without marks, clock rates and the word CPU."""
     return " ".join(_NOISE.sub(" ", model or "").split())
 
 
@@ -126,7 +124,7 @@ def need_phrase(need: Need) -> str:
 
 
 def request_phrase(request: Request) -> str:
-    """Return what is asked for: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
+    """Return a request in words: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
     needs = ", ".join(map(need_phrase, request.needs))
     name = request.flavor or request.id or "request"
     others = len(request.fallbacks)
@@ -148,7 +146,7 @@ def _plain_number(value: object) -> str:
     return str(value)
 
 
-#: Filters that a person asks for, and by which options.
+#: Filters by the options that set them.
 _OPTIONS = {
     "zone": ("zone",),
     "location": ("location",),
@@ -182,7 +180,7 @@ class ReasonPhrases:
         return "; ".join(texts) or "no reason is known"
 
     def without_amounts(self, reasons: Sequence[Reason]) -> str:
-        """Return the reasons against a pool in words that are equal where only numbers differ."""
+        """Return the reasons against a pool without numbers."""
         amounts = [one for one in reasons if one.is_amount]
         others = [self.of_reason(one) for one in reasons if one not in amounts]
         lacking = [one for one in amounts if not one.have]
@@ -218,20 +216,20 @@ class ReasonPhrases:
 
 
 def thing(reason: Reason) -> str:
-    """Return what is counted: cores and memory are ``free`` ones where there are none."""
+    """Return the counted resource; missing cores and memory are ``free`` ones."""
     label = re.sub(r"^GPU (?=\S)", "", reason.label)
     return f"free {label}" if not reason.have and reason.label in ("cores", "memory") else label
 
 
 def too_small(reason: Reason) -> str:
-    """Return that there is too little of an amount: ``too few cores``, ``no A100``."""
+    """Return a lack without numbers: ``too few cores``, ``no A100``."""
     if not reason.have:
         return f"no {thing(reason)}"
     return f"too {'little' if reason.label.startswith('memory') else 'few'} {thing(reason)}"
 
 
 def share(reason: Reason, amount: Any = None) -> str:
-    """Return what there is of the need, or another amount: ``16 of 32``, ``128 of 256 GiB``."""
+    """Return an amount of the need: ``16 of 32``, ``128 of 256 GiB``."""
     have: Any = reason.have if amount is None else amount
     if reason.unit != "MiB":
         unit = f" {reason.unit}" if reason.unit else ""
@@ -246,7 +244,6 @@ def _elsewhere(reason: Reason) -> str:
 
 
 def _notes(reason: Reason) -> str:
-    """Return what does not count, what there is instead, or that all pools have enough."""
     notes = []
     if reason.uncounted:
         notes.append(_uncounted(reason, reason.uncounted))
@@ -260,7 +257,7 @@ def _notes(reason: Reason) -> str:
 
 
 def _uncounted(reason: Reason, found: Uncounted) -> str:
-    """Return what does not count, and why: ``1 of 4 A100 is Critical, 2 are Disabled``."""
+    """Return the uncounted amounts: ``1 of 4 A100 is Critical, 2 are Disabled``."""
     all_of = replace(reason, need=found.installed)
     what = re.sub(r"^GPU (?=\S)", "", reason.label)
     texts = []

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from valence_sched.model.quantity import format_count
 from valence_sched.model.relocation import Rebalance, Relocation, Survival
 
-NO_HARDWARE = "the inventory does not say what it is made of"
+NO_HARDWARE = "its hardware is unknown"
 
 #: For one node and for several, and the word after.
 _VERBS = {"failed": ("lands again", "land again"), "drained": ("moves away", "move away")}

@@ -60,7 +60,7 @@ class TestDeclared(unittest.TestCase):
             declared = DeclaredResources([CustomResource(name="power_w", total=7.0, fact="w")])
             (stock,) = declared.all_stocks(lean({"id": "a", "facts": {"w": value}}))
             self.assertEqual(7.0, stock.total)
-            self.assertRegex(declared.remarks[0], "pod manager 'a': fact 'w' is .*, expected an amount")
+            self.assertRegex(declared.remarks[0], "pod manager 'a': fact 'w' is .*, expected")
 
     def test_what_a_pod_manager_reports_itself_stays_and_a_remark_says_so(self):
         own = {"uri": "s", "resource": "power_w", "total": 5}

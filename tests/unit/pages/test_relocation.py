@@ -102,7 +102,7 @@ class TestRelocation(unittest.TestCase):
     def test_notes_are_at_the_end_and_nodes_without_blocks_say_so(self):
         unknown = {**EAST, "nodes": [node("n3")]}
         page = failed(unknown, WEST)
-        self.assertIn("does not say what it is made of", table(page, "No place")[0][-1])
+        self.assertIn("its hardware is unknown", table(page, "No place")[0][-1])
         self.assertIsInstance(page.sections[-1], Lines)
 
     def test_a_long_table_says_that_it_is_cut(self):
