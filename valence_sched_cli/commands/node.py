@@ -78,21 +78,24 @@ class ShowNode(base.ShowOne):
     With --inventory it is shown as it is recorded there.
     """
 
-    arguments = "<node>: node (ID or URI; with --inventory also the last part of it)"
+    arguments = "<node>: node (ID or URI; with --inventory also the last part of it, or PODM/ID)"
     option_groups = (RECORDED, inventory.LIVE)
 
     def take_action(self, args: base.Args) -> base.Table:
         scheduler = self.scheduler(args)
         if args.inventory:
-            recorded = _recorded_nodes(scheduler)
-            found = [one for one in recorded if args.node in (one.node.id, one.node.uri)]
-            found = found or [one for one in recorded if args.node == tail(one.node.uri)]
+            recorded = {f"{one.node.podm}/{one.node.id}": one for one in _recorded_nodes(scheduler)}
+            found = {
+                full: one
+                for full, one in recorded.items()
+                if args.node in (full, one.node.id, one.node.uri, tail(one.node.uri))
+            }
             if not found:
-                raise UnknownName("node", args.node, [one.node.id for one in recorded])
-            if len(found) > 1:
-                several = ", ".join(f"{one.node.uri} of {one.node.podm}" for one in found)
+                raise UnknownName("node", args.node, [one.node.id for one in recorded.values()])
+            if len(found) > 1 and args.node not in found:
+                several = ", ".join(found)
                 raise UsageError(one_line(f"node {args.node}: several have this name: {several}"))
-            record = found[0]
+            record = found.get(args.node) or next(iter(found.values()))
         else:
             record = scheduler.node_record(args.node)
         cells = _cells(record) | fields(record, "Podm URL", "Systems", "UUIDs", "MAC Addresses")

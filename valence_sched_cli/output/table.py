@@ -137,30 +137,26 @@ class PreparedFormatter:
         stdout = self._target or stdout
         if self._name == "yaml":
             stdout.write(_yaml([_values(names, row) for row in data]))
-            return
-        if self._name == "json":
+        elif self._name == "json":
             self._formatter.emit_list(names, data, stdout, parsed_args)
-            return
-        titles = self._named(names)
-        rows: Any = (tuple(map(self._cell, row)) for row in data)
-        if self._folds(parsed_args):
-            rows = fit_rows(titles, list(rows))
-        self._emit(self._formatter.emit_list, titles, rows, stdout, parsed_args)
+        else:
+            titles = self._named(names)
+            rows: Any = (tuple(map(self._cell, row)) for row in data)
+            rows = fit_rows(titles, list(rows)) if self._folds(parsed_args) else rows
+            self._emit(self._formatter.emit_list, titles, rows, stdout, parsed_args)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         stdout = self._target or stdout
         if self._name == "yaml":
-            for name, value in _values(names, data).items():
-                stdout.write(_yaml({name: value}))
-            return
-        if self._name == "json":
+            stdout.write("".join(_yaml({name: one}) for name, one in _values(names, data).items()))
+        elif self._name == "json":
             self._formatter.emit_one(names, data, stdout, parsed_args)
-            return
-        titles, cells = self._named(names), tuple(map(self._cell, data))
-        if self._folds(parsed_args):
-            rows = fit_rows(("Field", "Value"), list(zip(titles, cells, strict=True)))
-            cells = tuple(cell for _name, cell in rows)
-        self._emit(self._formatter.emit_one, titles, cells, stdout, parsed_args)
+        else:
+            titles, cells = self._named(names), tuple(map(self._cell, data))
+            if self._folds(parsed_args):
+                rows = fit_rows(("Field", "Value"), list(zip(titles, cells, strict=True)))
+                cells = tuple(cell for _name, cell in rows)
+            self._emit(self._formatter.emit_one, titles, cells, stdout, parsed_args)
 
     def _emit(self, emit: Any, names: Any, cells: Any, stdout: Any, parsed_args: Any) -> None:
         if self._folds(parsed_args):
