@@ -23,6 +23,7 @@ from valence_sched.config.credentials import read_password
 from valence_sched.config.settings import Cloud, Configuration
 from valence_sched.core.explain.report import inventory_source
 from valence_sched.engine import Engine
+from valence_sched.inventory import reporter
 from valence_sched.inventory.loader import InventoryLoader
 from valence_sched.inventory.sources import Now, SourceReader
 from valence_sched.lifecycle.dispatch import DispatchSender, bind_target, with_recording
@@ -182,7 +183,6 @@ class App:
             InventoryIncomplete: no pod manager could be read once.
         """
         from valence_sched.inventory.background_reader import background_reader  # HTTP
-        from valence_sched.inventory.reporter import Reporter  # SQL
 
         registry = self.registry(live.state)
         if not registry.members(live):
@@ -207,16 +207,18 @@ class App:
             def names() -> list[str]:
                 return [one.registration.name for one in registry.members(live)]
 
-            reporter = Reporter(store, names, targets, report_interval_s, tell, sleep=ended.wait)
+            reports = reporter.Reporter(
+                store, names, targets, report_interval_s, tell, sleep=ended.wait
+            )
             if not once:
                 if targets:
                     stack.callback(ended.set)
-                    work = functools.partial(reporter.run, ended.is_set)
+                    work = functools.partial(reports.run, ended.is_set)
                     threading.Thread(target=work, daemon=True, name="reporter").start()
                 reader.run()
                 return
             reader.run_once()
-            reporter.report()
+            reports.report()
             if not reader.read_names:
                 hint = "check that they run and that their URLs are right (podm check)"
                 raise errors.InventoryIncomplete(f"no pod manager could be read: {hint}")
@@ -235,8 +237,6 @@ class App:
                 text = "--report-policy: a broker does not report what policies read"
                 raise errors.UsageError(f"{text}: {hint}")
             return fanout.report
-        from valence_sched.inventory import reporter
-
         if (scheduler := self._remote_scheduler(target)) is None:
             raise errors.UsageError("--report: an empty URL: name that of a service, or messaging")
         return reporter.needed(scheduler, policies) if policies else scheduler.update_resource_stats

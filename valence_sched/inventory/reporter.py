@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,7 +13,9 @@ from valence_sched.errors import SchedulerError, one_line
 from valence_sched.model.inventory import FullPodm
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.stats import FIELDS, Stats, select_stats
-from valence_sched.store.store import Store
+
+if TYPE_CHECKING:
+    from valence_sched.store.store import Store
 
 #: What the operator of the scheduler that is told says of a pod manager, not who reports for it.
 _LOCAL = ("name", "url", "driver", "enabled")

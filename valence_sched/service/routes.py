@@ -104,7 +104,7 @@ OWN = (
 
 #: What answers a verb for which more is to be done than to call it, under the name of the verb.
 VERB_HANDLERS: Mapping[str, Handler] = {
-    name: getattr(verbs, name) for name in VERBS if hasattr(verbs, name)
+    name: found for name in VERBS if inspect.isfunction(found := getattr(verbs, name, None))
 }
 #: By path, the pages last.
 ROUTES = sorted(

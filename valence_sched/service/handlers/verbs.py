@@ -11,10 +11,16 @@ from msgspec import Meta
 from msgspec.structs import replace
 
 from valence_sched import errors
-from valence_sched.model import base, hardware, inventory, lifecycle, policy, quota, registration
 from valence_sched.model import verbs as nouns
+from valence_sched.model.base import Noun
 from valence_sched.model.decision import DecisionSummary, Detail, Report, Reports
+from valence_sched.model.hardware import BlockUsage, PodmOverview
+from valence_sched.model.inventory import OTHERS, to_json
+from valence_sched.model.lifecycle import ClaimRecord, ClaimResult, Preview, ReconcileResult
 from valence_sched.model.plan import Plan
+from valence_sched.model.policy import PluginKind
+from valence_sched.model.quota import Quota
+from valence_sched.model.registration import PasswordReference
 from valence_sched.model.request import Request, with_content_id
 from valence_sched.model.scheduler import Scheduler
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, silent_zones
@@ -32,7 +38,7 @@ def claim(call: Call) -> CallResult:
         if body.plan is not None:
             check_plan(call, scheduler, body.plan)
             held = scheduler.claim_plan(body.plan, key=call.key, ttl_s=body.ttl_s)
-            result = lifecycle.ClaimResult(claim=held)
+            result = ClaimResult(claim=held)
         else:
             request = call.deciding(scheduler, body)
             result = scheduler.claim(request, key=call.key, ttl_s=body.ttl_s, detail=body.detail)
@@ -41,13 +47,13 @@ def claim(call: Call) -> CallResult:
     return CallResult(result, 201, {"Location": f"/v1/claims/{result.claim.id}"})
 
 
-def claim_record(call: Call) -> lifecycle.ClaimRecord:
+def claim_record(call: Call) -> ClaimRecord:
     """Show a claim with its nodes and events."""
     with call.parts.schedulers.changing() as scheduler:
         return visible_claim(call, scheduler, call.name())
 
 
-def visible_claim(call: Call, scheduler: Scheduler, claim_id: str) -> lifecycle.ClaimRecord:
+def visible_claim(call: Call, scheduler: Scheduler, claim_id: str) -> ClaimRecord:
     """Return a claim that the user may see; UnknownName without a hint for any other."""
     owner = call.user.owner
     if owner is None:
@@ -117,7 +123,7 @@ def delete_nodes(call: Call) -> CallResult:
 def reconcile(call: Call) -> CallResult:
     """Make claims and nodes agree with the pod managers."""
 
-    def work(scheduler: Scheduler) -> lifecycle.ReconcileResult:
+    def work(scheduler: Scheduler) -> ReconcileResult:
         return scheduler.reconcile(dry_run=call.body.dry_run, keep_s=call.body.keep_s)
 
     return start(call, "reconcile", work, repeat=True)
@@ -132,7 +138,7 @@ def start(call: Call, kind: str, work: Callable[[Scheduler], Any], *, repeat: bo
     """Begin an operation, and answer where to poll it."""
     user = call.user
     changed_name = f"nodes/{call.name()}" if "name" in call.path else None
-    begun = new_operation(kind, user.owner, call.key, inventory.to_json(call.body), user.consumer)
+    begun = new_operation(kind, user.owner, call.key, to_json(call.body), user.consumer)
 
     def run() -> Any:
         changed, outcome = [changed_name or f"operations/{begun.id}"], "failed"
@@ -173,7 +179,7 @@ def check_node(call: Call, scheduler: Scheduler, name: str) -> None:
 MOST_SKIPPED = 1_000_000
 
 
-class DecisionsQuery(base.Noun, frozen=True, kw_only=True):
+class DecisionsQuery(Noun, frozen=True, kw_only=True):
     """Which decisions to list: ``limit`` of them, after ``skip`` newer ones."""
 
     limit: Annotated[int, Meta(ge=1, le=1000)] = 100
@@ -197,7 +203,7 @@ def select_destinations(call: Call) -> CallResult:
         result = scheduler.select_destinations(request, detail=detail)
     if not body.keep:
         return CallResult(result)
-    document = inventory.to_json(result.report)
+    document = to_json(result.report)
     decision_id = digest(document)
     call.parts.records.save_decision(decision_id, result.report, document)
     return CallResult(result, headers={"Content-Location": f"/v1/decisions/{decision_id}"})
@@ -226,7 +232,7 @@ def decision(call: Call) -> Report | Reports:
     return report
 
 
-def preview(call: Call) -> Sequence[lifecycle.Preview]:
+def preview(call: Call) -> Sequence[Preview]:
     """Ask the chosen pod managers whether they would compose the nodes of a decision."""
     decision: Report = call.body.decision
     decision = replace(decision, request=call.checked(decision.request))
@@ -234,13 +240,13 @@ def preview(call: Call) -> Sequence[lifecycle.Preview]:
         return tuple(scheduler.preview(decision))
 
 
-def listed_podms(call: Call) -> Sequence[hardware.PodmOverview]:
+def listed_podms(call: Call) -> Sequence[PodmOverview]:
     """Return the pod managers that are decided on, with the zones that the list lacks."""
     with call.reading() as scheduler:
         return scheduler.podms()
 
 
-def block_usage(call: Call, podm: str | None = None) -> hardware.BlockUsage:
+def block_usage(call: Call, podm: str | None = None) -> BlockUsage:
     """Show which blocks of a pod manager are in use, and by which claims."""
     owner = call.user.owner
     with call.parts.schedulers.changing() as scheduler:
@@ -248,14 +254,14 @@ def block_usage(call: Call, podm: str | None = None) -> hardware.BlockUsage:
         own = {one.id for one in scheduler.claims(owner=owner)} if owner is not None else set()
     if owner is None:
         return found
-    held = {uri: ids if ids in own else inventory.OTHERS for uri, ids in found.held.items()}
+    held = {uri: ids if ids in own else OTHERS for uri, ids in found.held.items()}
     return replace(found, held=held)
 
 
 def check_reference(call: Call, _scheduler: Scheduler, _what: object) -> None:
     """Raise InputError for a typed password, or one that is stored where the client runs."""
     reference = getattr(call.body, "registration", call.body).password
-    if isinstance(reference, registration.PasswordReference) and not is_source(reference):
+    if isinstance(reference, PasswordReference) and not is_source(reference):
         raise errors.InputError(
             "the body", "$.password", "no reference", "exactly one of env and file"
         )
@@ -365,13 +371,13 @@ def metrics(call: Call) -> CallResult:
     return CallResult(text, headers={"Content-Type": media_type})
 
 
-def set_default(call: Call) -> quota.Quota:
+def set_default(call: Call) -> Quota:
     """Set the default limits, of each owner without its own limits."""
     with call.parts.schedulers.changing() as scheduler:
         return scheduler.set_quota(None, call.body.limits)
 
 
-def change_default(call: Call) -> quota.Quota:
+def change_default(call: Call) -> Quota:
     """Change default limits, of each owner without its own limits; null: no limit."""
     with call.parts.schedulers.changing() as scheduler:
         return scheduler.change_quota(None, call.body.limits)
@@ -385,8 +391,8 @@ def check_quota(call: Call, _scheduler: Scheduler, owner: str) -> None:
 
 def check_kind(_call: Call, _scheduler: Scheduler, kind: str) -> None:
     """Raise UnknownName for an unknown kind of plug-ins."""
-    if kind not in get_args(policy.PluginKind):
-        raise errors.UnknownName("kind of plug-ins", kind, get_args(policy.PluginKind))
+    if kind not in get_args(PluginKind):
+        raise errors.UnknownName("kind of plug-ins", kind, get_args(PluginKind))
 
 
 #: The check before a verb without a handler: of its name in the path, or its argument.
