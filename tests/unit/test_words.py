@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The words of the documentation: standard terms, with the glossary's nouns as subjects."""
+"""The words of documentation, messages and comments: standard terms of the field."""
 
 import re
+import tokenize
 import unittest
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tests.unit.structure import ROOT
+from tests.unit.structure import PACKAGES, ROOT
 
 PAGES = (ROOT / "README.rst", *sorted((ROOT / "doc" / "source").rglob("*.rst")))
+SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
 #: A word that no page has, and what to write.
 INSTEAD = {
     r"nobody|somebody|anybody|whoever|whomever": "name the caller, the operator, the pod manager",
@@ -18,6 +21,18 @@ INSTEAD = {
     r"thereof|therein|hereof": "of it, in it",
     r"is (?:said|told) (?:by|in|with)": "is set by, is specified with",
 }
+#: A word that no string, docstring or comment has, and what to write.
+INSTEAD_IN_SOURCES = {
+    r"what is there|who logs in|who it was": "name the thing",
+    r"by lot": "tie, broken by the seed",
+    r"the same again|come to terms|for a word": "the standard term",
+    r"thereof|therein|hereof": "of it, in it",
+    r"is (?:said|told) (?:by|in|with)": "is set by, is specified with",
+    r"broken off": "interrupted",
+    r"no one|somebody's|others'|else's": "name the caller, the operator, the pod manager",
+    r"lets? in": "authenticates, accepts",
+    r"goes? by|bears?|for want of": "the standard term",
+}
 LITERAL = re.compile(r"``[^`]*``|`[^`]*`_?")
 BLOCK = re.compile(r"^(?:\.\. code-block::.*|(?!\.\.).*::)\n(?:\n|[ ]{3,}.*\n)+", re.MULTILINE)
 
@@ -27,15 +42,35 @@ def _prose(page: Path) -> list[str]:
     return BLOCK.sub(lambda block: "\n" * block[0].count("\n"), page.read_text()).splitlines()
 
 
+def _strings_and_comments(path: Path) -> list[str]:
+    """Return the lines of a source file, empty but for its strings, docstrings and comments."""
+    lines = [""] * (len(path.read_text().splitlines()) + 1)
+    with path.open("rb") as file:
+        for token in tokenize.tokenize(file.readline):
+            if token.type in (tokenize.STRING, tokenize.COMMENT):
+                for number, line in enumerate(token.string.splitlines(), token.start[0] - 1):
+                    lines[number] += f" {line}"
+    return lines
+
+
 class TestWords(unittest.TestCase):
     maxDiff = None
 
     def test_no_page_has_a_word_that_is_no_term_of_the_field(self):
+        self.check(PAGES, _prose, INSTEAD)
+
+    def test_no_string_or_comment_has_a_word_that_is_no_term_of_the_field(self):
+        self.check(SOURCES, _strings_and_comments, INSTEAD_IN_SOURCES)
+
+    def check(
+        self, files: Iterable[Path], lines: Callable[[Path], list[str]], instead: dict[str, str]
+    ) -> None:
+        """Fail with a line for each word in the files that is to be another one."""
         found = [
-            f"{page.relative_to(ROOT)}:{number}: {match[0]!r}: {instead}"
-            for page in PAGES
-            for number, line in enumerate(_prose(page), 1)
-            for words, instead in INSTEAD.items()
+            f"{path.relative_to(ROOT)}:{number}: {match[0]!r}: {hint}"
+            for path in files
+            for number, line in enumerate(lines(path), 1)
+            for words, hint in instead.items()
             for match in re.finditer(rf"\b(?:{words})\b", LITERAL.sub("", line), re.IGNORECASE)
         ]
         self.assertEqual("", "\n".join(found))

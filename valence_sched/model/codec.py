@@ -20,7 +20,7 @@ MAX_HUMAN_BYTES = 1 << 20
 MAX_NAMED_FIELDS = 5  # unknown fields that a warning names
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how it begins
 _ENDLESS = "nesting without end"
-#: Lists and objects one in another, at most; of what programs write there are about fifteen.
+#: Nested lists and objects, at most; of what programs write there are about fifteen.
 MAX_DEPTH = 64
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # down, and up: 1 and -1 as signed bytes
 _NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))

@@ -442,7 +442,7 @@ class FitCounts(Struct, frozen=True, kw_only=True):
 
 
 class Ranking(Struct, frozen=True, kw_only=True):
-    """Candidates best first, the same again for this ``request_id`` and ``seed``."""
+    """Candidates best first; equal ``request_id`` and ``seed`` give equal candidates."""
 
     candidates: tuple[Candidate, ...]
     missing: tuple[str, ...] = ()

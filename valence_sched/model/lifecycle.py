@@ -93,7 +93,7 @@ class NodeRecord(NodeStatus, frozen=True, kw_only=True):
     """A node, its state, its hardware, and what happened to its claim, the oldest event first.
 
     ``systems`` are the URIs of its ComputerSystems; they, their UUIDs and their MAC addresses are
-    empty where the pod manager does not tell them.
+    empty where the pod manager does not report them.
     """
 
     podm_url: str | None = None

@@ -13,7 +13,7 @@ from valence_sched.model.decision import FunnelStep
 from valence_sched.model.hardware import BlockUse
 
 #: What a decision makes of a pod manager or pool, or that nodes leave it or land on it, or that
-#: blocks are bought for it; empty where it is none of these.
+#: blocks are bought for it; else empty.
 Decided = Literal["", "chosen", "alternate", "candidate", "undecided", "rejected"]
 Role = Decided | Literal["source", "destination", "buyer"]
 BlockRole = Literal["", "chosen", "alternate", "left"]
