@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import datetime
 import heapq
+import math
 
 from valence_sched.errors import InventoryStale, one_line
 from valence_sched.model.diagnostic import Diagnostics
@@ -17,33 +18,46 @@ class ReadingAges:
     A reading with an unknown or future time is in ``unknown``.
     """
 
-    def __init__(self, limit_s: float) -> None:
-        self._limit_s = limit_s
+    def __init__(self, limit_s: float | None) -> None:
+        self._limit_s = math.inf if limit_s is None else limit_s
         self._read_at: dict[str, str | None] = {}
-        self._due: list[tuple[float, str, str | None]] = []
+        self._due: dict[str, float] = {}  # when each becomes old
+        self._queued: dict[str, float] = {}  # when each is looked at, as due or earlier
+        self._queue: list[tuple[float, str]] = []
         self._old: set[str] = set()
         self.unknown: set[str] = set()
 
     def note(self, podm: str, read_at: str | None, now: datetime.datetime) -> None:
         self.forget(podm)
         self._read_at[podm] = read_at
-        age = age_s(read_at, now)
-        if age is None:
+        if (age := age_s(read_at, now)) is None:
             self.unknown.add(podm)
         else:
-            due = now.timestamp() - age + self._limit_s
-            heapq.heappush(self._due, (due, podm, read_at))
+            self._due[podm] = now.timestamp() - age + self._limit_s
+            self._enqueue(podm)
+
+    def _enqueue(self, podm: str) -> None:
+        due = self._due.get(podm, math.inf)
+        if due < self._queued.get(podm, math.inf):
+            self._queued[podm] = due
+            heapq.heappush(self._queue, (due, podm))
 
     def forget(self, podm: str) -> None:
         self._read_at.pop(podm, None)
+        self._due.pop(podm, None)
         self._old.discard(podm)
         self.unknown.discard(podm)
 
     def older(self, now: datetime.datetime) -> set[str]:
-        while self._due and self._due[0][0] < now.timestamp():
-            _, podm, read_at = heapq.heappop(self._due)
-            if podm not in self.unknown and self._read_at.get(podm) == read_at is not None:
-                self._old.add(podm)
+        at = now.timestamp()
+        while self._queue and self._queue[0][0] < at:
+            queued, podm = heapq.heappop(self._queue)
+            if self._queued.get(podm) == queued:
+                del self._queued[podm]
+                if self._due.get(podm, math.inf) < at:
+                    self._old.add(podm)
+                else:  # read again since, or forgotten
+                    self._enqueue(podm)
         return set(self._old)
 
     def read_at(self, podm: str) -> str | None:

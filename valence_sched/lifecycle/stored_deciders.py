@@ -61,8 +61,8 @@ class StoredInventory:
         self._refused: set[str] = set()
         self._invalid: dict[str, str] = {}
         self._aged: set[str] = set()
-        self._max_ages = ReadingAges(_limit(self._live.max_age_s))
-        self._warn_ages = ReadingAges(_limit(self._live.warn_age_s))
+        self._max_ages = ReadingAges(self._live.max_age_s)
+        self._warn_ages = ReadingAges(self._live.warn_age_s)
         self._asked_at: dict[str, float] = {}
 
     @property
@@ -138,7 +138,7 @@ class StoredInventory:
         stale = [one for one in self._too_old() if one not in self._unread]
         if stale:
             first = self.order(stale)[0]
-            limit, now = _limit(self._live.max_age_s), self._sources.now()
+            limit, now = self._live.max_age_s or 0.0, self._sources.now()
             raise stale_error(first, self._max_ages.read_at(first), limit, now)
         self._loader.check(count, self._selection)
 
@@ -220,10 +220,6 @@ class StoredInventory:
 
 def _differing(known: Mapping[str, object], before: Mapping[str, object]) -> set[str]:
     return {name for name in known.keys() | before.keys() if known.get(name) != before.get(name)}
-
-
-def _limit(limit_s: float | None) -> float:
-    return math.inf if limit_s is None else limit_s
 
 
 class StoredDeciders:
