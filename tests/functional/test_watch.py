@@ -161,7 +161,7 @@ class TestWatch(WatchCase):
         for number in (signal.SIGINT, signal.SIGTERM):
             watch = Watch(self, self.state)
             self.assertIn("leader: this process", watch.line())
-            while "gone: not read" not in (line := watch.line()) and "before" not in line:
+            while "gone: unreachable" not in (line := watch.line()) and "before" not in line:
                 pass
             watch.process.send_signal(number)
             self.assertEqual(0, watch.process.wait(PATIENCE_S))
@@ -193,7 +193,7 @@ class TestWatch(WatchCase):
         podms = self.serve()
         watch = Watch(self, self.state, "--interval", "3600", "--event-pause", "1")
         lines = [watch.line()]
-        while "gone: not read" not in "".join(lines) or sum(
+        while "gone: unreachable" not in "".join(lines) or sum(
             "subscribed" in line for line in lines
         ) < len(podms):
             lines.append(watch.line())
