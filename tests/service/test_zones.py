@@ -144,7 +144,7 @@ class TestRegistry(ZonesCase):
             self.add()
         reference = PasswordReference(env="SECRET")
         for words, text in (
-            ({"url": "ftp://x"}, "which is not the http or https URL of a service"),
+            ({"url": "ftp://x"}, "which is not http://HOST or https://HOST"),
             ({"url": "http://u:hunter2@x"}, "a URL with a user or password in it"),
             ({"url": "http://x:99999"}, "no URL"),
             ({"url": "http://x y"}, "characters that no URL has"),

@@ -123,8 +123,8 @@ def check_ironic(settings: IronicSettings, file: str, path: str = "$") -> None:
         raise InputError(file, path, "half of a login", "username and password, or neither")
     if settings.username is not None and settings.url is None:
         raise InputError(file, path, "a login without a url", "the url that it is for")
-    if password and not password.names_one_source:
-        raise InputError(file, f"{path}.password", "no reference", "exactly one of env and file")
+    if password:
+        password.check_source(file, f"{path}.password")
 
 
 def _is_url(text: str) -> bool:

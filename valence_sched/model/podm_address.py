@@ -17,7 +17,7 @@ import uuid
 from collections.abc import Collection
 from urllib.parse import SplitResult, urlsplit
 
-from valence_sched.errors import InputError
+from valence_sched.errors import InputError, one_line
 
 SERVICE_ROOT = "/redfish/v1"
 
@@ -26,9 +26,22 @@ EndpointKey = tuple[str, str, int | None, str]
 
 def url_problem(url: str) -> str | None:
     """Return the problem of the URL of a pod manager, without a password in it."""
+    if problem := service_url_problem(url):
+        return problem
+    path = urlsplit(url).path
+    if path.rstrip("/") in ("", "/redfish", SERVICE_ROOT):
+        return None
+    return (
+        f"{url[:80]!r}, a URL with the path {path[:80]!r}: every link of a pod manager begins "
+        "at the root of its host, so behind a proxy it needs a host or port of its own"
+    )
+
+
+def service_url_problem(url: str) -> str | None:
+    """Return the problem of the URL of a service, without a password in it."""
     if "@" in url:
         return "a URL with a user or password in it: say them with username and password"
-    shown = repr(url[:80])
+    shown = one_line(repr(url[:80]))
     if not url.isprintable() or any(char.isspace() for char in url) or "\\" in url:
         return f"{shown}, a URL with characters that no URL has"
     try:
@@ -42,14 +55,7 @@ def url_problem(url: str) -> str | None:
         return f"{shown}, a URL without the port that it announces"
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return f"{shown}, which is not http://HOST or https://HOST"
-    if parts.query or parts.fragment:
-        return f"{shown}, a URL with a query or fragment"
-    if parts.path.rstrip("/") not in ("", "/redfish", SERVICE_ROOT):
-        return (
-            f"{shown}, a URL with the path {parts.path[:80]!r}: every link of a pod manager begins "
-            "at the root of its host, so behind a proxy it needs a host or port of its own"
-        )
-    return None
+    return f"{shown}, a URL with a query or fragment" if parts.query or parts.fragment else None
 
 
 def strip_service_root(url: str) -> str:

@@ -78,7 +78,7 @@ def problem_error(content: bytes, status: int, url: str) -> SchedulerError:
         problem = msgspec.json.decode(content, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         text = f"{url}: HTTP {status}, and no document that says why: is it a scheduler's service?"
-        return ServiceError(one_line(text))
+        return ServiceError(text)
     return error_of(problem)
 
 

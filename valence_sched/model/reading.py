@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 from msgspec import Struct
 
-from valence_sched.errors import UsageError, one_line
+from valence_sched.errors import UsageError
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import WHOLE_POOL, Node, Podm, PodmStatus
 from valence_sched.model.quantity import format_count, parse_age
@@ -182,7 +182,7 @@ def parse_limit(argument: str, name: str) -> float:
     try:
         return parse_age(argument) if argument else DEFAULT_LIMIT_S
     except ValueError as error:
-        raise UsageError(one_line(f"{name}: {error}")) from None
+        raise UsageError(f"{name}: {error}") from None
 
 
 def within(age_s: float | None, limit_s: float) -> bool:

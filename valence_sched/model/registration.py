@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
+from valence_sched.errors import InputError
 from valence_sched.model import inventory
 from valence_sched.model.base import Fact, FieldChanges, Noun
 from valence_sched.model.diagnostic import Diagnostic
@@ -32,10 +33,10 @@ class PasswordReference(Noun, frozen=True, kw_only=True):
     file: Name | None = None
     stored: bool = False
 
-    @property
-    def names_one_source(self) -> bool:
-        """Whether the source is exactly one of a variable and a file."""
-        return not self.stored and (self.env is None) != (self.file is None)
+    def check_source(self, file: str, path: str) -> None:
+        """Raise InputError unless the source is exactly one of a variable and a file."""
+        if self.stored or (self.env is None) == (self.file is None):
+            raise InputError(file, path, "no reference", "exactly one of env and file")
 
     @property
     def text(self) -> str:

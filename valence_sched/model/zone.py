@@ -233,9 +233,7 @@ def check_zone_settings(settings: ZoneSettings, file: str, path: str = "$") -> N
     except ValueError as error:
         raise InputError(file, f"{path}.capabilities", str(error), "key=value") from None
     for number, one in enumerate(settings.secrets):
-        if not one.names_one_source:
-            where = f"{path}.secrets[{number}]"
-            raise InputError(file, where, "no reference", "exactly one of env and file")
+        one.check_source(file, f"{path}.secrets[{number}]")
 
 
 #: PREPARED: the zones are asked. RELEASING: a zone did not answer to a release. The last three are

@@ -7,17 +7,17 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
-from valence_sched.errors import InputError, one_line
+from valence_sched.errors import InputError
 from valence_sched.model.base import FieldChanges, Noun
 from valence_sched.model.codec import check_schema, convert, load_yaml
 from valence_sched.model.decode_error import refuse_other_kind
 from valence_sched.model.http_headers import MOST_HOPS
 from valence_sched.model.inventory import Capabilities, Name, ZoneName, parse_capabilities
+from valence_sched.model.podm_address import service_url_problem
 from valence_sched.model.registration import PasswordReference
 from valence_sched.model.tls import ClientCertificate, client_certificate, file_problem
 
@@ -195,7 +195,7 @@ def check_zone(registration: ZoneRegistration) -> None:
     if name in RESERVED_NAMES:
         expected = f"a name other than {', '.join(RESERVED_NAMES)}"
         raise InputError("name", "", repr(name), expected, "the service has paths of these names")
-    if problem := zone_url_problem(registration.url):
+    if problem := service_url_problem(registration.url):
         raise InputError("url", "", problem)
     for title, least in (("weight_scale", 0), ("weight_offset", -MOST_WEIGHT)):
         number: float = getattr(registration, title)
@@ -207,8 +207,8 @@ def check_zone(registration: ZoneRegistration) -> None:
         raise InputError(name, "", "a password without a username", "both")
     if registration.username and reference is None:
         raise InputError(name, "", "a username without a password", "both")
-    if reference is not None and not reference.names_one_source:
-        raise InputError(name, "$.password", "no reference", "exactly one of env and file")
+    if reference is not None:
+        reference.check_source(name, "$.password")
     if problem := file_problem(registration.cert, registration.key):
         raise InputError(name, "", problem)
     _check_keystone(registration)
@@ -220,28 +220,11 @@ def _check_keystone(registration: ZoneRegistration) -> None:
         if found := [field for field in scope if getattr(registration, field) is not None]:
             raise InputError(name, f"$.{found[0]}", "no auth_url", "the URL of its Keystone")
         return
-    if problem := zone_url_problem(registration.auth_url):
+    if problem := service_url_problem(registration.auth_url):
         raise InputError(name, "$.auth_url", problem)
     for field in ("username", "project"):
         if not getattr(registration, field):
             raise InputError(name, f"$.{field}", "an auth_url without it", "both, for Keystone")
-
-
-def zone_url_problem(url: str) -> str | None:
-    """Return the problem of the URL of a service, without a password in it."""
-    if "@" in url:
-        return "a URL with a user or password in it: say them with username and password"
-    shown = one_line(repr(url[:80]))
-    if not url.isprintable() or any(char.isspace() for char in url):
-        return f"{shown}, a URL with characters that no URL has"
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        return f"{shown}, which is no URL"
-    if not valid or parts.query or parts.fragment:
-        return f"{shown}, which is not the http or https URL of a service"
-    return None
 
 
 def info_properties(info: ZoneInfo) -> Mapping[str, str]:
