@@ -242,8 +242,8 @@ def _write_domain(
         size: Json = {"MemoryChunkSizeMiB": mib(stock.used), "AddressRangeType": kind}
         place = writer.new_uri(f"{uri}/MemoryChunks/InUse")
         chunks.append(writer.put(place, "MemoryChunks.v1_5_0", None, size))
-    held = writer.new_uri(f"{uri}/MemoryChunks")
-    writer.collection(held, "MemoryChunks", chunks)
+    collection = writer.new_uri(f"{uri}/MemoryChunks")
+    writer.collection(collection, "MemoryChunks", chunks)
     if stock.resource == PERSISTENT:  # without chunks only its modules show that it is
         module: Json = {"MemoryType": "NVDIMM_P", "CapacityMiB": mib(stock.total)}
         place = writer.put(writer.new_uri(f"{uri}/Memory/1"), "Memory.v1_15_0", None, module)
@@ -255,7 +255,7 @@ def _write_domain(
         "MemorySizeMiB": mib(stock.total),
         "MinMemoryChunkSizeMiB": mib(stock.min) or None,
         "MemoryChunkIncrementMiB": mib(stock.step) or None,
-        "MemoryChunks": _link(held),
+        "MemoryChunks": _link(collection),
         "InterleavableMemorySets": sets,
         "Oem": _own_part(stock, zones, MaxMemoryChunkSizeMiB=mib(stock.max)),
     }
@@ -403,8 +403,8 @@ BLOCKS, ZONES = f"{SERVICE}/ResourceBlocks", f"{SERVICE}/ResourceZones"
 class _RenderUris:
     def __init__(self, writer: DocumentWriter, podm: inventory.FullPodm) -> None:
         def placed(kind: str) -> list[tuple[str, inventory.Stock]]:
-            told = [stock for stock in podm.stocks if _has_documents(stock, podm) == kind]
-            return [(writer.inventory_uri(stock.uri), stock) for stock in told]
+            stocks = (stock for stock in podm.stocks if _has_documents(stock, podm) == kind)
+            return [(writer.inventory_uri(stock.uri), stock) for stock in stocks]
 
         writer.inventory_uri(ROOT)
         self.blocks = {block.uri: writer.inventory_uri(block.uri) for block in podm.blocks}

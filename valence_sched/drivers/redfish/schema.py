@@ -362,7 +362,7 @@ class Zone(NamedResource):
 
 class CompositionService(NamedResource):
     blocks = Link(
-        "ResourceBlocks", ResourceBlock, "blocks", collection=True, levels=5, levels_kept=1
+        "ResourceBlocks", ResourceBlock, "blocks", collection=True, levels=5, levels_cached=1
     )
     zones = Link("ResourceZones", Zone, "sets of blocks that a node may combine", collection=True)
 
@@ -406,10 +406,10 @@ class Chassis(NamedResource):
 
 class ServiceRoot(NamedResource):
     composition = Link(
-        "CompositionService", CompositionService, "the composition service", levels=6, levels_kept=2
+        "CompositionService", CompositionService, "the composition service", levels=6, levels_cached=2
     )
     blocks = Link(
-        "ResourceBlocks", ResourceBlock, "blocks", collection=True, levels=5, levels_kept=1
+        "ResourceBlocks", ResourceBlock, "blocks", collection=True, levels=5, levels_cached=1
     )
     systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)

@@ -268,8 +268,8 @@ def _size_of_modules(
         return 0
     if domain.size_mib == 0 or (known and not total):
         found = "none" if domain.size_mib is None else 0
-        taken = f"its modules have {total} together" if total else "it is unknown"
-        what = f"found {found}, expected a size, or modules with a size each ({taken})"
+        effect = f"its modules have {total} together" if total else "it is unknown"
+        what = f"found {found}, expected a size, or modules with a size each ({effect})"
         domain.remark(what, schema.MemoryDomain.size_mib)
     return total or None
 

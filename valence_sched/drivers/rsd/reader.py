@@ -398,19 +398,19 @@ def _blocks(
     ids: tuple[str, ...],
 ) -> Iterator[inventory.FullBlock]:
     reached, trusted = device_owners.devices_of_systems(service, found.systems)
-    attached = {uri for held in reached.values() for uri in held}
+    attached = {uri for by_uri in reached.values() for uri in by_uri}
     attached |= drives_of_storage(service, found.storages)
     # A pooled drive that a system lists is a block of its own: it leaves with the node.
     pooled = {offer.device.uri for offer in found.offers}
     own = {
-        block: {uri: device for uri, device in held.items() if uri not in pooled}
-        for block, held in reached.items()
+        block: {uri: device for uri, device in by_uri.items() if uri not in pooled}
+        for block, by_uri in reached.items()
     }
     statuses = {system.uri: uses.system_status(system) for system in found.systems}
-    held = device_owners.assign_devices(service, own, statuses, trusted)
+    owned = device_owners.assign_devices(service, own, statuses, trusted)
     describer = service.shared(Describer)
     for system in found.systems:
-        mine, reach = held[system.uri], found.reach[system.uri]
+        mine, reach = owned[system.uri], found.reach[system.uri]
         ends = system.endpoints + tuple(reach.stated)
         yield inventory.FullBlock(
             uri=system.uri,
