@@ -182,6 +182,23 @@ class TestRecords(LivePodmsCase):
         for path in paths:
             self.page(path)
 
+    def test_the_counts_of_the_site_are_those_of_its_pages(self):
+        self.hold()
+
+        def counts(text):
+            found = dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", text))
+            words = ("Pools", "Blocks", "Nodes", "Nodes that claims hold blocks for")
+            return [int(found.get(word, "0")) for word in words]
+
+        pages = [self.page(f"/ui/podms/{name}") for name in self.names]
+        site = counts(self.page("/ui"))
+        self.assertEqual(site, [sum(each) for each in zip(*map(counts, pages), strict=True)])
+        squares = [{*re.findall('href="([^"]*)" aria-label', text)} for text in pages]
+        self.assertEqual(site[1], sum(map(len, squares)))
+        nodes = [set(re.findall(r'"[^"]*ui/nodes/[^"]*"', text)) for text in pages]
+        self.assertEqual(site[2], sum(map(len, nodes)))
+        self.assertEqual((4 + 4, 1), (site[2], site[3]))
+
     def test_a_node_that_no_claim_has_is_a_page_without_the_names_of_others(self):
         (path,) = [one for one in self.links(self.page("/ui/podms/gpu-east"))
                    if "notebook-7" in self.page(one) and "/nodes/" in one]  # fmt: skip
