@@ -75,17 +75,16 @@ def rebalance_page(
     if not result.flavor or not lead.startswith(result.flavor):  # a name stays as it is
         lead = sentence(lead)
     tone: Tone = "good" if result.reached else "bad" if result.complete else "part"
+    before, after = _measures(result.before), _measures(result.after)
     rows: list[Row] = []
     for move in result.moves:
         place = (f"{move.step}", move.node, move.podm, move.to_podm, move.to_pool)
         blocks = inventory.names_of(move.to_blocks)
-        rows.append((*place, blocks, _hardware(move), *_measure_texts(move.after)))
-    numbers = ("Room", "Fragmentation")
-    columns = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware", *numbers)
-    text = "In this order; room and fragmentation are those after each move."
-    moves = [table("Moves", columns, rows, numbers, text)] if rows else []
-    ends = zip(numbers, _measure_texts(result.before), _measure_texts(result.after), strict=True)
-    changes = ((name, f"{before} before, {after} after") for name, before, after in ends if before)
+        rows.append((*place, blocks, _hardware(move), *_measures(move.after).values()))
+    columns = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware", *before)
+    text = "In this order. The numbers are those after each move."
+    moves = [table("Moves", columns, rows, before, text)] if rows else []
+    changes = ((name, f"{text} before, {after[name]} after") for name, text in before.items())
     return Page(
         title="Rebalance" + (f": room for {result.flavor}" if result.flavor else ""),
         lead=lead,
@@ -99,10 +98,11 @@ def rebalance_page(
     )
 
 
-def _measure_texts(measure: SiteMeasure) -> tuple[str, str]:
-    room, share = measure.room, measure.fragmentation
-    percent = "" if share is None else f"{100 * share:.1f} %"
-    return ("" if room is None else f"{room:,}"), percent
+def _measures(measure: SiteMeasure) -> dict[str, str]:
+    texts = {"Imbalance": f"{measure.imbalance:.1%}"}
+    if measure.fragmentation is not None:
+        texts = {"Fragmentation": f"{measure.fragmentation:.1%}"} | texts
+    return texts if measure.room is None else {"Room": f"{measure.room:,}"} | texts
 
 
 def purchase_page(
