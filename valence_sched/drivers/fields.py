@@ -154,7 +154,7 @@ class Link(Field[tuple[str, ...]]):
 
     With ``collection`` it links a collection, whose members are meant. A ``late`` link is followed
     only if something else was not found. ``levels`` is how many levels below a single link to
-    request at once, ``levels_cached`` how many if the devices there are cached.
+    request at once, ``cached`` how many if the devices there are cached.
     """
 
     def __init__(
@@ -166,12 +166,12 @@ class Link(Field[tuple[str, ...]]):
         collection: bool = False,
         late: bool = False,
         levels: int | None = None,
-        levels_cached: int | None = None,
+        cached: int | None = None,
     ) -> None:
         super().__init__(path, links, doc)
         self.to, self.collection, self.late = to, collection, late
         self.levels = int(collection or to.lasting) if levels is None else levels
-        self.levels_cached = self.levels if levels_cached is None else levels_cached
+        self.cached = self.levels if cached is None else cached
 
 
 class Parts(Field[tuple[Json, ...]]):

@@ -83,8 +83,8 @@ class DocumentCache:
             self.problem = f"{self._path}: could not be used: {reason} (all was read anew)"
             return
         if content.url == self._url:  # else of a service that was at this address before
-            oldest, entries = self._now_s - MAX_AGE_S, content.documents.items()
-            self._documents = {it: entry for it, entry in entries if oldest < entry[0] <= self._now_s}
+            oldest, items = self._now_s - MAX_AGE_S, content.documents.items()
+            self._documents = {it: entry for it, entry in items if oldest < entry[0] <= self._now_s}
 
     def stamp(self) -> tuple[int, int, int] | None:
         """Return what distinguishes the present file from later ones, None without a file."""
@@ -100,7 +100,7 @@ class DocumentCache:
 
     def levels(self, link: Link) -> int:
         """Return how many levels to request below a link: fewer if some are cached."""
-        return link.levels_cached if self._documents else link.levels
+        return link.cached if self._documents else link.levels
 
     def save(self, documents: Mapping[str, Json]) -> None:
         """Write these documents, new ones with the present time."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from valence_sched.drivers import composer
+from valence_sched.drivers.composer import Watch
 from valence_sched.drivers.fields import NO_NOTES, Json
 from valence_sched.drivers.http.exchange import LATE_READS, Patience
 from valence_sched.drivers.links import LinkedDocuments, fold_uri, link_path
@@ -84,7 +85,7 @@ class AmountComposer:
                         left = f"{max(0.0, stock.total - stock.used):g} {stock.unit} left"
                 yield f"{grant.uri}: found {left}, {grant.amount:g} were chosen"
 
-    def create(self, request: CompositionRequest, watch: composer.Watch) -> Creation:
+    def create(self, request: CompositionRequest, watch: Watch) -> Creation:
         """Make every amount of a request, one after the other, until one fails."""
         made: list[Grant] = []
         for grant in request.made_grants:
@@ -126,10 +127,10 @@ class AmountComposer:
                     found[uri] = None
         return list(found)
 
-    def remove(self, made: tuple[Grant, ...], watch: composer.Watch) -> str:
+    def remove(self, made: tuple[Grant, ...], watch: Watch) -> str:
         return "; ".join(filter(None, (self._remove(one, watch) for one in made)))
 
-    def _remove(self, one: Grant, watch: composer.Watch) -> str:
+    def _remove(self, one: Grant, watch: Watch) -> str:
         watch("deleting")
         delete = functools.partial(self._session.delete, one.uri)
         sent = composer.write(self._session, one.uri, delete, self._patience(), watch)
@@ -145,7 +146,7 @@ class AmountComposer:
             if late <= 0 or not patience.pause():
                 return f"{one.uri} is still there: {why}"
 
-    def _create(self, request: CompositionRequest, grant: Grant, watch: composer.Watch) -> Creation:
+    def _create(self, request: CompositionRequest, grant: Grant, watch: Watch) -> Creation:
         source = self._source(grant.uri)
         if source is None:
             return Creation(problem=self.refusal(request) or "it cannot be made")
@@ -408,7 +409,7 @@ class RedfishComposer:
         if exact_at and exact_at != self._capabilities().compose_target:
             self._block_reservations.unreserve(request)
 
-    def compose(self, request: CompositionRequest, watch: composer.Watch) -> CompositionResult:
+    def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Make the amounts, then the node; if that fails the amounts are deleted again."""
         created = self._amounts.create(request, watch)
         if created.problem:
@@ -421,9 +422,7 @@ class RedfishComposer:
             outcome = replace(outcome, amounts=created.made)
         return replace(outcome, state="unknown") if created.unknown else outcome
 
-    def _compose_node(
-        self, request: CompositionRequest, watch: composer.Watch
-    ) -> CompositionResult:
+    def _compose_node(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         way = choose_write(self._capabilities(request), request)
         if isinstance(way, str):
             return CompositionResult(state="absent", reason=way)
@@ -457,9 +456,7 @@ class RedfishComposer:
             return replace(result, state=state, amounts=found.made, reason=reason)
         return replace(result, amounts=found.made)
 
-    def remove(
-        self, request: CompositionRequest, node: str, watch: composer.Watch
-    ) -> CompositionResult:
+    def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
         before = self.read_node(request, node or None)
         if before.state == "unknown":
             return before
@@ -488,7 +485,7 @@ class RedfishComposer:
         return outcome
 
     def _without_amounts(
-        self, outcome: CompositionResult, made: tuple[Grant, ...], watch: composer.Watch
+        self, outcome: CompositionResult, made: tuple[Grant, ...], watch: Watch
     ) -> CompositionResult:
         """Delete the amounts of an absent node; note those that stay."""
         stays = self._amounts.remove(made, watch)
@@ -498,7 +495,7 @@ class RedfishComposer:
         return replace(outcome, state="absent", amounts=())
 
     def _compose_once(
-        self, request: CompositionRequest, way: ComposeWrite, watch: composer.Watch
+        self, request: CompositionRequest, way: ComposeWrite, watch: Watch
     ) -> tuple[CompositionResult, composer.SendResult]:
         watch(f"composing ({way.name})")
         post = self._session.post
@@ -528,7 +525,7 @@ class RedfishComposer:
         self,
         request: CompositionRequest,
         node: str | None,
-        watch: composer.Watch,
+        watch: Watch,
         lost: bool = False,
         written: Written | None = None,
         *,

@@ -361,9 +361,7 @@ class Zone(NamedResource):
 
 
 class CompositionService(NamedResource):
-    blocks = Link(
-        "ResourceBlocks", ResourceBlock, "blocks", collection=True, levels=5, levels_cached=1
-    )
+    blocks = Link("ResourceBlocks", ResourceBlock, "blocks", collection=True, levels=5, cached=1)
     zones = Link("ResourceZones", Zone, "sets of blocks that a node may combine", collection=True)
 
 
@@ -405,12 +403,8 @@ class Chassis(NamedResource):
 
 
 class ServiceRoot(NamedResource):
-    composition = Link(
-        "CompositionService", CompositionService, "the composition service", levels=6, levels_cached=2
-    )
-    blocks = Link(
-        "ResourceBlocks", ResourceBlock, "blocks", collection=True, levels=5, levels_cached=1
-    )
+    composition = Link("CompositionService", CompositionService, "the service", levels=6, cached=2)
+    blocks = Link("ResourceBlocks", ResourceBlock, "blocks", collection=True, levels=5, cached=1)
     systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)
     storage = Link("Storage", StorageHolder, "storage systems", collection=True, levels=3)

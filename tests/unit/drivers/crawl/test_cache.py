@@ -300,7 +300,7 @@ class TestCache(unittest.TestCase):
         self.assertEqual(({"a": 1}, None), self.loaded())
 
     def test_below_what_is_cached_fewer_levels_are_asked_for(self):
-        link = Link("Blocks", Resource, "", levels=5, levels_cached=1)
+        link = Link("Blocks", Resource, "", levels=5, cached=1)
         cache = DocumentCache(self.folder, self.URL, "user", 0.0)
         self.assertEqual(5, cache.levels(link))
         cache.load()
