@@ -18,12 +18,14 @@ class Package:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        package = importlib.import_module(self._name)
+        package, module = importlib.import_module(self._name), f"{self._name}.{name}"
         if not hasattr(package, name):
             try:
-                importlib.import_module(f"{self._name}.{name}")
+                importlib.import_module(module)
             except ModuleNotFoundError as error:
-                raise AttributeError(str(error)) from error
+                if error.name != module:  # a library that it needs
+                    raise
+                raise AttributeError(str(error)) from None
         found = self.__dict__[name] = getattr(package, name)
         return found
 
