@@ -218,8 +218,6 @@ class PodmCommand:
     @contextlib.contextmanager
     def page_writer(self, args: Args) -> Iterator[Callable[[model.page.Page], None]]:
         """Yield what writes a page into the file of --html, if any, opened before an effect."""
-        if args.html == "-":
-            raise UsageError("--html: standard output is for the rows: name a file")
         if args.html is None:
             yield lambda page: None
             return

@@ -141,7 +141,7 @@ class TestRequestFiles(Case):
             ["--alternates", "1"],
         ):  # fmt: skip
             done = self.schedule(2, TWO, *option)
-            self.assertEqual(f"{option[0]}: with --request-file, say it in the file\n", done.err)
+            self.assertEqual(f"{option[0]}: with --request-file, set it in the file\n", done.err)
 
     def test_explain_points_to_the_report(self):
         done = self.schedule(2, TWO, "--explain")

@@ -140,7 +140,7 @@ class TestTies(Case):
         words = ("schedule", "--request-file", file, "--request-id", "x")
         done = run(PROGRAMS[0], "podm", *words, "--inventory", str(self.site))
         self.assertEqual(2, done.code)
-        self.assertIn("--request-id: with --request-file, say it in the file", done.err)
+        self.assertIn("--request-id: with --request-file, set it in the file", done.err)
 
 
 FAILING = "def stumbles(*arguments):\n    return {}['rack']\n"

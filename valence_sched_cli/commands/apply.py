@@ -8,7 +8,7 @@ from typing import Any
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.commands.claim import NODE_COLUMNS, claim_lines, describe_result, node_table
+from valence_sched_cli.commands.claim import NODE_COLUMNS, claim_lines, node_table
 from valence_sched_cli.late import model
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
@@ -64,10 +64,7 @@ class ApplyPodm(base.Lister):
         scheduler, ttl_s = self.scheduler(args), claim_options.ttl_s(args)
         if not args.claim:
             result = scheduler.compose_plan(plan, key=args.key, ttl_s=ttl_s, wait_s=wait_s)
-            count = plan.decision.request.count
-            lines, self.exit_code = describe_result(result, count, waits=wait_s > 0)
-            self.closing += lines
-            return node_table(args, result)
+            return node_table(self, result, plan.decision.request.count)
         claim = scheduler.claim_plan(plan, key=args.key, ttl_s=ttl_s)
         self.closing += claim_lines(self, args, claim)
         zone = plan.zone and f"{plan.zone}/"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from valence_sched_cli import base
@@ -91,10 +91,19 @@ def detail_of(args: base.Args) -> model.decision.Detail:
 
 
 def node_table(
-    args: base.Args, result: model.lifecycle.ProvisionResult, ties: Mapping[str, Any] | None = None
+    command: base.PodmCommand,
+    result: model.lifecycle.ProvisionResult,
+    count: int,
+    by: str = "",
+    request: model.request.Request | None = None,
 ) -> base.Table:
-    """Return the nodes as a table, with the ``ties`` of a request that was decided now."""
-    ties = ties or {}
+    """Return the nodes as a table; say what was not composed as decided, and set the exit code.
+
+    ``by`` is what a ``request`` was decided by now, whose ties the rows have.
+    """
+    args, ties = command.args, tie_cells(request) if request else {}
+    lines, command.exit_code = _describe(result, count, claim_options.wait_s(args) > 0, by)
+    command.closing += lines
     found: list[Any] = []
     for node in sorted(result.nodes, key=lambda node: node.id):
         blocks = cells.UriTails(list(node.blocks))
@@ -106,8 +115,8 @@ def node_table(
     return telling_columns((*NODE_COLUMNS, *ties), rows, args, redundant), rows
 
 
-def describe_result(
-    result: model.lifecycle.ProvisionResult, count: int, *, waits: bool = True, by: str = ""
+def _describe(
+    result: model.lifecycle.ProvisionResult, count: int, waits: bool, by: str
 ) -> tuple[list[str], int]:
     """Return the lines about nodes that were not composed as decided, and the exit code."""
     going_on = len(result.still_composing)
@@ -209,9 +218,7 @@ class ComposeClaim(base.Lister):
         scheduler = self.scheduler(args)
         claim = scheduler.claim_record(args.claim).claim
         result = scheduler.compose_claim(claim.id, wait_s=wait_s)
-        lines, self.exit_code = describe_result(result, claim.nodes, waits=wait_s > 0)
-        self.closing += lines
-        return node_table(args, result)
+        return node_table(self, result, claim.nodes)
 
 
 class ReleaseClaim(base.Command):

@@ -23,6 +23,7 @@ from valence_sched_cli.late import model, msgspec, pages, words
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
 from valence_sched_cli.options import request as request_options
+from valence_sched_cli.options.parser import option_name
 from valence_sched_cli.output.cells import format_count
 from valence_sched_cli.output.table import MACHINE, STRUCTURED, telling_columns
 
@@ -208,10 +209,7 @@ class SchedulePodm(base.Lister):
             self._write_report(result.decision.report, facts)
             self._explain(result.decision.report)
             by = f" {words.decision.decided_by(request, names_id=self._names_id)}"
-        found = claims.describe_result(result, request.count, waits=wait_s > 0, by=by)
-        self.closing += found[0]
-        self.exit_code = found[1]
-        return claims.node_table(args, result, claims.tie_cells(request))
+        return claims.node_table(self, result, request.count, by, request)
 
     def _show_decision(self, result: model.decision.DecisionResult) -> base.Table:
         report = result.report
@@ -319,8 +317,7 @@ class SchedulePodm(base.Lister):
         args = self.args
         for name in _FILE_ONLY_OPTIONS:
             if getattr(args, name) not in (None, []):
-                option = f"--{name.replace('_', '-')}"
-                raise UsageError(f"{option}: with --request-file, say it in the file")
+                raise UsageError(f"{option_name(name)}: with --request-file, set it in the file")
         if args.explain:
             hint = "write --report FILE and read it with scheduler explain FILE"
             raise UsageError(f"--explain: not with --request-file: {hint}")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from valence_sched.errors import UsageError, escape
+from valence_sched.errors import escape
 from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import model, words
@@ -125,13 +125,11 @@ class CheckScheduler(base.Lister):
         then --record: write each golden decision anew, in place of comparing it
         output --long: list the file and the line of each expectation, too
         """
-    option_groups = (inventory.INVENTORY, inventory.FLAVOR_FILE, inventory.POLICY_FILE)
+    option_groups = (inventory.DECISION,)
     known_columns = LONG_COLUMNS
 
     def take_action(self, args: base.Args) -> base.Table:
         app, file = self.scheduler_app, args.file
-        if args.junit == "-":
-            raise UsageError("--junit: standard output is for the rows: name a file")
         checks = app.whatif.read_checks(file)
         with contextlib.ExitStack() as stack:
             if args.junit:

@@ -223,9 +223,7 @@ class NeedWhatif(base.Lister):
         "price": named_number("BLOCK=AMOUNT, as in GPU-03=9000", 0, 1e12),
     }
     option_groups = (
-        inventory.INVENTORY,
-        inventory.FLAVOR_FILE,
-        inventory.POLICY_FILE,
+        inventory.DECISION,
         add_edit_options,
         WEIGHT,
         """

@@ -51,9 +51,7 @@ class RunWhatif(base.Lister):
     )
     option_settings = {"policy": {"dest": "policies"}, "tolerance": _tolerance}
     option_groups = (
-        inventory.INVENTORY,
-        inventory.FLAVOR_FILE,
-        inventory.POLICY_FILE,
+        inventory.DECISION,
         whatif.add_workload_options,
         whatif.add_edit_options,
         whatif.WEIGHT,
@@ -173,9 +171,7 @@ class SweepWhatif(base.Lister):
         "seeds": {"type": parsed_by("replay:parse_seeds"), "default": (0,)},
     }
     option_groups = (
-        inventory.INVENTORY,
-        inventory.FLAVOR_FILE,
-        inventory.POLICY_FILE,
+        inventory.DECISION,
         whatif.add_edit_options,
         functools.partial(whatif.add_workload_options, seed=False),
         """

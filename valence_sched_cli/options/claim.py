@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from valence_sched.errors import UsageError
 from valence_sched_cli.late import model
-from valence_sched_cli.options.parser import Setting
+from valence_sched_cli.options.parser import Setting, option_name
 
 #: Leaves Ironic out.
 IRONIC = """\
@@ -84,8 +84,7 @@ def refuse_idle(args: argparse.Namespace, *, holds: bool, composes: bool) -> Non
     ):
         idle = [name for name in names if getattr(args, name) not in (None, False)]
         if idle and not needed:
-            options = ", ".join(f"--{name.replace('_', '-')}" for name in idle)
-            raise UsageError(f"{options}: {hint}")
+            raise UsageError(f"{', '.join(map(option_name, idle))}: {hint}")
 
 
 def check_options(args: argparse.Namespace) -> None:
@@ -94,8 +93,6 @@ def check_options(args: argparse.Namespace) -> None:
     if args.plan is not None and acts:
         hint = "leave --claim, --compose and --dispatch out"
         raise UsageError(f"--plan: a plan is done later, with podm apply: {hint}")
-    if args.plan == "-":
-        raise UsageError("--plan: standard output is for the rows: name a file")
     if args.dispatch_key_env is not None and args.dispatch is None:
         raise UsageError("--dispatch-key-env: there is nothing to sign without --dispatch")
     wait_s(args)

@@ -74,6 +74,8 @@ what --ignore-extra-spec <key>...: extra spec of Nova flavors to pass over, in p
 POLICY_FILE = """\
 decide --policy-file <file>...: YAML file of policies, beside the built-in ones (repeat for several)
 """
+#: What a decision reads.
+DECISION = f"{INVENTORY}{FLAVOR_FILE}{POLICY_FILE}"
 #: Adds what is read, for commands of others.
 add_inventory_options = functools.partial(add_options, text=INVENTORY)
 

@@ -447,11 +447,14 @@ def check_file_names(args: argparse.Namespace) -> None:
 
     UsageError if standard input is read twice, a file is written twice, or an input is replaced.
     """
-    readers = [_option(name) for name in _READ for word in _words(args, name) if word == "-"]
+    readers = [option_name(name) for name in _READ for word in _words(args, name) if word == "-"]
     if len(readers) > 1:  # the second one would find it empty
         raise UsageError(f"only one may be standard input (-): {', '.join(readers)}")
     if "-" in _words(args, "near_map"):
         raise UsageError("--near-map: no map is read from standard input: name a file")
+    for name in ("html", "plan", "junit"):
+        if getattr(args, name, None) == "-":
+            raise UsageError(f"--{name}: standard output is for the rows: name a file")
     written: dict[str, str] = {}
     for name in _WRITTEN:
         for file in _words(args, name):
@@ -459,17 +462,17 @@ def check_file_names(args: argparse.Namespace) -> None:
                 continue  # writing to a pipe or a device makes no new file of this name
             place = os.path.realpath(file)
             if place in written:
-                raise _collision(name, f"{_option(written[place])} writes {file}, too")
+                raise _collision(name, f"{option_name(written[place])} writes {file}, too")
             written[place] = name
     for name in (*_READ, *_READ_AND_NO_STDIN):
         for file in _words(args, name):
             writer = written.get(os.path.realpath(file.partition("#")[0]))
             if writer in _WRITTEN_BESIDE:
-                raise _collision(writer, f"{_option(name)} reads {file}")
+                raise _collision(writer, f"{option_name(name)} reads {file}")
 
 
 def _collision(name: str, what: str) -> UsageError:
-    return UsageError(one_line(f"{_option(name)}: {what}: name another file"))
+    return UsageError(one_line(f"{option_name(name)}: {what}: name another file"))
 
 
 def _words(args: argparse.Namespace, name: str) -> Iterator[str]:
@@ -478,5 +481,6 @@ def _words(args: argparse.Namespace, name: str) -> Iterator[str]:
     return (word for word in words if isinstance(word, str))
 
 
-def _option(name: str) -> str:
+def option_name(name: str) -> str:
+    """Return an option or argument as a person writes it, by where argparse stores it."""
     return f"<{_ARGUMENTS[name]}>" if name in _ARGUMENTS else f"--{name.replace('_', '-')}"
