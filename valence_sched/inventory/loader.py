@@ -20,6 +20,7 @@ from valence_sched.drivers import recorded
 from valence_sched.inventory import validation
 from valence_sched.inventory.old_readings import OldReadings, stale_error
 from valence_sched.inventory.sources import INVENTORY, SourceReader
+from valence_sched.model import diff
 from valence_sched.model.claim import NO_USAGE, Usage, subtract_usage
 from valence_sched.model.custom_resource import DeclaredResources, with_declared
 from valence_sched.model.inventory import FullPodm, LeanPodm, Node, Podm, PodmStatus, to_json
@@ -31,7 +32,6 @@ from valence_sched.view.view import View
 if TYPE_CHECKING:
     from valence_sched.inventory.registry import Registry
     from valence_sched.model.claim import ComposedNode
-    from valence_sched.model.diff import Difference, PodmDocument
 
 LIVENESS = "VALENCE_SCHED_LIVENESS"
 NO_CACHE = "VALENCE_SCHED_NO_CACHE"
@@ -180,11 +180,9 @@ class InventoryLoader:
         registry = self._sources.registry(live.state)
         return _statuses(liveness, unread, registry, self._sources.now(), place)
 
-    def differences(self, old: str, new: str) -> Iterator[Difference]:
+    def differences(self, old: str, new: str) -> Iterator[diff.Difference]:
         """Yield each difference from one inventory to another; errors as for a view."""
-        from valence_sched.model.diff import differences
-
-        return differences(self._documents(old), self._documents(new))
+        return diff.differences(self._documents(old), self._documents(new))
 
     def check(self, count: int, selection: Selection) -> None:
         """Raise InputError for a count of 0, InventoryIncomplete for gaps if ``strict``."""
@@ -256,13 +254,11 @@ class InventoryLoader:
         for podm, (_, file, place) in zip(with_claims, both, strict=True):
             yield podm, file, place
 
-    def _documents(self, source: str) -> Iterator[PodmDocument]:
-        from valence_sched.model.diff import PodmDocument
-
+    def _documents(self, source: str) -> Iterator[diff.PodmDocument]:
         selection, count = Selection(sources=(source,)), 0
         for record in self._sources.records(selection):
             count += 1
-            yield PodmDocument(bytes(record.json), record.file, record.place)
+            yield diff.PodmDocument(bytes(record.json), record.file, record.place)
         self.check(count, selection)
 
     def _declared_resources(self, selection: Selection) -> DeclaredResources | None:

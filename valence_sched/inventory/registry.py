@@ -298,18 +298,17 @@ class Registry:
         Its devices are cached for the next reading. PodmError if it cannot be read, CredentialError
         without its password.
         """
-        from valence_sched.drivers.crawl import pool  # HTTP: only to read
-        from valence_sched.drivers.crawl.reading import ReadSettings, ReadTarget
+        from valence_sched.drivers.crawl import pool, reading  # HTTP: only to read
 
-        target = ReadTarget(registration, password or self.password(registration))
+        target = reading.ReadTarget(registration, password or self.password(registration))
         cache = Homes(self._config.environ).cache
-        settings = ReadSettings(timeout_s=timeout_s, cache=cache, raw=False)
-        (reading,) = pool.read([target], plugins.installed(plugins.DIALECTS), settings)
-        if reading.failure is not None:
-            reason = reading.failure.removeprefix(f"{registration.name}: ")
+        settings = reading.ReadSettings(timeout_s=timeout_s, cache=cache, raw=False)
+        (found,) = pool.read([target], plugins.installed(plugins.DIALECTS), settings)
+        if found.failure is not None:
+            reason = found.failure.removeprefix(f"{registration.name}: ")
             text = f"{registration.name} is not registered: {reason}"
             raise errors.PodmError(one_line(f"{text} (--no-check registers it unread)"))
-        return reading.podm, reading.diagnostics
+        return found.podm, found.diagnostics
 
     def change(self, registration: Registration, password: str | None = None) -> None:
         """Replace the registration of the same name; without identity the next one counts.

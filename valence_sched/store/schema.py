@@ -171,20 +171,19 @@ def revisions(migrations: Path = MIGRATIONS) -> list[str]:
 
 def _migrate(connection: sa.Connection, migrations: Path, way: str, target: str) -> None:
     # alembic takes long to import, and only an older store needs it
-    from alembic.config import Config
+    from alembic import config, script
     from alembic.runtime.environment import EnvironmentContext
-    from alembic.script import ScriptDirectory
 
-    config = Config()
-    config.set_main_option("script_location", str(migrations).replace("%", "%%"))
-    config.set_main_option("path_separator", "os")
-    scripts = ScriptDirectory.from_config(config)
+    settings = config.Config()
+    settings.set_main_option("script_location", str(migrations).replace("%", "%%"))
+    settings.set_main_option("path_separator", "os")
+    scripts = script.ScriptDirectory.from_config(settings)
 
     def steps(revision: object, _context: object) -> object:
         if way == "upgrade":
             return scripts._upgrade_revs(target, revision)  # type: ignore[arg-type]
         return scripts._downgrade_revs(target, revision)  # type: ignore[arg-type]
 
-    with EnvironmentContext(config, scripts, fn=steps) as environment:
+    with EnvironmentContext(settings, scripts, fn=steps) as environment:
         environment.configure(connection=connection, target_metadata=tables.METADATA)
         environment.run_migrations()
