@@ -190,7 +190,7 @@ class TestCommands(IronicCase):
             done = self.check(6, "left as it is: gpu-east: in use in Ironic", *words, *more,
                               **{URL: self.ironic.url})  # fmt: skip
             self.assertIn(self.node["URI"], [row["ID"] for row in done.data])
-        self.check(5, "left as it is: Ironic at .* does not tell", *words, **{URL: AWAY})
+        self.check(5, "left as it is: Ironic at .* does not report", *words, **{URL: AWAY})
         done = self.podms(*words, "--no-ironic", **{URL: AWAY})
         self.assertEqual(0, done.code, done)
         self.assertIn("decomposed", done.out)
@@ -219,7 +219,7 @@ class TestCommands(IronicCase):
         alone = {"OS_AUTH_TYPE": "none", "OS_ENDPOINT": self.ironic.url}
         for code, told, more in (
             (6, r"in use in Ironic as node .* \(called 'rack-1'\)", here),
-            (5, f"Ironic at {AWAY} does not tell", cloud.environment),
+            (5, f"Ironic at {AWAY} does not report", cloud.environment),
             (5, "no hardware is changed before the cloud names its Ironic", wrong),
             (6, r"in use in Ironic as node .* \(called 'rack-1'\)", wrong | {URL: self.ironic.url}),
             (6, r"in use in Ironic as node .* \(called 'rack-1'\)", alone),
