@@ -161,7 +161,7 @@ class SchedulerContract:
         self.assertTrue(compiled.needs)
         for words, error, text in (
             ({"flavor": "smal"}, UnknownName, "did you mean 'small'"),
-            ({"flavor": "small", "near": {"volume": "v"}}, RequestError, "where volume v is"),
+            ({"flavor": "small", "near": {"volume": "v"}}, RequestError, "cannot locate volume v"),
         ):
             with self.subTest(text), self.assertRaisesRegex(error, text):
                 self.scheduler.compile_request(msgspec.convert(words, RequestSpec))
