@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page that people read in a browser: a title, facts and sections, with no word of markup.
-
-The sections are a map of hardware, a table, a funnel, a chart over time or a grid of several, bars
-side by side, and lines. Names in them are shown as text, never as markup.
-"""
+"""A page for a browser without markup: a title, facts, and sections such as tables and charts."""
 
 from typing import Literal
 
@@ -12,21 +8,17 @@ from msgspec import Struct
 from valence_sched.model.decision import FunnelStep
 from valence_sched.model.hardware import BlockUse
 
-#: What a decision makes of a pod manager or pool, or that nodes leave it or land on it, or that
-#: blocks are bought for it; else empty.
+#: The role of a pod manager or pool in a decision, a move of nodes or a purchase, if any.
 Decided = Literal["", "chosen", "alternate", "candidate", "undecided", "rejected"]
 Role = Decided | Literal["source", "destination", "buyer"]
 BlockRole = Literal["", "chosen", "alternate", "left"]
-#: ``idle``: free, on a pod manager that takes no node for it is Offline, disabled or unreachable.
+#: ``idle``: free, on a pod manager that is Offline, disabled or unreachable.
 MapUse = BlockUse | Literal["idle"]
 Tone = Literal["", "good", "part", "bad"]
 
 
 class TableCell(Struct, frozen=True, kw_only=True):
-    """A cell: its text, with ``share`` of 0..1 a bar below it; ``best`` marks it as the better.
-
-    With ``href`` its text is a link, to a page of the same site.
-    """
+    """A cell: its text, a bar for a ``share`` of 0..1, a mark if it is ``best``, and a link."""
 
     text: str
     share: float | None = None
@@ -38,9 +30,9 @@ Row = tuple[str | TableCell, ...]
 
 
 class PageTable(Struct, frozen=True, kw_only=True):
-    """Rows below titles; ``numbers`` are the titles of columns that are aligned to the right.
+    """Rows below titles; the columns of ``numbers`` are aligned to the right.
 
-    Many rows are shown once a reader opens them, unless the table is ``opened``.
+    Long tables are closed at first, unless they are ``opened``.
     """
 
     title: str
@@ -52,11 +44,10 @@ class PageTable(Struct, frozen=True, kw_only=True):
 
 
 class MapBlock(Struct, frozen=True, gc=False):
-    """A block: the last part of its URI, its use, and whether it is taken, or left by a node.
+    """A block: the last part of its URI, its use, and its role in a decision or a move.
 
-    ``takers`` are the numbers, from 1, of those among the takers of the map that are to have it.
-    ``condition`` is the word for what is wrong with it, ``nodes`` are the names of those that use
-    it, and ``href`` is its page, where it has one.
+    ``takers`` are its numbers among the takers of the map, from 1. ``condition`` is its state or
+    health unless it is well, ``nodes`` are the names of its nodes, ``href`` is its page.
     """
 
     name: str

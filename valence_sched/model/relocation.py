@@ -93,11 +93,10 @@ class Room(Noun, frozen=True, kw_only=True):
 
 
 class SiteMeasure(Noun, frozen=True, kw_only=True):
-    """What moves are made for: room for so many more nodes of a flavor, and fragmentation.
+    """The measures of a site for moves: room for nodes of a flavor, fragmentation, imbalance.
 
-    ``fragmentation`` is the share of the free accelerators that a mix of flavors has no use for,
+    ``fragmentation`` is the share of the free accelerators that a mix of flavors cannot use,
     ``imbalance`` the standard deviation over pod managers of the use of their most used resource.
-    None is for values that were not requested, and for fragmentation where the mix has none.
     """
 
     room: int | None = None
@@ -106,7 +105,7 @@ class SiteMeasure(Noun, frozen=True, kw_only=True):
 
 
 class RebalanceMove(NodeMove, frozen=True, kw_only=True):
-    """A move, with what the site has after it."""
+    """A move, with the measures of the site after it."""
 
     after: SiteMeasure
 
@@ -114,12 +113,10 @@ class RebalanceMove(NodeMove, frozen=True, kw_only=True):
 class Rebalance(Noun, frozen=True, kw_only=True):
     """The moves in their order after which a goal is ``reached``.
 
-    The goal is fragmentation ``below`` a share, imbalance below ``imbalance_below``, or where both
-    are None ``room`` for one more node of the flavor. No plan has fewer than ``least`` moves. Where
-    it is not ``complete``, the search ended before all plans of so many moves were tried; the moves
-    are then the best ones it found. ``waiting`` are nodes that would make room if they could move
-    at once: each needs a place that one of them still has, and no tried move finds a
-    spare one on the way.
+    The goal is fragmentation ``below`` a share, imbalance below ``imbalance_below``, or else
+    ``room`` for one more node of the flavor. No plan has fewer than ``least`` moves. The moves of a
+    search that is not ``complete`` are the best it found. ``waiting`` nodes need places of each
+    other, and no spare place was found.
     """
 
     flavor: str | None = None
