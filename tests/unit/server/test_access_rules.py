@@ -89,7 +89,7 @@ class TestOverrides(unittest.TestCase):
         for text, words in (
             ('"claims:creat": "role:x"', "claims:creat.*did you mean 'claims:create'"),
             ('"claims:create": "role"', "claims:create: found 'role'"),
-            ('"claims:create": "rule:nothing"', "names itself, or one that is not there"),
+            ('"claims:create": "rule:nothing"', "names itself, or one that does not exist"),
             ('"admin": "rule:member"', "names itself"),
             ('"claims:create": 1', "claims:create"),
             ("- x", "expected"),
