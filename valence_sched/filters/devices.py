@@ -3,9 +3,11 @@
 
 import functools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from valence_sched.model.need import Need
+from valence_sched.model.quantity import format_size
 from valence_sched.model.request import Request
 from valence_sched.view.availability import uncounted
 from valence_sched.view.reads import reads_podm
@@ -34,6 +36,7 @@ def _free_models(view: View, need: Need, row: int) -> Counter[str]:
         if slots > 0 and position in pools
     )
     models: Counter[str] = Counter()
+    least = [test.attribute for test in need.tests if test.operator == "at_least"]
     wanted = {test.value for test in need.tests if test.attribute == "kind"}
     for kind, blocks in kinds.items():
         for device_kind, device in view.kinds.devices_of(kind):
@@ -41,6 +44,14 @@ def _free_models(view: View, need: Need, row: int) -> Counter[str]:
                 continue
             if not need.accepts(device.condition):
                 continue
-            model = getattr(device, "model", None) or "of unknown model"
-            models[model] += blocks * (device.count or 1)  # at least one where it is unknown
+            models[_name(device, least)] += blocks * (
+                device.count or 1
+            )  # at least one where it is unknown
     return models
+
+
+def _name(device: Any, least: Sequence[str]) -> str:
+    """Return the model of a device, and the size that the request has a least of."""
+    amounts = ((name, getattr(device, name, None)) for name in least)
+    sizes = [f"of {format_size(amount, name)}" for name, amount in amounts if amount]
+    return " ".join(filter(None, (getattr(device, "model", None), *sizes))) or "of unknown model"

@@ -11,6 +11,7 @@ from fractions import Fraction
 from valence_sched.errors import UsageError
 from valence_sched.model.base import Noun
 from valence_sched.model.decision import Reason, SilentZone
+from valence_sched.model.replay import ReasonGroup
 
 MOST_PARTS = 10_000  # the largest sum of the shares of a mix
 NOT_REQUESTED = "no flavor asks for it"  # why an amount is stranded
@@ -145,7 +146,9 @@ class PurchaseResult(Noun, frozen=True, kw_only=True):
     """The smallest purchase for a number of nodes; ``lines`` is None if no purchase is enough.
 
     ``total`` is its price, or its number of blocks without prices; ``bound`` is the least total of
-    any purchase. ``placed`` of the ``wanted`` nodes fit with these blocks under the policy.
+    any purchase. ``placed`` of the ``wanted`` nodes fit with these blocks under the policy. If no
+    purchase is enough, so many fit with ``wanted`` of each block, and ``shortages`` are the reasons
+    against one more.
     """
 
     flavor: str
@@ -156,6 +159,7 @@ class PurchaseResult(Noun, frozen=True, kw_only=True):
     bound: float = 0.0
     placed: int = 0
     exact_model: bool = True
+    shortages: tuple[ReasonGroup, ...] = ()
 
     @property
     def is_smallest(self) -> bool:

@@ -15,6 +15,7 @@ from valence_sched.model.decode_error import HEAD_BYTES, SCHEMA, WRONG_FILE, inp
 from valence_sched.model.quantity import format_count
 
 T = TypeVar("T")
+GIB, MIB = "capacity_gib", "capacity_mib"
 #: Bytes of a file that a person writes, such as flavors, policies or requests.
 MAX_HUMAN_BYTES = 1 << 20
 MAX_NAMED_FIELDS = 5  # unknown fields that a warning names
@@ -90,7 +91,8 @@ def _convert_amounts(value: Any, type_: Any, file: str, document_path: str) -> A
             # A stock's amount has the unit of the resource beside it.
             names = {"amount": item.get("resource")} if "resource" in item else {}
             named = ((key, str(names.get(key, key)), below) for key, below in item.items())
-            return {key: read(below, f"{path}.{key}", name) for key, name, below in named}
+            found = {key: read(below, f"{path}.{key}", name) for key, name, below in named}
+            return _in_mib(found, type_, path) if GIB in found else found
         if isinstance(item, list):
             return [read(below, f"{path}[{number}]", "") for number, below in enumerate(item)]
         if not isinstance(item, str) or not quantity.is_quantity(item):
@@ -107,6 +109,19 @@ def _convert_amounts(value: Any, type_: Any, file: str, document_path: str) -> A
         return amount if inspect.FloatType in kinds else int(amount)
 
     return read(value, "", "")
+
+
+def _in_mib(item: dict[str, Any], type_: Any, path: str) -> dict[str, Any]:
+    """Return an object with its capacity in MiB, if its type has that and none in GiB."""
+    gib = item[GIB]
+    if MIB in item or types_at(type_, f"{path}.{GIB}") or not types_at(type_, f"{path}.{MIB}"):
+        return item
+    if isinstance(gib, str):
+        gib = quantity.quantity_in(gib, "GiB") if quantity.is_quantity(gib) else gib
+    if isinstance(gib, bool) or not isinstance(gib, int | float):
+        return item
+    mib = gib * 1024
+    return {MIB if key == GIB else key: mib if key == GIB else it for key, it in item.items()}
 
 
 class ShippedJson(bytes):

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 from valence_sched.errors import suggest
 from valence_sched.model.base import MAX_WHOLE, Fact, Noun, Portable, Whole
+from valence_sched.model.quantity import format_size
 
 NeedKind = Literal["processor", "memory", "accelerator", "drive", "nic", "stock"]
 Measure = Literal["cores", "sockets", "capacity_mib", "devices", "amount"]
@@ -57,12 +58,20 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         if self.kind == "stock":
             return self.resource
         words = [str(test.value) for test in self.tests if test.operator != "at_least"]
+        if sizes := self.sizes:
+            words.append(f"of {', '.join(sizes)}")
         if self.measure == "devices":
             names = {"processor": "CPU", "memory": "memory module"}
             kind = "" if self.kind == "accelerator" and words else names.get(self.kind, self.kind)
             return " ".join(filter(None, [kind, *words]))
         name = {"cores": "cores", "sockets": "sockets", "capacity_mib": "memory"}[self.measure]
         return " ".join([name, *words])
+
+    @property
+    def sizes(self) -> list[str]:
+        """Return the least size of each device with its unit: ``1,789 GiB``."""
+        least = (test for test in self.tests if test.operator == "at_least")
+        return [format_size(float(test.value), test.attribute) for test in least]
 
     def total_amount(self, headroom: float = 0.0) -> float:
         """Return the sum of all grants plus the share ``headroom``, to a billionth."""

@@ -77,6 +77,21 @@ def format_bytes(number: float) -> str:
     return _in_largest(number, {f"{prefix}B": size for prefix, size in reversed(_BINARY.items())})
 
 
+def format_size(value: float, name: str) -> str:
+    """Return an amount with the unit of its name; bytes and MiB as GiB.
+
+    >>> format_size(1_920_383_410_176, "capacity_b")
+    '1,788.5 GiB'
+    """
+    unit = unit_of(name) or name.replace("_", " ")
+    gib = {"B": 1 << 30, "MiB": 1 << 10}.get(unit)
+    if unit == "Mbps":
+        return format_mbps(value)
+    if gib is None:
+        return f"{value:,g} {unit}"
+    return f"{value / gib:,.1f}".removesuffix(".0") + " GiB"
+
+
 def format_mib(number: float) -> str:
     """Return a number of MiB as :func:`format_bytes` does, 0 as ``0``."""
     return format_bytes(number * (1 << 20)) if number else "0"

@@ -34,10 +34,12 @@ from valence_sched.planning.optimise.node_types import (
     pool_groups,
     variants_of,
 )
+from valence_sched.planning.replay import reason_groups
 from valence_sched.planning.site import Site, find_targets
 from valence_sched.planning.succession import Succession
 from valence_sched.view.view import View
 
+MOST_BLOCKS = 2_000  # of one pod manager, to see what runs out where no purchase is enough
 CHOSEN_COLUMNS = 2_000  # of the integer programme of a large site
 
 PRICE_UNITS = 100  # whole numbers a unit of price: the optimiser counts cents
@@ -65,13 +67,18 @@ def smallest_purchase(
     purchase = cheapest_purchase(site.view(), node_types, options)
     flavor, wanted = request.flavor or request.id, request.count
     found = PurchaseResult(flavor=flavor, wanted=wanted, priced=bool(priced), lines=None)
+    whole = msgspec.structs.replace(request, min_count=0)
     if purchase is None:
-        return found
+        if wanted * len(choices) > MOST_BLOCKS:
+            return found
+        many = [msgspec.structs.replace(choice, count=wanted) for choice in choices]
+        decision = edited(site, many).decider().select_destinations(whole)
+        placed, shortages = len(decision.placed_nodes), reason_groups(decision)
+        return msgspec.structs.replace(found, placed=placed, shortages=shortages)
     units = PRICE_UNITS if priced else 1
     bought = [(places[item.option, item.row], item.number) for item in purchase.items]
     edits = [AddBlocks(add=place.block, to=place.to, count=number) for place, number in bought]
     after = edited(site, edits)
-    whole = msgspec.structs.replace(request, min_count=0)
     bought.sort(key=lambda one: (one[0].podm, one[0].pool, one[0].block))
     return msgspec.structs.replace(
         found,

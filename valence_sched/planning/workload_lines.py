@@ -149,6 +149,7 @@ def _with_lists(value: Any) -> Any:
 
 
 Form = Literal["csv", "jsonl", "json", "yaml"]
+DELIMITERS = ",;\t"  # of CSV: the one that its first line has most often
 _FORMS: dict[str, Form] = {
     ".csv": "csv",
     ".jsonl": "jsonl",
@@ -310,7 +311,9 @@ def _rows(stream: BinaryIO, file: str) -> Iterator[tuple[int, list[str]]]:
             raise InputError(place, "", "bytes that are not UTF-8", "CSV") from None
 
     texts = itertools.starmap(text_of, _numbered(stream, file))
-    reader = csv.reader(texts, strict=True)
+    header = next(texts, "")
+    delimiter = max(DELIMITERS, key=header.count)
+    reader = csv.reader(itertools.chain([header], texts), delimiter=delimiter, strict=True)
     try:
         for row in reader:
             if row:

@@ -11,6 +11,7 @@ from valence_sched.model.check import CheckResult
 from valence_sched.model.quantity import format_count, format_mib
 from valence_sched.words.phrases import ReasonPhrases, short_model
 
+MOST_SHORTAGES = 3  # reasons why no purchase is enough
 MOST_NAMED = 3  # pod managers of one resource, before the rest is only counted
 PLAIN = ("cores", "memory", "drive", "NIC", "stock")  # kinds of what is no accelerator
 
@@ -89,7 +90,17 @@ def purchase_line(result: PurchaseResult) -> str:
     """Return what is to be bought for nodes to fit, and how it is known to be the least."""
     nodes = f"{result.wanted:,} {result.flavor}"
     if result.lines is None:
-        return f"nothing that may be bought is known to make {nodes} fit"
+        text = f"not enough for {nodes}"
+        if not result.shortages:
+            return f"{text}: no purchase of these blocks is known to be"
+        phrases = ReasonPhrases()
+        reasons = (
+            f"{phrases.of_reason(one.reason)} ({format_count(one.podms, 'pod manager')})"
+            for one in result.shortages[:MOST_SHORTAGES]
+            if one.reason
+        )
+        bought = f"{result.placed:,} fit with {result.wanted:,} of each block"
+        return f"{text}: {bought}, then {'; '.join(reasons)}"
     if not result.lines:
         return f"{nodes} fit as things are: nothing has to be bought"
     bought = format_count(sum(line.number for line in result.lines), "block")
