@@ -85,7 +85,7 @@ class TestCommands(unittest.TestCase):
 
     def test_a_command_has_the_words_of_its_entry_point_in_its_class(self):
         # podm_claim_list = valence_sched_cli.commands.claim:ListClaim; podm_fit is in fit.
-        nouns = {"catalog": "filter flavor policy weigher", "hardware": "block device pool",
+        nouns = {"catalog": "config filter flavor policy weigher", "hardware": "block device pool",
                  "inventory": "podm", "podm_registry": "podm stats", "scheduler": "audit",
                  "whatif_relocation": "whatif", "whatif_run": "whatif"}  # fmt: skip
         for name, value in declared()[COMMANDS].items():
