@@ -465,7 +465,7 @@ class Lister(PodmCommand, lister.Lister):
 
     def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
         rows = list(data)
-        if not rows and self.nouns:
+        if not rows and self.nouns and not self.closing:  # of silent zones it is not known
             given = [f"--{name}" for name in self.filters if getattr(args, name)]
             hint = f"leave out {', '.join(given)}" if given else self.next_step
             self.closing.append(f"no {self.nouns}{' match' if given else ''}: {hint}")

@@ -372,7 +372,7 @@ class TestEnvironment(Bad):
             ("INVENTORY", none, listed, 1, f"{none}: found no such file"),
             ("INVENTORY", junk, listed, 1, f"{junk}: found text, expected JSON"),
             ("STATE", junk, listed, 1, f"{junk}: "),
-            ("STATE", "foo://bar", listed, 1, "a store in 'foo' is not known"),
+            ("STATE", "foo://bar", listed, 1, "unknown database 'foo'"),
             ("STATE", "sqlite://", listed, 2, "the state 'sqlite://' ends with this command"),
             ("STATE", "/dev/null/x", ("podm", "create", "a", "http://127.0.0.1:9", "--no-check"),
              1, "/dev/null/x: "),

@@ -53,6 +53,7 @@ STORED = {
 OTHERS = {
     "podm flavor list": ("--flavor-file", FLAVORS),
     "podm flavor show": ("small",),
+    "scheduler config show": (),
     "scheduler policy list": (),
     "scheduler policy show": ("default",),
     "scheduler filter list": (),

@@ -59,7 +59,7 @@ class TestTwice(unittest.TestCase):
                 done = run("valence-sched", *command, option, first, option, second)
                 self.assertEqual((2, ""), (done.code, done.out), done.err)
                 self.assertIn(f"{option}: ", done.err)
-                self.assertRegex(done.err, "'[^']+' (is said )?twice: ")
+                self.assertRegex(done.err, "'[^']+' (is given |is said )?twice: ")
                 self.assertEqual(1, done.err.count("\n"), done.err)
 
     def test_every_option_of_names_and_values_is_known_here(self):

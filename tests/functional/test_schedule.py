@@ -360,9 +360,11 @@ class TestStreams(Case):
         )  # fmt: skip
 
     def test_stdout_holds_nothing_but_data(self):
-        done = run("valence-sched", *GPU, "--explain", "-f", "json")
-        self.assertIsInstance(done.data, list)
-        done = run("valence-sched", *GPU, "--explain", "-f", "csv")
+        self.assertEqual(
+            "placed", run("valence-sched", *GPU, "--explain", "-f", "json").data["Outcome"]
+        )
+        self.assertIsInstance(run("valence-sched", *GPU, "-f", "json").data, list)
+        done = run("valence-sched", *GPU, "-f", "csv")
         self.assertTrue(done.out.startswith('"Node","Rank",'))
         self.assertEqual(2, len(done.out.splitlines()))
 

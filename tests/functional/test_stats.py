@@ -88,7 +88,7 @@ class TestStats(Live):
         self.report("p")
         self.assertEqual(["p"], self.chosen("--max-age", "1h"))
         done = self.podm(*NODE, "--max-age", "0s", code=5)
-        self.assertRegex(done.err, r"pod manager 'p': read \d+s ago, and at most 0s ago")
+        self.assertRegex(done.err, r"pod manager 'p': read \d+s ago, the maximum age is 0s")
 
     def test_they_can_be_claimed_of_and_report_on(self):
         self.report("p")

@@ -74,7 +74,8 @@ RECORDED = (
 
 #: Screens that need neither an inventory nor a pod manager, after those of RECORDED.
 PLAIN = (
-    "podm flavor list", "podm flavor show gpu-large", "podm flavor validate examples/flavors.yaml",
+    "scheduler config show", "podm flavor list", "podm flavor show gpu-large",
+    "podm flavor validate examples/flavors.yaml",
     f"podm flavor validate {DOC}/policy-minimal.yaml",
     "podm inventory validate examples/site.json",
     "podm inventory validate examples/flavors.yaml",
@@ -288,7 +289,7 @@ class TestEveryCommand(Case):
             ("list", ("podm", "list", *site, "--long", "--capabilities"), (0,)),
             ("show", ("podm", "show", EVIL, *site), (0,)),
             ("list", ("podm", "fit", *site, *flavor), (0, 3)),
-            ("list", ("podm", "schedule", *site, *flavor, "--explain", "--count", "3"), (0, 4)),
+            ("list", ("podm", "schedule", *site, *flavor, "--count", "3"), (0, 4)),
             ("list", ("podm", "schedule", *site, *flavor, "--trait", EVIL, "--zone", "x"), (3,)),
             ("list", ("podm", "inventory", "validate", self.site, "--long"), (0,)),
             ("list", ("podm", "inventory", "diff", self.whole, self.other), (0,)),

@@ -201,7 +201,7 @@ class TestThroughService(Case):
         done = self.schedule(top)
         self.assertEqual(0, done.code, done.err)
         self.assertRegex(done.out, r"\|\s+1 \| all\s+\| gpu-east")
-        self.assertRegex(done.err, r"warning: no answer from 1 zone: gone \(.*nobody answers")
+        self.assertRegex(done.err, r"warning: no answer from 1 zone: gone \(.*does not answer")
         self.assertIn("; 2 zones answered", done.err)
         strict = self.schedule(top, "--strict")
         self.assertEqual((5, ""), (strict.code, strict.out))
@@ -223,7 +223,7 @@ class TestThroughService(Case):
                  ("podm", "fit", "--flavor", "gpu-large", "--stranded"): "resources"}  # fmt: skip
         for words, noun in lists.items():
             with self.subTest(words):
-                why = r"gone \(.*nobody answers.*\)"
+                why = r"gone \(.*does not answer.*\)"
                 line = f"no answer from 1 zone: {why}: the list lacks its {noun}$"
                 whole = run(OURS, *words, "--strict", "-f", "json", VALENCE_SCHED_URL=good)
                 self.assertEqual(0, whole.code, whole.err)
@@ -244,7 +244,9 @@ class TestThroughService(Case):
     def check_list(self, noun: str, top: str, good: str) -> None:
         """A list without a zone says so; with --strict its exit code does, too."""
         words = ("podm", noun, "list", "-f", "json")
-        line = rf"no answer from 1 zone: gone \(.*nobody answers.*\): the list lacks its {noun}s\n$"
+        line = (
+            rf"no answer from 1 zone: gone \(.*does not answer.*\): the list lacks its {noun}s\n$"
+        )
         done = run(OURS, *words, VALENCE_SCHED_URL=top)
         self.assertEqual((0, []), (done.code, done.data))
         self.assertRegex(done.err, f"^warning: {line}")

@@ -357,7 +357,7 @@ class TestVerbs(TreeCase):
             for own in zone.store.claims.list():
                 self.assertAlmostEqual(6000, own.expires_at - time.time(), delta=60)
         self.west.dead = True
-        with self.assertRaisesRegex(SchedulerError, "zone west: west: nobody answers"):
+        with self.assertRaisesRegex(SchedulerError, "zone west: west: does not answer"):
             self.top.renew(claim.id, 60)
 
     def test_a_claim_is_released_in_all_zones(self):

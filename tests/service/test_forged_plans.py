@@ -121,7 +121,7 @@ FORGED: tuple[tuple[str, Any, int, str], ...] = (
     ("no owner", ask(owner=None), REFUSED, "the plan has no owner"),
     ("an expression that is none", ask(where=["=", 1, 2]), 400, "no path"),
     ("an expression of 40 lists", ask(where=deep(40)), 400, "more than 16 nested lists"),
-    ("an expression of 900 lists", ask(where=deep(900)), 400, "more than 64 lists and objects"),
+    ("an expression of 900 lists", ask(where=deep(900)), 400, "more than 64 nested lists"),
     ("a number of no size", ask(where=["=", "$facts.x", 2**63]), 400, "a finite number"),
     ("a version to come", ask(version="9.0"), 400, "expected at most 1.x"),
 )  # fmt: skip

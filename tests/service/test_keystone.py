@@ -124,7 +124,7 @@ class TestTokens(KeystoneCase):
             url = f"http://127.0.0.1:{closed.getsockname()[1]}/v3"
             self.client = self.new_keystone_client(auth_url=url)
             result = self.ask("GET", "/v1/policies", TOKENS["ann"])
-        self.check_problem(result, 503, "identity_unavailable", "Keystone cannot tell")
+        self.check_problem(result, 503, "identity_unavailable", "Keystone cannot verify the token")
         self.assertEqual("1", result.headers["retry-after"])
         self.assertNotIn("\n", result.json["detail"])
 

@@ -23,7 +23,8 @@ def devices(view: View, request: Request) -> Iterator[Term]:
         if need.measure == "devices":
             have, podm_have = view.free(need), view.free(need, "podm")
             models = functools.partial(_free_models, view, need)
-            yield Term(need.label, need.amount, have, podm_have=podm_have, instead=models,
+            label = " of ".join((need.label, *need.sizes))
+            yield Term(label, need.amount, have, podm_have=podm_have, instead=models,
                        uncounted=functools.partial(uncounted, view, need))  # fmt: skip
 
 

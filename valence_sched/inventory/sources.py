@@ -44,7 +44,7 @@ class SourceReader:
     ) -> None:
         self.config, self.diagnostics, self.registry = config, diagnostics, registry
         self.progress: Progress = NoProgress() if progress is None else progress
-        self.now = now or (lambda: datetime.datetime.now(datetime.UTC))
+        self.now = now or _utc_now
         self.live_ids: set[str] = set()
         self.read_ids: set[str] = set()
         self.unread_ids: set[str] = set()
@@ -145,3 +145,7 @@ class SourceReader:
         finally:
             self.progress.end_count()
             self.config.remarks += reader.remarks
+
+
+def _utc_now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

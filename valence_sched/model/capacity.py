@@ -10,8 +10,7 @@ from fractions import Fraction
 
 from valence_sched.errors import UsageError
 from valence_sched.model.base import Noun
-from valence_sched.model.decision import Reason, SilentZone
-from valence_sched.model.replay import ReasonGroup
+from valence_sched.model.decision import Reason, ReasonGroup, SilentZone
 
 MOST_PARTS = 10_000  # the largest sum of the shares of a mix
 NOT_REQUESTED = "no flavor asks for it"  # why an amount is stranded

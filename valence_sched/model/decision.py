@@ -250,6 +250,14 @@ class Reason(Struct, frozen=True, kw_only=True):
         )
 
 
+class ReasonGroup(Struct, frozen=True, kw_only=True):
+    """The number of pod managers rejected for one reason, and the nearest of them."""
+
+    podms: int
+    nearest: str
+    reason: Reason | None
+
+
 class PoolReasons(Struct, frozen=True, kw_only=True):
     """A rejected pool, and every reason against it."""
 

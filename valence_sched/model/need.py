@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from valence_sched.errors import suggest
 from valence_sched.model.base import MAX_WHOLE, Fact, Noun, Portable, Whole
-from valence_sched.model.quantity import format_size
+from valence_sched.model.quantity import format_count, format_size
 
 NeedKind = Literal["processor", "memory", "accelerator", "drive", "nic", "stock"]
 Measure = Literal["cores", "sockets", "capacity_mib", "devices", "amount"]
@@ -58,8 +58,6 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
         if self.kind == "stock":
             return self.resource
         words = [str(test.value) for test in self.tests if test.operator != "at_least"]
-        if sizes := self.sizes:
-            words.append(f"of {', '.join(sizes)}")
         if self.measure == "devices":
             names = {"processor": "CPU", "memory": "memory module"}
             kind = "" if self.kind == "accelerator" and words else names.get(self.kind, self.kind)
@@ -182,7 +180,7 @@ def constraints_problem(alternative: Alternative) -> str | None:
     """Return the problem of the topology constraints of a request, None if they are valid."""
     constraints = alternative.bonds
     if len(constraints) > MAX_CONSTRAINTS:
-        return f"{len(constraints)} bonds, at most {MAX_CONSTRAINTS}: merge some"
+        return f"{format_count(len(constraints), 'bond')}, at most {MAX_CONSTRAINTS}: merge some"
     by_name: _NeedsByName = {}
     for need in alternative.needs:
         by_name.setdefault(need.name or need.kind, []).append(need)

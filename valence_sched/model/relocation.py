@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Literal
 
 from valence_sched.model.base import Noun
+from valence_sched.model.decision import ReasonGroup
 from valence_sched.model.inventory import Devices
-from valence_sched.model.replay import ReasonGroup
 
 AsksFor = Literal["request", "flavor", "hardware"]
 Why = Literal["failed", "drained"]

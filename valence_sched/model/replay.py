@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from valence_sched.errors import UnknownName
 from valence_sched.model.codec import DocumentHead, check_schema, decode
-from valence_sched.model.decision import FunnelStep, InventorySummary, Reason
+from valence_sched.model.decision import FunnelStep, InventorySummary, ReasonGroup
 
 SCHEMA = "valence-sched/replay"
 VERSION = "1.0"
@@ -36,14 +36,6 @@ class Refusal(Struct, frozen=True, kw_only=True):
     flavor: str | None
     step: str
     nodes: int
-
-
-class ReasonGroup(Struct, frozen=True, kw_only=True):
-    """The number of pod managers rejected for one reason, and the nearest of them."""
-
-    podms: int
-    nearest: str
-    reason: Reason | None
 
 
 class FirstRefusal(Struct, frozen=True, kw_only=True):

@@ -325,7 +325,8 @@ def _digest(content: bytes) -> str:
 
 def _check_sizes(request: Request) -> None:
     if len(request.id) > MAX_ID:
-        text = f"its ID has {len(request.id):,} characters, at most {MAX_ID}"
+        length = format_count(len(request.id), "character")
+        text = f"its ID has {length}, at most {MAX_ID}"
         raise RequestError(f"request {request.id[:20]}...: {text}: choose a shorter one")
     _check_size(request.count, "nodes", MAX_NODES)
     _check_size(request.alternates, "alternates", MAX_NODES)

@@ -21,9 +21,9 @@ from msgspec import structs
 from valence_sched.core.fit.fit import Fit
 from valence_sched.model import flavor as specs
 from valence_sched.model import relocation as model
+from valence_sched.model.decision import ReasonGroup
 from valence_sched.model.inventory import Devices, Node, to_json
 from valence_sched.model.quantity import format_count
-from valence_sched.model.replay import ReasonGroup
 from valence_sched.model.request import MAX_DEVICE_GROUPS, Request, request_for
 from valence_sched.model.request_spec import RequestSpec, compile_request, inline_flavor
 from valence_sched.model.scenario import Drain, Fail, Target

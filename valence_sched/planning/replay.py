@@ -22,7 +22,7 @@ from valence_sched.core.explain.verdicts import Verdicts
 from valence_sched.core.fit.fit import Fit
 from valence_sched.errors import RequestError, UnknownName, UsageError
 from valence_sched.model import replay as model
-from valence_sched.model.decision import PodmVerdict
+from valence_sched.model.decision import PodmVerdict, ReasonGroup
 from valence_sched.model.inventory import free_amount
 from valence_sched.model.need import MEASURES
 from valence_sched.model.request import Mix, Request
@@ -350,7 +350,7 @@ def last_step(decision: Decision) -> str:
     return FIT
 
 
-def reason_groups(decision: Decision) -> tuple[model.ReasonGroup, ...]:
+def reason_groups(decision: Decision) -> tuple[ReasonGroup, ...]:
     """Return the reasons against pod managers, the most frequent first, with the nearest one."""
     groups: dict[tuple[str, str, bool], list[PodmVerdict]] = defaultdict(list)
     for verdict in Verdicts(decision).podm_verdicts():
@@ -363,7 +363,7 @@ def reason_groups(decision: Decision) -> tuple[model.ReasonGroup, ...]:
 
     largest = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))[:MOST_REASONS]
     return tuple(
-        model.ReasonGroup(podms=len(verdicts), nearest=nearest.podm, reason=nearest.reason)
+        ReasonGroup(podms=len(verdicts), nearest=nearest.podm, reason=nearest.reason)
         for _, verdicts in largest
         for nearest in [max(verdicts, key=amount)]
     )

@@ -274,9 +274,7 @@ class Database:
         for watch in self.watches:
             watch(self)
         remaining = [] if single is None else [single]
-
-        is_mariadb = getattr(self.writer.dialect, "is_mariadb", False)
-        alone = self.writer if is_mariadb else self._alone
+        alone = self._engine_of_single()
 
         def run() -> T:
             if remaining and alone is not None:
@@ -287,6 +285,11 @@ class Database:
             return self._transact(work, self.writer)
 
         return self.retry(run, doing, write=True)
+
+    def _engine_of_single(self) -> sa.Engine | None:
+        """Return the engine that runs one statement alone, None where that is not known to work."""
+        is_mariadb = getattr(self.writer.dialect, "is_mariadb", False)
+        return self.writer if is_mariadb else self._alone
 
     def run_raw(self, statement: str, *values: object) -> None:
         """Run a statement of SQLite that is no transaction."""

@@ -226,7 +226,10 @@ def fingerprint(view: View, request: Request) -> bytes:
         [sorted(one) if isinstance(one, frozenset) else one for one in label.values]
         for label in labels
     ]
-    tables = [repr(table) for table in view.block_tables]
+    tables = [
+        repr([getattr(table, name) for name in table.__struct_fields__ if not name.startswith("_")])
+        for table in view.block_tables
+    ]
     kinds = [kind.sort_key.decode() for kind in view.kinds.kinds]
     documents = to_json([view.podms, view.pools, values, tables, kinds, request])
     return documents + b"".join(array.tobytes() for array in arrays)

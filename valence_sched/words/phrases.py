@@ -104,18 +104,7 @@ def short_model(model: str | None) -> str:
 def need_phrase(need: Need) -> str:
     """Return a need in words: ``256 GiB memory``, ``1 drive SSD of 900 GiB or more``."""
     times = f"{need.count} x" if need.count > 1 else ""
-    least = []
-    for test in need.tests:
-        if test.operator == "at_least":
-            name, value = test.attribute, float(test.value)
-            if name == "capacity_bytes":
-                least.append(f"of {format_bytes(value)} or more")
-            elif name in ("capacity_mib", "memory_mib"):
-                least.append(f"of {format_bytes(value * MIB)} or more")
-            elif name == "speed_mbps":
-                least.append(f"of {format_mbps(value)} or more")
-            else:
-                least.append(f"of {_plain_number(value)} {name.replace('_', ' ')} or more")
+    least = (f"of {size} or more" for size in need.sizes)
     if need.unit == "MiB":
         amount = format_bytes(need.amount * MIB)
     else:

@@ -102,7 +102,7 @@ class FitPodm(base.Lister):
             found_mix = counter.mix_capacity(mixed, whole, limit, **wanted)
             counts.append((f"the {MIX}" if MIX in dict(counts) else MIX, found_mix))
         self._close(args, counts)
-        if self.for_people(args) and not self.scheduler_app.service:
+        if self.for_people(args):
             podms = site.view().podms if site else [one.podm for one in scheduler.podms()]
             used = {podm.podm for _, one in counts for podm in one.podms if podm.nodes}
             unusable = {one.id: one.unusable for one in podms if one.id not in used}

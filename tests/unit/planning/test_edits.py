@@ -179,7 +179,7 @@ class TestAdd(unittest.TestCase):
             edited(racks(), [edit(add="g*", to="east")])
         with self.assertRaisesRegex(UsageError, "'podm=e@st' is no block: expected a template"):
             edited(site_of({"id": "e@st"}), [edit(add="podm=e@st", to={"podm": "e@st"})])
-        with self.assertRaisesRegex(InputError, "^add 1xg@@east: target 'g@': found none of"):
+        with self.assertRaisesRegex(InputError, "^add 1xg@@east: target 'g@': found another form"):
             edited(racks(), [edit(add="g@", to="east")])
 
     def test_more_than_a_million_blocks_are_refused_before_they_are_made(self):

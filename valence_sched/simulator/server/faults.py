@@ -83,7 +83,7 @@ RULES = (
     FaultRule("own-names", "", "a composed node gets another name and URI"),
     FaultRule("uri-names", "", "a composed node has its name only as the last part of its URI"),
     FaultRule("no-location", "", "composing answers 201 without Location and body"),
-    FaultRule("stays-unused", "BLOCK", "the block (a pattern with *) always reports Unused"),
+    FaultRule("stays-unused", "BLOCK", "blocks of this name or pattern always report Unused"),
     FaultRule("equal-device", "", "a free equal block replaces each requested block"),
     FaultRule("short-amounts", "", "a memory chunk or a volume has half of the requested size"),
     FaultRule("no-events", "", "the event service offers no stream and no subscriptions"),
