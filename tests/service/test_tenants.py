@@ -131,7 +131,9 @@ class TestTenants(LivePodmsCase):
                     path = f"{route.path.replace('{name}', self.podms[0])}?{word}={value}"
                     result = self.call("GET", path, user="mo")
                     if result.status_code == 200:
-                        self.check(result, path, typed=f'value="{value}"')
+                        # reasons against a node name the model that was typed
+                        typed = value if route.path == "/ui/fit" else f'value="{value}"'
+                        self.check(result, path, typed=typed)
 
     def test_what_another_tenant_has_is_not_found_by_its_name(self):
         self.fill()

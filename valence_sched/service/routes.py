@@ -14,6 +14,7 @@ from valence_sched.model.verbs import VERBS, ApiVersions, EventBody, Health, Ope
 from valence_sched.service.call import Call, CallResult, listed_result
 from valence_sched.service.handlers import ui, verbs
 from valence_sched.service.handlers.ui import HTML
+from valence_sched.service.visibility import listed_owner
 
 Handler = Callable[[Call], Any]
 
@@ -58,7 +59,7 @@ def _argument(route: Route, call: Call, scheduler: Scheduler, name: str) -> Any:
     if isinstance(route.query, type):
         return call.query_noun(route.query)
     if name == "owner":
-        return call.user.owner or call.text(name)
+        return listed_owner(call.user.owner, call.text(name))
     if name in route.query:
         return call.flag(name) if name in FLAGS else call.text(name)
     return getattr(call.body, name) if name in route.body.__struct_fields__ else call.body

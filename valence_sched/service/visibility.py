@@ -13,6 +13,7 @@ from valence_sched.errors import SchedulerError, Undecodable, UnknownName
 from valence_sched.model.decision import NodeRemoval
 from valence_sched.model.hardware import BlockOverview
 from valence_sched.model.inventory import OTHERS, Podm, hidden_uri, visible_podm
+from valence_sched.model.lifecycle import ClaimRecord
 from valence_sched.model.problem import Problem, without_foreign_texts
 from valence_sched.model.scheduler import Scheduler
 
@@ -20,6 +21,30 @@ from valence_sched.model.scheduler import Scheduler
 OWNED = ("claim", "node", "decision", "operation")
 #: Types with names: other lists and objects, as deep as a client made them, have none.
 WALKED = (msgspec.Struct, str, tuple)
+
+
+def listed_owner(owner: str | None, named: str | None) -> str | None:
+    """Return whose claims and nodes a list has: those of the user's owner, else of the named one.
+
+    None is for all owners. A user with an owner gets no other by naming it.
+    """
+    return owner or named
+
+
+def visible_claim(scheduler: Scheduler, claim_id: str, owner: str | None) -> ClaimRecord:
+    """Return a claim that an owner may see; UnknownName without a hint for any other.
+
+    Without an owner all are visible.
+    """
+    if owner is None:
+        return scheduler.claim_record(claim_id)
+    try:
+        record = scheduler.claim_record(claim_id)
+    except UnknownName:
+        record = None
+    if record is None or record.claim.owner != owner:
+        raise UnknownName("claim", claim_id, ())
+    return record
 
 
 def visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) -> Any:

@@ -27,6 +27,11 @@ CountsBy = Literal["podm", "domain"]
 Plugin = TypeVar("Plugin", bound=Callable[..., Any])
 
 
+def is_given(value: object) -> bool:
+    """Return whether a field of a request is set: not None, False or empty; a 0 is set."""
+    return bool(value) or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
 class Reads(Struct, frozen=True):
     """Fields of a request that a plug-in reads, each set if not None and ``when`` holds of it.
 
@@ -36,7 +41,7 @@ class Reads(Struct, frozen=True):
     """
 
     fields: tuple[str, ...]
-    when: Callable[[Any], object] = bool
+    when: Callable[[Any], object] = is_given
     counts_by: CountsBy | None = None
     optional: bool = False
 
@@ -44,7 +49,7 @@ class Reads(Struct, frozen=True):
 def reads(
     field: str,
     *others: str,
-    when: Callable[[Any], object] = bool,
+    when: Callable[[Any], object] = is_given,
     counts_by: CountsBy | None = None,
     optional: bool = False,
 ) -> Callable[[Plugin], Plugin]:

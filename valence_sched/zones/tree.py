@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tree: one zone with its pod managers and its children, which decides as a flat zone would.
+"""Tree: asks the child zones for offers, and decides with them as one flat zone would.
 
 It knows only the zones directly below it. All children are asked at the same time; each offer of a
 child has a token that only the child reads.

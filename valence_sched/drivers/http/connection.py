@@ -378,10 +378,11 @@ class Connection:
         return answer
 
     def _read(self, uri: str, most: int, share: float) -> Answer:
-        """Read, and again while the answer may come later.
+        """Read, and again after HTTP 429 or 503, or without an answer.
 
-        An answer that asks for a pause beyond the whole time is returned; beyond the rest of the
-        time is the error of the deadline. Closing a connection shortens its deadline.
+        If the pause that the service names exceeds the whole deadline, the answer is returned. If
+        it exceeds the time left, the error of the deadline is raised. Closing a connection
+        shortens its deadline.
         """
         for attempt in range(1, exchange.READ_ATTEMPTS + 1):
             is_last = attempt == exchange.READ_ATTEMPTS

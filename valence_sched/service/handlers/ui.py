@@ -30,6 +30,7 @@ from valence_sched.pages.hardware import CLAIM, HardwareListing, hardware_listin
 from valence_sched.pages.links import POLICY, PageLinks, query_text
 from valence_sched.service.call import Call, CallResult
 from valence_sched.service.handlers import verbs
+from valence_sched.service.visibility import visible_claim
 from valence_sched.words.phrases import missing_line
 
 HTML = "text/html"
@@ -270,7 +271,7 @@ def node(call: Call) -> CallResult:
     with call.parts.schedulers.changing() as scheduler:
         for status in scheduler.nodes(podm=podm, owner=owner):
             if name == status.node.id or (podm and name == status.node.uri):
-                events = verbs.visible_claim(call, scheduler, status.node.claim).events
+                events = visible_claim(scheduler, status.node.claim, call.user.owner).events
                 return _shown(call, pages.node_page(status, events, links), "", links)
     if podm:
         one = _podm(call, podm)

@@ -28,7 +28,7 @@ from valence_sched.model.zone_registry import ZoneNode, ZoneTreeQuery
 from valence_sched.service.call import GREATEST_VERSION, LEAST_VERSION, Call, CallResult, ServedZone
 from valence_sched.service.operations import digest, new_operation
 from valence_sched.service.settings import is_source
-from valence_sched.service.visibility import visible_error
+from valence_sched.service.visibility import visible_claim, visible_error
 
 
 def claim(call: Call) -> CallResult:
@@ -50,21 +50,7 @@ def claim(call: Call) -> CallResult:
 def claim_record(call: Call) -> ClaimRecord:
     """Show a claim with its nodes and events."""
     with call.parts.schedulers.changing() as scheduler:
-        return visible_claim(call, scheduler, call.name())
-
-
-def visible_claim(call: Call, scheduler: Scheduler, claim_id: str) -> ClaimRecord:
-    """Return a claim that the user may see; UnknownName without a hint for any other."""
-    owner = call.user.owner
-    if owner is None:
-        return scheduler.claim_record(claim_id)
-    try:
-        record = scheduler.claim_record(claim_id)
-    except errors.UnknownName:
-        record = None
-    if record is None or record.claim.owner != owner:
-        raise errors.UnknownName("claim", claim_id, ())
-    return record
+        return visible_claim(scheduler, call.name(), call.user.owner)
 
 
 def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
@@ -75,7 +61,7 @@ def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
     if call.user.owner is None:
         return
     try:
-        visible_claim(call, scheduler, claim_id)
+        visible_claim(scheduler, claim_id, call.user.owner)
     except errors.Undecodable as error:
         if error.owner != call.user.owner:
             raise
