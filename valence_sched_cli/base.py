@@ -446,6 +446,7 @@ class Lister(PodmCommand, lister.Lister):
 
     nouns = next_step = ""
     filters: Sequence[str] = ()
+    _lacks_zones = False  # then it is not known that the list is empty
 
     def report_scheduler(
         self, args: Args, selection: model.reading.Selection | None = None, *, reads: bool = True
@@ -461,11 +462,12 @@ class Lister(PodmCommand, lister.Lister):
         if silent := model.zone.silent_zones(found):
             strict, line = self.args.strict, words.phrases.missing_line(silent, noun or self.nouns)
             self.closing.append(line if strict else f"warning: {line}")
+            self._lacks_zones = True
             self.exit_code = InventoryIncomplete.exit_code if strict else self.exit_code
 
     def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
         rows = list(data)
-        if not rows and self.nouns and not self.closing:  # of silent zones it is not known
+        if not rows and self.nouns and not self._lacks_zones:
             given = [f"--{name}" for name in self.filters if getattr(args, name)]
             hint = f"leave out {', '.join(given)}" if given else self.next_step
             self.closing.append(f"no {self.nouns}{' match' if given else ''}: {hint}")
