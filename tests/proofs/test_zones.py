@@ -280,7 +280,7 @@ class Partitions:
         self.run_cut(request_line, self.compose)
         first, *others = self.answers
         self.assertEqual(["z2/z2-podm-1"], [node.podm for node in first.nodes])
-        self.assertRegex(first.unverified[0].message, "^zone z1: .*may be there")
+        self.assertRegex(first.unverified[0].message, "^zone z1: .*may exist")
         self.assertEqual({"z2/z2-podm-1"}, {node.podm for one in others for node in one.nodes})
         self.mend()
         self.end_waiting("top")

@@ -60,6 +60,31 @@ def fit_rows(
     return fitted
 
 
+def _least_width(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
+    """Return the width of a table of which each cell is broken between all its words."""
+    columns = ([_text(row[number]) for row in rows] for number in range(len(titles)))
+    widths = (
+        min(_longest(title, cells, "\n"), _longest(title, cells, None))
+        for title, cells in zip(titles, columns, strict=True)
+    )
+    return sum(widths) + BORDER * len(titles) + 1
+
+
+def _record(titles: Sequence[str], row: Sequence[Any], width: int) -> str:
+    """Return a row as lines of a title and a value each, without what is empty."""
+    indent = max(map(len, titles)) + len(_INDENT)
+    fold = textwrap.TextWrapper(
+        max(width, 2 * indent), initial_indent=" " * indent, subsequent_indent=" " * indent,
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+    lines = []
+    for title, cell in zip(titles, row, strict=True):
+        if text := _text(cell):
+            folded = "\n".join(map(fold.fill, text.split("\n")))
+            lines.append(f"{title:{indent}}{folded[indent:]}\n")
+    return "".join(lines)
+
+
 def _longest(title: str, cells: Sequence[str], separator: str | None) -> int:
     """Return the length of the longest part of a column: a line, or a word and its indentation."""
     indent = 0 if separator else len(_INDENT)
@@ -142,7 +167,11 @@ class PreparedFormatter:
         else:
             titles = self._named(names)
             rows: Any = (tuple(map(self._cell, row)) for row in data)
-            rows = fit_rows(titles, list(rows)) if self._folds(parsed_args) else rows
+            if self._folds(parsed_args):
+                rows = fit_rows(titles, list(rows))
+                if (width := screen_width()) and _least_width(titles, rows) > width:
+                    stdout.write("\n".join(_record(titles, row, width) for row in rows))
+                    return
             self._emit(self._formatter.emit_list, titles, rows, stdout, parsed_args)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
