@@ -112,7 +112,7 @@ class Follower:
         self._due = set()
         for podm_id in again:
             self._make(podm_id)
-        decider = self._updated_decider(again | added)
+        decider = self._updated_decider(again | added, is_ordered=not again)
         decider.note_skipped(self._members.skipped)
         if again or added:
             decider.note_elsewhere(self._without_rows())
@@ -203,18 +203,25 @@ class Follower:
         usage = followed.usage if followed is not None else NO_USAGE
         self._remainders[podm_id] = PodmRemainder(base, usage)
 
-    def _updated_decider(self, changed: set[str]) -> Decider:
-        """Return the decider with the changes spliced in, or a new one where that costs less."""
+    def _updated_decider(self, changed: set[str], *, is_ordered: bool) -> Decider:
+        """Return the decider with the changes spliced in, or a new one where that costs less.
+
+        Unless it ``is_ordered``, pod managers may have changed places: one that reports by itself
+        was registered, say.
+        """
         viewed = self._viewed
         # true also of an invalid one, which is not in the view: it may be valid by now
         left = any((one in viewed) != (one in self._remainders) for one in changed)
         many = len(changed) > max(MANY_CHANGES, len(viewed) // MANY_PART)
         if self._decider is None or left or many:
             return self._new_decider()
+        order = () if is_ordered else self._members.order(self._remainders)
+        if order and [one for one in order if one in viewed] != [*viewed]:
+            return self._new_decider()
         for podm_id in sorted(changed & viewed.keys()):
             try:
-                order = self._orders.get(podm_id, str)
-                self._decider.replace(self._remainders[podm_id].podm, key=order)
+                key = self._orders.get(podm_id, str)
+                self._decider.replace(self._remainders[podm_id].podm, key=key)
             except InputError:  # making a new one tells the members
                 return self._new_decider()
         return self._decider

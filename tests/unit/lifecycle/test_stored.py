@@ -185,6 +185,20 @@ class TestProperty(unittest.TestCase):
             finally:
                 site.close()
 
+    def test_a_reporter_that_is_registered_takes_its_place_among_the_registered(self):
+        with tempfile.TemporaryDirectory() as folder:
+            site = Site(folder)
+            try:
+                for one in (("register", "a", True), ("report", "b", "y"), ("report", "d", "y")):
+                    change(site, *one)
+                answers(site.app, site.engine)
+                change(site, "register", "d", True)
+                found = [answers(*who)["podms"] for who in ((site.app, site.engine), site.fresh())]
+                orders = [[one.podm.id for one in podms] for podms in found]
+                self.assertEqual([["a", "d", "b"]] * 2, orders)
+            finally:
+                site.close()
+
 
 class StoredCase(unittest.TestCase):
     """Two registered pod managers, read and followed."""
