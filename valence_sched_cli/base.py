@@ -106,6 +106,10 @@ class PodmCommand:
             formats = ", ".join(map(str, option.choices or ()))
             option.metavar, option.help = "<format>", f"{option.help}: {formats}"
             option.default = Implied(option.default)
+            if "csv" in (option.choices or ()):
+                text = "with csv: put an apostrophe before each text that a spreadsheet evaluates"
+                group = next(one for one in parser._action_groups if one.title == "CSV Formatter")
+                group.add_argument("--escape-formulas", action="store_true", help=text)
         parser.add_argument(
             "--help-all", action=parsing.HelpAll, nargs=0, help="show all options, by group"
         )

@@ -44,6 +44,7 @@ autoprogram_cliff_ignored = [
     "--prefix",
     "--noindent",
     "--quote",
+    "--escape-formulas",
     "--sort-column",
     "--sort-ascending",
     "--sort-descending",

@@ -97,3 +97,19 @@ class TestColumns(Case):
         self.assertEqual(0, self.asked(*held).code)
         again = self.asked(*held)
         self.assertEqual((0, [{"Node": 1}]), (again.code, again.data), again.err)
+
+
+class TestFormulas(Case):
+    """A spreadsheet evaluates no name of a pod manager, if that is requested."""
+
+    def test_texts_that_begin_a_formula_have_an_apostrophe(self):
+        names = ("=2+5", "+1", "-1", "@sum", "plain")
+        site = "".join(json.dumps({"id": name}) + "\n" for name in names)
+        words = ("podm", "list", "--inventory", self.write("f.jsonl", site), "-f", "csv")
+        for program in PROGRAMS:
+            plain, escaped = (
+                [line.split(",")[0].strip('"') for line in run(program, *words, *more).out.split()]
+                for more in (("-c", "Podm"), ("-c", "Podm", "--escape-formulas"))
+            )
+            self.assertEqual(["Podm", *names], plain)
+            self.assertEqual(["Podm", "'=2+5", "'+1", "'-1", "'@sum", "plain"], escaped)

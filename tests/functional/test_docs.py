@@ -311,6 +311,7 @@ class TestExamples(unittest.TestCase):
         page = (DOC / "reference" / "requests.rst").read_text()
         others = {"--format", "--column", "--quote", "--noindent", "--max-width", "--fit-width",
                   "--print-empty", "--sort-column", "--sort-ascending", "--sort-descending",
+                  "--escape-formulas",
                   "--help", "--help-all", "--inventory", "--strict", "--podm-file", "--state",
                   "--from-catalog",
                   "--all-regions", "--request-timeout", "--parallel", "--full", "--max-age",

@@ -105,6 +105,7 @@ def _text(cell: Any) -> str:
     return str(cell.human_readable() if isinstance(cell, FormattableColumn) else cell)
 
 
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet evaluates
 FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a map
 STRUCTURED = ("json", "yaml")
 MACHINE = (*FLAT, *STRUCTURED, "tsv")  # formats that programs read
@@ -167,6 +168,8 @@ class PreparedFormatter:
         else:
             titles = self._named(names)
             rows: Any = (tuple(map(self._cell, row)) for row in data)
+            if self._name == "csv" and getattr(parsed_args, "escape_formulas", False):
+                rows = (tuple(map(_without_formula, row)) for row in rows)
             if self._folds(parsed_args):
                 rows = fit_rows(titles, list(rows))
                 if (width := screen_width()) and _least_width(titles, rows) > width:
@@ -275,6 +278,11 @@ def _flat_cell(cell: Any) -> Any:
     if isinstance(value, str):
         return escape(value)
     return "" if value is None else value
+
+
+def _without_formula(cell: Any) -> Any:
+    """Return a cell of CSV that a spreadsheet takes for text: behind an apostrophe."""
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
 
 
 def in_order(row: Any, columns: Sequence[str]) -> tuple[Any, ...]:
