@@ -87,7 +87,7 @@ class TestClaimed(Registered):
         self.assertEqual(1, done.err.count("\n"), done.err)
         self.podm("delete", name)
         done = self.apply("--claim", code=6)
-        self.assertIn(f"pod manager '{name}' is gone", done.err)
+        self.assertIn(f"no pod manager '{name}' is registered", done.err)
         self.assertEqual([], self.podm("claim", "list", "--all", "-f", "json").data)
 
     def test_when_it_was_read_is_no_difference_nor_are_other_pod_managers(self):
@@ -196,7 +196,7 @@ class TestLive(Registered):
         done = self.apply("--request-timeout", "3", code=5)
         self.assertIn("the plan cannot be compared with the inventory", done.err)
         self.podm("delete", name)
-        self.assertIn(f"'{name}' is gone", self.apply(code=6).err)
+        self.assertIn(f"no pod manager '{name}' is registered", self.apply(code=6).err)
 
     def test_one_that_was_composed_and_deleted_can_be_done_again(self):
         self.planned()

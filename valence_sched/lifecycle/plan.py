@@ -254,4 +254,6 @@ class Planner:
 
 
 def _missing_podm(name: str) -> ClaimLost:
-    return ClaimLost(f"the plan is out of date: pod manager {name!r} is gone", name)
+    found = f"no pod manager {name!r} is registered"
+    hint = "register it with podm create, or plan again"
+    return ClaimLost(f"the plan is out of date: {found}: {hint}", name)

@@ -250,7 +250,8 @@ class TestRecorded(PlannerCase):
             self.record(podm("b", 1))
             with self.assertRaises(ClaimLost) as caught:
                 self.planner(str(self.file)).claimer(store, plan)
-        line = f"the plan is out of date: pod manager {basis.podm.id!r} is gone"
+        line = f"the plan is out of date: no pod manager {basis.podm.id!r} is registered: "
+        line += "register it with podm create, or plan again"
         self.assertEqual((line, basis.podm.id), (str(caught.exception), caught.exception.podm))
 
     def test_blocks_that_claims_hold_by_now_are_not_decided_on(self):
@@ -319,8 +320,9 @@ class TestLive(PlannerCase):
         self.store.register(Registration(name="other", url="http://127.0.0.1:1"))
         with self.assertRaises(ClaimLost) as caught:
             self.planner().claimer(self.store, self.made)
-        self.assertEqual(f"the plan is out of date: pod manager {NAME!r} is gone",
-                         str(caught.exception))  # fmt: skip
+        line = f"the plan is out of date: no pod manager {NAME!r} is registered: "
+        line += "register it with podm create, or plan again"
+        self.assertEqual(line, str(caught.exception))
         self.assertEqual(NAME, caught.exception.podm)
 
     def test_one_that_reports_by_itself_is_known(self):
