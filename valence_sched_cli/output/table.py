@@ -8,6 +8,7 @@ import copy
 import io
 import json
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +24,7 @@ from valence_sched_cli.output.cells import Absent
 
 USUAL_WIDTH = 80  # characters, where the screen has none
 BORDER = 3  # characters that a column of a table has beside its widest cell
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _INDENT = "  "  # of a line that goes on, in a cell of several lines
 
 
@@ -88,7 +90,8 @@ def _record(titles: Sequence[str], row: Sequence[Any], width: int) -> str:
 def _longest(title: str, cells: Sequence[str], separator: str | None) -> int:
     """Return the length of the longest part of a column: a line, or a word and its indentation."""
     indent = 0 if separator else len(_INDENT)
-    parts = [len(part) + indent for cell in cells for part in cell.split(separator)]
+    shown = (_COLOUR.sub("", cell) for cell in cells)
+    parts = [len(part) + indent for cell in shown for part in cell.split(separator)]
     return max(len(title), *parts, 0)
 
 
