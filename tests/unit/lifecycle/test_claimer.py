@@ -340,7 +340,7 @@ class TestKnown(ClaimerCase):
         follower = local._follower
         update = follower._updated_decider
 
-        def interrupted(_podms):
+        def interrupted(_podms, *, is_ordered):
             raise KeyboardInterrupt
 
         follower._updated_decider = interrupted
