@@ -252,7 +252,10 @@ class PodmCommand:
         """Return the application of this command alone, not of a whole shell."""
         if self._scheduler_app is None:
             self._scheduler_app = self._client
-            self._client.config.environ = os.environ | self.profile[1].variables(os.environ)
+            name, profile = self.profile
+            variables, config = profile.variables(os.environ), self._client.config
+            config.environ = os.environ | variables
+            config.origins = dict.fromkeys(variables, f"profile {name}")
             self._configure(self._client)
         return self._scheduler_app
 

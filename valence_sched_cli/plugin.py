@@ -39,7 +39,7 @@ def build_option_parser(parser: argparse.ArgumentParser) -> argparse.ArgumentPar
     parser.add_argument(
         "--os-podm-api-version",
         metavar="<podm-api-version>",
-        default=Implied(DEFAULT_API_VERSION),  # whatever the environment says
+        default=Implied(DEFAULT_API_VERSION),  # the environment is checked later
         type=_version,
         help=f"pod manager scheduling API version: {', '.join(VERSION_NAMES)}, "
         f"default={DEFAULT_API_VERSION} (Env: {VERSION_VARIABLE})",

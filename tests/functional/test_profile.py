@@ -95,6 +95,7 @@ class TestProfile(Case):
             "profile: two\nprofiles: {one: {}}": "$.profile: no profile named 'two'",
             "profiles: {one: {state: 'postgresql://a:b@c/d'}}": "put the URL into",
             "profiles: [": "config.yaml",
+            "profiles: {one: {service: 'http://a:b@c'}}": "a URL without a password (use VALENCE",
             "profile: a\nprofiles: {a: {output: jsn}}": "no output format named 'jsn'",
         }
         for text, message in wrong.items():
@@ -107,3 +108,28 @@ class TestProfile(Case):
         done = self.command("--profile", "lab", "config", "show")
         self.assertEqual(1, done.code)
         self.assertIn("does not exist", done.err)
+
+    def test_an_error_of_an_inventory_names_the_profile(self):
+        self.write("profile: a\nprofiles: {a: {inventory: none.json}}")
+        done = self.command("podm", "list")
+        self.assertEqual(1, done.code)
+        self.assertTrue(done.err.startswith("profile a: "), done.err)
+
+    def test_a_file_of_the_user_that_cannot_be_read_is_not_passed_over(self):
+        for name, words in (
+            ("config.yaml", ("config", "show")),
+            ("flavors.yaml", ("podm", "flavor", "list")),
+            ("policies.yaml", ("scheduler", "policy", "list")),
+            ("podms.yaml", ("podm", "list", "--state", str(self.folder / "none.sqlite"))),
+        ):
+            self.config.unlink(missing_ok=True)
+            file = self.config.parent / name
+            file.symlink_to("/dev/zero")
+            with self.subTest(name):
+                done = self.command(*words)
+                self.assertEqual(
+                    (1, f"{file}: found no regular file"),
+                    (done.code, done.err[: len(str(file)) + 23]),
+                    done,
+                )
+            file.unlink()

@@ -118,6 +118,7 @@ class Configuration:
         cloud: Cloud | None = None,
     ) -> None:
         self.environ = os.environ if environ is None else environ
+        self.origins: Mapping[str, str] = {}
         self._stdin, self._cloud = stdin, cloud
         self.remarks: list[str] = []
         self.ignored_extra_specs: tuple[str, ...] = ()
@@ -222,12 +223,13 @@ class Configuration:
         """
         from valence_sched.model import profile as profiles
 
-        path = str(self.user_file(profiles.CONFIG_FILE))
+        path = self.own_file(profiles.CONFIG_FILE)
         source = "--profile" if name else profiles.PROFILE
         name = name or self.environ.get(profiles.PROFILE) or ""
-        if not os.path.isfile(path):
+        if path is None:
             if name:
-                raise UnknownName("profile", name, (), f"{source}: {path} does not exist")
+                where = f"{source}: {self.user_file(profiles.CONFIG_FILE)} does not exist"
+                raise UnknownName("profile", name, (), where)
             return "", profiles.NO_PROFILE
         check, data = profiles.check_profiles, files.read(path)
         file = parsers.parse_settings(data, path, profiles.ProfileFile, check)
@@ -240,19 +242,18 @@ class Configuration:
 
     def zones(self) -> zone.ZoneSettings:
         """Return the settings of the zone in the user's own file; InputError as for a file."""
-        own = self.user_file(ZONES_FILE)
-        if not own.is_file():
+        own = self.own_file(ZONES_FILE)
+        if own is None:
             return zone.DEFAULT_ZONE_SETTINGS
-        data, check = files.read(str(own)), zone.check_zone_settings
-        return parsers.parse_settings(data, str(own), zone.ZoneSettings, check)
+        check = zone.check_zone_settings
+        return parsers.parse_settings(files.read(own), own, zone.ZoneSettings, check)
 
     def ironic(self) -> IronicSettings:
         """Return how Ironic is reached, by the user's file and the environment; or InputError."""
-        own, url = self.user_file(IRONIC_FILE), self.environ.get(IRONIC_URL)
+        own, url = self.own_file(IRONIC_FILE), self.environ.get(IRONIC_URL)
         settings = IronicSettings()
-        if own.is_file():
-            data = files.read(str(own))
-            settings = parsers.parse_settings(data, str(own), IronicSettings, check_ironic)
+        if own is not None:
+            settings = parsers.parse_settings(files.read(own), own, IronicSettings, check_ironic)
         if url:
             settings = msgspec.structs.replace(settings, url=url)
             check_ironic(settings, IRONIC_URL)
@@ -296,10 +297,10 @@ class Configuration:
         wanted = tuple(resources)
         if not wanted and not sources:  # most requests: they need not know where the map is
             return ()
-        installed, own_map = plugins.load(plugins.RESOLVERS), self.user_file("near.yaml")
+        installed, own_map = plugins.load(plugins.RESOLVERS), self.own_file("near.yaml")
         resolvers: list[nouns.Resolver] = []
         named = [split_plugin_name(source) for source in sources]
-        for name, path in [*named, ("", str(own_map))] if own_map.is_file() else named:
+        for name, path in [*named, ("", own_map)] if own_map else named:
             make = installed.get(name or "map")
             with plugins.plugin_errors(f"resolver {name or 'map'!r}: {path}"):
                 resolvers.append(make(path))
@@ -321,14 +322,25 @@ class Configuration:
         shipped = DATA / name.replace(".yaml", ".json")
         if shipped.is_file() and service is None:
             yield f"built-in {shipped.name}", codec.ShippedJson(shipped.read_bytes())
-        own = self.user_file(name)
-        if own.is_file() and service is None:
-            yield str(own), files.read(str(own))
+        own = None if service is not None else self.own_file(name)
+        if own is not None:
+            yield own, files.read(own)
         for path in paths:
             yield path, self.read(path)
 
     def user_file(self, name: str) -> Path:
         return Homes(self.environ).config / name
+
+    def own_file(self, name: str) -> str | None:
+        """Return the path of a file of the user, None without it; InputError for anything else."""
+        path = str(self.user_file(name))
+        if os.path.lexists(path) and not os.path.isfile(path):
+            raise InputError(path, "", "no regular file", "a file that can be read")
+        return path if os.path.lexists(path) else None
+
+    def origin(self, variable: str) -> str:
+        """Return how errors name the origin of the value of a variable."""
+        return self.origins.get(variable, variable)
 
     def read(self, path: str) -> bytes:
         """Return the content of a file that a person wrote."""

@@ -197,7 +197,7 @@ class InventoryLoader:
             self._diagnostics.clear()
             raise errors.InputError(only.text)
         hint = "see what was skipped" if skipped else "is this the right file?"
-        file = ", ".join(selection.sources) or INVENTORY
+        file = ", ".join(selection.sources) or self._sources.config.origin(INVENTORY)
         raise errors.InputError(file, "$", "no pod manager", "at least one", hint)
 
     def skipped(self) -> list[str]:

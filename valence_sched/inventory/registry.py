@@ -27,6 +27,7 @@ from valence_sched.model.codec import decode, load_yaml
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import to_json
 from valence_sched.model.podm_address import endpoint_key, is_address, same_endpoint
+from valence_sched.model.profile import URL_PASSWORD
 from valence_sched.model.reading import ReadOptions
 from valence_sched.model.registration import AUTO, PasswordReference, Registration
 from valence_sched.model.zone import ZoneSettings
@@ -43,7 +44,6 @@ MOST_PROBES = 16  # at a time
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?://(?:/([^?]*))?")
 _IN_MEMORY = ("", ":memory:")
-_PASSWORD = re.compile(r"(//[^/@:]*):[^/]*@")
 
 
 class Member(NamedTuple):
@@ -168,13 +168,13 @@ class Registry:
     def __init__(
         self, config: Configuration, state: str | None = None, quarantine: Quarantine | None = None
     ) -> None:
-        if state is not None and _PASSWORD.search(state):
+        if state is not None and URL_PASSWORD.search(state):
             text = "every user of this machine can see a password on a command line"
             raise errors.UsageError(f"--state: {text}: put the URL into {STATE}")
         self._config, self._quarantine = config, quarantine
         self._home = Homes(config.environ).state
         url = state or config.environ.get(STATE)
-        self.variable = STATE if url and not state else None
+        self.variable = config.origin(STATE) if url and not state else None
         with errors.errors_at(self.variable):
             if url and "://" not in url and (not url.strip() or "\0" in url):
                 raise errors.StoreError(f"no state is called {url!r}: name a file, or a URL")
@@ -190,7 +190,7 @@ class Registry:
 
     @property
     def where(self) -> str:
-        return str(self.file) if self.file else _PASSWORD.sub(r"\1@", self.url)
+        return str(self.file) if self.file else URL_PASSWORD.sub(r"\1@", self.url)
 
     @property
     def empty(self) -> bool:
@@ -409,8 +409,7 @@ class Registry:
         uses_state = self.uses_state(live)
         registrations = self.registrations() if uses_state else []
         found = [Member(one, self.where, True) for one in registrations]
-        own = self._config.user_file("podms.yaml")
-        for file in live.podm_files or ((str(own),) if own.is_file() else ()):
+        for file in live.podm_files or filter(None, [self._config.own_file("podms.yaml")]):
             podms = read_podms(self._config.read(file), file)
             found += [Member(one, file, uses_state) for one in podms]
         if live.catalogue is not None:

@@ -72,7 +72,7 @@ class SourceReader:
         """Yield the podms of inventories, then live ones if any are named or no inventory is."""
         self.forget()
         sources = self.named_sources(selection)
-        variable = None if selection.sources else INVENTORY
+        variable = None if selection.sources else self.config.origin(INVENTORY)
         try:
             with errors_at(variable):
                 for number, record in enumerate(self._recorded(sources, selection), 1):

@@ -146,7 +146,7 @@ class PurchaseResult(Noun, frozen=True, kw_only=True):
 
     ``total`` is its price, or its number of blocks without prices; ``bound`` is the least total of
     any purchase. ``placed`` of the ``wanted`` nodes fit with these blocks under the policy. If no
-    purchase is enough, so many fit with ``wanted`` of each block, and ``shortages`` are the reasons
+    purchase is enough, so many fit with ``tried`` of each block, and ``shortages`` are the reasons
     against one more.
     """
 
@@ -158,6 +158,7 @@ class PurchaseResult(Noun, frozen=True, kw_only=True):
     bound: float = 0.0
     placed: int = 0
     exact_model: bool = True
+    tried: int = 0
     shortages: tuple[ReasonGroup, ...] = ()
 
     @property

@@ -68,11 +68,14 @@ def check_profiles(file: ProfileFile, path: str) -> None:
             found = "a service beside an inventory or a state"
             hint = "a service has its own: leave one of them out"
             raise InputError(path, f"$.profiles.{name}", found, "one of them", hint)
-        if profile.state and URL_PASSWORD.search(profile.state):
-            hint = f"put the URL into {VARIABLES['state']}"
-            raise InputError(
-                path, f"$.profiles.{name}.state", "a password", "a URL without a password", hint
-            )
+        hints = {
+            "state": f"put the URL into {VARIABLES['state']}",
+            "service": "use VALENCE_SCHED_USER and VALENCE_SCHED_PASSWORD",
+        }
+        for field, hint in hints.items():
+            if URL_PASSWORD.search(getattr(profile, field) or ""):
+                place = f"$.profiles.{name}.{field}"
+                raise InputError(path, place, "a password", "a URL without a password", hint)
 
 
 def located_profile(profile: Profile, folder: str) -> Profile:

@@ -74,7 +74,7 @@ def _groups(section: pages.HardwareMap) -> Iterator[pages.MapGroup]:
 
 
 class PageWriter:
-    """What the templates of one page call: an id stands on it once, whatever repeats its name."""
+    """The functions of the templates of one page; each id appears once, though names repeat."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()

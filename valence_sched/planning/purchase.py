@@ -39,7 +39,7 @@ from valence_sched.planning.site import Site, find_targets
 from valence_sched.planning.succession import Succession
 from valence_sched.view.view import View
 
-MOST_BLOCKS = 2_000  # of one pod manager, to see what runs out where no purchase is enough
+MOST_BLOCKS = 20_000  # added to see what runs out, if no purchase is enough
 CHOSEN_COLUMNS = 2_000  # of the integer programme of a large site
 
 PRICE_UNITS = 100  # whole numbers a unit of price: the optimiser counts cents
@@ -69,12 +69,11 @@ def smallest_purchase(
     found = PurchaseResult(flavor=flavor, wanted=wanted, priced=bool(priced), lines=None)
     whole = msgspec.structs.replace(request, min_count=0)
     if purchase is None:
-        if wanted * len(choices) > MOST_BLOCKS:
-            return found
-        many = [msgspec.structs.replace(choice, count=wanted) for choice in choices]
+        tried = min(wanted, max(1, MOST_BLOCKS // max(1, len(places))))
+        many = [msgspec.structs.replace(choice, count=tried) for choice in choices]
         decision = edited(site, many).decider().select_destinations(whole)
         placed, shortages = len(decision.placed_nodes), reason_groups(decision)
-        return msgspec.structs.replace(found, placed=placed, shortages=shortages)
+        return msgspec.structs.replace(found, placed=placed, tried=tried, shortages=shortages)
     units = PRICE_UNITS if priced else 1
     bought = [(places[item.option, item.row], item.number) for item in purchase.items]
     edits = [AddBlocks(add=place.block, to=place.to, count=number) for place, number in bought]

@@ -99,7 +99,7 @@ def purchase_line(result: PurchaseResult) -> str:
             for one in result.shortages[:MOST_SHORTAGES]
             if one.reason
         )
-        bought = f"{result.placed:,} fit with {result.wanted:,} of each block"
+        bought = f"{result.placed:,} fit with {result.tried:,} of each block"
         return f"{text}: {bought}, then {'; '.join(reasons)}"
     if not result.lines:
         return f"{nodes} fit as things are: nothing has to be bought"

@@ -106,7 +106,7 @@ class CreatePodm(base.ShowOne):
         plain = model.registration.Registration(name=name, url=url)
         scheduler, here = self.scheduler(args), self.scheduler_app.service is None
         wanted = registration.with_options(plain, args, here=here)
-        if args.password_prompt and here:  # nobody types one for what is refused
+        if args.password_prompt and here:  # before a password is typed
             self.scheduler_app.registry(args.state).check_new(wanted)
         result = scheduler.register(
             wanted,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Old readings: found when they become old, whatever was read since."""
+"""Old readings are found at the time when they become old."""
 
 import datetime
 import unittest

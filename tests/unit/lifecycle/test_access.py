@@ -199,7 +199,7 @@ class TestNodes(AccessCase):
         empty = self.access({"p": podm()}, Noting(read_node=ABSENT))
         self.assertEqual("GONE", empty.node_record("other").state)
         with self.assertRaises(UnknownName):
-            self.access().node_record("nobody")
+            self.access().node_record("no-such-node")
 
 
 class TestPreview(AccessCase):

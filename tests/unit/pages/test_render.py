@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A page: complete, with one script, the same bytes, and harmless whatever names are in it."""
+"""A page is complete, has one script and the same bytes, and is safe for any name in it."""
 
 import base64
 import hashlib
