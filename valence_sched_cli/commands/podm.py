@@ -13,7 +13,7 @@ from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.late import model, msgspec, pages
 from valence_sched_cli.options import inventory, registration
-from valence_sched_cli.options.parser import nonempty_name
+from valence_sched_cli.options.parser import nonempty_name, seconds
 from valence_sched_cli.output.cells import Cell, PairLines, UriTails, WordLines, fields, time_cell
 
 COLUMNS = (
@@ -64,7 +64,8 @@ class ListPodm(base.PagedLister):
     arguments = """
         output --capabilities: also list capabilities and traits
         output --long: list more columns
-        output --watch <seconds>: print the list again after so many seconds, until Ctrl-C
+        output --watch [<seconds>]: print the list again after so many seconds (default: 10), until
+            Ctrl-C
         what --zone <zone>: only this availability zone
         what --status: only this status
         what --driver <driver>: only what this driver read
@@ -76,6 +77,7 @@ class ListPodm(base.PagedLister):
     option_settings = {
         "status": {"choices": ("Online", "Offline", "Unknown")},
         "aggregate": nonempty_name,
+        "watch": {"nargs": "?", "const": 10.0, "type": seconds},
     }
     option_groups = (inventory.INVENTORY, inventory.html_option("the inventory and a map of it"))
 

@@ -25,6 +25,7 @@ from valence_sched_cli.output.cells import Absent
 USUAL_WIDTH = 80  # characters, where the screen has none
 BORDER = 3  # characters that a column of a table has beside its widest cell
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_AGE, _GLUE = re.compile(r" ago\b"), "\0"  # an age is not broken
 _INDENT = "  "  # of a line that goes on, in a cell of several lines
 
 
@@ -90,18 +91,19 @@ def _record(titles: Sequence[str], row: Sequence[Any], width: int) -> str:
 def _longest(title: str, cells: Sequence[str], separator: str | None) -> int:
     """Return the length of the longest part of a column: a line, or a word and its indentation."""
     indent = 0 if separator else len(_INDENT)
-    shown = (_COLOUR.sub("", cell) for cell in cells)
+    shown = (_AGE.sub(f"{_GLUE}ago", _COLOUR.sub("", cell)) for cell in cells)
     parts = [len(part) + indent for cell in shown for part in cell.split(separator)]
     return max(len(title), *parts, 0)
 
 
 def _fold(text: str, width: int) -> str:
-    lines = text.replace(f"\n{_INDENT}", " ").split("\n")  # the second line of a fold before
+    text = _AGE.sub(f"{_GLUE}ago", text.replace(f"\n{_INDENT}", " "))  # as before an earlier fold
+    lines = text.split("\n")
     indent = _INDENT if len(lines) > 1 else ""
     fold = textwrap.TextWrapper(
         width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
     )
-    return "\n".join(map(fold.fill, lines))
+    return "\n".join(map(fold.fill, lines)).replace(_GLUE, " ")
 
 
 def _text(cell: Any) -> str:

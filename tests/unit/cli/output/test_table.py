@@ -166,6 +166,12 @@ class TestScreenWidth(unittest.TestCase):
 
 
 class TestFitting(unittest.TestCase):
+    def test_an_age_stays_on_one_line(self):
+        rows = [("327d ago", "several words that fold"), ("2s ago", "x")]
+        fitted = fit_rows(("Read", "Text"), rows, 30)
+        self.assertEqual(["327d ago", "2s ago"], [row[0] for row in fitted])
+        self.assertIn("\n", fitted[0][1])
+
     def test_what_fits_stays_as_it_is(self):
         rows = [("gpu-east", Sentence("it is up"), 4)]
         self.assertIs(rows, fit_rows(TITLES, rows, 80))
