@@ -189,7 +189,7 @@ class TestMembers(GroupCase):
         children = [ChildZone("west", self.west, capabilities={"gpu": ("no",)})]
         tree = ZoneTree("top", self.top.tokens, None, children)
         answer = tree.group_state(query)
-        self.assertEqual({"zone": {"a": 1}}, answer.company.members)
+        self.assertEqual({"zone": {"a": 1}}, answer.group_state.members)
         self.assertEqual((), tree.offers(query).nodes)
 
 

@@ -62,7 +62,7 @@ class ChildrenCase(unittest.TestCase):
 
         def respond(path, _query):
             is_group = isinstance(answer, dict) and path.endswith("group_state")
-            return {"company": {}} if is_group else answer
+            return {"group_state": {}} if is_group else answer
 
         return self.enterContext(child_server(respond))
 
@@ -227,7 +227,7 @@ class TestVersions(ChildrenCase):
         def older(path, query):
             asked.append((path.rpartition("/")[2], query["request"]["mix"].get("scarcity")))
             if path.endswith("group_state"):
-                return {"company": {}}
+                return {"group_state": {}}
             return {"nodes": [candidate("old", cost=0)], "worst_cost": 1}
 
         self.good = self.zones.start("known", [scarce_podm(n, random) for n in range(4)])

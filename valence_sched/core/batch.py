@@ -212,7 +212,7 @@ def _best_by_anchor(
 
 def needs_anchor(request: Request) -> bool:
     """Return whether the first node of a request decides where all the others must be."""
-    group, members = request.group, request.company.members
+    group, members = request.group, request.group_state.members
     return group is not None and bool(group.affinity) and not any(map(members.get, group.affinity))
 
 

@@ -164,10 +164,10 @@ class Decider:
         from valence_sched.core.offers import offers, with_candidates  # only in a tree of zones
 
         request, bound = self._prepared_elsewhere(query.request)
-        if query.company is None:
+        if query.group_state is None:
             request = self._with_group_state(request, bound)
         else:
-            counted = msgspec.structs.replace(request, company=query.company)
+            counted = msgspec.structs.replace(request, group_state=query.group_state)
             request = with_candidates(self._snapshot.view, counted, earlier, -1)
         found = offers(self._evaluate(request, bound), query, earlier)
         self.check_decided(found.undecided, bound.policy)
@@ -184,7 +184,7 @@ class Decider:
         from valence_sched.core.offers import with_candidates  # only in a tree of zones
 
         request = self._with_group_state(*self._prepared_elsewhere(query.request))
-        return with_candidates(self._snapshot.view, request, earlier).company
+        return with_candidates(self._snapshot.view, request, earlier).group_state
 
     def _prepared_elsewhere(self, request: Request) -> tuple[Request, BoundPolicy]:
         request = msgspec.structs.replace(request, fallbacks=(), min_count=0)

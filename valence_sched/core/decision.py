@@ -224,8 +224,8 @@ def substitute_rows(
 
     ``with_all_members`` is the request with a group state that counts all nodes, replaced or not.
     """
-    state = with_members(context.view, with_all_members, [replaced_row], -1).company
-    request = msgspec.structs.replace(context.request, company=state)
+    state = with_members(context.view, with_all_members, [replaced_row], -1).group_state
+    request = msgspec.structs.replace(context.request, group_state=state)
     index = np.unique(rows)
     evaluation, view = context.evaluation.select(index), context.view.take(index)
     reevaluate_group_state(view, request, context.bound, evaluation, context.strict)

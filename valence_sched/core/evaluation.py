@@ -77,10 +77,10 @@ _fields = operator.attrgetter(*View.__dataclass_fields__)
 
 
 class TrackedRequest(Request, frozen=True, kw_only=True, dict=True):
-    """A request that records whether a plug-in reads its group state, the field ``company``."""
+    """A request that records whether a plug-in reads its group state, the field of that name."""
 
     def __getattribute__(self, name: str) -> Any:
-        if name == "company":
+        if name == "group_state":
             object.__getattribute__(self, "__dict__")["was_read"] = True
         return super().__getattribute__(name)
 

@@ -15,7 +15,7 @@ from valence_sched.model.inventory import LeanPodm
 from valence_sched.model.request import Group, GroupState, Request, check_domain
 from valence_sched.view.view import Mask, View, domain_values
 
-GROUP_STATE_FIELDS = frozenset(("group", "owner", "company"))
+GROUP_STATE_FIELDS = frozenset(("group", "owner", "group_state"))
 
 CountByPodm = dict[int, int]  # nodes by number of the podm
 Owner = TypeVar("Owner", str, str | None)
@@ -72,9 +72,9 @@ def with_group_state(
     """
     group = request.group
     if group is None and request.owner is None:
-        if not request.company:
+        if not request.group_state:
             return request
-        return msgspec.structs.replace(request, company=GroupState())
+        return msgspec.structs.replace(request, group_state=GroupState())
     nodes = view.memoise(("nodes",), lambda: _count_nodes(view))
     group_counts, owner_counts = Counter[int](), Counter[int]()
     for counted in (nodes, earlier):
@@ -92,12 +92,12 @@ def with_group_state(
         owned={view.podms[podm].id: number for podm, number in (+owner_counts).items()},
         open={rule.over: _values(eligible_podms, rule.over) for rule in spread},
     )
-    return msgspec.structs.replace(request, company=state)
+    return msgspec.structs.replace(request, group_state=state)
 
 
 def with_members(view: View, request: Request, rows: Sequence[int], number: int = 1) -> Request:
     """Return the request with one more node of it on the podm of each row, or ``number`` -1."""
-    podms, state = [view.podm(row) for row in rows], request.company
+    podms, state = [view.podm(row) for row in rows], request.group_state
     members, owned = state.members.copy(), state.owned
     for domain in request.group.domains if request.group else ():
         values = (value for podm in podms for value in domain_values(podm, domain))
@@ -105,7 +105,7 @@ def with_members(view: View, request: Request, rows: Sequence[int], number: int 
     if request.owner is not None:
         owned = _counted(owned, (podm.id for podm in podms), number)
     after = GroupState(members=members, owned=owned, open=state.open)
-    return msgspec.structs.replace(request, company=after)
+    return msgspec.structs.replace(request, group_state=after)
 
 
 def _counted(counts: dict[str, int], values: Iterable[str], number: int) -> dict[str, int]:

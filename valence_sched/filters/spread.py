@@ -23,7 +23,7 @@ def spread(view: View, request: Request) -> Iterator[Term]:
     group = request.group
     if group is None or not group.hard:
         return
-    members = request.company.members
+    members = request.group_state.members
     name = f"group {group.name}"
     for domain in group.affinity:
         counts = members.get(domain, {})
@@ -34,11 +34,11 @@ def spread(view: View, request: Request) -> Iterator[Term]:
         yield _fewer_than(view, request, domain, most, f"{name}: at most {most} per {domain}")
     for rule in group.spread:
         if not rule.soft:
-            most = request.company.fewest_members(rule.over) + rule.max_skew
+            most = request.group_state.fewest_members(rule.over) + rule.max_skew
             label = f"{name}: spread over {rule.over}, skew {rule.max_skew}"
             yield _fewer_than(view, request, rule.over, most, label)
 
 
 def _fewer_than(view: View, request: Request, domain: str, most: int, label: str) -> Term:
-    have = domain_index(view, domain).largest_count(request.company.members.get(domain, {}))
+    have = domain_index(view, domain).largest_count(request.group_state.members.get(domain, {}))
     return Term(label, f"fewer than {most}", have, holds=have < most)

@@ -195,7 +195,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     near: tuple[Proximity, ...] = ()
     owner: Owner | None = None
     group: Group | None = None
-    company: GroupState = GroupState()
+    group_state: GroupState = GroupState()
     mix: Mix = Mix()
     policy: str = "default"
     seed: int = 0

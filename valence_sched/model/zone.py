@@ -81,9 +81,9 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     ``request`` has one alternative. A zone offers up to its ``count`` of nodes one after another,
     and ranks ``limit`` candidates for the first, with ``per_podm`` one of each pod manager, in
     ``order`` of cost or of lots. ``taken`` are the tokens of its offers that the decision took
-    before, ``others`` those of other requests; ``turn`` nodes are placed in all zones. ``company``
-    is the group state of all zones, with the ``generations`` of the group in each. The first node
-    avoids the ``closed`` places. No candidate costs more than ``most_cost``.
+    before, ``others`` those of other requests; ``turn`` nodes are placed in all zones.
+    ``group_state`` is that of all zones, with the ``generations`` of the group in each. The first
+    node avoids the ``closed`` places. No candidate costs more than ``most_cost``.
 
     ``left_out`` zones below did not answer before and are not asked again. With a ``rival`` a zone
     also reports what overtakes it at another weight. ``route`` are the ids of the zones above,
@@ -97,7 +97,7 @@ class OfferQuery(Noun, frozen=True, kw_only=True):
     taken: tuple[Token, ...] = ()
     others: tuple[OtherNode, ...] = ()
     turn: Annotated[int, Meta(ge=0, le=MAX_NODES)] = 0
-    company: GroupState | None = None
+    group_state: GroupState | None = None
     generations: Generations = {}
     closed: tuple[DomainValues, ...] = ()
     most_cost: Annotated[int, Meta(ge=0)] | None = None
@@ -163,7 +163,7 @@ class GroupAnswer(Struct, frozen=True, kw_only=True):
     ``uncounted`` zones reported missing or invalid ones.
     """
 
-    company: GroupState
+    group_state: GroupState
     generations: Generations = {}
     silent: tuple[SilentZone, ...] = ()
     supplies: ZoneSupplies | UnsetType = UNSET

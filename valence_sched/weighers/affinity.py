@@ -37,7 +37,7 @@ def affinity(view: View, request: Request) -> Floats:
 
 
 def _scores(view: View, request: Request, group: Group) -> Iterator[Floats]:
-    state = request.company
+    state = request.group_state
 
     def count(domain: str) -> Floats:
         return domain_index(view, domain).largest_count(state.members.get(domain, {}))

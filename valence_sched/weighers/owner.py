@@ -14,5 +14,7 @@ def owner(view: View, request: Request) -> Floats:
     ``1 / (1 + nodes of the request's owner on the pod manager)``, those of this request that are
     placed already included. Without an owner it takes no part.
     """
-    score: Floats = 1.0 / (1.0 + domain_index(view, "podm").largest_count(request.company.owned))
+    score: Floats = 1.0 / (
+        1.0 + domain_index(view, "podm").largest_count(request.group_state.owned)
+    )
     return score

@@ -210,7 +210,7 @@ class ZoneSelection:
 
         def ask() -> nouns.GroupAnswer:
             if supplies is not UNSET:
-                return nouns.GroupAnswer(company=GroupState(), supplies=supplies)
+                return nouns.GroupAnswer(group_state=GroupState(), supplies=supplies)
             return self._group_answer(replace(self._query, request=self._sealed))
 
         completed = self._complete(ask, anew)
@@ -329,7 +329,7 @@ class ZoneSelection:
         group = self._request.group
         if group is None or not group.affinity:
             return False
-        members = self._group_answer(self._query).company.members
+        members = self._group_answer(self._query).group_state.members
         return not any(map(members.get, group.affinity))
 
     def _ask(self, query: nouns.OfferQuery) -> nouns.ZoneAnswer:
@@ -356,7 +356,7 @@ class ZoneSelection:
         if query.request.group is None and query.request.owner is None:
             return query
         answer = self._group_answer(query)
-        return replace(query, company=answer.company, generations=answer.generations)
+        return replace(query, group_state=answer.group_state, generations=answer.generations)
 
     def _group_answer(self, query: nouns.OfferQuery) -> nouns.GroupAnswer:
         answer = self._zone.group_state(self._bounded(query))

@@ -141,7 +141,7 @@ class ZoneTree:
         """
         taken, below = self._taken(query)
         generation = query.generations.get("")
-        if query.company is None:
+        if query.group_state is None:
             generation = self._generation(query.request)
         children = self._asking(query, below)
         children.begin(lambda zone, asked: zone.offers(asked))
@@ -204,13 +204,13 @@ class ZoneTree:
         silent, uncounted = list(children.silent), list(lacking)
         for name, answer in answers.items():
             path = functools.partial(paths.path, name)
-            states.append(paths.renamed_state(answer.company, path))
+            states.append(paths.renamed_state(answer.group_state, path))
             for lower_zone, number in itertools.islice(answer.generations.items(), MOST_NAMED):
                 generations[_path(name, lower_zone)] = number
             silent += (_below(name, one) for one in answer.silent[:MOST_NAMED])
             uncounted += (_below(name, one) for one in answer.uncounted[:MOST_NAMED])
         return nouns.GroupAnswer(
-            company=merged_group_state(states),
+            group_state=merged_group_state(states),
             generations=generations,
             silent=tuple(silent),
             supplies=supplies,
@@ -329,7 +329,7 @@ class _Children:
             taken=self._taken[name],
             others=tuple(self._others[name]),
             left_out=tuple(one.removeprefix(start) for one in left_out),
-            company=query.company and paths.renamed_state(query.company, name_for),
+            group_state=query.group_state and paths.renamed_state(query.group_state, name_for),
             generations=paths.generations_for(name, query.generations),
             closed=tuple(paths.renamed_place(one, name_for) for one in query.closed),
         )

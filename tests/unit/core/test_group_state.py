@@ -64,9 +64,9 @@ class TestCompany(unittest.TestCase):
             "zone": {"x": 2, "y": 1},
             "aggregate": {"s": 2, "t": 2},
         }
-        self.assertEqual(expected, asked.company.members)
-        self.assertEqual({"a": 1, "b": 1, "c": 1}, asked.company.owned)
-        self.assertEqual({}, asked.company.open)
+        self.assertEqual(expected, asked.group_state.members)
+        self.assertEqual({"a": 1, "b": 1, "c": 1}, asked.group_state.owned)
+        self.assertEqual({}, asked.group_state.open)
 
     def test_nodes_placed_just_before_count_by_group_and_by_owner(self):
         web = Group(name="web", anti_affinity=("podm",))
@@ -75,14 +75,14 @@ class TestCompany(unittest.TestCase):
                                    (None, None, 2)):  # fmt: skip
             earlier.add(name, who, podm)
         asked = with_group_state(self.SITE, Request(group=web, owner="me"), self.fail, earlier)
-        self.assertEqual({"podm": {"a": 3, "b": 1, "c": 1}}, asked.company.members)
-        self.assertEqual({"a": 2, "b": 2, "c": 1}, asked.company.owned)
+        self.assertEqual({"podm": {"a": 3, "b": 1, "c": 1}}, asked.group_state.members)
+        self.assertEqual({"a": 2, "b": 2, "c": 1}, asked.group_state.owned)
         asked = with_group_state(self.SITE, Request(group=web), self.fail, earlier)
         self.assertEqual(({"podm": {"a": 3, "b": 1, "c": 1}}, {}),
-                         (asked.company.members, asked.company.owned))  # fmt: skip
+                         (asked.group_state.members, asked.group_state.owned))  # fmt: skip
         asked = with_group_state(self.SITE, Request(owner="me"), self.fail, earlier)
         self.assertEqual(({}, {"a": 2, "b": 2, "c": 1}),
-                         (asked.company.members, asked.company.owned))  # fmt: skip
+                         (asked.group_state.members, asked.group_state.owned))  # fmt: skip
 
     def test_a_group_of_another_owner_that_has_the_same_name_is_another_group(self):
         web = Group(name="web", anti_affinity=("podm",))
@@ -98,7 +98,7 @@ class TestCompany(unittest.TestCase):
             with self.subTest(who):
                 site = view({"id": "a"}, {"id": "b"}, {"id": "c"})
                 asked = with_group_state(site, Request(group=web, owner=who), self.fail, earlier)
-                self.assertEqual({"podm": expected}, asked.company.members)
+                self.assertEqual({"podm": expected}, asked.group_state.members)
 
     def test_only_what_is_counted_by_podm_matters_there_alone(self):
         there = (Group(name="g", anti_affinity=("podm",), at_most={"podm": 2}), None)
@@ -117,7 +117,7 @@ class TestCompany(unittest.TestCase):
 
     def test_a_plugin_that_does_not_declare_how_it_counts_may_look_anywhere(self):
         def sociable(view, request):
-            return view.constant(float(len(request.company.owned)))
+            return view.constant(float(len(request.group_state.owned)))
 
         plain = bound(sociable)
         self.assertFalse(affects_own_podm_only(Request(owner="o"), plain, ["sociable"]))
@@ -127,16 +127,16 @@ class TestCompany(unittest.TestCase):
         all_over = Request(owner="o", group=Group(name="g", affinity=("zone",)))
         self.assertTrue(affects_own_podm_only(all_over, counting, ["sociable"]))
 
-    def test_neither_group_nor_owner_has_no_company(self):
+    def test_neither_group_nor_owner_has_no_group_state(self):
         asked = Request()
         self.assertIs(asked, with_group_state(self.SITE, asked, self.fail))
-        claimed = Request(company=GroupState(owned={"a": 3}))
+        claimed = Request(group_state=GroupState(owned={"a": 3}))
         self.assertEqual(asked, with_group_state(self.SITE, claimed, self.fail))
 
     def test_open_are_the_values_of_the_rows_that_pass(self):
         asked = Request(group=Group(name="web", spread=(Spread("zone"), Spread("podm", 2, True))))
         rows = np.array([True, False, True, True])
-        found = with_group_state(self.SITE, asked, lambda: rows).company.open
+        found = with_group_state(self.SITE, asked, lambda: rows).group_state.open
         self.assertEqual({"zone": ("x", "y"), "podm": ("a", "c", "d")}, found)
 
     def test_a_full_value_is_open_and_an_offline_or_excluded_one_is_not(self):
@@ -150,12 +150,12 @@ class TestCompany(unittest.TestCase):
         asked = request(CORES, count=5, min_count=0, exclude_podms=["unwanted"], group=group)
         decision = engine_of(*site).select_destinations(asked)
         self.assertEqual(["roomy", "roomy"], chosen(decision))
-        self.assertEqual(("a", "b"), decision.request.company.open["zone"])
+        self.assertEqual(("a", "b"), decision.request.group_state.open["zone"])
         reason = Verdicts(decision).stop_reason(0).text
         words = "spread: group g: spread over zone, skew 2: needs fewer than 2, has "
         self.assertTrue(reason.startswith(words), reason)
 
-    def test_the_identity_of_a_request_does_not_depend_on_its_company(self):
+    def test_the_identity_of_a_request_does_not_depend_on_its_group_state(self):
         group = Group(name="web", anti_affinity=("podm",))
         asked = Request(needs=request(CORES).needs, group=group)
         site = {"id": "a", "blocks": cpus(2)}
@@ -165,7 +165,7 @@ class TestCompany(unittest.TestCase):
         self.assertEqual(before.request.id, after.request.id)
         self.assertEqual(["b"], chosen(after))
 
-    def test_a_podm_that_is_replaced_changes_the_company(self):
+    def test_a_podm_that_is_replaced_changes_the_group_state(self):
         group = {"name": "web", "anti_affinity": ["podm"]}
         asked = request(CORES, group=group)
         found = engine_of({"id": "a", "blocks": cpus(2)}, {"id": "b", "blocks": cpus(1)})
@@ -395,11 +395,13 @@ class TestBatch(unittest.TestCase):
             podm["nodes"].append(node(f"m{number}", group="g", owner="me"))
         self.assertEqual(one_by_one, batch)
 
-    def test_a_plugin_that_looks_at_the_company_and_at_what_is_free_is_asked_of_what_is_left(self):
+    def test_a_plugin_that_looks_at_the_group_state_and_at_what_is_free_is_asked_of_what_is_left(
+        self,
+    ):
         def near_full(view, request):
             """Prefers what is small, and there the owner's."""
             free = view.free(request.needs[0])
-            held = np.array([request.company.owned.get(view.podm(row).id, 0)
+            held = np.array([request.group_state.owned.get(view.podm(row).id, 0)
                              for row in range(len(view))])  # fmt: skip
             return np.clip((held + 1.0) / (free + 10.0), 0.0, 1.0)
 
@@ -423,7 +425,7 @@ class TestBatch(unittest.TestCase):
             owned[name] += 1
         self.assertEqual(20, len(batch.nodes))
 
-    def test_who_reads_the_company_is_noticed_and_others_are_not(self):
+    def test_who_reads_the_group_state_is_noticed_and_others_are_not(self):
         seen = view({"id": "a", "blocks": cpus(2)})
         group = {"name": "g", "anti_affinity": ["podm"]}
         policy = bound(owner, room, filters=(capacity, spread))

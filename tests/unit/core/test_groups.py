@@ -103,7 +103,7 @@ OPEN = {"zone": ("x", "y")}
 
 
 def asked(owner: str | None = None, group: Group | None = WEB, **counts) -> Request:
-    return Request(group=group, owner=owner, company=GroupState(open=OPEN, **counts))
+    return Request(group=group, owner=owner, group_state=GroupState(open=OPEN, **counts))
 
 
 def state(members: dict, owned: dict) -> GroupState:
@@ -115,15 +115,15 @@ class TestMembers(unittest.TestCase):
 
     def test_each_node_counts_at_every_value_of_its_pod_manager_and_for_its_owner(self):
         before = asked("me", members={"podm": {"c": 1}, "zone": {"y": 1}}, owned={"c": 1})
-        after = with_members(SITE, before, [A, B, A]).company
+        after = with_members(SITE, before, [A, B, A]).group_state
         members = {
             "podm": {"a": 2, "b": 1, "c": 1},
             "zone": {"x": 3, "y": 1},
             "aggregate": {"s": 2, "t": 3},
         }
         self.assertEqual(state(members, {"a": 2, "b": 1, "c": 1}), after)
-        self.assertEqual({"podm": {"c": 1}, "zone": {"y": 1}}, before.company.members)
-        self.assertEqual({"c": 1}, before.company.owned)
+        self.assertEqual({"podm": {"c": 1}, "zone": {"y": 1}}, before.group_state.members)
+        self.assertEqual({"c": 1}, before.group_state.owned)
 
     def test_without_them_it_is_as_before_and_who_has_no_node_left_is_not_named(self):
         members = {"podm": {"c": 1}, "zone": {"y": 1}, "aggregate": {}}
@@ -132,12 +132,12 @@ class TestMembers(unittest.TestCase):
             with self.subTest(rows):
                 after = with_members(SITE, before, rows)
                 self.assertEqual(before, with_members(SITE, after, rows, -1))
-        alone = with_members(SITE, before, [C], -1).company
+        alone = with_members(SITE, before, [C], -1).group_state
         self.assertEqual(state({name: {} for name in members}, {}), alone)
 
     def test_what_is_taken_away_twice_is_never_below_nothing(self):
         before = asked("me", members={"podm": {"a": 1, "c": 2}}, owned={"a": 1, "c": 2})
-        after = with_members(SITE, before, [A, A, C], -1).company
+        after = with_members(SITE, before, [A, A, C], -1).group_state
         self.assertEqual({"podm": {"c": 1}, "zone": {}, "aggregate": {}}, after.members)
         self.assertEqual({"c": 1}, after.owned)
 
@@ -149,9 +149,9 @@ class TestMembers(unittest.TestCase):
         ):
             with self.subTest(owner=owner, group=group):
                 after = with_members(SITE, asked(owner, group), [A])
-                self.assertEqual(state(members, owned), after.company)
+                self.assertEqual(state(members, owned), after.group_state)
                 left = state({name: {} for name in members}, {})
-                self.assertEqual(left, with_members(SITE, after, [A], -1).company)
+                self.assertEqual(left, with_members(SITE, after, [A], -1).group_state)
 
 
 class TestSubstitutes(unittest.TestCase):
@@ -186,7 +186,7 @@ class TestSubstitutes(unittest.TestCase):
     def test_a_plugin_that_fails_is_raised_where_the_decider_is_strict_and_else_noted(self):
         @reads("group", counts_by="podm")
         def fickle(view, request):
-            if request.company.members:
+            if request.group_state.members:
                 raise ValueError("too many")
             return view.all_rows
 

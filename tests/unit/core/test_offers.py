@@ -32,11 +32,11 @@ def site():
     ]
 
 
-def query(properties=CORES, limit=0, per_podm=False, turn=0, company=None, closed=(), **words):
+def query(properties=CORES, limit=0, per_podm=False, turn=0, group_state=None, closed=(), **words):
     order = "lot" if words.get("policy") == "chance" else "cost"
     return OfferQuery(
         request=request(properties, **words), order=order, limit=limit, per_podm=per_podm,
-        turn=turn, company=company, closed=closed,
+        turn=turn, group_state=group_state, closed=closed,
     )  # fmt: skip
 
 
@@ -284,14 +284,14 @@ class TestCompany(unittest.TestCase):
 
     def test_a_node_taken_here_keeps_the_next_one_elsewhere_with_the_state_of_all_zones(self):
         state = self.decider.group_state(query(group=APART), [self.taken])
-        found = self.decider.offers(query(group=APART, company=state), [self.taken])
+        found = self.decider.offers(query(group=APART, group_state=state), [self.taken])
         (offer,) = found.nodes
         self.assertNotEqual(self.taken.podm, offer.candidate.podm)
 
     def test_a_node_in_another_zone_is_counted_by_the_state_that_is_given(self):
         elsewhere = GroupState(members={"zone": {"az2": 1}})
         group = {"name": "web", "anti_affinity": ["zone"]}
-        found = self.decider.offers(query(group=group, company=elsewhere, limit=9), ())
+        found = self.decider.offers(query(group=group, group_state=elsewhere, limit=9), ())
         self.assertEqual(["c"], [one.candidate.podm for one in found.nodes])
         self.assertEqual({"c"}, {one.candidate.podm for one in found.ranking})
         every = self.decider.offers(query(group=group, limit=9), ())

@@ -118,7 +118,7 @@ class TestFieldOfAPlugin(unittest.TestCase):
         tracked = track_request(QuietRequest(most_noise_db=7, owner="o"))
         self.assertEqual(7, tracked.most_noise_db)
         self.assertFalse(tracked.was_read)
-        self.assertFalse(tracked.company)
+        self.assertFalse(tracked.group_state)
         self.assertTrue(tracked.was_read)
 
 

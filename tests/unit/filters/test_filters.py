@@ -232,8 +232,8 @@ ZONES = view(*({"id": f"p{n}", "zone": zone} for n, zone in enumerate("aabbc")),
 
 
 def asked(members: dict, open_: tuple = (), **rules) -> Request:
-    company = GroupState(members={"zone": members}, open={"zone": open_})
-    return Request(group=Group(name="web", **rules), company=company)
+    group_state = GroupState(members={"zone": members}, open={"zone": open_})
+    return Request(group=Group(name="web", **rules), group_state=group_state)
 
 
 class TestSpread(unittest.TestCase):

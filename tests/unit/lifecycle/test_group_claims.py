@@ -168,7 +168,7 @@ class TestOvertaken(GroupSite):
         commit, lost = claim_rows.commit, [True]
 
         def counts():
-            return local.decider().context(spread).request.company.members["zone"]
+            return local.decider().context(spread).request.group_state.members["zone"]
 
         def prepared(connection, **words):
             self.assertEqual({"a": 1}, counts())
@@ -269,8 +269,8 @@ class TestMembers(GroupSite):
 
     def counts(self, local, **words):
         asked = self.asked({"anti_affinity": ["zone"]}, **words)
-        company = local.decider().context(asked).request.company
-        return company.members.get("zone", {}).get("a", 0), company.owned.get("a0", 0)
+        group_state = local.decider().context(asked).request.group_state
+        return group_state.members.get("zone", {}).get("a", 0), group_state.owned.get("a0", 0)
 
     def test_a_node_counts_in_each_state_for_its_group_and_its_owner(self):
         following = claimer(self.other)

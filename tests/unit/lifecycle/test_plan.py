@@ -203,7 +203,7 @@ class TestRecorded(PlannerCase):
         self.record(podm("a", 2), podm("b", 2, nodes=[{"uri": "/S/1", "group": "g"}]))
         report = self.refresh(plan).report
         self.assertEqual(["a"], [one.chosen.podm for one in report.placements])
-        self.assertEqual({"podm": {"b": 1}}, report.request.company.members)
+        self.assertEqual({"podm": {"b": 1}}, report.request.group_state.members)
 
     def test_it_is_decided_by_the_policy_of_the_plan_unless_files_are_named(self):
         plan = self.plan(str(self.file))

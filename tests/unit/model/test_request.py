@@ -143,7 +143,7 @@ class TestSealed(unittest.TestCase):
             {"where": 0}, {"where": False}, {"locations": ("a",)}, {"attributes": {"a": "1"}},
             {"capabilities": {"a": ()}}, {"traits": names}, {"aggregates": names},
             {"aggregates": NameRequirements(("a",))}, {"near": (Proximity(thing="a"),)},
-            {"group": Group(name="a")}, {"company": GroupState(members={"a": {"b": 1}})},
+            {"group": Group(name="a")}, {"group_state": GroupState(members={"a": {"b": 1}})},
             {"mix": Mix((FlavorShare(other),))}, {"mix": Mix((FlavorShare(needs),))},
         ]  # fmt: skip
         for sets in (fields, [{"zone": "z", "owner": "o"} | field for field in fields]):

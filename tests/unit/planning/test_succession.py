@@ -89,7 +89,7 @@ class TestOwners(unittest.TestCase):
         even = {"name": "even", "spread": [{"over": "zone"}]}
         asked = request(CORES, count=5, min_count=0, group=even)
         decision = succession(*podms).decide(asked)
-        self.assertEqual({"zone": ("az0", "az1")}, decision.request.company.open)
+        self.assertEqual({"zone": ("az0", "az1")}, decision.request.group_state.open)
         fresh = engine(view(*podms)).select_destinations(asked)
         self.assertEqual(placements(fresh), placements(decision))
         self.assertEqual(3, len(decision.placements))

@@ -290,15 +290,15 @@ SITE = ({"id": "a", "zone": "x"}, {"id": "b", "zone": "y"}, {"id": "c"})
 
 
 def asked(members: dict, open_: tuple = (), **rules) -> Request:
-    company = GroupState(members={"zone": members}, open={"zone": open_})
-    return Request(group=Group(name="web", **rules), company=company)
+    group_state = GroupState(members={"zone": members}, open={"zone": open_})
+    return Request(group=Group(name="web", **rules), group_state=group_state)
 
 
 class TestOwner(WeigherCase):
     """One divided by one more than the owner's nodes."""
 
     def test_by_hand(self):
-        request = Request(owner="me", company=GroupState(owned={"a": 3, "c": 1}))
+        request = Request(owner="me", group_state=GroupState(owned={"a": 3, "c": 1}))
         self.scores([1 / 4, 1, 1 / 2], owner, request, *SITE)
         self.scores([1, 1, 1], owner, Request(), *SITE)
 

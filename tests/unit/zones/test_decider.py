@@ -215,7 +215,7 @@ class Zone:
         return answer(query) if callable(answer) else answer
 
     def group_state(self, query):
-        return GroupAnswer(company=GroupState())
+        return GroupAnswer(group_state=GroupState())
 
 
 class Own(FlatPodms):

@@ -178,7 +178,7 @@ class TestQueries(RemoteCase):
                          (asked.method, asked.body["limit"], asked.body["deadline_s"]))  # fmt: skip
 
     def test_the_group_state_is_asked_for_below_its_own_path(self):
-        answer = GroupAnswer(company=GroupState(owned={"a": 2}))
+        answer = GroupAnswer(group_state=GroupState(owned={"a": 2}))
         self.service.answers["/v1/zones/group_state"] = answer
         self.assertEqual(answer, self.zone.group_state(QUERY))
 

@@ -298,7 +298,7 @@ class TestSupplies(unittest.TestCase):
         """It takes the scarcity of the others, and none is worked out from its own pools."""
 
         def older(answer):
-            return GroupAnswer(company=answer.company, silent=answer.silent)
+            return GroupAnswer(group_state=answer.group_state, silent=answer.silent)
 
         top, children = self.zones(older)
         selected = selection(top, self.flat, self.asked).nodes()

@@ -244,9 +244,9 @@ class TestLostZones(unittest.TestCase):
 class Scripted:
     """A zone that gives the same answers one after another, the last again and again."""
 
-    def __init__(self, *answers, company=None):
+    def __init__(self, *answers, group_state=None):
         self._answers, self.queries, self.states = list(answers), [], []
-        self._company = GroupAnswer(company=company or GroupState())
+        self._group_state = GroupAnswer(group_state=group_state or GroupState())
 
     def offers(self, query):
         self.queries.append(query)
@@ -254,7 +254,7 @@ class Scripted:
 
     def group_state(self, query):
         self.states.append(query)
-        return self._company
+        return self._group_state
 
 
 def placed(*names: str) -> ZoneAnswer:
@@ -356,16 +356,16 @@ class TestQueries(unittest.TestCase):
         self.assertEqual([(), (), (place,), ()], [one.closed for one in zone.queries])
         zone = Scripted(alone, placed(), placed("b"), placed())
         self.assertEqual(["a"], self.names(self.selection(zone, asked).nodes()), "the first of two")
-        zone = Scripted(alone, placed(), company=GroupState(members={"zone": {"z1": 1}}))
+        zone = Scripted(alone, placed(), group_state=GroupState(members={"zone": {"z1": 1}}))
         self.assertEqual(["a"], self.names(self.selection(zone, asked).nodes()))
         self.assertEqual([()] * 2, [one.closed for one in zone.queries], "it has its place")
 
     def test_rounds_of_an_owner_are_asked_with_the_group_state_of_all_zones(self):
-        company = GroupState(owned={"p": 2})
-        zone = Scripted(placed("a"), company=company)
+        group_state = GroupState(owned={"p": 2})
+        zone = Scripted(placed("a"), group_state=group_state)
         asked = replace(self.ASKED, policy="chance", owner="mo")
         selected = self.selection(zone, asked).nodes()
-        self.assertEqual([company] * 2, [one.company for one in zone.queries])
+        self.assertEqual([group_state] * 2, [one.group_state for one in zone.queries])
         self.assertEqual([(), ("a",)], [one.taken for one in zone.states])
         self.assertEqual(4, selected.queries)
 
@@ -376,12 +376,12 @@ class TestQueries(unittest.TestCase):
         self.assertEqual(["a", "b"], [one.candidate.podm for one in found])
         (query,) = zone.queries
         self.assertEqual(("cost", 2, 1), (query.order, query.limit, query.request.count))
-        self.assertEqual((None, 2, 1), (query.company, known.answered, known.queries))
-        company = GroupState(owned={"p": 2})
+        self.assertEqual((None, 2, 1), (query.group_state, known.answered, known.queries))
+        group_state = GroupState(owned={"p": 2})
         for words in ({"owner": "mo"}, {"group": Group(name="g", anti_affinity=("podm",))}):
-            zone = Scripted(placed("a"), company=company)
+            zone = Scripted(placed("a"), group_state=group_state)
             _, known = self.selection(zone, replace(asked, **words)).ranking(2)
-            self.assertEqual((company, 2), (zone.queries[0].company, known.queries))
+            self.assertEqual((group_state, 2), (zone.queries[0].group_state, known.queries))
 
     def test_alternates_are_of_pod_managers_that_take_no_node(self):
         """Pod managers of one name in two zones are two."""

@@ -251,7 +251,7 @@ class TestAnswer(unittest.TestCase):
         self.assertEqual((0, 1 + 1_000_000), (found.worst_cost, found.answered))
         none = tree(a=FakeZone(replace(answer(1), answered=-4))).offers(ASKED)
         self.assertEqual(2, none.answered)
-        states = GroupAnswer(company=GroupState(), silent=zones)
+        states = GroupAnswer(group_state=GroupState(), silent=zones)
         self.assertEqual(MOST_NAMED, len(tree(a=FakeZone(states)).group_state(ASKED).silent))
 
     def test_the_way_down_is_cut_where_it_is_too_long(self):
@@ -322,7 +322,7 @@ class TestGroups(unittest.TestCase):
         )
         self.assertEqual(expected, merged_group_state(states))
         children = {
-            name: FakeZone(GroupAnswer(company=state))
+            name: FakeZone(GroupAnswer(group_state=state))
             for name, state in zip("ab", states, strict=True)
         }
         # another zone may have a pod manager of the same name
@@ -331,14 +331,15 @@ class TestGroups(unittest.TestCase):
             members={"zone": {"az1": 3, "az3": 4}, "podm": {"b/q": 5}},
             owned={"a/p": 1, "b/q": 5},
         )
-        self.assertEqual(paths, tree(**children).group_state(ASKED).company)
+        self.assertEqual(paths, tree(**children).group_state(ASKED).group_state)
 
     def test_own_pod_managers_are_asked_with_what_was_taken_of_them(self):
         keys = Tokens(["secret"], "top")
         mine, theirs = answer(3, 4).nodes
         own = FakeZone(GroupState(owned={"p": 2}))
         lower = GroupAnswer(
-            company=GroupState(owned={"p": 1}), silent=(SilentZone(zone="x", reason="it is down"),)
+            group_state=GroupState(owned={"p": 1}),
+            silent=(SilentZone(zone="x", reason="it is down"),),
         )
         asked = replace(
             ASKED,
@@ -348,7 +349,7 @@ class TestGroups(unittest.TestCase):
         found = tree(own, dead=FakeZone(SchedulerError("gone")), a=FakeZone(lower)).group_state(
             asked
         )
-        self.assertEqual({"p": 2, "a/p": 1}, found.company.owned)
+        self.assertEqual({"p": 2, "a/p": 1}, found.group_state.owned)
         other = OtherCandidate(candidate=theirs.candidate, group="g", owner=None)
         self.assertEqual(([asked], [([mine.candidate], [other])]), (own.asked, own.handed))
         expected = (
