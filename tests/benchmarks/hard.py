@@ -53,5 +53,5 @@ def _cover(family: str, size: int, seed: int) -> str:
 
 def _node(name: str, seed: int) -> str:
     seen, asked = topologies.site(name, seed)
-    fit = Fitter(asked.needs, seen.kinds, asked.bonds).fit(seen, 0)
+    fit = Fitter(asked.needs, seen.kinds, asked.topology).fit(seen, 0)
     return "yes" if isinstance(fit, Fit) else "no" if fit is None else "undecided"

@@ -18,7 +18,7 @@ FULL = """
         drives: [{name: data, count: 2, apart: chassis}]
       first_of:
       - accelerators: [{model: A100, name: gpu}]
-        bonds: [{of: [gpu, data], same: pcie_root}]
+        topology: [{of: [gpu, data], same: pcie_root}]
       - accelerators: [{model: L40S, count: 2}]
       locations: [dc1, dc2/row-1]
       aggregates: {required: [gold], forbidden: [lab], any_of: [[a, b], [c]]}
@@ -218,18 +218,18 @@ class TestFlavor(WhereCase):
             ("Forbidden Traits", ["F"]),
             ("Any Traits", [["X", "Y"]]),
             ("Where", ["and", [">=", "$facts.year", 2022], ["not", ["in", "$zone", "north-1"]]]),
-            ("Bonds", [{"relation": "apart", "place": "chassis", "of": ["data"]},
+            ("Topology", [{"relation": "apart", "place": "chassis", "of": ["data"]},
                        {"relation": "same", "place": "pcie_root", "of": ["gpu", "data"]}]),
         ):  # fmt: skip
             with self.subTest(title):
                 self.assertEqual(cell, shown[title])
         self.assertEqual(["processor", "drive", "accelerator"], [n["kind"] for n in shown["Needs"]])
-        (other,) = shown["Fallbacks"]
+        (other,) = shown["Other Alternatives"]
         self.assertEqual([8, 2, 2], [need["amount"] for need in other["needs"]])
         listed = {row["Name"]: row for row in self.shown("list", "--long", "-f", "json").data}
         for title in set(shown) - {"Properties"}:
             self.assertEqual(shown[title], listed["full"][title], title)
-        titles = ("Policy", "Where", "Bonds", "Fallbacks")
+        titles = ("Policy", "Where", "Topology", "Other Alternatives")
         plain = [listed["plain"][title] for title in titles]
         self.assertEqual([None, None, [], []], plain)
 

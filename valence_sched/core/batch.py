@@ -231,7 +231,7 @@ def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Att
 
     The next anchors of a group that must stay together are tried with all alternatives.
     """
-    if not context.request.fallbacks or not needs_anchor(context.request):
+    if not context.request.other_alternatives or not needs_anchor(context.request):
         return _try_in_order(context, schedule)
     return _best_by_anchor(context, functools.partial(_try_in_order, context, schedule))
 
@@ -241,16 +241,16 @@ def _try_in_order(
 ) -> list[Attempt]:
     """Try each alternative once; with ``open_rows`` the first node can only go to these rows."""
     attempts: list[Attempt] = []
-    for alternative in (None, *context.request.fallbacks):
+    for alternative in (None, *context.request.other_alternatives):
         missing = context.request.count - _count_nodes(attempts)
         if not missing:
             break
         current = context
         if alternative is not None:  # on what the last one left, with its group state
-            last, needs, bonds = attempts[-1], alternative.needs, alternative.bonds
+            last, needs, constraints = attempts[-1], alternative.needs, alternative.topology
             before = last.context
             request = msgspec.structs.replace(
-                last.batch.request, needs=needs, bonds=bonds, count=missing, min_count=None
+                last.batch.request, needs=needs, topology=constraints, count=missing, min_count=None
             )
             current = context_of(
                 last.batch.view,

@@ -187,7 +187,7 @@ class Decider:
         return with_candidates(self._snapshot.view, request, earlier).group_state
 
     def _prepared_elsewhere(self, request: Request) -> tuple[Request, BoundPolicy]:
-        request = msgspec.structs.replace(request, fallbacks=(), min_count=0)
+        request = msgspec.structs.replace(request, other_alternatives=(), min_count=0)
         return self.preparation.prepare(request, self._snapshot.view, elsewhere=True)
 
     def seal(self, request: Request) -> Request:

@@ -256,7 +256,7 @@ def context_of(
 ) -> EvaluationContext:
     """Return what a decision on a request is made from, with all pools evaluated."""
     evaluation = evaluate(view, request, bound, strict=strict)
-    fitter = Fitter(request.needs, view.kinds, request.bonds, bound.policy.budget)
+    fitter = Fitter(request.needs, view.kinds, request.topology, bound.policy.budget)
     spending = spending or Spending(bound.policy.budget)
     return EvaluationContext(
         view, request, bound, evaluation, fitter, strict, other_nodes, spending

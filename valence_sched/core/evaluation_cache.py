@@ -100,7 +100,7 @@ class EvaluationCache:
             if cached is None or rows is None:
                 view = self._snapshot.uncached_view()
                 evaluation, rows = evaluate(view, request, bound, strict=strict), len(view)
-                fitter = Fitter(request.needs, view.kinds, request.bonds, bound.policy.budget)
+                fitter = Fitter(request.needs, view.kinds, request.topology, bound.policy.budget)
                 cached = CachedEvaluation(bound, evaluation, fitter, self._snapshot.version)
             cached.version = self._snapshot.version
             self.rows_evaluated += rows

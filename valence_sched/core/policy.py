@@ -336,8 +336,8 @@ def resolve_needs(request: Request, policy: Policy) -> Request:
         replace = msgspec.structs.replace
         return tuple(replace(need, unknown=unknown, worst=worst) for need in needs)
 
-    fallbacks = tuple(Alternative(resolved(one.needs), one.bonds) for one in request.fallbacks)
-    return msgspec.structs.replace(request, needs=resolved(request.needs), fallbacks=fallbacks)
+    first, *others = (Alternative(resolved(a.needs), a.topology) for a in request.alternatives)
+    return msgspec.structs.replace(request, needs=first.needs, other_alternatives=tuple(others))
 
 
 @functools.lru_cache(maxsize=4)

@@ -16,6 +16,8 @@ from valence_sched.model.quantity import format_count
 
 T = TypeVar("T")
 GIB, MIB = "capacity_gib", "capacity_mib"
+#: The field of flavors and requests with topology constraints, and another word for it in files.
+TOPOLOGY, BONDS = "topology", "bonds"
 #: Bytes of a file that a person writes, such as flavors, policies or requests.
 MAX_HUMAN_BYTES = 1 << 20
 MAX_NAMED_FIELDS = 5  # unknown fields that a warning names
@@ -92,6 +94,8 @@ def _convert_amounts(value: Any, type_: Any, file: str, document_path: str) -> A
             names = {"amount": item.get("resource")} if "resource" in item else {}
             named = ((key, str(names.get(key, key)), below) for key, below in item.items())
             found = {key: read(below, f"{path}.{key}", name) for key, name, below in named}
+            if BONDS in found and not types_at(type_, f"{path}.{BONDS}"):
+                found = _with_topology(found, type_, path)
             return _in_mib(found, type_, path) if GIB in found else found
         if isinstance(item, list):
             return [read(below, f"{path}[{number}]", "") for number, below in enumerate(item)]
@@ -109,6 +113,13 @@ def _convert_amounts(value: Any, type_: Any, file: str, document_path: str) -> A
         return amount if inspect.FloatType in kinds else int(amount)
 
     return read(value, "", "")
+
+
+def _with_topology(item: dict[str, Any], type_: Any, path: str) -> dict[str, Any]:
+    """Rename the bonds of an object to topology if its type has that, and the object has not."""
+    if TOPOLOGY in item or not types_at(type_, f"{path}.{TOPOLOGY}"):
+        return item
+    return {TOPOLOGY if key == BONDS else key: value for key, value in item.items()}
 
 
 def _in_mib(item: dict[str, Any], type_: Any, path: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class MemorySpec(Noun, frozen=True):
 
 
 class DeviceGroupSpec(Noun, frozen=True, kw_only=True):
-    """A number of devices; ``bonds`` refer to the ``name``, ``same`` and ``apart`` are domains."""
+    """A number of devices; constraints name them by ``name``; ``same``, ``apart`` are domains."""
 
     name: Word | None = None
     count: PositiveInt = 1
@@ -138,7 +138,7 @@ class Properties(Noun, frozen=True, kw_only=True):
     nics: tuple[NicSpec, ...] = ()
     stocks: tuple[StockSpec, ...] = ()
     resources: dict[Word, Annotated[float, Meta(gt=0, le=10**15)]] = {}
-    bonds: tuple[TopologyConstraintSpec, ...] = ()
+    topology: tuple[TopologyConstraintSpec, ...] = ()
     pci_device: PciDevice | None = None
     remote_storage: RemoteStorage | None = None
 
@@ -184,7 +184,8 @@ class Flavor(Noun, frozen=True, kw_only=True):
         common = compile_properties(self.properties)
         others = [compile_properties(one, preceding=self.properties) for one in self.first_of]
         return tuple(
-            Alternative(common.needs + other.needs, common.bonds + other.bonds) for other in others
+            Alternative(common.needs + other.needs, common.topology + other.topology)
+            for other in others
         ) or (common,)
 
     @property
@@ -225,7 +226,7 @@ def _groups(properties: Properties, preceding: Properties) -> Iterator[tuple[str
 def _constraints(properties: Properties, groups: DeviceGroups) -> Iterator[need.TopologyConstraint]:
     named: list[tuple[tuple[str, ...], str | None, str | None]]
     named = [((name,), group.same, group.apart) for name, group in groups]
-    named += [(one.of, one.same, one.apart) for one in properties.bonds]
+    named += [(one.of, one.same, one.apart) for one in properties.topology]
     for names, same, apart in named:
         if same:
             yield need.TopologyConstraint("same", same, names)
@@ -358,4 +359,4 @@ def add_needs(alternative: Alternative, needs: tuple[Need, ...]) -> Alternative:
     }
     untouched = [old for old in before if old.tests or old.measure not in totals]
     added = [replace(new, amount=new.amount + totals.get(new.measure, 0)) for new in needs]
-    return Alternative((*untouched, *added), alternative.bonds)
+    return Alternative((*untouched, *added), alternative.topology)

@@ -105,7 +105,7 @@ class Alternative(Noun, frozen=True):
     """One way to make the node: its needs, and the topology constraints between named needs."""
 
     needs: tuple[Need, ...] = ()
-    bonds: tuple[TopologyConstraint, ...] = ()
+    topology: tuple[TopologyConstraint, ...] = ()
 
 
 class NameRequirements(Noun, frozen=True):
@@ -156,8 +156,8 @@ class NodeRequest(Noun, frozen=True, kw_only=True):
     """The requirements of a request on its node alone, without its pod managers and its group."""
 
     needs: tuple[Need, ...] = ()
-    bonds: tuple[TopologyConstraint, ...] = ()
-    fallbacks: tuple[Alternative, ...] = ()
+    topology: tuple[TopologyConstraint, ...] = ()
+    other_alternatives: tuple[Alternative, ...] = ()
     zone: str | None = None
     aggregates: NameRequirements = NameRequirements()
     locations: tuple[str, ...] = ()
@@ -178,9 +178,10 @@ _NeedsByName = dict[str, list[Need]]
 
 def constraints_problem(alternative: Alternative) -> str | None:
     """Return the problem of the topology constraints of a request, None if they are valid."""
-    constraints = alternative.bonds
+    constraints = alternative.topology
     if len(constraints) > MAX_CONSTRAINTS:
-        return f"{format_count(len(constraints), 'bond')}, at most {MAX_CONSTRAINTS}: merge some"
+        number = format_count(len(constraints), "topology constraint")
+        return f"{number}, at most {MAX_CONSTRAINTS}: merge some"
     by_name: _NeedsByName = {}
     for need in alternative.needs:
         by_name.setdefault(need.name or need.kind, []).append(need)
@@ -190,7 +191,7 @@ def constraints_problem(alternative: Alternative) -> str | None:
 
 def _constraint_problem(constraint: TopologyConstraint, by_name: _NeedsByName) -> str | None:
     names = ", ".join(constraint.of) or "nothing"
-    where = f"bond {constraint.relation} {constraint.place or '?'} of {names}"
+    where = f"topology constraint {constraint.relation} {constraint.place or '?'} of {names}"
     if not constraint.place or not constraint.of:
         return f"{where}: name a place, such as pcie_root, and groups of devices"
     devices = [name for name, needs in by_name.items() if needs[0].kind != "stock"]
@@ -210,16 +211,16 @@ def _constraint_problem(constraint: TopologyConstraint, by_name: _NeedsByName) -
     return None
 
 
-def _contradiction(bonds: Sequence[TopologyConstraint], by_name: _NeedsByName) -> str | None:
+def _contradiction(constraints: Sequence[TopologyConstraint], by_name: _NeedsByName) -> str | None:
     """Return which constraints require devices to be both together and apart in one domain."""
-    for apart in bonds:
-        for same in bonds:
+    for apart in constraints:
+        for same in constraints:
             if (same.relation, apart.relation, apart.place) != ("same", "apart", same.place):
                 continue
             shared = [name for name in dict.fromkeys(apart.of) if name in same.of]
             alone = shared and len(set(apart.of)) == 1
             if len(shared) > 1 or (alone and _several(by_name[shared[0]])):
-                where = f"bonds same and apart {apart.place} of {', '.join(shared)}"
+                where = f"topology constraints same and apart {apart.place} of {', '.join(shared)}"
                 return f"{where}: devices cannot be together and apart: leave one out"
     return None
 

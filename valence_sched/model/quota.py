@@ -114,7 +114,7 @@ def block_charges(devices: Devices) -> Mapping[str, int]:
 def node_charges(request: NodeRequest) -> dict[str, float]:
     """Return the charges of one node: of all alternatives the most of each resource."""
     charges: dict[str, float] = {}
-    for needs in (request.needs, *(one.needs for one in request.fallbacks)):
+    for needs in (request.needs, *(one.needs for one in request.other_alternatives)):
         for name, amount in _charges(needs).items():
             charges[name] = max(charges.get(name, 0.0), amount)
     return charges

@@ -167,9 +167,9 @@ class Mix(Noun, frozen=True, dict=True):
 class Request(Noun, frozen=True, kw_only=True, dict=True):
     """A request compiled to needs: the only input of plug-ins beside the View.
 
-    ``fallbacks`` are further alternatives to make the node; ``alternates`` is the number of other
-    candidates that the decision names. ``inherited`` are the capabilities that zones state for
-    their pod managers.
+    ``needs`` and ``topology`` are the first alternative to make the node, before
+    ``other_alternatives``. ``alternates`` is the number of other candidates that the decision
+    names. ``inherited`` are the capabilities that zones state for their pod managers.
     """
 
     schema: str = SCHEMA
@@ -177,8 +177,8 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     id: str = ""
     flavor: str | None = None
     needs: tuple[Need, ...] = ()
-    bonds: tuple[TopologyConstraint, ...] = ()
-    fallbacks: tuple[Alternative, ...] = ()
+    topology: tuple[TopologyConstraint, ...] = ()
+    other_alternatives: tuple[Alternative, ...] = ()
     count: Annotated[int, Meta(ge=1)] = 1
     min_count: Annotated[int, Meta(ge=0)] | None = None
     alternates: Annotated[int, Meta(ge=0)] = 0
@@ -231,7 +231,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
         """Return the alternatives to make the node, in the order in which they are tried."""
-        return (Alternative(self.needs, self.bonds), *self.fallbacks)
+        return (Alternative(self.needs, self.topology), *self.other_alternatives)
 
     @property
     def stock_resources(self) -> frozenset[str]:
@@ -243,8 +243,8 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
     @property
     def constrained_places(self) -> tuple[str, ...]:
         """Return the topology domains of the constraints of all alternatives."""
-        bonds = (bond for alternative in self.alternatives for bond in alternative.bonds)
-        return tuple(sorted({bond.place for bond in bonds}))
+        constraints = itertools.chain(*(one.topology for one in self.alternatives))
+        return tuple(sorted({constraint.place for constraint in constraints}))
 
     @property
     def required_count(self) -> int:
@@ -267,7 +267,7 @@ def _evaluated_values(kind: type[Request]) -> Callable[[Request], tuple[Any, ...
 
 @functools.cache
 def _optional_names(kind: type[Request]) -> tuple[str, ...]:
-    excluded = _NOT_EVALUATED | _ALWAYS_IN_IDENTITY | {"fallbacks", "inherited", "mix"}
+    excluded = _NOT_EVALUATED | _ALWAYS_IN_IDENTITY | {"other_alternatives", "inherited", "mix"}
     return tuple(name for name in kind.__struct_fields__ if name not in excluded)
 
 
@@ -330,7 +330,7 @@ def _check_sizes(request: Request) -> None:
         raise RequestError(f"request {request.id[:20]}...: {text}: choose a shorter one")
     _check_size(request.count, "nodes", MAX_NODES)
     _check_size(request.alternates, "alternates", MAX_NODES)
-    _check_size(1 + len(request.fallbacks), "alternatives", MAX_ALTERNATIVES)
+    _check_size(1 + len(request.other_alternatives), "alternatives", MAX_ALTERNATIVES)
     if request.group is not None:
         _check_size(len(request.group.domains), "domains of a group", MAX_DOMAINS)
 

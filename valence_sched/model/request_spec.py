@@ -163,7 +163,7 @@ def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ..
     Attributes and capabilities of the spec override those of the flavor; names and expressions of
     both are required.
     """
-    first, *fallbacks = flavor.alternatives
+    first, *other_alternatives = flavor.alternatives
     attributes = {extra_specs.qualify(name): text for name, text in spec.attributes.items()}
     others = {
         name: text
@@ -178,8 +178,8 @@ def compile_request(spec: RequestSpec, flavor: Flavor, near: tuple[Proximity, ..
         id=spec.id,
         flavor=flavor.name if spec.flavor else None,
         needs=first.needs,
-        bonds=first.bonds,
-        fallbacks=tuple(fallbacks),
+        topology=first.topology,
+        other_alternatives=tuple(other_alternatives),
         count=spec.count,
         min_count=spec.min_count,
         alternates=spec.alternates,

@@ -373,7 +373,7 @@ def plan_nodes(context: EvaluationContext) -> Batch:
     policy, request = context.bound.policy, context.request
     if len(start.nodes) == request.count and not policy.goals:
         return start
-    alone = replace(context, request=msgspec.structs.replace(request, fallbacks=()))
+    alone = replace(context, request=msgspec.structs.replace(request, other_alternatives=()))
     costs = context.evaluation.cost
     node_type = replace(NodeType.in_context(alone, request.count), costs=costs)
     optimum = _optimum(context.view, [node_type], policy.budget, policy.goals)

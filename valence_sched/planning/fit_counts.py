@@ -169,7 +169,8 @@ def counts_by_podm(
 ) -> Iterator[FitCount]:
     """Yield ``(podm number, nodes, pool that may make more)``; for a listener one by one."""
     counts = None
-    can_share = not context.request.fallbacks and not context.evaluation.group_state_readers
+    request, readers = context.request, context.evaluation.group_state_readers
+    can_share = not request.other_alternatives and not readers
     can_share = can_share and context.bound.policy.pick.best_of == 1
     if listener is None and can_share and context.fitter.covers_blocks_alone:
         counts = _CoverRounds(context, most).run()

@@ -192,12 +192,14 @@ def verify(
         nodes = format_count(sealed.count, "node")
         raise StaleOffer(f"{nodes} requested, {len(candidates):,} chosen")
     ways, budget = sealed.alternatives, succession.policy(sealed).budget
-    fitters = [Fitter(one.needs, succession.view.kinds, one.bonds, budget) for one in ways]
+    fitters = [Fitter(one.needs, succession.view.kinds, one.topology, budget) for one in ways]
     fitter = CandidateFitter(succession.view, fitters)
     for candidate in candidates:
         fit, number = fitter.fit(succession.current_view, candidate)
-        way = {"needs": ways[number].needs, "bonds": ways[number].bonds, "fallbacks": ()}
-        node = msgspec.structs.replace(sealed, **way, count=1, min_count=None)
+        needs, topology = ways[number].needs, ways[number].topology
+        node = msgspec.structs.replace(
+            sealed, needs=needs, topology=topology, other_alternatives=(), count=1, min_count=None
+        )
         if not partial:
             succession.check_pool(node, fit.row)
         elif not eligible[fit.row]:

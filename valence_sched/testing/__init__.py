@@ -35,8 +35,8 @@ def request(properties: dict[str, Any], **fields: Any) -> Request:
     template |= {name: fields.pop(name) for name in ("first_of", "aggregates") if name in fields}
     flavor = msgspec.convert(template, Flavor, strict=False)
     first, *others = flavor.alternatives
-    compiled: dict[str, Any] = {"needs": first.needs, "bonds": first.bonds, "fallbacks": others}
-    compiled["aggregates"] = flavor.aggregate_names
+    compiled: dict[str, Any] = {"needs": first.needs, "topology": first.topology}
+    compiled |= {"other_alternatives": others, "aggregates": flavor.aggregate_names}
     return sealed(msgspec.convert({**fields, **msgspec.to_builtins(compiled)}, Request))
 
 

@@ -116,7 +116,7 @@ def request_phrase(request: Request) -> str:
     """Return a request in words: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
     needs = ", ".join(map(need_phrase, request.needs))
     name = request.flavor or request.id or "request"
-    others = len(request.fallbacks)
+    others = len(request.other_alternatives)
     return f"{name}: {needs}" + (f"; or {format_count(others, 'other way')}" if others else "")
 
 

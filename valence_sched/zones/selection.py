@@ -383,7 +383,7 @@ class ZoneSelection:
 
 
 def _by_alternative(request: Request, alternative: Alternative, count: int) -> Request:
-    words = {"needs": alternative.needs, "bonds": alternative.bonds, "fallbacks": ()}
+    words = {"needs": alternative.needs, "topology": alternative.topology, "other_alternatives": ()}
     return replace(request, **words, count=count, min_count=None)
 
 

@@ -22,7 +22,7 @@ from valence_sched_cli.output.cells import (
 )
 
 LONG_COLUMNS = (
-    *("Bonds", "Fallbacks", "Policy", "Share", "Zone", "Locations", "Aggregates"),
+    *("Topology", "Other Alternatives", "Policy", "Share", "Zone", "Locations", "Aggregates"),
     *("Forbidden Aggregates", "Any Aggregates", "Capabilities", "Required Traits"),
     *("Forbidden Traits", "Any Traits", "Attributes", "Where"),
 )
@@ -93,7 +93,7 @@ def _cells(flavor: model.flavor.Flavor) -> dict[str, Any]:
     need_phrase, expression = words.phrases.need_phrase, model.expression
 
     def ask_phrase(ask: Any) -> str:
-        return "; ".join([*map(need_phrase, ask.needs), *map(_bond_phrase, ask.bonds)])
+        return "; ".join([*map(need_phrase, ask.needs), *map(_constraint_phrase, ask.topology)])
 
     def where_lines(value: Any) -> str:
         return "\n".join(map(str, expression.conjuncts(expression.parse_expression(value))))
@@ -103,8 +103,8 @@ def _cells(flavor: model.flavor.Flavor) -> dict[str, Any]:
     return {
         **fields(flavor, "Name", "Description"),
         "Needs": NounLines(first.needs, need_phrase),
-        "Bonds": NounLines(first.bonds, _bond_phrase),
-        "Fallbacks": NounLines(others, ask_phrase),
+        "Topology": NounLines(first.topology, _constraint_phrase),
+        "Other Alternatives": NounLines(others, ask_phrase),
         **fields(flavor, "Policy", "Share", "Zone", "Locations", "Attributes"),
         "Aggregates": WordLines(aggregates.required),
         "Forbidden Aggregates": WordLines(aggregates.forbidden),
@@ -117,8 +117,8 @@ def _cells(flavor: model.flavor.Flavor) -> dict[str, Any]:
     }
 
 
-def _bond_phrase(bond: model.need.TopologyConstraint) -> str:
-    return f"{bond.relation} {bond.place}: {', '.join(bond.of)}"
+def _constraint_phrase(constraint: model.need.TopologyConstraint) -> str:
+    return f"{constraint.relation} {constraint.place}: {', '.join(constraint.of)}"
 
 
 class ListPolicy(base.Lister):

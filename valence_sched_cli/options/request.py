@@ -223,7 +223,7 @@ def _with_resources(
     more = [model.flavor.Flavor(name="shell", properties=one).needs for one in needed]
     every = tuple(itertools.chain(*more))
     first, *others = (model.flavor.add_needs(ask, every) for ask in request.alternatives)
-    made = {"needs": first.needs, "bonds": first.bonds, "fallbacks": tuple(others)}
+    made = {"needs": first.needs, "topology": first.topology, "other_alternatives": tuple(others)}
     return msgspec.structs.replace(request, **made)
 
 

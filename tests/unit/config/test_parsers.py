@@ -9,6 +9,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import msgspec
 import platformdirs
 
 import valence_sched
@@ -50,13 +51,27 @@ class TestFlavors(ParserCase):
         for data, line in (
             (b"[{name: a, properties: {accelerators: [{model: '--'}]}}]",
              "f: $[0]: model '--' has neither a letter nor a digit: name a model, or leave it out"),
-            (b"{name: a, properties: {nics: [{name: n}], bonds: [{same: pcie_root, of: [m]}]}}",
-             "f: $: bond same pcie_root of m: no devices named 'm' (known: n)"),
+            (b"{name: a, properties: {nics: [{name: n}], topology: [{same: pcie_root, of: [m]}]}}",
+             "f: $: topology constraint same pcie_root of m: no devices named 'm' (known: n)"),
             (b"{name: a, properties: {nics: [{}]}, traits: {required: [X], forbidden: [X]}}",
              "f: $: trait 'X' is both required and forbidden"),
         ):  # fmt: skip
             with self.subTest(data):
                 self.refuses(line, parsers.parse_flavors, data, "f", kind=RequestError)
+
+    def test_topology_constraints_have_another_word_in_flavors_and_requests(self):
+        flavors = []
+        for word in (b"topology", b"bonds"):
+            text = b"nics: [{name: a}, {name: b}], %s: [{of: [a, b], same: switch}]" % word
+            (flavor,) = parsers.parse_flavors(b"{name: x, properties: {%s}}" % text, "f")
+            ((_, request),) = parsers.parse_requests(b"requests: [{properties: {%s}}]" % text, "f")
+            self.assertEqual(flavor.properties, request.properties)
+            flavors.append(flavor)
+        self.assertEqual(flavors[0], flavors[1])
+        self.assertIn("topology", msgspec.to_builtins(flavors[1])["properties"])
+        both = b"{name: x, properties: {nics: [{}], topology: [], bonds: []}}"
+        line = "f: $.properties: found unknown field 'bonds' (did you mean 'modules'?)"
+        self.refuses(line, parsers.parse_flavors, both, "f")
 
     def test_what_is_wrong_is_named_with_its_place(self):
         nic = b"properties: {nics: [{}]}"

@@ -314,7 +314,7 @@ class TestBudget(WithoutOptimiser):
         places = [f"place{number}" for number in range(6)]
         node = {
             "accelerators": [{"name": name} for name in names],
-            "bonds": [{"of": names, "apart": place} for place in places],
+            "topology": [{"of": names, "apart": place} for place in places],
         }
         hopeful = policy(unknown="allow")
         for number, outcome in ((8, "placed"), (7, "nothing_fits")):

@@ -94,7 +94,7 @@ class TestDispatch(unittest.TestCase):
 
     def test_only_the_alternatives_that_nodes_are_made_by_are_in_it_each_once(self):
         first = self.report.request.alternatives[0]
-        asked = replace(self.report.request, fallbacks=(first, replace(first, needs=())))
+        asked = replace(self.report.request, other_alternatives=(first, replace(first, needs=())))
         places = [replace(placed(number, "a"), choice=choice)
                   for number, choice in enumerate((3, 1, 3), 1)]  # fmt: skip
         self.dispatch(report=replace(self.report, request=asked, placements=tuple(places)))

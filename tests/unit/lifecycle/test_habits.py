@@ -227,8 +227,8 @@ class TestEqualDevices(unittest.TestCase):
             self.assertEqual([], here.node_names())
 
     def test_a_claim_knows_which_places_its_request_tells_apart(self):
-        bonds = [{"of": ["processor"], "same": "chassis"}]
-        bound = {"processor": {"total_cores": 8}, "bonds": bonds}
+        constraints = [{"of": ["processor"], "same": "chassis"}]
+        bound = {"processor": {"total_cores": 8}, "topology": constraints}
         with site(source=None, documents={"podm": self.redfish}) as here:
             (part,) = here.claim(request(properties=bound)).parts
             self.assertEqual(("chassis",), part.shares[0].places)

@@ -148,7 +148,7 @@ class TestConvert(OneLineErrors):
         self.assertNotIn("'watts' (did you mean 'amount'", text)
         for document, words in (
             ({"name": "x", "properties": {"name": 1}}, "$.properties: found unknown field 'name' "
-             "(known: accelerators, bonds, cpus, "),
+             "(known: accelerators, cpus, "),
             ({"name": "x", "properties": {"nics": [{"nam": 1}]}}, "did you mean 'name'?"),
             ({"name": "x", "aggregates": {"requird": []}}, "did you mean 'required'?"),
             ({"name": "x", "xyzzy": 1}, "(known: aggregates, attributes, capabilities, desc"),

@@ -299,9 +299,9 @@ class TestMore(unittest.TestCase):
 
     def test_totals_are_added_up_and_devices_come_beside(self):
         drive = Need(kind="drive", measure="devices", amount=1)
-        bond = TopologyConstraint("same", "switch", ("drive",))
-        found = add_needs(Alternative((cores(8), drive), (bond,)), (cores(4), drive))
-        self.assertEqual(Alternative((drive, cores(12), drive), (bond,)), found)
+        constraint = TopologyConstraint("same", "switch", ("drive",))
+        found = add_needs(Alternative((cores(8), drive), (constraint,)), (cores(4), drive))
+        self.assertEqual(Alternative((drive, cores(12), drive), (constraint,)), found)
 
     def test_a_total_with_tests_stays_and_the_sum_is_of_all(self):
         flavor = Flavor(

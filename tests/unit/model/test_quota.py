@@ -50,7 +50,7 @@ class TestCharges(unittest.TestCase):
 
     def test_of_several_ways_the_most_counts(self):
         more = Need(kind="processor", measure="cores", amount=16)
-        request = NodeRequest(needs=(CORES, MEMORY), fallbacks=(Alternative((more,)),))
+        request = NodeRequest(needs=(CORES, MEMORY), other_alternatives=(Alternative((more,)),))
         self.assertEqual({"cores": 16, "memory_mib": 1024}, node_charges(request))
 
     def test_a_claim_counts_its_nodes_on_every_pod_manager(self):

@@ -82,7 +82,7 @@ class TestSealed(unittest.TestCase):
         groups = [{"name": "a"}, {"name": "b"}]
         for properties in (
             {"nics": [{"count": 2, "same": "switch", "apart": "switch"}]},
-            {"nics": groups, "bonds": [{"of": ["a", "b"], "apart": "switch"},
+            {"nics": groups, "topology": [{"of": ["a", "b"], "apart": "switch"},
                                        {"of": ["b", "a"], "same": "switch"}]},
         ):  # fmt: skip
             with self.subTest(properties), self.assertRaisesRegex(RequestError, "apart: leave"):
@@ -91,7 +91,7 @@ class TestSealed(unittest.TestCase):
             {"nics": [{"count": 1, "same": "switch", "apart": "switch"}]},
             {"nics": [{"count": 2, "same": "chassis", "apart": "switch"}]},
             {"nics": [{**group, "count": 2, "same": "switch"} for group in groups],
-             "bonds": [{"of": ["a", "b"], "apart": "switch"}]},
+             "topology": [{"of": ["a", "b"], "apart": "switch"}]},
         ):  # fmt: skip
             with self.subTest(properties):
                 request(properties)
@@ -138,7 +138,7 @@ class TestSealed(unittest.TestCase):
         one = Request(needs=needs)
         names = NameRequirements(forbidden=("a",))
         fields = [
-            {}, {"needs": other}, {"fallbacks": (Alternative(other),)}, {"podms": ("a",)},
+            {}, {"needs": other}, {"other_alternatives": (Alternative(other),)}, {"podms": ("a",)},
             {"exclude_podms": ("a",)}, {"zone": "a"}, {"zone": ""}, {"owner": ""}, {"owner": "a"},
             {"where": 0}, {"where": False}, {"locations": ("a",)}, {"attributes": {"a": "1"}},
             {"capabilities": {"a": ()}}, {"traits": names}, {"aggregates": names},

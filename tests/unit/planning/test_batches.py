@@ -347,7 +347,7 @@ def asked(node=CORES, **words):
 class TestJointRequest(unittest.TestCase):
     def test_only_the_first_alternative_is_planned(self):
         site = view({"id": "a", "blocks": [*cpus(2), gpu("g")]})
-        wanted = asked(CARD, count=2, min_count=0, fallbacks=[{"needs": asked().needs}])
+        wanted = asked(CARD, count=2, min_count=0, other_alternatives=[{"needs": asked().needs}])
         batch = plan_nodes(joint(site).context(wanted))
         self.assertEqual((1, 1), (len(batch.nodes), batch.bound))
 

@@ -59,10 +59,10 @@ def scarce_request(random: Random) -> Request:
         FlavorShare((CORES,)),
     ]
     chosen = tuple(random.sample(shares, random.randint(1, len(shares))))
-    fallbacks = random.choice([(), (), (Alternative((CORES,), ()),)])
+    other_alternatives = random.choice([(), (), (Alternative((CORES,), ()),)])
     return Request(
         needs=random.choice([(CORES, card()), (TENTHS, card()), (card(random.choice(MODELS)),)]),
-        fallbacks=fallbacks,
+        other_alternatives=other_alternatives,
         count=random.choice([1, 2, 3, 5]),
         min_count=0,
         alternates=random.choice([0, 2]),

@@ -105,8 +105,10 @@ class TestScarcity(unittest.TestCase):
             self.assertEqual([(one.choice, one.chosen) for one in decision.placements], found)
             request = selected.request or flat.seal(asked)
             self.assertEqual(decision.context.request.mix.scarcity, request.mix.scarcity)
-            whole = flat.rank(replace(asked, fallbacks=()), 5).candidates
-            offers, _ = selection(zones, flat, replace(asked, fallbacks=()), sums).ranking(5)
+            whole = flat.rank(replace(asked, other_alternatives=()), 5).candidates
+            offers, _ = selection(zones, flat, replace(asked, other_alternatives=()), sums).ranking(
+                5
+            )
             self.assertEqual(whole, tuple(one.candidate for one in offers))
             podms = random.sample(podms, random.randint(0, len(podms)))
             podms += [scarce_podm(number, random)]
@@ -117,7 +119,7 @@ class TestScarcity(unittest.TestCase):
         """S74: a ranking has the same scarcity, too."""
         random = Random(seed)
         podms = [scarce_podm(number, random) for number in range(random.randint(1, 7))]
-        flat, asked = scarce_decider(podms), replace(scarce_request(random), fallbacks=())
+        flat, asked = scarce_decider(podms), replace(scarce_request(random), other_alternatives=())
         offers, _ = selection(tree(podms, random, make=scarce_decider), flat, asked).ranking(9)
         self.assertEqual(flat.rank(asked, 9).candidates, tuple(one.candidate for one in offers))
 
@@ -146,7 +148,7 @@ class TestSupplies(unittest.TestCase):
         self.left = [scarce_podm(number, random) for number in range(3)]
         self.right = [scarce_podm(number, random) for number in range(3, 6)]
         self.flat = scarce_decider([*self.left, *self.right])
-        self.asked = replace(scarce_request(random), count=3, fallbacks=(), alternates=0)
+        self.asked = replace(scarce_request(random), count=3, other_alternatives=(), alternates=0)
         self.assertTrue(self.flat.needs_supplies(self.flat.seal(self.asked)))
 
     def zones(self, right=lambda answer: answer, left=lambda answer: answer):
@@ -218,7 +220,7 @@ class TestSupplies(unittest.TestCase):
     def test_a_decision_that_begins_anew_is_completed_by_the_zones_that_are_left(self):
         """By the first alternative nodes are taken of a zone that is away for the next one."""
         top, children = self.zones()
-        asked = replace(self.asked, count=50, fallbacks=(Alternative((CORES,), ()),))
+        asked = replace(self.asked, count=50, other_alternatives=(Alternative((CORES,), ()),))
         ask = children[1].offers
 
         def away_at_last(query):
@@ -234,7 +236,7 @@ class TestSupplies(unittest.TestCase):
 
     def test_zones_of_other_requests_are_lost_before_anything_is_offered(self):
         """Each is away when it is asked what it supplies: at first, or once another is lost."""
-        every = replace(self.asked, count=50, fallbacks=(Alternative((CORES,), ()),))
+        every = replace(self.asked, count=50, other_alternatives=(Alternative((CORES,), ()),))
         offers = [one.chosen for one in selection(self.zones()[0], self.flat, every).nodes().nodes]
         taken = {one.zone: OtherOffer(OtherNode(token=one.token), one.zone) for one in offers}
         self.assertEqual({"l", "r"}, set(taken))

@@ -101,11 +101,11 @@ GROUPS = [
 
 
 def request(random: Random) -> Request:
-    fallbacks = random.choice([(), (), (Alternative((CORES,), ()),)])
+    other_alternatives = random.choice([(), (), (Alternative((CORES,), ()),)])
     needs = random.choice([(CORES,), (CORES, CARD), (CARD,)])
     return Request(
         needs=needs,
-        fallbacks=fallbacks,
+        other_alternatives=other_alternatives,
         count=random.choice([1, 1, 2, 3, 5, 9]),
         min_count=0,
         alternates=random.choice([0, 0, 2]),
@@ -156,7 +156,7 @@ class TestTree(unittest.TestCase):
         random = Random(seed)
         podms = [podm(number, random) for number in range(random.randint(1, 9))]
         flat = decider(podms)
-        asked = msgspec.structs.replace(request(random), fallbacks=())
+        asked = msgspec.structs.replace(request(random), other_alternatives=())
         try:
             whole = flat.rank(asked, 100).candidates
             sealed = flat.seal(asked)

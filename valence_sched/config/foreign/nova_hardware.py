@@ -43,7 +43,7 @@ def _needs(trait: str, *names: str, **others: str) -> dict[str, Effect]:
 
 
 _UNNAMED = re.compile(r"[-.]")
-PLACE_HINT = "in a flavor of your own devices may stand at one place: bonds, same"
+PLACE_HINT = "in a flavor of your own devices may stand at one place: topology, same"
 VALUES: Mapping[str, Mapping[str, Effect]] = {
     "hw:cpu_policy": {"shared": TUNES, "dedicated": CORES, "mixed": CORES},
     "hw:emulator_threads_policy": {"share": TUNES, "isolate": CORES},

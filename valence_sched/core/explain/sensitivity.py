@@ -121,8 +121,8 @@ class FlatChoices:
         return needs_anchor(self._context.request)
 
     def choose(self, alternative: Alternative) -> Choice:
-        context, needs, bonds = self._tried, alternative.needs, alternative.bonds
-        request = msgspec.structs.replace(context.request, needs=needs, bonds=bonds)
+        context, needs, constraints = self._tried, alternative.needs, alternative.topology
+        request = msgspec.structs.replace(context.request, needs=needs, topology=constraints)
         others, spending = context.other_nodes, context.spending
         tried = context_of(
             context.view, request, context.bound, other_nodes=others, spending=spending
@@ -299,7 +299,7 @@ class AmountSearch:
         alternatives = self.choices.request.alternatives
         changed = [alternatives[index] for index in self._changed_alternatives(number)]
         is_needed = any(len(one.needs) == 1 for one in changed) or any(
-            bond.applies_to(need) for one in changed for bond in one.bonds
+            constraint.applies_to(need) for one in changed for constraint in one.topology
         )
         steps = int(need.amount // _step(need))
         # an amount of 0 would leave the need out
@@ -369,7 +369,7 @@ class AmountSearch:
             elif index < self.choices.attempt_index or self.choices.chosen is None:
                 continue  # it makes no node, as before
             self._tries += 1
-            choice = self.choices.choose(Alternative(tuple(needs), alternative.bonds))
+            choice = self.choices.choose(Alternative(tuple(needs), alternative.topology))
             self._undecided = self._undecided or choice.undecided
             if choice.pool:
                 break

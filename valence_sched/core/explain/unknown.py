@@ -40,7 +40,7 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
                 hint = _hint(str(test.value), reported)
                 noun = DEVICE_NOUNS.get(need.kind, need.kind)
                 yield one_line(f"no {noun} has the {test.attribute} {test.value!r} ({hint})")
-    for constraint in alternative.bonds:
+    for constraint in alternative.topology:
         place = constraint.place
         names = functools.partial(_topology_names, view)
         if place != "zone" and place not in view.memoise(("topology names",), names):

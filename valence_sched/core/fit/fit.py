@@ -62,7 +62,7 @@ class Fitter:
 
     needs: tuple[Need, ...]
     kinds: BlockKinds
-    bonds: tuple[TopologyConstraint, ...] = ()
+    constraints: tuple[TopologyConstraint, ...] = ()
     budget: Budget = DEFAULT_BUDGET
     demands: list[set_cover.Demand] = field(init=False)
     _amounts: stocks.AmountsByResource = field(init=False)
@@ -76,10 +76,10 @@ class Fitter:
         self._amounts = stocks.stock_amounts(self.needs)
         self._topology = None
         is_wide = len(self.demands) > MOST_DEMANDS
-        if self.bonds or is_wide:
+        if self.constraints or is_wide:
             from valence_sched.core.fit.topology import TopologyFitter  # few requests need it
 
-            fitter = TopologyFitter(self.needs, self.bonds, self.demands, self.kinds)
+            fitter = TopologyFitter(self.needs, self.constraints, self.demands, self.kinds)
             self._topology = fitter if fitter.domains or is_wide else None
 
     def fit(self, view: View, row: int, spending: Spending | None = None) -> Fit | Undecided | None:
@@ -145,7 +145,7 @@ class Fitter:
         spending: Spending,
     ) -> SearchOutcome:
         long = functools.partial(self._search_once, key, search, self.budget.pool_states)
-        return spending.answer((self.needs, self.bonds, key), short, long)
+        return spending.answer((self.needs, self.constraints, key), short, long)
 
     def _search_once(
         self, key: Hashable, search: Callable[[int], SearchOutcome], states: int

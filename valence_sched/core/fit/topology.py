@@ -57,7 +57,7 @@ class TopologyFitter:
     """A request's needs and topology constraints, prepared once and fitted in many pools."""
 
     needs: tuple[Need, ...]
-    bonds: tuple[TopologyConstraint, ...]
+    constraints: tuple[TopologyConstraint, ...]
     demands: list[set_cover.Demand]
     kinds: BlockKinds
     domains: tuple[str, ...] = field(init=False)
@@ -65,7 +65,9 @@ class TopologyFitter:
 
     def __post_init__(self) -> None:
         """Make one need of groups of the same devices and name; drop constraints on the pool."""
-        self.bonds = tuple(constraint for constraint in self.bonds if constraint.place != "zone")
+        self.constraints = tuple(
+            constraint for constraint in self.constraints if constraint.place != "zone"
+        )
         amounts: Counter[Need] = Counter()
         for need in (one for one in self.needs if one.kind != "stock"):
             subject, amount = replace(need, amount=0), math.ceil(need.amount)
@@ -74,7 +76,7 @@ class TopologyFitter:
                 max(amounts[subject], amount) if is_total else amounts[subject] + amount
             )
         self.needs = tuple(replace(need, amount=amount) for need, amount in amounts.items())
-        self.domains = tuple(sorted({constraint.place for constraint in self.bonds}))
+        self.domains = tuple(sorted({constraint.place for constraint in self.constraints}))
 
     def question(
         self, offer: BlockOffer, pool: Pool
@@ -156,13 +158,13 @@ class TopologyFitter:
         self, groups: tuple[BlockGroup, ...], pool: Pool, states: int
     ) -> tuple[str, float, float] | None:
         """Return the constraint that a pool cannot satisfy: label, number needed, the most."""
-        for constraint in self.bonds:
+        for constraint in self.constraints:
             for need in self.needs:
                 if constraint.applies_to(need):
                     shortfall = self._constraint_shortfall(groups, constraint, need)
                     if shortfall:
                         return shortfall
-        for constraint in self.bonds:
+        for constraint in self.constraints:
             alone = TopologyFitter(self.needs, (constraint,), self.demands, self.kinds)
             domain = self.domains.index(constraint.place)
             projected = tuple(group._replace(values=(group.values[domain],)) for group in groups)
@@ -314,9 +316,11 @@ class TopologyProgramme:
         items: dict[tuple[int, tuple[Hashable, ...]], _BlockItem] = {}
         for index, group in enumerate(self._groups):
             offered = set(itertools.chain.from_iterable(self._fitter.device_gives(group.kind)))
-            bonds = [(c, [n for n in offered if c.applies_to(n)]) for c in self._fitter.bonds]
-            relevant = {c.place for c, needs in bonds if needs}
-            apart = [(c.place, needs) for c, needs in bonds if c.relation == "apart"]
+            constraints = [
+                (c, [n for n in offered if c.applies_to(n)]) for c in self._fitter.constraints
+            ]
+            relevant = {c.place for c, needs in constraints if needs}
+            apart = [(c.place, needs) for c, needs in constraints if c.relation == "apart"]
             alone = {place for place, needs in apart if any(n.unknown == "allow" for n in needs)}
             pairs = list(zip(self._fitter.domains, group.values, strict=True))
             alone.intersection_update(place for place, value in pairs if value is None)
@@ -386,7 +390,7 @@ class TopologyProgramme:
 
         Of the names that are together in a domain one is the owner of all.
         """
-        for constraint in self._fitter.bonds:
+        for constraint in self._fitter.constraints:
             relation: str = constraint.relation
             if relation == "apart" and len(set(constraint.of)) == 1:
                 relation = "single"
@@ -476,12 +480,12 @@ class TopologyProgramme:
 def _cliques(fitter: TopologyFitter) -> dict[int, list[list[str]]]:
     """Return by domain the sets of names that are all apart from one another, made as large."""
     apart: defaultdict[int, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
-    for constraint in fitter.bonds:
+    for constraint in fitter.constraints:
         if constraint.relation == "apart":
             for one, other in itertools.permutations(sorted(set(constraint.of)), 2):
                 apart[fitter.domains.index(constraint.place)][one].add(other)
     cliques: defaultdict[int, list[list[str]]] = defaultdict(list)
-    for constraint in fitter.bonds:
+    for constraint in fitter.constraints:
         domain = fitter.domains.index(constraint.place)
         clique = sorted(set(constraint.of))
         if constraint.relation == "apart" and len(clique) > 1:

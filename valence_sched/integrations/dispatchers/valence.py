@@ -91,7 +91,7 @@ TOTALS = {
 
 def properties(alternative: Alternative) -> dict[str, Any]:
     """Return the properties of a Valence flavor that asks for the same; else RequestError."""
-    if alternative.bonds:
+    if alternative.topology:
         raise RequestError("it has no word for devices that are to be together or apart")
     totals: dict[str, Any] = {}
     types: list[str] = []

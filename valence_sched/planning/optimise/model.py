@@ -327,7 +327,7 @@ class GroupModel:
             return
         grants = [self._add_grant(count, sizes, column) for count, sizes in granting]
         self.nodes.append(NodeColumn(pool, variant, prepared.node_type, column, columns, grants))
-        bound = any(bond.place != "zone" for bond in prepared.fitter.bonds)
+        bound = any(constraint.place != "zone" for constraint in prepared.fitter.constraints)
         self.is_exact = self.is_exact and not bound and all(part.is_exact for part in parts)
 
     def _add_part(

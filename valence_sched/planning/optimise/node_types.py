@@ -48,8 +48,8 @@ class NodeType:
     @classmethod
     def of(cls, request: Request, rows: Mask | None = None, most: int | None = None) -> NodeType:
         """Return the node type of a compiled request."""
-        first = Alternative(needs=request.needs, bonds=request.bonds)
-        return cls(request.flavor or request.id, (first, *request.fallbacks), rows, most)
+        first = Alternative(needs=request.needs, topology=request.topology)
+        return cls(request.flavor or request.id, (first, *request.other_alternatives), rows, most)
 
     @classmethod
     def in_context(cls, context: EvaluationContext, most: int | None = None) -> NodeType:
@@ -94,7 +94,7 @@ def variants_of(
                 for resource, each in amounts.items()
                 for amount in sorted(set(each))
             ]
-            fitter = Fitter(alternative.needs, kinds, alternative.bonds, budget)
+            fitter = Fitter(alternative.needs, kinds, alternative.topology, budget)
             variants.append(Variant(number, fitter, tuple(grants)))
     return tuple(variants)
 
@@ -145,18 +145,18 @@ class BlockClasses:
 def _most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
     """Return a bound of the nodes in the pool at a position, by its topology constraints."""
     most = MAX_NODES
-    for bond in fitter.bonds:
+    for constraint in fitter.constraints:
         lines = [
             (number, demand)
             for number, demand in enumerate(fitter.demands)
-            if demand.amount and all(map(bond.applies_to, demand.needs))
+            if demand.amount and all(map(constraint.applies_to, demand.needs))
         ]
-        if bond.relation != "same" or bond.place == "zone" or not lines:
+        if constraint.relation != "same" or constraint.place == "zone" or not lines:
             continue
         sums = [Counter[str | None]() for _ in lines]  # of each line by value
         for block, (kind, slots) in enumerate(zip(table.kinds, table.slots, strict=True)):
             if slots and position in table.pools[block]:
-                (value,) = table.topology_values(block, (bond.place,))
+                (value,) = table.topology_values(block, (constraint.place,))
                 for by_value, (number, demand) in zip(sums, lines, strict=True):
                     by_value[value] += slots * min(fitter.gives(kind)[number], demand.amount)
         total = 0

@@ -73,7 +73,7 @@ def fits(properties: dict, *blocks: dict, **words) -> bool:
     asked = request(properties)
     named = [{"uri": str(n), "devices": block} for n, block in enumerate(blocks)]
     seen = view({"id": "a", "blocks": named, **words})
-    found = Fitter(asked.needs, seen.kinds, asked.bonds).fit(seen, 0)
+    found = Fitter(asked.needs, seen.kinds, asked.topology).fit(seen, 0)
     if found is not None:
         assert capacity(seen, asked)[0] and devices(seen, asked)[0], "a filter rejects what fits"
     return found is not None

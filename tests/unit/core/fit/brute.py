@@ -119,7 +119,7 @@ def least_price(
     needs: Sequence[Need],
     limits: dict[str, dict[str, int]],
     free: Sequence[Block],
-    bonds: Sequence[TopologyConstraint] | None = None,
+    constraints: Sequence[TopologyConstraint] | None = None,
 ) -> int | None:
     """Return the least price of any subset of the free blocks that makes the node."""
     found = None
@@ -130,7 +130,7 @@ def least_price(
             (found is None or cost < found)
             and within(limits, [types for types, *_ in blocks])
             and makes(needs, [devices for _, devices, *_ in blocks])
-            and (bonds is None or makes_bound(needs, bonds, blocks))
+            and (constraints is None or makes_bound(needs, constraints, blocks))
         ):
             found = cost
     return found
@@ -186,19 +186,21 @@ def least_granted(stocks: Sequence[Any], amounts: Sequence[int]) -> int | None:
 
 
 def makes_bound(
-    needs: Sequence[Need], bonds: Sequence[TopologyConstraint], blocks: Sequence[Block]
+    needs: Sequence[Need], constraints: Sequence[TopologyConstraint], blocks: Sequence[Block]
 ) -> bool:
-    """Whether devices of these blocks can be counted so that every need and bond is met."""
+    """Whether devices of these blocks can be counted so that every need and constraint is met."""
     choices = [list(_counted(need, blocks)) for need in needs]
-    return _some(needs, bonds, blocks, choices, [])
+    return _some(needs, constraints, blocks, choices, [])
 
 
-def _some(needs, bonds, blocks, choices, chosen) -> bool:
-    if not _holds(needs, bonds, blocks, chosen):
+def _some(needs, constraints, blocks, choices, chosen) -> bool:
+    if not _holds(needs, constraints, blocks, chosen):
         return False
     if len(chosen) == len(needs):
         return True
-    return any(_some(needs, bonds, blocks, choices, [*chosen, one]) for one in choices[len(chosen)])
+    return any(
+        _some(needs, constraints, blocks, choices, [*chosen, one]) for one in choices[len(chosen)]
+    )
 
 
 def _counted(need: Need, blocks: Sequence[Block]) -> Iterator[tuple[Any, ...]]:
@@ -220,26 +222,26 @@ def _counted(need: Need, blocks: Sequence[Block]) -> Iterator[tuple[Any, ...]]:
                 yield tuple(unit for unit in units if unit[1] in some)
 
 
-def _holds(needs, bonds, blocks, chosen) -> bool:
-    """Whether what is counted so far breaks no bond and counts no device for two groups."""
+def _holds(needs, constraints, blocks, chosen) -> bool:
+    """Whether what is counted so far breaks no constraint and counts no device for two groups."""
     pairs = list(zip(needs, chosen, strict=False))
     taken = [unit for need, units in pairs if need.measure == "devices" for unit in units]
     if len(set(taken)) < len(taken):
         return False
-    for bond in bonds:
+    for constraint in constraints:
         spots: dict[str, list[str | None]] = {}
         for need, units in pairs:
             name = need.name or need.kind
-            if name in bond.of:
+            if name in constraint.of:
                 # an untold place is some place: its own, or the one that would do
-                found = [blocks[u[1]][2].get(bond.place, f"?{u[1]}") for u in units]
+                found = [blocks[u[1]][2].get(constraint.place, f"?{u[1]}") for u in units]
                 if need.unknown == "reject" and any(one.startswith("?") for one in found):
                     return False
                 spots.setdefault(name, []).extend(found)
-        if bond.relation == "same":
+        if constraint.relation == "same":
             if len({s for every in spots.values() for s in every if not s.startswith("?")}) > 1:
                 return False
-        elif len(set(bond.of)) == 1:
+        elif len(set(constraint.of)) == 1:
             if any(len(set(every)) < len(every) for every in spots.values()):
                 return False
         elif any(set(a) & set(b) for a, b in itertools.combinations(spots.values(), 2)):

@@ -99,7 +99,7 @@ class TestCoversBlocksAlone(unittest.TestCase):
         ):
             with self.subTest(properties_):
                 asked = request(properties_)
-                plan = Fitter(asked.needs, kinds, asked.bonds)
+                plan = Fitter(asked.needs, kinds, asked.topology)
                 self.assertIs(alone, plan.covers_blocks_alone)
         self.assertIs(False, Fitter((), kinds).covers_blocks_alone, "nothing to cover")
 

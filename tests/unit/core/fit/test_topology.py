@@ -34,7 +34,7 @@ PLACES = ("root", "rack")
 
 
 def bound_site(random: Random) -> tuple[dict, tuple[Need, ...], tuple[TopologyConstraint, ...]]:
-    """Return a podm of one pool whose blocks tell places, needs, and bonds between them."""
+    """Return a podm of one pool whose blocks tell places, needs, and constraints between them."""
     some = random.choice
     makes = {
         "accelerators": lambda: {"kind": "GPU", "model": some(["A100", "A40"]),
@@ -64,17 +64,18 @@ def bound_site(random: Random) -> tuple[dict, tuple[Need, ...], tuple[TopologyCo
             "cpu": lambda: need("processor", "cores", some([4, 8, 10]), *some([(), (X86,)])),
         }[name](), name=name))  # fmt: skip
     names = [one.name for one in needs]
-    bonds = []
+    constraints = []
     for _ in range(some([1, 1, 2, 3])):
         of = tuple(random.sample(names, random.randint(1, len(names))))
         relation = some(["same", "apart"])
         if relation == "apart" and of == ("cpu",):
             relation = "same"
-        bonds.append(TopologyConstraint(relation, some(PLACES), of))
+        constraints.append(TopologyConstraint(relation, some(PLACES), of))
     unknown = some(["reject", "reject", "allow"])
     asked = tuple(msgspec.structs.replace(one, unknown=unknown) for one in needs)
-    return {"id": "a", "pools": [{"id": "p", "limits": limit}],
-            "blocks": [{**b, "pools": ["p"]} for b in blocks]}, asked, tuple(bonds)  # fmt: skip
+    blocks = [{**block, "pools": ["p"]} for block in blocks]
+    podm = {"id": "a", "pools": [{"id": "p", "limits": limit}], "blocks": blocks}
+    return podm, asked, tuple(constraints)
 
 
 class TestBrute(unittest.TestCase):
@@ -94,20 +95,20 @@ class TestBrute(unittest.TestCase):
     def test_the_sites_are_neither_all_possible_nor_all_impossible(self):
         made = Counter()
         for seed in range(300):
-            podm, needs, bonds = bound_site(Random(seed))
+            podm, needs, constraints = bound_site(Random(seed))
             seen = view(podm)
-            bound = Fitter(needs, seen.kinds, bonds).fit(seen, 0)
+            bound = Fitter(needs, seen.kinds, constraints).fit(seen, 0)
             made[bound is not None, Fitter(needs, seen.kinds).fit(seen, 0) is not None] += 1
         self.assertGreater(made[True, True], 60)
-        self.assertGreater(made[False, True], 40, "the bonds forbid too little")
+        self.assertGreater(made[False, True], 40, "the constraints forbid too little")
 
     def test_the_states_of_a_question_are_those_that_were_recorded(self):
         """A policy counts its budget in them."""
         states = waste = found = 0
         for seed in range(150):
-            podm, needs, bonds = bound_site(Random(seed))
+            podm, needs, constraints = bound_site(Random(seed))
             seen = view(podm)
-            plan = Fitter(needs, seen.kinds, bonds)
+            plan = Fitter(needs, seen.kinds, constraints)
             made = plan.fit(seen, 0)
             answers = plan._answers.values()
             self.assertTrue(all(answer.complete for answer in answers))
@@ -116,22 +117,24 @@ class TestBrute(unittest.TestCase):
         self.assertEqual((4456, 61, 1564030), (states, found, waste))
 
     def agrees(
-        self, podm: dict, needs: tuple[Need, ...], bonds: tuple[TopologyConstraint, ...]
+        self, podm: dict, needs: tuple[Need, ...], constraints: tuple[TopologyConstraint, ...]
     ) -> None:
         seen = view(podm)
-        plan = Fitter(needs, seen.kinds, bonds)
+        plan = Fitter(needs, seen.kinds, constraints)
         free = [self.block(block) for block in podm["blocks"]]
         limits = podm["pools"][0]["limits"]
-        least = brute.least_price(needs, limits, free, bonds)
+        least = brute.least_price(needs, limits, free, constraints)
         found = plan.fit(seen, 0)
-        self.assertEqual(least is None, found is None, (podm, needs, bonds))
+        self.assertEqual(least is None, found is None, (podm, needs, constraints))
         if found is None:
             label, wanted, had = plan.shortfall(seen, 0)
             self.assertTrue(label)
             self.assertGreater(wanted, had, label)
             return
         chosen = [free[number] for number in found.blocks]
-        self.assertTrue(brute.makes_bound(needs, bonds, chosen), (podm, needs, bonds, found))
+        self.assertTrue(
+            brute.makes_bound(needs, constraints, chosen), (podm, needs, constraints, found)
+        )
         self.assertTrue(brute.within(limits, [types for types, _, _ in chosen]))
         self.assertEqual(least, sum(price(devices) for _, devices, _ in chosen))
         self.assertEqual(max(0, least - price_of_needs(plan.needs)), found.waste)
@@ -154,13 +157,13 @@ def fit(properties: dict, *blocks: dict, unknown: str = "reject") -> Fit | None:
     asked = request(properties)
     seen = view({"id": "a", "blocks": list(blocks)})
     needs = tuple(msgspec.structs.replace(one, unknown=unknown) for one in asked.needs)
-    return Fitter(needs, seen.kinds, asked.bonds).fit(seen, 0)
+    return Fitter(needs, seen.kinds, asked.topology).fit(seen, 0)
 
 
 def shortfall(properties: dict, *blocks: dict) -> tuple[str, float, float]:
     asked = request(properties)
     seen = view({"id": "a", "blocks": list(blocks)})
-    plan = Fitter(asked.needs, seen.kinds, asked.bonds)
+    plan = Fitter(asked.needs, seen.kinds, asked.topology)
     assert plan.fit(seen, 0) is None
     return plan.shortfall(seen, 0)
 
@@ -192,7 +195,7 @@ class TestPlaces(unittest.TestCase):
             block["devices"]["accelerators"][0]["count"] = 2
         self.assertEqual((0, 1), fit(APART, *pair).blocks)
 
-    def test_an_untold_place_serves_no_bond_unless_the_unknown_is_allowed(self):
+    def test_an_unknown_place_serves_no_constraint_unless_the_unknown_is_allowed(self):
         """Then it may be the one shared place, and it may be a place of its own."""
         for asked in (TWO, APART):
             self.assertIsNone(fit(asked, *gpus("x", None)))
@@ -203,7 +206,7 @@ class TestPlaces(unittest.TestCase):
         asked = {
             "processor": {"total_cores": 8},
             "accelerators": [{"name": "gpu", "count": 1}],
-            "bonds": [{"of": ["processor", "gpu"], "same": "pcie_root"}],
+            "topology": [{"of": ["processor", "gpu"], "same": "pcie_root"}],
         }
         cpus = [{"uri": name, "devices": {"processors": [{"cores": 8}]},
                  "places": {"pcie_root": name}} for name in "xy"]  # fmt: skip
@@ -213,7 +216,7 @@ class TestPlaces(unittest.TestCase):
     def test_equal_groups_add_up(self):
         asked = {
             "accelerators": [{"name": "gpu", "count": 2}, {"name": "gpu", "count": 1}],
-            "bonds": [{"of": ["gpu"], "same": "pcie_root"}],
+            "topology": [{"of": ["gpu"], "same": "pcie_root"}],
         }
         self.assertIsNone(fit(asked, *gpus("x", "x", "y", "y")))
         self.assertEqual((0, 1, 2), fit(asked, *gpus("x", "x", "x", "y")).blocks)
@@ -221,7 +224,7 @@ class TestPlaces(unittest.TestCase):
     def test_groups_apart_share_no_value(self):
         asked = {
             "accelerators": [{"name": "one", "model": "A100"}, {"name": "two", "model": "A40"}],
-            "bonds": [{"of": ["one", "two"], "apart": "pcie_root"}],
+            "topology": [{"of": ["one", "two"], "apart": "pcie_root"}],
         }
         self.assertIsNone(fit(asked, *gpus("x"), *gpus("x", model="A40")))
         self.assertEqual((0, 2), fit(asked, *gpus("x"), *gpus("x", "y", model="A40")).blocks)
@@ -233,7 +236,7 @@ class TestPlaces(unittest.TestCase):
     def test_taking_a_node_leaves_the_next_one_its_own_root(self):
         seen = view({"id": "a", "blocks": gpus("x", "y", "y", "x", "z")})
         asked = request(TWO)
-        plan = Fitter(asked.needs, seen.kinds, asked.bonds)
+        plan = Fitter(asked.needs, seen.kinds, asked.topology)
         first = plan.fit(seen, 0)
         table = seen.block_tables[0].allocate(first.blocks, ())
         seen.block_tables[0] = table
@@ -245,15 +248,15 @@ class TestPlaces(unittest.TestCase):
     def test_pools_that_differ_in_names_only_share_one_search(self):
         podms = [{"id": str(n), "blocks": gpus(f"x{n}", f"y{n}", f"y{n}")} for n in range(20)]
         seen, asked = view(*podms), request(TWO)
-        plan = Fitter(asked.needs, seen.kinds, asked.bonds)
+        plan = Fitter(asked.needs, seen.kinds, asked.topology)
         self.assertEqual([(1, 2)] * 20, [plan.fit(seen, row).blocks for row in range(20)])
         self.assertEqual(1, len(plan._answers))
 
     def test_what_a_short_search_settles_is_a_quick_fit_and_what_it_leaves_open_none(self):
         seen, asked = view({"id": "a", "blocks": gpus("x", "y", "y")}), request(TWO)
-        plan = Fitter(asked.needs, seen.kinds, asked.bonds)
+        plan = Fitter(asked.needs, seen.kinds, asked.topology)
         self.assertEqual((1, 2), plan.quick_fit(seen, 0).blocks)
-        few = Fitter(asked.needs, seen.kinds, asked.bonds, Budget(pool_states=1))
+        few = Fitter(asked.needs, seen.kinds, asked.topology, Budget(pool_states=1))
         self.assertIsNone(few.quick_fit(seen, 0))
         self.assertEqual(Undecided(1), few.fit(seen, 0))
 
@@ -261,19 +264,19 @@ class TestPlaces(unittest.TestCase):
         asked = request(APART)
         seen = view({"id": "a", "blocks": gpus(*(f"r{n % 40}" for n in range(60)))})
         for states, outcome in ((10, Undecided), (1_000, Fit)):
-            plan = Fitter(asked.needs, seen.kinds, asked.bonds, Budget(pool_states=states))
+            plan = Fitter(asked.needs, seen.kinds, asked.topology, Budget(pool_states=states))
             self.assertIsInstance(plan.fit(seen, 0), outcome, states)
 
     def test_what_no_search_settles_leaves_the_pool_undecided(self):
         leave_open(self)
         seen, asked = site("too_few_values", 0)
-        plan = Fitter(asked.needs, seen.kinds, asked.bonds)
+        plan = Fitter(asked.needs, seen.kinds, asked.topology)
         self.assertEqual(Undecided(DEFAULT_BUDGET.pool_states), plan.fit(seen, 0))
 
     def test_a_node_that_may_not_be_the_cheapest_is_no_quick_fit_but_better_than_none(self):
         leave_open(self)
         seen, asked = priced_site(Random(0), 30)
-        plan = Fitter(asked.needs, seen.kinds, asked.bonds)
+        plan = Fitter(asked.needs, seen.kinds, asked.topology)
         self.assertIsNone(plan.quick_fit(seen, 0))
         self.assertIsInstance(plan.fit(seen, 0), Fit)
         self.assertFalse(any(answer.complete for answer in plan._answers.values()))
@@ -283,7 +286,7 @@ class TestPlaces(unittest.TestCase):
         leave_open(self)
         for seed in range(4):
             seen, asked = priced_site(Random(seed), 30)
-            plan = Fitter(asked.needs, seen.kinds, asked.bonds)
+            plan = Fitter(asked.needs, seen.kinds, asked.topology)
             found = plan.fit(seen, 0)
             table = seen.block_tables[0]
             others = set(range(len(table.uris))).difference(found.blocks)
@@ -298,7 +301,7 @@ class TestPlaces(unittest.TestCase):
         self.assertEqual(8, len(fit(eight, *blocks).blocks))
         halves = {
             "accelerators": [{"name": "a", "count": 4}, {"name": "b", "count": 4}],
-            "bonds": [{"of": ["a", "b"], "apart": "pcie_root"}],
+            "topology": [{"of": ["a", "b"], "apart": "pcie_root"}],
         }
         self.assertEqual(8, len(fit(halves, *blocks).blocks))
         self.assertIsNone(fit(halves, *blocks[:7]))
@@ -315,9 +318,9 @@ def priced_site(random: Random, size: int) -> tuple[View, Request]:
         }
         for n in range(size)
     ]  # fmt: skip
-    bonds = [{"of": ["a"], "same": "root"}, {"of": ["a", "b", "c"], "apart": "rack"}]
+    constraints = [{"of": ["a"], "same": "root"}, {"of": ["a", "b", "c"], "apart": "rack"}]
     groups = [{"name": name, "count": 3} for name in "abc"]
-    return view({"id": "a", "blocks": blocks}), request({"nics": groups, "bonds": bonds})
+    return view({"id": "a", "blocks": blocks}), request({"nics": groups, "topology": constraints})
 
 
 class TestHard(unittest.TestCase):
@@ -329,7 +332,7 @@ class TestHard(unittest.TestCase):
             for seed in range(3):
                 seen, asked = site(name, seed)
                 with self.subTest(name, seed=seed):
-                    plan, spending = Fitter(asked.needs, seen.kinds, asked.bonds), Spending()
+                    plan, spending = Fitter(asked.needs, seen.kinds, asked.topology), Spending()
                     found = plan.fit(seen, 0, spending)
                     self.assertNotIsInstance(found, Undecided)
                     spent = DEFAULT_BUDGET.decision_states - spending.left
@@ -350,7 +353,7 @@ class TestHard(unittest.TestCase):
     def test_the_search_with_propagation_alone_finds_the_cheapest(self):
         for seed in range(20):
             seen, asked = priced_site(Random(seed), 12)
-            plan = Fitter(asked.needs, seen.kinds, asked.bonds)
+            plan = Fitter(asked.needs, seen.kinds, asked.topology)
             prices = []
             for search in (PropagationSearch.run, lambda search, bound, states: False):
                 with mock.patch.object(PropagationSearch, "run", search):
@@ -396,9 +399,9 @@ class TestWork(unittest.TestCase):
 
 
 class TestShortfall(unittest.TestCase):
-    """Why no blocks satisfy a bond."""
+    """Why no blocks satisfy a constraint."""
 
-    def test_of_several_bonds_the_one_that_cannot_hold_is_named_with_the_most_there_is(self):
+    def test_of_several_constraints_the_one_that_cannot_hold_is_named_with_the_most_there_is(self):
         pair = [*gpus("x", "x"), *gpus("y", "z", model="A40")]
         for asked, blocks, found in (
             ([("A100", 2, {"same": "pcie_root"}), ("A40", 2, {"same": "pcie_root"})], pair,
@@ -413,10 +416,10 @@ class TestShortfall(unittest.TestCase):
              ("blocks with GPU A40 that report their switch", 1, 0)),
         ):  # fmt: skip
             with self.subTest(asked):
-                groups = [{"model": m, "count": n, **bond} for m, n, bond in asked]
+                groups = [{"model": m, "count": n, **constraint} for m, n, constraint in asked]
                 self.assertEqual(found, shortfall({"accelerators": groups}, *blocks))
 
-    def test_a_bond_between_names_that_cannot_hold_is_named(self):
+    def test_a_constraint_between_names_that_cannot_hold_is_named(self):
         for relation, other, found in (
             ("same", "y", "GPU A100 and GPU A40 on one pcie_root"),
             ("apart", "x", "GPU A100 and GPU A40 apart by pcie_root"),
@@ -427,7 +430,7 @@ class TestShortfall(unittest.TestCase):
                         {"name": "gpu", "model": "A100"},
                         {"name": "old", "model": "A40"},
                     ],
-                    "bonds": [{"of": ["gpu", "old"], relation: "pcie_root"}],
+                    "topology": [{"of": ["gpu", "old"], relation: "pcie_root"}],
                 }
                 blocks = [*gpus("x"), *gpus(other, model="A40")]
                 self.assertEqual((found, 1, 0), shortfall(asked, *blocks))
@@ -444,15 +447,15 @@ class TestShortfall(unittest.TestCase):
                 asked = request(wanted)
                 needs = tuple(msgspec.structs.replace(n, unknown="allow") for n in asked.needs)
                 seen = view({"id": "a", "blocks": blocks})
-                plan = Fitter(needs, seen.kinds, asked.bonds)
+                plan = Fitter(needs, seen.kinds, asked.topology)
                 if found is None:
                     self.assertIsNotNone(plan.fit(seen, 0))
                 else:
                     self.assertEqual(found, plan.shortfall(seen, 0))
 
-    def test_bonds_that_hold_alone_and_not_together_are_told_as_one_set_of_blocks(self):
+    def test_constraints_that_hold_alone_and_not_together_are_named_as_one_set_of_blocks(self):
         both = {"accelerators": [{"name": "gpu", "count": 2, "same": "pcie_root"}],
-                "bonds": [{"of": ["gpu"], "apart": "rack"}]}  # fmt: skip
+                "topology": [{"of": ["gpu"], "apart": "rack"}]}  # fmt: skip
         blocks = gpus("x", "x", "y")
         for block, rack in zip(blocks, "112", strict=True):
             block["places"]["rack"] = rack
@@ -463,17 +466,18 @@ class TestRefused(unittest.TestCase):
     def test_by_what_is_wrong(self):
         cards = [{"name": "gpu"}]
         for properties, words in (
-            ({"accelerators": cards, "bonds": [{"of": ["gpuu"], "same": "switch"}]},
+            ({"accelerators": cards, "topology": [{"of": ["gpuu"], "same": "switch"}]},
              "did you mean 'gpu'?"),
-            ({"resources": {"gib": 1}, "bonds": [{"of": ["stock"], "same": "switch"}]},
+            ({"resources": {"gib": 1}, "topology": [{"of": ["stock"], "same": "switch"}]},
              "an amount without a place"),
             ({"accelerators": [{"count": 2, "apart": "zone"}]}, "are in one zone"),
-            ({"memory": {"capacity_mib": 1}, "bonds": [{"of": ["memory"], "apart": "switch"}]},
+            ({"memory": {"capacity_mib": 1}, "topology": [{"of": ["memory"], "apart": "switch"}]},
              "apart from itself"),
             ({"accelerators": [{"name": "x", "same": "switch"}], "drives": [{"name": "x"}]},
              "a name of its own"),
-            ({"accelerators": cards, "bonds": [{"of": ["gpu"], "same": f"p{n}"} for n in range(9)]},
-             "at most 8"),
+            ({"accelerators": cards,
+              "topology": [{"of": ["gpu"], "same": f"p{n}"} for n in range(9)]},
+             "9 topology constraints, at most 8"),
         ):  # fmt: skip
             with self.subTest(words):
                 with self.assertRaises(RequestError) as caught:
@@ -487,4 +491,4 @@ class TestRefused(unittest.TestCase):
             {"accelerators": [{"same": "switch"}]},
             first_of=[{"accelerators": [{"model": "A100", "same": "switch"}]}],
         )
-        self.assertEqual([("accelerator-1",), ("accelerator-2",)], [b.of for b in asked.bonds])
+        self.assertEqual([("accelerator-1",), ("accelerator-2",)], [b.of for b in asked.topology])

@@ -10,51 +10,51 @@ from valence_sched.model.request import Request
 from valence_sched.testing import request, view
 from valence_sched.view.view import View
 
-Bonds = list[dict[str, Any]]
+Constraints = list[dict[str, Any]]
 Node = tuple[dict[str, Any], int, dict[str, int]]  # what is asked, NICs, values of each domain
 
 
-def _node(groups: str, each: int, bonds: Bonds) -> dict[str, Any]:
-    return {"nics": [{"name": name, "count": each} for name in groups], "bonds": bonds}
+def _node(groups: str, each: int, constraints: Constraints) -> dict[str, Any]:
+    return {"nics": [{"name": name, "count": each} for name in groups], "topology": constraints}
 
 
 def pairs_together(random: Random) -> Node:
     """Each pair on one switch, and its two NICs in two racks."""
-    bonds = [{"of": [name], "same": "switch"} for name in "abcd"]
-    bonds += [{"of": [name], "apart": "rack"} for name in "abcd"]
-    return _node("abcd", 2, bonds), 48, {"switch": 12, "rack": 6}
+    constraints = [{"of": [name], "same": "switch"} for name in "abcd"]
+    constraints += [{"of": [name], "apart": "rack"} for name in "abcd"]
+    return _node("abcd", 2, constraints), 48, {"switch": 12, "rack": 6}
 
 
 def circle_apart(random: Random) -> Node:
     """Each pair on one switch, and the neighbours of a circle in other racks."""
-    bonds = [{"of": [name], "same": "switch"} for name in "abcd"]
-    bonds += [{"of": list(two), "apart": "rack"} for two in ("ab", "bc", "cd", "da")]
-    return _node("abcd", 2, bonds), 48, {"switch": 12, "rack": 6}
+    constraints = [{"of": [name], "same": "switch"} for name in "abcd"]
+    constraints += [{"of": list(two), "apart": "rack"} for two in ("ab", "bc", "cd", "da")]
+    return _node("abcd", 2, constraints), 48, {"switch": 12, "rack": 6}
 
 
 def chain_together(random: Random) -> Node:
     """Two switches each, and all in one rack: there is one with enough, or none."""
-    bonds = [{"of": [name], "apart": "switch"} for name in "abcd"]
-    bonds += [{"of": list(two), "same": "rack"} for two in ("ab", "bc", "cd", "da")]
-    return _node("abcd", 2, bonds), 48, {"switch": 12, "rack": 6}
+    constraints = [{"of": [name], "apart": "switch"} for name in "abcd"]
+    constraints += [{"of": list(two), "same": "rack"} for two in ("ab", "bc", "cd", "da")]
+    return _node("abcd", 2, constraints), 48, {"switch": 12, "rack": 6}
 
 
 def three_apart(random: Random) -> Node:
     """Three of each of eight, each on a value of its own of one of three domains."""
     domains = {"switch": 12, "rack": 6, "root": 24}
     places = [*domains] * 3
-    bonds = [
+    constraints = [
         {"of": [name], "apart": place} for name, place in zip("abcdefgh", places, strict=False)
     ]
-    return _node("abcdefgh", 3, bonds), 48, domains
+    return _node("abcdefgh", 3, constraints), 48, domains
 
 
 def clique(random: Random) -> Node:
     """Every two of four apart, in one of two domains."""
     places = ["switch", "rack"] * 3
-    bonds = [{"of": list(two), "apart": place}
+    constraints = [{"of": list(two), "apart": place}
              for two, place in zip(combinations("abcd", 2), places, strict=True)]  # fmt: skip
-    return _node("abcd", 3, bonds), 64, {"switch": 8, "rack": 8}
+    return _node("abcd", 3, constraints), 64, {"switch": 8, "rack": 8}
 
 
 def too_few_values(random: Random) -> Node:
@@ -65,18 +65,20 @@ def too_few_values(random: Random) -> Node:
 def three_domains(random: Random) -> Node:
     """All apart in three domains at once."""
     domains = {"switch": 8, "rack": 6, "root": 12}
-    bonds = [{"of": list("abc"), "apart": place} for place in domains]
-    return _node("abc", 2, bonds), 48, domains
+    constraints = [{"of": list("abc"), "apart": place} for place in domains]
+    return _node("abc", 2, constraints), 48, domains
 
 
 def mixed(random: Random) -> Node:
-    """Bonds by chance between five groups, in domains of few values."""
+    """Constraints by chance between five groups, in domains of few values."""
     domains = {place: random.choice([4, 6, 8, 12]) for place in ("switch", "rack", "root")}
     groups = [{"name": name, "count": random.randint(1, 3)} for name in "abcde"]
-    bonds: Bonds = [{"of": random.sample("abcde", random.choice([2, 2, 3])), "apart": place}
-                    for place in ("switch", "rack", "switch", "rack", "root")]  # fmt: skip
-    bonds += [{"of": [random.choice("abcde")], "same": place} for place in ("root", "rack")]
-    return {"nics": groups, "bonds": bonds}, random.choice([24, 36, 48]), domains
+    constraints: Constraints = [
+        {"of": random.sample("abcde", random.choice([2, 2, 3])), "apart": place}
+        for place in ("switch", "rack", "switch", "rack", "root")
+    ]
+    constraints += [{"of": [random.choice("abcde")], "same": place} for place in ("root", "rack")]
+    return {"nics": groups, "topology": constraints}, random.choice([24, 36, 48]), domains
 
 
 TOPOLOGIES: dict[str, Callable[[Random], Node]] = {

@@ -252,7 +252,7 @@ class TestOneType(SolverCase):
             unknown = random.choice(["reject", "allow"])
             asked = request({"accelerators": [need]})
             needs = tuple(msgspec.structs.replace(one, unknown=unknown) for one in asked.needs)
-            alternative = Alternative(needs=needs, bonds=asked.bonds)
+            alternative = Alternative(needs=needs, topology=asked.topology)
             optimum = most_nodes(
                 view({"id": "a", "blocks": blocks}), [NodeType("x", (alternative,))]
             )
