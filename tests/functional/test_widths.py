@@ -222,6 +222,12 @@ class TestTerminals(Case):
         names = run("valence-sched", *words, "-f", "value", "-c", "Podm").out.split()
         self.assertEqual(names, re.findall(r"^Podm +(\S+)$", text, re.MULTILINE))
 
+    def test_podm_list_shows_what_is_free_of_the_total_and_alone_where_that_is_too_wide(self):
+        words = ("podm", "list", "--inventory", self.thirteen())
+        for columns, amount in ((WIDTH, "| 224/432 |"), (WIDTH - 8, "|   224 |")):
+            done = run("valence-sched", *words, "--zone", "east-1", COLUMNS=str(columns))
+            self.assertIn(amount, done.out)
+
     def test_no_column_that_an_option_adds_makes_a_screen_wider(self):
         for point in COMMANDS:
             parser = point.load()(None, None).get_parser(point.name)

@@ -97,6 +97,21 @@ def format_mib(number: float) -> str:
     return format_bytes(number * (1 << 20)) if number else "0"
 
 
+def format_mib_of(number: float, total: float) -> str:
+    """Return a part of a number of MiB in the unit of the whole.
+
+    >>> format_mib_of(768 * 1024, 1536 * 1024)
+    '0.75/1.5 TiB'
+    """
+    whole = format_mib(total)
+    unit = whole.rpartition(" ")[2]
+    amount = number * (1 << 20) / UNITS[unit][1] if unit in UNITS else number
+    decimals = 2 if amount < 1 else 1 if amount < 100 else 0
+    part = f"{amount:,.{decimals}f}"
+    part = part.rstrip("0").rstrip(".") if decimals else part
+    return f"{'<0.01' if number and part == '0' else part}/{whole}"
+
+
 def format_mbps(number: float) -> str:
     """Return a rate in Mbps in the largest decimal unit: ``25 Gbps``."""
     return _in_largest(number, {"Tbps": 10**6, "Gbps": 10**3, "Mbps": 1})

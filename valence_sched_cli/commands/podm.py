@@ -15,6 +15,7 @@ from valence_sched_cli.late import model, msgspec, pages
 from valence_sched_cli.options import inventory, registration
 from valence_sched_cli.options.parser import nonempty_name, seconds
 from valence_sched_cli.output.cells import Cell, PairLines, UriTails, WordLines, fields, time_cell
+from valence_sched_cli.output.table import MACHINE, telling_columns
 
 COLUMNS = (
     *("Podm", "Status", "Zone", "Free Cores", "Free Memory MiB", "Free GPUs", "Nodes", "Read At"),
@@ -53,7 +54,10 @@ class NodesCell(UriTails):
 
 
 class ListPodm(base.PagedLister):
-    """List pod managers and what is free on each."""
+    """List pod managers and what is free on each.
+
+    ``224/432`` is 224 free of 432; a narrow terminal shows the free amount alone.
+    """
 
     nouns, filters = "pod managers", ("zone", "status", "driver", "trait", "aggregate", "stale")
     next_step = "register one with podm create, or name an inventory with --inventory"
@@ -121,14 +125,17 @@ class ListPodm(base.PagedLister):
         rows = []
         for one in listed:
             podm = one.podm
-            amounts = output.hardware.amount_cells(one.amounts, podm.unusable)
+            amounts = output.hardware.amount_cells(one.amounts)
+            if args.formatter not in MACHINE:
+                usable, of_total = not podm.unusable, not args.long
+                amounts |= output.hardware.free_cells(one.amounts, usable, of_total)
             amounts["Pools"] = one.pool_count
             amounts["Nodes"] = len(podm.nodes)
             if podm.read_at is None and not any(one.amounts.blocks):  # never read: unknown, not 0
                 amounts = dict.fromkeys(amounts)
             cells = {"Status": StatusCell(podm.status, podm.enabled), **amounts}
             rows.append(_cells(podm) | cells | {"Read At": time_cell(podm.read_at, ages[podm.id])})
-        return (*COLUMNS, *more), rows
+        return telling_columns((*COLUMNS, *more), rows, args, {"Nodes": None}), rows
 
 
 def _cells(podm: model.inventory.LeanPodm) -> dict[str, Any]:
@@ -185,10 +192,14 @@ class ShowPodm(base.ShowOne):
             registered["Foreign Blocks"] = WordLines(usage.foreign)
         age = model.quantity.age_s(podm.read_at, app.now()) if overview.live else None
         cells, out = _cells(podm), output.hardware
-        amount_cells = out.bar_cells if self.for_people(args) else out.amount_cells
+        amount_cells = (
+            out.bar_cells(overview.amounts, podm.unusable)
+            if self.for_people(args)
+            else out.amount_cells(overview.amounts)
+        )
         cells = {
             **{name: cells.pop(name) for name in ("Podm", "Name", "Status", "Enabled")},
-            **amount_cells(overview.amounts, podm.unusable),
+            **amount_cells,
             **cells,
             "Read At": time_cell(podm.read_at, age, both=True),
             **registered,

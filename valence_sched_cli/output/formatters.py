@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from cliff import columns
+from cliff.columns import FormattableColumn
 from cliff.formatters import base
 
 from valence_sched_cli.late import tabulate
+from valence_sched_cli.output.table import is_of_numbers
 
 
 class TableStyle(base.ListFormatter, base.SingleFormatter):
@@ -31,7 +32,9 @@ class TableStyle(base.ListFormatter, base.SingleFormatter):
     def emit_list(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         """Print a row per object; a column that holds only numbers is aligned right."""
         rows = [list(row) for row in data]
-        self._print(names, rows, [_alignment(column) for column in zip(*rows, strict=True)], stdout)
+        columns = zip(*rows, strict=True)
+        alignment = ["right" if is_of_numbers(column) else "left" for column in columns]
+        self._print(names, rows, alignment, stdout)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
         self._print(("Field", "Value"), zip(names, data, strict=True), ["left", "left"], stdout)
@@ -50,21 +53,12 @@ class TableStyle(base.ListFormatter, base.SingleFormatter):
         stdout.write(table + "\n")
 
     def _cell(self, value: Any) -> str:
-        if isinstance(value, columns.FormattableColumn):
+        if isinstance(value, FormattableColumn):
             value = value.human_readable()
         text = str(value).replace("\r\n", "\n").replace("\r", "\n")
         for pattern, replacement in self.escapes:
             text = re.sub(pattern, replacement, text)
         return text
-
-
-def _alignment(column: Iterable[Any]) -> str:
-    values = (
-        value.machine_readable() if isinstance(value, columns.FormattableColumn) else value
-        for value in column
-    )
-    kinds = {type(value) for value in values if value is not None}
-    return "right" if kinds and kinds <= {int, float} else "left"
 
 
 def table_style(tablefmt: str, *escapes: tuple[str, str]) -> type[TableStyle]:

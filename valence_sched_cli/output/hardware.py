@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from valence_sched.model.hardware import PodmOverview, PodmSummary
-from valence_sched.model.quantity import format_count, format_mib
+from valence_sched.model.quantity import format_count, format_mib, format_mib_of
 from valence_sched.words.phrases import device_phrases
 from valence_sched_cli.output.cells import (
     Amount,
@@ -153,17 +153,27 @@ def bar_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, BarCell]:
     return {title: bar for title, bar in bars.items() if bar._value != (0, 0)}
 
 
-class IdleCell(Amount[Any]):
-    """An amount that is free where no node may be placed: in parentheses for people."""
+class FreeCell(Amount[Any]):
+    """What is free of a total: ``224/432`` for people, in parentheses if unusable.
+
+    A table that would be too wide has ``brief``, the free amount alone.
+    """
+
+    def __init__(self, free: float, total: float | None, in_mib: bool, usable: bool) -> None:
+        super().__init__(free, format_mib if in_mib else "{:,}".format)
+        self._total, self._in_mib, self._usable = total, in_mib, usable
 
     def human_readable(self) -> str:
-        return f"({super().human_readable()})"
+        if self._total is None:
+            return self.brief()
+        format_pair = format_mib_of if self._in_mib else "{:,}/{:,}".format
+        return self._marked(format_pair(self._value, self._total))
 
-    def __lt__(self, other: object) -> bool:
-        return bool(self._value < other) if isinstance(other, int) else super().__lt__(other)
+    def brief(self) -> str:
+        return self._marked(super().human_readable())
 
-    def __gt__(self, other: object) -> bool:
-        return bool(self._value > other) if isinstance(other, int) else not super().__lt__(other)
+    def _marked(self, text: str) -> str:
+        return text if self._usable or not self._value else f"({text})"
 
 
 def usable_lines(podms: Iterable[PodmOverview]) -> Iterator[str]:
@@ -183,22 +193,27 @@ def usable_lines(podms: Iterable[PodmOverview]) -> Iterator[str]:
     yield f"in parentheses: free, but not usable ({why})"
 
 
-def amount_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, Any]:
-    """Return the cells of what is free and of what there is in total, by their titles.
-
-    People see in parentheses what is free where ``unusable`` says why no node is placed.
-    """
+def amount_cells(amounts: PodmSummary) -> dict[str, Any]:
+    """Return the cells of what is free and of what there is in total, by their titles."""
     cells: dict[str, Any] = {}
     for name, title in _AMOUNTS.items():
         for word, amount in zip(("Free", "Total"), getattr(amounts, name), strict=True):
             is_size = name == "memory_mib" and amount is not None
-            cell: Any = Amount(amount, format_mib) if is_size else amount
-            if amount and unusable and word == "Free":
-                cell = IdleCell(amount, format_mib if is_size else "{:,}".format)
-            cells[f"{word} {title}"] = cell
+            cells[f"{word} {title}"] = Amount(amount, format_mib) if is_size else amount
     for number, word in enumerate(("Free", "Total")):
         stocks = {name: pair[number] for name, pair in amounts.stocks.items()}
         cells[f"{word} Stocks"] = AmountLines(stocks)
+    return cells
+
+
+def free_cells(amounts: PodmSummary, usable: bool, of_total: bool) -> dict[str, Any]:
+    """Return the cells of the known free amounts, by title, as people see them."""
+    cells = {}
+    for name, title in _AMOUNTS.items():
+        free, total = getattr(amounts, name)
+        if free is not None:
+            total = total if of_total else None
+            cells[f"Free {title}"] = FreeCell(free, total, name == "memory_mib", usable)
     return cells
 
 

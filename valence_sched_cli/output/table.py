@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cliff import utils
@@ -88,6 +88,30 @@ def _record(titles: Sequence[str], row: Sequence[Any], width: int) -> str:
     return "".join(lines)
 
 
+def is_of_numbers(cells: Iterable[Any]) -> bool:
+    """Return whether a column holds only numbers, known or unknown."""
+    kinds = {type(machine_value(cell)) for cell in cells} - {type(None)}
+    return bool(kinds) and kinds <= {int, float}
+
+
+def _right_aligned(
+    titles: Sequence[str], rows: Sequence[Sequence[Any]], cells: Sequence[Sequence[Any]]
+) -> Sequence[Sequence[Any]]:
+    """Return rows with the numbers of ``cells`` aligned right, also those shown as text."""
+    aligned = [list(row) for row in rows]
+    for number, (title, column) in enumerate(zip(titles, zip(*cells, strict=True), strict=False)):
+        if is_of_numbers(column) and any(isinstance(cell, FormattableColumn) for cell in column):
+            texts = [_text(row[number]) for row in rows]
+            width = _longest(title, texts, "\n")
+            for row, text in zip(aligned, texts, strict=True):
+                row[number] = "\n".join(line.rjust(width) for line in text.split("\n"))
+    return aligned
+
+
+def _brief(cell: Any) -> Any:
+    return cell.brief() if isinstance(cell, _ShownCell) else cell
+
+
 def _longest(title: str, cells: Sequence[str], separator: str | None) -> int:
     """Return the length of the longest part of a column: a line, or a word and its indentation."""
     indent = 0 if separator else len(_INDENT)
@@ -141,6 +165,11 @@ class _ShownCell(FormattableColumn[Any]):
     def machine_readable(self) -> Any:
         return machine_value(self._value)
 
+    def brief(self) -> str:
+        """Return the short form of a cell that has one, for a table that is too wide."""
+        brief: Callable[[], str] = getattr(self._value, "brief", self.human_readable)
+        return brief()
+
 
 class PreparedFormatter:
     """Prints cells with what a format needs: escaped, flat, folded to the screen, in ``colour``.
@@ -176,10 +205,14 @@ class PreparedFormatter:
             if self._name == "csv" and getattr(parsed_args, "escape_formulas", False):
                 rows = (tuple(map(_without_formula, row)) for row in rows)
             if self._folds(parsed_args):
-                rows = fit_rows(titles, list(rows))
-                if (width := screen_width()) and _least_width(titles, rows) > width:
-                    stdout.write("\n".join(_record(titles, row, width) for row in rows))
+                shown, width = list(rows), screen_width()
+                rows = fit_rows(titles, shown)
+                if rows is not shown or (width and _least_width(titles, rows) > width):
+                    rows = fit_rows(titles, [list(map(_brief, row)) for row in shown])
+                if width and _least_width(titles, rows) > width:
+                    stdout.write("\n".join(_record(titles, row, width) for row in shown))
                     return
+                rows = _right_aligned(titles, rows, shown)
             self._emit(self._formatter.emit_list, titles, rows, stdout, parsed_args)
 
     def emit_one(self, names: Sequence[str], data: Any, stdout: Any, parsed_args: Any) -> None:
@@ -312,14 +345,16 @@ def telling_columns(
     ``redundant`` has by title the text of a column that tells nothing, and None where another
     column, or ``--long``, has the same.
     """
-    named = {word.casefold() for word in (*parsed_args.columns, *parsed_args.sort_columns)}
+    sorts = (word.partition(":")[0] for word in getattr(parsed_args, "sort", ()))
+    words = (*parsed_args.columns, *parsed_args.sort_columns, *sorts)
+    named = {word.casefold() for word in words}
 
     def is_redundant(name: str) -> bool:
         if parsed_args.formatter in MACHINE or name.casefold() in named or name not in redundant:
             return False
         nothing = redundant[name]
         if nothing is None:
-            return not getattr(parsed_args, "long", False)
+            return not (parsed_args.columns or getattr(parsed_args, "long", False))
         return all(str("" if row[name] is None else row[name]) == nothing for row in rows)
 
     return [name for name in columns if not is_redundant(name)]

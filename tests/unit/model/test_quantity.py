@@ -15,6 +15,7 @@ from valence_sched.model.quantity import (
     UNITS,
     age_s,
     format_age,
+    format_mib_of,
     parse_age,
     parse_age_limit,
     quantity_in,
@@ -64,6 +65,21 @@ properties:
 attributes: {facts.scratch_gib: '>= 2TiB'}
 where: ['>=', $free.capacity_mib, 512GiB]
 """
+
+
+class TestPartOfAWhole(unittest.TestCase):
+    def test_a_part_has_the_unit_of_the_whole_and_is_never_rounded_to_nothing(self):
+        tib = 1 << 20
+        for part, whole, text in (
+            (0, 4 * tib, "0/4 TiB"),
+            (224 << 10, 5 * tib / 4, "0.22/1.2 TiB"),
+            (1, 64 * tib, "<0.01/64 TiB"),
+            (96 * tib, 640 * tib, "96/640 TiB"),
+            (256.5 * tib, 640 * tib, "256/640 TiB"),
+            (512, 768, "512/768 MiB"),
+            (0, 0, "0/0"),
+        ):
+            self.assertEqual(text, format_mib_of(part, whole))
 
 
 class QuantityTest(unittest.TestCase):

@@ -16,7 +16,8 @@ from stevedore import ExtensionManager
 
 from valence_sched.errors import UsageError
 from valence_sched_cli import base
-from valence_sched_cli.output.cells import Sentence, WordLines
+from valence_sched_cli.output.cells import Absent, Sentence, WordLines
+from valence_sched_cli.output.hardware import FreeCell
 from valence_sched_cli.output.table import (
     BORDER,
     PreparedFormatter,
@@ -78,6 +79,32 @@ class TestNarrowStreams(unittest.TestCase):
 
     def test_escapes_are_those_of_json(self):
         self.assertEqual(r"\u673a\u67b6-7 \u00e9 3", self.printed("value").splitlines()[0])
+
+
+class TestNumbers(unittest.TestCase):
+    """Numbers that a table shows as text."""
+
+    TITLES = ("Podm", "Free Cores")
+
+    def printed(self, columns: int, *cells) -> list[str]:
+        formatter = ExtensionManager("cliff.formatter.list", invoke_on_load=True)["table"].obj
+        options = argparse.Namespace(max_width=0, fit_width=False, print_empty=False)
+        text, rows = io.StringIO(), [("rack", cell) for cell in cells]
+        with mock.patch.dict(os.environ, {"COLUMNS": str(columns)}):
+            PreparedFormatter(formatter, "table").emit_list(self.TITLES, rows, text, options)
+        return text.getvalue().splitlines()
+
+    def free(self, free, total=432, usable=True):
+        return FreeCell(free, total, in_mib=False, usable=usable)
+
+    def test_they_are_aligned_right_also_below_an_unusable_or_unknown_amount(self):
+        rows = self.printed(80, Absent(), self.free(192, None, usable=False), self.free(7))[3:-1]
+        self.assertEqual(["|       |", "| (192) |", "| 7/432 |"], [row[7:] for row in rows])
+
+    def test_a_narrow_screen_shows_what_is_free_alone(self):
+        cells = self.free(224, 432), self.free(16, 128, usable=False)
+        self.assertIn("| rack |  224/432 |", self.printed(19, *cells))
+        self.assertIn("| rack |  (16) |", self.printed(18, *cells))
 
 
 class TestTitles(unittest.TestCase):
