@@ -22,7 +22,7 @@ from valence_sched.errors import ClaimLost, ClaimState, StaleOffer, one_line
 from valence_sched.lifecycle.decision_result import decision_result
 from valence_sched.lifecycle.follower import FixedMembers, Follower
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
-from valence_sched.model.custom_resource import DeclaredResources, declared_supplies, with_declared
+from valence_sched.model.custom_resource import DeclaredResources, declared_amounts, with_declared
 from valence_sched.model.decision import Candidate, Report
 from valence_sched.model.inventory import LeanPodm, PodmStatus, to_json
 from valence_sched.model.need import NodeRequest
@@ -263,9 +263,9 @@ class Claimer:
         wanted, parts = NodeRequest.of(request), []
         for podm in sorted(shares):
             base, generation = self._follower.base(podm), self._follower.generation(podm)
-            supplies = tuple(Grant(*one) for one in sorted(declared_supplies(base).items()))
+            declared = tuple(Grant(*one) for one in sorted(declared_amounts(base).items()))
             part = ClaimPart(podm=podm, generation=generation, shares=tuple(shares[podm]))
-            parts.append(replace(part, supplies=supplies, request=wanted))
+            parts.append(replace(part, declared_stocks=declared, request=wanted))
         return parts
 
     def _group_generation(self, request: Request) -> int | None:

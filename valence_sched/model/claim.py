@@ -59,14 +59,14 @@ class NodeAllocation(Noun, frozen=True, kw_only=True):
 class ClaimPart(Noun, frozen=True, kw_only=True):
     """What a claim holds of one pod manager, at the generation that the decision read.
 
-    ``supplies`` is the free amount, before any claim, of stocks that an operator declared: claims
-    never hold more than that. ``request`` has the requirements of each node.
+    ``declared_stocks`` are the free amounts, before any claim, of stocks that an operator declared:
+    claims never hold more than that. ``request`` has the requirements of each node.
     """
 
     podm: Name
     generation: Count
     shares: tuple[NodeAllocation, ...]
-    supplies: tuple[Grant, ...] = ()
+    declared_stocks: tuple[Grant, ...] = ()
     request: NodeRequest | None = None
 
     @property

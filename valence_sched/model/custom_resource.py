@@ -194,10 +194,10 @@ def with_declared(podm: Any, declared: DeclaredResources | None) -> Any:
     return msgspec.structs.replace(podm, stocks=stocks, blocks=blocks)
 
 
-def declared_supplies(podm: Podm[Any, Any]) -> dict[str, float]:
+def declared_amounts(podm: Podm[Any, Any]) -> dict[str, float]:
     """Return the free amount of the declared stocks of a pod manager, by URI."""
-    declared_stocks = (stock for stock in podm.stocks if stock.uri.startswith(DECLARED_SCHEME))
-    return {stock.uri: inventory.free_amount(stock) for stock in declared_stocks}
+    stocks = (stock for stock in podm.stocks if stock.uri.startswith(DECLARED_SCHEME))
+    return {stock.uri: inventory.free_amount(stock) for stock in stocks}
 
 
 def unique_by_name(resources: Iterable[CustomResource]) -> list[CustomResource]:

@@ -208,7 +208,7 @@ def _hold_amounts(connection: sa.Connection, claim_id: str, part: ClaimPart) -> 
     wanted = {key_of(uri): (uri, amount) for uri, amount in part.amounts.items() if amount}
     if not wanted:
         return
-    total = {key_of(declared.uri): declared.amount for declared in part.supplies}
+    total = {key_of(declared.uri): declared.amount for declared in part.declared_stocks}
     held: dict[str, float] = {}
     for stock, amount, is_total in connection.execute(
         _STOCKS, {"key": key, "wanted": sorted(wanted)}

@@ -185,7 +185,7 @@ _compile(statement_time, _at_start, "postgresql")
 _compile(statement_time, "(unix_timestamp(now(6)) + 0e0)", "mysql", "mariadb")
 
 
-REVISION = "0012"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0013"  # the latest of migrations/versions, so that opening need not import alembic
 SHARDS = 64
 Shard = Annotated[int, Meta(ge=0, lt=SHARDS)]
 REGISTRY_SHARD = SHARDS  # counts the changes of registrations, and has no pod manager

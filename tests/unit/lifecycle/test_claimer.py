@@ -151,7 +151,7 @@ class TestClaimed(ClaimerCase):
             ({"declared": DeclaredResources([CustomResource(name="licences", total=3.0)])}, 3.0),
         ):
             (part_,) = claimer(self.one, **words).claim(asked).claim.parts
-            self.assertEqual((Grant("declared:licences", left),), part_.supplies)
+            self.assertEqual((Grant("declared:licences", left),), part_.declared_stocks)
             self.one.claims.release(self.one.claims.list()[0].id)
 
 

@@ -293,7 +293,7 @@ class TestLive(PlannerCase):
             self.planner().claimer(self.store, plan).claim(plan.decision.request)
         claimer = self.planner(resource_files=files).claimer(self.store, plan)
         (part_,) = claimer.claim(plan.decision.request).claim.parts
-        self.assertEqual((Grant("declared:power", 5.0),), part_.supplies)
+        self.assertEqual((Grant("declared:power", 5.0),), part_.declared_stocks)
 
     def test_only_its_pod_managers_are_read(self):
         silent = Registration(name="silent", url="http://127.0.0.1:1")
@@ -533,6 +533,5 @@ class TestClaims(StoreCase):
         self.one.remember(podm(blocks=4, stocks=[stock]))
         asked = node_request({**CORES, "stocks": [{"resource": "power", "amount": 2}]})
         plan = self.plan(asked)
-        plan.supplies = {"p": {"declared:power": 5.0}}
         (part_,) = plan.claim(asked).claim.parts
-        self.assertEqual((Grant("declared:power", 5.0),), part_.supplies)
+        self.assertEqual((Grant("declared:power", 5.0),), part_.declared_stocks)

@@ -143,7 +143,7 @@ class TestCreate:
     def test_declared_amounts_are_held_up_to_what_was_declared(self):
         one = part("p", self.generation, **{"declared:power": 300})
         declared = ClaimPart(podm=one.podm, generation=one.generation, shares=one.shares,
-                        supplies=(Grant("declared:power", 500),))  # fmt: skip
+                        declared_stocks=(Grant("declared:power", 500),))  # fmt: skip
         self.one.claims.create([declared])
         with self.assertRaisesRegex(ClaimLost, "declared:power of pod manager 'p' has 200 left"):
             self.one.claims.create([declared])
