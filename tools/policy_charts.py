@@ -89,7 +89,7 @@ def charts(figures: dict[str, Figures]) -> Iterator[tuple[str, str]]:
         "policy-lists.svg",
         draw(
             "Cards that are not allocated, in percent",
-            "Requests for as many cards as there are, on a production trace and lists made from it",
+            "Requests for as many cards as exist, on a production trace and lists made from it",
             [Group(heading(name), _all_bars(compared[name])) for name in lists(compared)],
         ),
     )
@@ -107,14 +107,14 @@ def charts(figures: dict[str, Figures]) -> Iterator[tuple[str, str]]:
     )
     for name, measure, title in (
         ("models", "allocated", "Cards that are not allocated, in percent"),
-        ("served", "served", "Cards asked for that are not served, in percent"),
+        ("served", "served", "Requested cards that are not served, in percent"),
     ):
         placed = by_measure(figures["placing"], measure)
         yield (
             f"policy-{name}.svg",
             draw(
                 title,
-                "Policy fragmentation and plain rules, on a production trace and lists made of it",
+                "Policy fragmentation and plain rules, on a production trace and lists from it",
                 [Group(heading(one), _all_bars(lost, POLICIES[:1]))
                  for one, lost in placed.items()],
             ),
@@ -123,7 +123,7 @@ def charts(figures: dict[str, Figures]) -> Iterator[tuple[str, str]]:
         yield (
             f"policy-sensitivity{name}.svg",
             draw(
-                "What is lost with half and twice the value of each constant, in percent",
+                "Loss with half and twice the value of each constant, in percent",
                 "Cards on a part of the trace, and nodes of the optimum of generated sites",
                 [
                     Group(f"{policy}, {where}", _variants(figures["sensitivity"], policy, where))
@@ -230,11 +230,13 @@ def heading(name: str) -> str:
         return f"{several}; {heading(models).replace('drawn by', 'by')}"
     for end in (" several cards", " two cards"):
         if name.endswith(end):
-            return f"{name.removesuffix(end)} ask for{end}"
+            rest = " as for one" if name.startswith("as many") else ""
+            return f"{name.removesuffix(end)} ask for{end}{rest}"
     share, by, weight = name.partition(" by ")
     if not by:
         return name
-    return f"{share} name a model, {'each alike' if weight == 'models' else f'drawn by {weight}'}"
+    draw = "with equal probability" if weight == "models" else f"drawn by {weight}"
+    return f"{share} name a model, {draw}"
 
 
 def label(variant: str) -> str:

@@ -320,7 +320,7 @@ _NUMBER = re.compile(r"\d+(?:,\d{3})*(?:\.\d+)?")
 
 def section() -> str:
     """Return the plan."""
-    return PAGE.read_text().partition("\nWhat a tree carries\n")[2].partition("\nA tree on one")[0]
+    return PAGE.read_text().partition("\nCapacity of a tree\n")[2].partition("\nA tree on one")[0]
 
 
 def tables(text: str) -> list[list[list[str]]]:
@@ -397,7 +397,7 @@ class TestPlan(unittest.TestCase):
     def test_polls_memory_and_readings(self):
         self.check("A poll of a lowest zone", lambda f: self.podms(f) * self.p / 1000)
         self.check(
-            "Memory of each of its processes, more than a router",
+            "Additional memory of each process, compared with a router",
             lambda f: self.podms(f) * self.m / KIB_A_GIB,
         )
         self.check(
