@@ -207,6 +207,11 @@ class TestHeld(Live):
         self.assertEqual(free - len(node["Blocks"]), self.free())
         (claim,) = self.podm("claim", "list", "-f", "json").data
         self.assertEqual("SETTLED", claim["State"])
+        for screen in (self.podm("claim", "list").out, self.podm("claim", "show", claim["ID"]).out):
+            self.assertRegex(screen, r"\| IN USE +\|")
+            self.assertNotIn("SETTLED", screen)
+        done = self.podm("claim", "renew", claim["ID"], code=1)
+        self.assertIn(f"claim {claim['ID']} is IN USE: only one that is held can be", done.err)
         self.assertEqual(free - len(node["Blocks"]), self.free())
 
     def test_the_holder_of_a_block_is_shown_and_what_is_somebody_elses(self):
@@ -219,8 +224,8 @@ class TestHeld(Live):
         documents.put(taken, {**before, "CompositionStatus": status})
         shown = self.podm("show", "gpu-east", "-f", "json").data
         self.assertEqual(dict.fromkeys(held, claim["ID"]), shown["Held Blocks"])
-        self.assertIn(taken, shown["Foreign Blocks"])
-        self.assertFalse(set(held) & set(shown["Foreign Blocks"]))
+        self.assertIn(taken, shown["Unmanaged Blocks"])
+        self.assertFalse(set(held) & set(shown["Unmanaged Blocks"]))
 
     def test_a_recorded_one_is_decided_on_as_recorded_unless_the_state_is_named(self):
         file = str(self.folder / "recorded.json")

@@ -234,6 +234,8 @@ class TestNodes(Site):
         states = {one["Node"]: one["State"] for one in rows}
         self.assertEqual("COMPOSED", states.pop(row["Node"]))
         self.assertEqual({"FOREIGN"}, set(states.values()))
+        screen = self.podm("node", "list", "--live").out
+        self.assertEqual((len(states), 0), (screen.count("| UNMANAGED |"), screen.count("FOREIGN")))
         for one in rows:
             self.assertTrue(one["Hardware"]["processors"], one)
             if one["Node"] in states:

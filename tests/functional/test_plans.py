@@ -165,7 +165,7 @@ class TestLive(Registered):
         idle = {name for name, one in self.found.items() if len(one.requests) == reads[name]}
         self.assertEqual(self.found.keys() - chosen, idle, "only those of the plan are asked")
         done = self.apply(code=6)
-        self.assertRegex(done.err, r"is in use by node vs-\S+ \(claim \S+\), which is SETTLED")
+        self.assertRegex(done.err, r"is in use by node vs-\S+ \(claim \S+\)$")
         nodes = self.podm("node", "list", "--live", "-f", "json").data
         self.assertEqual(2, sum(node["State"] == "COMPOSED" for node in nodes))
 

@@ -24,7 +24,7 @@ MAY_IMPORT = {
     "core": {"errors", "model", "view", "words"},
     "schedulers": {"model", "view", "core", "planning"},
     "drivers": {"errors", "model", "files"},
-    "store": {"errors", "model"},
+    "store": {"errors", "model", "words"},
     "simulator": {"errors", "model", "drivers"},
     "config": {"errors", "model", "files", "core/plugins", "core/policy"},  # resolvers are plug-ins
     # many requests, or a changed site
@@ -40,6 +40,7 @@ MAY_IMPORT = {
         "config",
         "inventory",
         "planning",
+        "words",
     },
     "inventory": {"errors", "model", "view", "core/plugins", "drivers", "store", "config", "files"},
     "engine": {

@@ -159,7 +159,7 @@ class PodmAccess:
             named = [one for one in read if node_id in (one[1].uri, one[1].name)]
             if not named:
                 raise
-            wanted = _foreign_node(*named[0])
+            wanted = _unmanaged_node(*named[0])
         status = NodeStatus(node=wanted, state="GONE")
         for one in self.nodes(wanted.podm, live=True):
             if one.node.uri == wanted.uri:
@@ -257,7 +257,7 @@ class PodmAccess:
         for uri, other in listed.items():
             if uri not in known:
                 claim = _claim_of(name, other, composing)
-                node = _foreign_node(name, other)
+                node = _unmanaged_node(name, other)
                 if claim is None:
                     yield NodeStatus(node=node, state="FOREIGN")
                     continue
@@ -284,7 +284,7 @@ class PodmAccess:
         return ReadTarget(self.members[name], self.password(self.members[name]))
 
 
-def _foreign_node(podm: str, node: Node) -> ComposedNode:
+def _unmanaged_node(podm: str, node: Node) -> ComposedNode:
     made = ComposedNode(id=node.name or node.uri, podm=podm, uri=node.uri, claim="-")
     return replace(made, name=node.name, owner=node.owner, blocks=node.blocks)
 

@@ -35,6 +35,7 @@ from valence_sched.planning.succession import verify
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 from valence_sched.view.view import View
+from valence_sched.words.phrases import state_text
 
 MOST_ATTEMPTS = 32
 MOST_CHANGES = 5  # of pod managers while what they offered is being claimed
@@ -251,7 +252,7 @@ class Claimer:
             if one.owner == owner and keys.fullmatch(one.key or ""):
                 text = f"key {key!r} belongs to composed nodes, such as of claim {one.id}"
                 hint = "choose another key, or see podm node list"
-                raise ClaimState(one_line(f"{text}, which is {one.state}: {hint}"))
+                raise ClaimState(one_line(f"{text}, which is {state_text(one.state)}: {hint}"))
 
     def _parts(
         self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], *, charged: bool

@@ -128,7 +128,8 @@ class PlanClaimer:
                     whose = f" of {claim.owner}" if claim.owner else ""
                     user, node = f"claim {claim.id}{whose}", nodes.get(claim.id)
                     user = f"node {node} ({user})" if node else user
-                    user = f"{user}, which is {claim.state}"
+                    if claim.state != "SETTLED":  # the sentence says that it is in use
+                        user = f"{user}, which is {claim.state}"
                 others = f" and {len(uris) - 1} more" if len(uris) > 1 else ""
                 yield f"block {uris[0]}{others} of pod manager {podm!r} is in use by {user}"
 

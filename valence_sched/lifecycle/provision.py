@@ -29,6 +29,7 @@ from valence_sched.model.request import Request
 from valence_sched.store.claims import TTL_S
 from valence_sched.store.store import Store
 from valence_sched.store.tables import key_of
+from valence_sched.words.phrases import state_text
 
 MOST_ATTEMPTS = 5
 GRACE_S = 5.0  # after an interruption, for what is being composed
@@ -145,7 +146,8 @@ class Provisioner:
             nodes = ", ".join(node.id for node in self.store.nodes.list(claim=claim_id))
             reason = f"it is node {nodes}" if nodes else claim.note
             why = f" ({reason})" if reason else ""
-            text = f"claim {claim_id} is {claim.state}{why}: only one that is held is composed"
+            state = state_text(claim.state)
+            text = f"claim {claim_id} is {state}{why}: only one that is held is composed"
             raise errors.ClaimState(errors.one_line(text))
         self.prepare()
         progress = _Progress()

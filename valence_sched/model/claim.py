@@ -199,7 +199,7 @@ def _block_after_use(
     return replace(block, status=encoded[key])
 
 
-def foreign_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
+def unmanaged_blocks(podm: FullPodm, ours: Iterable[str]) -> tuple[str, ...]:
     """Return the URIs of blocks in use that are not ``ours``: another program composed them."""
     own, in_use = frozenset(ours), ("Composing", "Composed", "ComposedAndAvailable")
     return tuple(

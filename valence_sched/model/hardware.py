@@ -9,7 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from valence_sched.model.base import Noun
-from valence_sched.model.claim import Claim, ComposedNode, foreign_blocks
+from valence_sched.model.claim import Claim, ComposedNode, unmanaged_blocks
 from valence_sched.model.inventory import COUNTED_CONDITIONS, Devices, FullPodm, LeanPodm
 from valence_sched.model.need import has_words
 
@@ -48,12 +48,12 @@ class PodmOverview(Struct, frozen=True, kw_only=True):
 class BlockUsage(Struct, frozen=True, kw_only=True):
     """The blocks in use on a pod manager.
 
-    ``held`` has the ids of claims by the URI of a block; ``foreign`` blocks are in use without a
-    claim.
+    ``held`` has the ids of claims by the URI of a block; ``unmanaged`` blocks are in use without
+    a claim.
     """
 
     held: dict[str, str] = {}
-    foreign: tuple[str, ...] = ()
+    unmanaged: tuple[str, ...] = ()
 
 
 class StatsReport(Struct, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ def block_usage(
     ours = {*holders, *(uri for node in nodes for uri in node.blocks)}
     return BlockUsage(
         held={uri: ", ".join(ids) for uri, ids in sorted(holders.items())},
-        foreign=foreign_blocks(stored, ours) if stored else (),
+        unmanaged=unmanaged_blocks(stored, ours) if stored else (),
     )
 
 

@@ -22,7 +22,7 @@ from valence_sched.model.quantity import format_count
 from valence_sched.pages import hardware as inventory
 from valence_sched.pages.links import PageLinks
 from valence_sched.pages.tables import MOST_ROWS, sentence, table
-from valence_sched.words.phrases import device_phrases, format_instant
+from valence_sched.words.phrases import device_phrases, format_instant, state_text
 
 MOST_LINES = 100
 
@@ -92,11 +92,11 @@ def _usage(usage: BlockUsage, podm: str, links: PageLinks) -> Iterator[Section]:
     ]
     text = "Blocks that claims hold, or that nodes of claims have."
     yield table("Held blocks", ("Block", "Claim"), rows, text=text, most=MOST_ROWS)
-    if usage.foreign:
-        lines = [inventory.tail(uri) for uri in usage.foreign[:MOST_LINES]]
-        if len(usage.foreign) > len(lines):
-            lines.append(f"and {len(usage.foreign) - len(lines):,} more")
-        yield Lines(title="Blocks in use that no claim holds", lines=tuple(lines))
+    if usage.unmanaged:
+        lines = [inventory.tail(uri) for uri in usage.unmanaged[:MOST_LINES]]
+        if len(usage.unmanaged) > len(lines):
+            lines.append(f"and {len(usage.unmanaged) - len(lines):,} more")
+        yield Lines(title="Unmanaged blocks: in use without a claim", lines=tuple(lines))
 
 
 def _claim_cell(ids: str, links: PageLinks) -> TableCell:
@@ -170,7 +170,7 @@ def claims_page(claims: Sequence[Claim], links: PageLinks, *, every: int) -> Pag
     rows: list[Row] = []
     for one in claims:
         podms = _podm_names(one.podms[:MOST_PODMS], len(one.podms))
-        held = (one.state, one.owner or NO_OWNER, f"{one.nodes:,}", podms)
+        held = (state_text(one.state), one.owner or NO_OWNER, f"{one.nodes:,}", podms)
         times = map(format_time, (one.created_at, one.expires_at))
         rows.append((TableCell(text=one.id, href=links.claim(one.id)), *held, *times))
     columns = ("Claim", "State", "Owner", "Nodes", "Podms", "Created at", "Expires at")
@@ -193,7 +193,7 @@ def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
     ]
     columns = ("Podm", "Node", "Pool", "Blocks", "Amounts")
     facts = [
-        ("State", claim.state),
+        ("State", state_text(claim.state)),
         ("Owner", claim.owner or NO_OWNER),
         ("Created at", format_time(claim.created_at)),
         ("Expires at", format_time(claim.expires_at)),
@@ -201,7 +201,7 @@ def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
     facts += [(name, text) for name, text in (("Group", claim.group), ("Note", claim.note)) if text]
     return Page(
         title=f"Claim {claim.id}",
-        lead=f"{claim.state}: {format_count(claim.nodes, 'node')} on "
+        lead=f"{state_text(claim.state)}: {format_count(claim.nodes, 'node')} on "
         f"{format_count(len(claim.parts), 'pod manager')}",
         facts=tuple(facts),
         sections=(
@@ -214,7 +214,8 @@ def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
 
 def _events(events: Sequence[Event]) -> PageTable:
     rows: list[Row] = [
-        (format_time(one.at), one.kind, one.podm or "", one.words or "") for one in events
+        (format_time(one.at), state_text(one.kind), one.podm or "", one.words or "")
+        for one in events
     ]
     return table("Events", ("At", "What", "Podm", "Note"), rows, most=MOST_ROWS)
 
@@ -225,7 +226,7 @@ def node_page(status: NodeStatus, events: Sequence[Event], links: PageLinks) -> 
     hardware = ", ".join(device_phrases(status.devices)) or "unknown"
     amounts = ", ".join(_grant_text(one) for one in (*node.grants, *node.amounts))
     facts = [
-        ("State", status.state),
+        ("State", state_text(status.state)),
         ("Owner", node.owner or NO_OWNER),
         ("Hardware", hardware),
         ("Flavor", node.flavor or "none"),
@@ -246,7 +247,7 @@ def node_page(status: NodeStatus, events: Sequence[Event], links: PageLinks) -> 
     ]
     return Page(
         title=f"Node {node.name or node.id}",
-        lead=f"{status.state}: {hardware}",
+        lead=f"{state_text(status.state)}: {hardware}",
         facts=tuple(facts),
         sections=(
             table("Where it is", ("Podm", "Pool", "Claim"), places),
@@ -292,7 +293,7 @@ def nodes_page(nodes: Sequence[NodeStatus], links: PageLinks, *, every: int) -> 
     rows: list[Row] = []
     for one in nodes:
         node = one.node
-        owned = (_node_cell(node, links), one.state, node.owner or NO_OWNER)
+        owned = (_node_cell(node, links), state_text(one.state), node.owner or NO_OWNER)
         made = (_podm_cell(node.podm, links), node.flavor or "none", f"{len(node.blocks):,}")
         claim = TableCell(text=node.claim, href=links.claim(node.claim))
         rows.append((*owned, *made, claim, format_time(node.created_at)))

@@ -30,6 +30,7 @@ from valence_sched.store import tables
 from valence_sched.store.document import one_readable, readable
 from valence_sched.store.holds import ExpiredConflict, advance_group, drop, hold, lock, lock_group
 from valence_sched.store.tables import Document, chunks, key_of, now, owner_key
+from valence_sched.words.phrases import state_text
 
 _table = tables.claims
 C = TypeVar("C", Claim, ZoneClaim)
@@ -149,7 +150,7 @@ def state_error(connection: sa.Connection, claim_id: str, reason: str) -> ClaimS
         sa.select(_table.c.sweep_at <= now()).where(_table.c.id == claim_id)
     )
     state = "EXPIRED" if claim.state == "HELD" and is_over else claim.state
-    return ClaimState(one_line(f"claim {claim_id} is {state}: {reason}"))
+    return ClaimState(one_line(f"claim {claim_id} is {state_text(state)}: {reason}"))
 
 
 def add_event(

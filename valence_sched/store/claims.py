@@ -38,6 +38,7 @@ from valence_sched.store.decisions import queue_dispatch
 from valence_sched.store.document import readable
 from valence_sched.store.holds import ExpiredConflict, hold, lock
 from valence_sched.store.tables import key_of, now, statement_time
+from valence_sched.words.phrases import state_text
 
 _claims, _parts = tables.claims, tables.claim_parts
 _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
@@ -463,7 +464,8 @@ class Claims:
                     hint = "a node of it may exist by now: reap it once its time is over"
                 elif claim.state not in ACTIVE_STATES:
                     hint = "it has ended already"
-                raise errors.ClaimState(one_line(f"claim {claim_id} is {claim.state}: {hint}"))
+                state = state_text(claim.state)
+                raise errors.ClaimState(one_line(f"claim {claim_id} is {state}: {hint}"))
         expiry.free_claim(database, claim_id)
 
 

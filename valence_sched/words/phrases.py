@@ -26,6 +26,16 @@ _EXCESS = {"cores": "core", "accelerators": "accelerator", "drives": "drive", "n
 _NOISE = re.compile(r"\((?:R|TM|C)\)|\b(?:\d+-Core )?Processor\b|\bCPU\b|@.*", re.IGNORECASE)
 
 
+#: States of claims and nodes that people see by another name; machines see the state itself.
+_STATES = {"SETTLED": "IN USE", "FOREIGN": "UNMANAGED"}
+
+
+def state_text(state: str) -> str:
+    """Return a state of a claim or node for people, or the kind of an event in lower case."""
+    shown = _STATES.get(state.upper(), state)
+    return shown.lower() if state.islower() else shown
+
+
 def device_phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
     """Yield devices in words, the cores first: ``32 cores EPYC``, ``256 GiB``, ``2 GPU A100``.
 

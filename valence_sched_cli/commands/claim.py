@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from valence_sched_cli import base
-from valence_sched_cli.late import model
+from valence_sched_cli.late import model, words
 from valence_sched_cli.options import claim as claim_options
 from valence_sched_cli.options import inventory
 from valence_sched_cli.output import cells
@@ -41,7 +41,8 @@ def claim_lines(command: base.PodmCommand, args: base.Args, claim: model.claim.C
     program = str(getattr(command.app, "NAME", "")) or "valence-sched"
     where = _option_words(args, "state")
     if claim.state != "HELD":
-        return [f"claim {claim.id} is {claim.state}: {program} podm claim show {claim.id}{where}"]
+        state = words.phrases.state_text(claim.state)
+        return [f"claim {claim.id} is {state}: {program} podm claim show {claim.id}{where}"]
     held = Counter(block=0, amount=0)
     for part in claim.parts:
         held["block"] += part.blocks.total()
@@ -285,7 +286,8 @@ def _cells(claim: model.claim.Claim) -> dict[str, Any]:
     parts = claim.parts
     amounts = {f"{part.podm} {uri}": n for part in parts for uri, n in part.amounts.items()}
     return {
-        **cells.fields(claim, "ID", "State", "Owner", "Group", "Key", "Note", "Nodes"),
+        **cells.fields(claim, "ID", "Owner", "Group", "Key", "Note", "Nodes"),
+        "State": cells.state_cell(claim.state),
         "Created At": cells.format_time(claim.created_at),
         "Expires At": cells.format_time(claim.expires_at),
         "Podms": cells.Words(claim.podms),
@@ -294,6 +296,10 @@ def _cells(claim: model.claim.Claim) -> dict[str, Any]:
     }
 
 
-def event_cell(events: Sequence[model.lifecycle.Event]) -> cells.WordLines:
+def event_cell(events: Sequence[model.lifecycle.Event]) -> cells.Cell[Any]:
     """Return the cell of what happened to a claim."""
-    return cells.WordLines([f"{cells.format_time(event.at)} {event.kind}" for event in events])
+
+    def lines(kind: Callable[[str], str]) -> list[str]:
+        return [f"{cells.format_time(event.at)} {kind(event.kind)}" for event in events]
+
+    return cells.Shown(lines(str), lambda _: "\n".join(lines(words.phrases.state_text)))

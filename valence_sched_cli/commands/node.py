@@ -12,7 +12,15 @@ from valence_sched_cli.base import output
 from valence_sched_cli.commands.claim import event_cell
 from valence_sched_cli.late import model
 from valence_sched_cli.options import claim, inventory
-from valence_sched_cli.output.cells import Amount, UriTails, WordLines, fields, format_time, tail
+from valence_sched_cli.output.cells import (
+    Amount,
+    UriTails,
+    WordLines,
+    fields,
+    format_time,
+    state_cell,
+    tail,
+)
 from valence_sched_cli.output.table import MACHINE
 
 COLUMNS = ("Node", "Podm", "Flavor", "Hardware", "Owner", "State", "Since")
@@ -157,7 +165,8 @@ def _cells(status: model.lifecycle.NodeStatus) -> dict[str, Any]:
     node = status.node
     return {
         "Node": node.id,
-        **fields(status, "State", "Reason"),
+        "State": state_cell(status.state),
+        **fields(status, "Reason"),
         "Flavor": node.flavor,
         "Hardware": output.hardware.NodeHardwareCell(status),
         **fields(node, "Podm", "Pool", "URI", "Owner", "Group"),

@@ -189,7 +189,7 @@ class ShowPodm(base.ShowOne):
         if overview.live or selection.live.state is not None:
             usage = scheduler.block_usage(podm.id)
             registered["Held Blocks"] = PairLines(usage.held)
-            registered["Foreign Blocks"] = WordLines(usage.foreign)
+            registered["Unmanaged Blocks"] = WordLines(usage.unmanaged)
         age = model.quantity.age_s(podm.read_at, app.now()) if overview.live else None
         cells, out = _cells(podm), output.hardware
         amount_cells = (

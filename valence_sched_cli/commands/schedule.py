@@ -217,7 +217,9 @@ class SchedulePodm(base.Lister):
         self._has_zones = bool(report.zones)
         if self.args.dry_run == "server":
             self._preview(report)
-        facts = [] if self._claim is None else [("Claim", f"{self._claim.id}, {self._claim.state}")]
+        facts = []
+        if (claim := self._claim) is not None:
+            facts = [("Claim", f"{claim.id}, {words.phrases.state_text(claim.state)}")]
         self._write_report(report, facts)
         self._explain(report)
         self._tell_outcome(result)

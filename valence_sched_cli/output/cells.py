@@ -92,6 +92,11 @@ def time_cell(at: float | str | None, age_s: float | None, *, both: bool = False
     return Amount(text, lambda time: f"{time} ({age})" if age and both else age or time)
 
 
+def state_cell(state: str) -> Shown[str]:
+    """Return the cell of the state of a claim or node."""
+    return Shown(state, words.phrases.state_text)
+
+
 class Words(Cell[Sequence[str]]):
     """A list: words side by side for people, a list for machines."""
 

@@ -15,9 +15,9 @@ from tests.unit.store.site import podm
 from valence_sched.model.claim import (
     PodmRemainder,
     Usage,
-    foreign_blocks,
     subtract_usage,
     sum_devices,
+    unmanaged_blocks,
 )
 from valence_sched.model.inventory import (
     Accelerator,
@@ -314,13 +314,13 @@ class TestSubtraction(unittest.TestCase):
             self.assertEqual(blocks, [b.uri for p in placed for b in p.chosen.blocks])
 
 
-class TestForeign(unittest.TestCase):
+class TestUnmanaged(unittest.TestCase):
     """Blocks in use that nobody here claimed."""
 
     def test_they_are_named_and_ours_are_not(self):
         states = {"a": "Composed", "b": "Composed", "c": "Unused", "d": "Failed"}
         blocks = [{"uri": uri, "status": {"state": state}} for uri, state in states.items()]
-        self.assertEqual(("b",), foreign_blocks(podm(blocks=blocks), ["a"]))
+        self.assertEqual(("b",), unmanaged_blocks(podm(blocks=blocks), ["a"]))
 
 
 CARD = Accelerator(kind="GPU", model="A100")

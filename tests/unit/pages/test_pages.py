@@ -4,6 +4,7 @@
 import json
 import re
 import unittest
+from typing import get_args
 
 from msgspec.structs import replace
 
@@ -19,8 +20,10 @@ from tests.unit.pages.inventories import (
     table,
     titles,
 )
+from valence_sched.model.claim import Claim, ComposedNode, State
 from valence_sched.model.decision import Reports
 from valence_sched.model.hardware import PodmOverview
+from valence_sched.model.lifecycle import ClaimRecord, Event, NodeStatus
 from valence_sched.model.page import (
     FunnelChart,
     HardwareMap,
@@ -33,8 +36,10 @@ from valence_sched.model.page import (
 )
 from valence_sched.model.quantity import format_count
 from valence_sched.pages import hardware as pages_hardware
+from valence_sched.pages import site
 from valence_sched.pages.decision import decision_page
 from valence_sched.pages.hardware import decision_map, inventory_map, inventory_page, read_hardware
+from valence_sched.pages.links import PageLinks
 from valence_sched.pages.render import (
     MOST_TAKERS,
     PageWriter,
@@ -45,6 +50,7 @@ from valence_sched.pages.render import (
 )
 from valence_sched.testing import request
 from valence_sched.testing.generate import podms
+from valence_sched.words.phrases import state_text
 
 TOO_MUCH = {"processor": {"total_cores": 10_000}}
 
@@ -415,3 +421,30 @@ class TestSize(unittest.TestCase):
                 size = len(page_html(inventory_page(site)))
                 self.assertLess(size, MEGABYTE)
                 self.assertGreater(size, 200_000, "all of it is there")
+
+
+class TestStates(unittest.TestCase):
+    """States of claims and nodes on the pages for people."""
+
+    def test_a_claim_in_use_and_an_unmanaged_node_have_these_words(self):
+        links, node = PageLinks(0), ComposedNode(id="n", podm="p", uri="/n", claim="c")
+        claim = Claim(id="c", state="SETTLED")
+        events = (Event(at=0.0, kind="settled", claim="c"),)
+        record = ClaimRecord(claim=claim, nodes=(), events=events)
+        status = NodeStatus(node=node, state="FOREIGN")
+        one, other = site.claim_page(record, links), site.node_page(status, (), links)
+        self.assertEqual(("State", "IN USE"), one.facts[0])
+        self.assertTrue(one.lead.startswith("IN USE: "))
+        self.assertEqual("in use", table(one, "Events")[0][1])
+        self.assertEqual(
+            (("State", "UNMANAGED"), "UNMANAGED: unknown"), (other.facts[0], other.lead)
+        )
+        for page, word in (
+            (site.claims_page([claim], links, every=1), "IN USE"),
+            (site.nodes_page([status], links, every=1), "UNMANAGED"),
+        ):
+            self.assertEqual(word, table(page, "Newest first")[0][1])
+
+    def test_other_states_are_shown_as_they_are(self):
+        for state in {*get_args(State), "GONE", "UNKNOWN"} - {"SETTLED"}:
+            self.assertEqual(state, state_text(state))
