@@ -320,7 +320,7 @@ class App:
                 cloud = login()
             except errors.CloudError as error:
                 text = f"{error}: no hardware is changed before the cloud names its Ironic"
-                raise errors.BaremetalUnavailable(errors.one_line(f"{text} ({WITHOUT})")) from None
+                raise errors.BaremetalUnavailable(f"{text} ({WITHOUT})") from None
             return [] if cloud is None else ironic.ironics_of(cloud, own.timeout_s)
 
         self.config.baremetals = baremetals

@@ -148,7 +148,7 @@ class PodmCommand:
                 error = raised
                 if isinstance(raised, MemoryError):  # most of its kind have no text
                     text = ": ".join(filter(None, ("out of memory", str(raised))))
-                    error = SchedulerError(one_line(f"{text}: name smaller files, or ask for less"))
+                    error = SchedulerError(f"{text}: name smaller files, or ask for less")
                 if not (isinstance(error, SchedulerError) or self.effects):
                     raise
                 LOG.debug("%s", type(error).__name__, exc_info=True)  # where, with --debug
@@ -389,7 +389,7 @@ class PodmCommand:
         try:
             return model.quantity.parse_age_limit(text)
         except ValueError as error:
-            raise UsageError(one_line(f"{WARN_AGE}: {error}")) from None
+            raise UsageError(f"{WARN_AGE}: {error}") from None
 
     def known_podms(self, args: Args) -> Iterable[str]:
         """Return the ids of pod managers: of the inventories named, else those registered."""

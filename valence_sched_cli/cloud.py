@@ -57,7 +57,7 @@ def catalogue(
     for region, id_, url in endpoints:
         word = region or SERVICE_TYPE
         if wrong := model.podm_address.url_problem(url):
-            raise CloudError(one_line(f"service catalogue: {SERVICE_TYPE} of {word}: {wrong}"))
+            raise CloudError(f"service catalogue: {SERVICE_TYPE} of {word}: {wrong}")
         name = f"{word}-{id_}" if id_ else word
         root = model.podm_address.strip_service_root(url)
         one = model.registration.Registration(name=name, url=root, zone=region or None)
@@ -122,7 +122,7 @@ def scheduler_endpoint(
     if len(found) > 1:
         regions = ", ".join(sorted(region or "no region" for region in found))
         found_in = f"{SCHEDULER_TYPE} in several regions ({regions})"
-        raise CloudError(one_line(f"service catalogue: {found_in}: name one with --os-region-name"))
+        raise CloudError(f"service catalogue: {found_in}: name one with --os-region-name")
     cert = sdk.session.cert or (None, None)
     files = (cert, None) if isinstance(cert, str) else cert
     trust = (sdk.session.verify, model.tls.client_certificate(*files))

@@ -7,7 +7,7 @@ import argparse
 import os
 from typing import Any
 
-from valence_sched.errors import UsageError, one_line
+from valence_sched.errors import UsageError
 from valence_sched_cli.cloud import sdk_connector
 from valence_sched_cli.late import app
 from valence_sched_cli.options.parser import NAMES, nonempty
@@ -29,7 +29,7 @@ def make_client(instance: Any) -> app.App:
     implied = options and isinstance(options.config.get("podm_api_version"), Implied)
     if implied and version and version not in VERSION_NAMES:
         hint = f"{VERSION_VARIABLE}: no API version {version[:40]!r}: {', '.join(VERSION_NAMES)}"
-        raise UsageError(one_line(hint))
+        raise UsageError(hint)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # one small machine, one short run
     return app.App(progress=terminal_progress(), cloud=sdk_connector(instance))
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from valence_sched import files
-from valence_sched.errors import CredentialError, one_line
+from valence_sched.errors import CredentialError
 from valence_sched.model.registration import PasswordReference
 
 MAX_PASSWORD_BYTES = 1 << 16  # of a file with one password
@@ -134,7 +134,7 @@ def _read_private(path: Path, max_bytes: int) -> bytes:
             data = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
-        raise CredentialError(one_line(f"{path}, the file of its password: {reason}")) from None
+        raise CredentialError(f"{path}, the file of its password: {reason}") from None
     if len(data) > max_bytes:
         raise CredentialError(f"{path}: more than {max_bytes:,} bytes, and no password")
     return data
@@ -152,4 +152,4 @@ def _locked(path: Path) -> Iterator[None]:
             os.close(handle)
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise CredentialError(one_line(f"{path}: {reason}")) from None
+        raise CredentialError(f"{path}: {reason}") from None

@@ -19,7 +19,7 @@ from valence_sched.core.fit.spending import Undecided
 from valence_sched.core.group_state import affects_own_podm_only, with_members
 from valence_sched.core.policy import COST_SCALE
 from valence_sched.core.ranking import FitFinder, random_order, rank_rows
-from valence_sched.errors import StaleOffer, one_line
+from valence_sched.errors import StaleOffer
 from valence_sched.model.decision import Candidate, PoolRef
 from valence_sched.model.request import MAX_NODES, Request
 from valence_sched.model.zone import Offer, OfferQuery, Overtaking, ZoneAnswer
@@ -192,7 +192,7 @@ class CandidateFitter:
 
 
 def _stale(podm: str, text: str) -> StaleOffer:
-    return StaleOffer(one_line(f"{podm}: {text}"))
+    return StaleOffer(f"{podm}: {text}")
 
 
 def most_nodes_alone(view: View, request: Request, rows: Mask) -> int:

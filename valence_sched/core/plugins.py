@@ -13,7 +13,7 @@ from typing import Any
 import stevedore
 from msgspec import Struct, field
 
-from valence_sched.errors import PluginError, SchedulerError, UnknownName, describe_error, one_line
+from valence_sched.errors import PluginError, SchedulerError, UnknownName, describe_error
 from valence_sched.model.policy import PluginKind, PluginList, PluginSummary
 
 FILTERS = "valence_sched.filters"
@@ -120,7 +120,7 @@ def plugin_errors(source: str) -> Iterator[None]:
     except SchedulerError:
         raise
     except Exception as error:
-        raise PluginError(one_line(f"{source}: {describe_error(error)}")) from error
+        raise PluginError(f"{source}: {describe_error(error)}") from error
 
 
 def options(plugin: Callable[..., Any]) -> dict[str, inspect.Parameter]:

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from valence_sched.core import plugins
 from valence_sched.core.plugins import Plugins
-from valence_sched.errors import InputError, PluginError, describe_error, one_line, suggest
+from valence_sched.errors import InputError, PluginError, describe_error, suggest
 from valence_sched.model.codec import convert
 from valence_sched.model.custom_resource import CustomResource
 from valence_sched.model.inventory import to_json
@@ -69,7 +69,7 @@ class RequestReader(Struct, frozen=True, eq=False):
                     return True
         except Exception as error:
             text = f"{self.kind} {self.name!r} cannot read {field!r}: {describe_error(error)}"
-            raise PluginError(one_line(text)) from error
+            raise PluginError(text) from error
         return False
 
     def missing_fields(self, request: Request, readers: Sequence[RequestReader]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from keystoneauth1.http_basic import HTTPBasicAuth
 from keystoneauth1.noauth import NoAuth
 from keystoneauth1.session import Session
 
-from valence_sched.errors import BaremetalUnavailable, one_line
+from valence_sched.errors import BaremetalUnavailable
 from valence_sched.model.baremetal import WITHOUT, BaremetalNode, CloudLogin
 
 T = TypeVar("T")
@@ -222,4 +222,4 @@ def _no_catalogue(why: str) -> BaremetalUnavailable:
 
 
 def _unavailable(what: str) -> BaremetalUnavailable:
-    return BaremetalUnavailable(one_line(f"{what}: no hardware is changed ({WITHOUT})"))
+    return BaremetalUnavailable(f"{what}: no hardware is changed ({WITHOUT})")

@@ -228,7 +228,7 @@ class BackgroundReader:
             if not self._lead():
                 by = f"another process, {self._store.leases.holder(LEASE)}"
                 hint = "leave it to that, or end it"
-                raise errors.InUse(errors.one_line(f"pod managers are read by {by}: {hint}"))
+                raise errors.InUse(f"pod managers are read by {by}: {hint}")
             self._failures = {}  # so that each is told
             self._update_members()
             while self._members.keys() - self._ended:

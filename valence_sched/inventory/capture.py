@@ -211,7 +211,7 @@ class Captures:
             value = format_count(len(key), "character") if key else "nothing"
             wanted = f"a key of at least {MIN_KEY_CHARS} (a guessed key reveals the names)"
             text = f"found {value} in {variable}, expected {wanted}"
-            raise errors.CredentialError(errors.one_line(f"--anonymize-key-env: {text}"))
+            raise errors.CredentialError(f"--anonymize-key-env: {text}")
         return Aliases(key.encode("utf-8", "surrogateescape"))
 
     def _live_readings(self, reader: LiveReader) -> Iterator[Reading]:

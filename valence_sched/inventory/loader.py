@@ -386,9 +386,7 @@ def _statuses(
         found = ((id_, alive) for id_, alive in alive_by_id.items() if id_ in known)
         return {id_: "Online" if alive else "Offline" for id_, alive in found}
     except (AttributeError, TypeError, ValueError) as error:
-        raise errors.PluginError(
-            errors.one_line(f"liveness {name!r} returned no map: {error}")
-        ) from None
+        raise errors.PluginError(f"liveness {name!r} returned no map: {error}") from None
 
 
 def _with_request(node: Node, composed: ComposedNode | None) -> Node:

@@ -77,7 +77,7 @@ def stale_error(
     else:
         known = f"read at {read_at}, which is in the future (compare the clocks)"
     text = f"pod manager {podm!r}: {known}, the maximum age is {format_age(limit_s)}"
-    return InventoryStale(one_line(text))
+    return InventoryStale(text)
 
 
 class OldReadings:

@@ -21,7 +21,7 @@ from valence_sched.config.podms_file import check_registration, parse_podms
 from valence_sched.config.settings import NO_HOME, Configuration, Homes
 from valence_sched.core import plugins
 from valence_sched.drivers.identity import addresses, with_identity
-from valence_sched.errors import InputError, UnknownName, one_line
+from valence_sched.errors import InputError, UnknownName
 from valence_sched.model import podm_address
 from valence_sched.model.codec import decode, load_yaml
 from valence_sched.model.effect import EffectLog
@@ -307,7 +307,7 @@ class Registry:
         if found.failure is not None:
             reason = found.failure.removeprefix(f"{registration.name}: ")
             text = f"{registration.name} is not registered: {reason}"
-            raise errors.PodmError(one_line(f"{text} (--no-check registers it unread)"))
+            raise errors.PodmError(f"{text} (--no-check registers it unread)")
         return found.podm, found.diagnostics
 
     def change(self, registration: Registration, password: str | None = None) -> None:
@@ -389,7 +389,7 @@ class Registry:
         for other in self.registrations():
             if other.name != registration.name and (one := _common(registration, other)):
                 text = podm_address.conflict_text(registration.name, one, other.name)
-                raise errors.IdentityConflict(one_line(text))
+                raise errors.IdentityConflict(text)
 
     def members(self, live: ReadOptions) -> list[Member]:
         """Return the pod managers that a command applies to, in the order they are named.

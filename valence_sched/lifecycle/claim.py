@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from valence_sched.core.decider import Decider
 from valence_sched.core.decision import Decision
 from valence_sched.core.fit.fit import Fit
-from valence_sched.errors import ClaimLost, ClaimState, StaleOffer, one_line
+from valence_sched.errors import ClaimLost, ClaimState, StaleOffer
 from valence_sched.lifecycle.decision_result import decision_result
 from valence_sched.lifecycle.follower import FixedMembers, Follower
 from valence_sched.model.claim import Claim, ClaimPart, Grant, NodeAllocation
@@ -252,7 +252,7 @@ class Claimer:
             if one.owner == owner and keys.fullmatch(one.key or ""):
                 text = f"key {key!r} belongs to composed nodes, such as of claim {one.id}"
                 hint = "choose another key, or see podm node list"
-                raise ClaimState(one_line(f"{text}, which is {state_text(one.state)}: {hint}"))
+                raise ClaimState(f"{text}, which is {state_text(one.state)}: {hint}")
 
     def _parts(
         self, request: Request, view: View, nodes: Sequence[tuple[Fit, float]], *, charged: bool

@@ -222,7 +222,7 @@ class NodeComposer:
                 result, problems = replace(result, state="left"), [first, _error_text(error)]
         if result.state != "absent":
             what = "; ".join(filter(None, dict.fromkeys(problems)))
-            return errors.Unverified(errors.one_line(f"{stays}: {what} ({RECONCILE_HINT})"))
+            return errors.Unverified(f"{stays}: {what} ({RECONCILE_HINT})")
         why = first or "it answered that it composed, and composed nothing"
         self._fail(claim, podm, why, refused=True)
         return errors.ComposeFailed(f"{podm}: {why}", podm)
@@ -239,7 +239,7 @@ class NodeComposer:
         except errors.SchedulerError as error:
             nothing = f"{podm}: nothing is composed, but that could not be recorded"
             text = f"{nothing}: {error}: claim {claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"
-            raise errors.Unverified(errors.one_line(text)) from error
+            raise errors.Unverified(text) from error
 
 
 def _subject(node: str, podm: str) -> str:

@@ -49,7 +49,7 @@ def dispatch(
     if key_variable is not None:
         if not (text := environ.get(key_variable)):
             found = f"nothing is in {key_variable}, expected a key"
-            raise CredentialError(one_line(f"--dispatch-key-env: {found}"))
+            raise CredentialError(f"--dispatch-key-env: {found}")
         key = text.encode("utf-8", "surrogateescape")
     return _send(name, dispatcher, url, _order(report, key, timeout_s))
 
@@ -101,7 +101,7 @@ def _send(name: str, dispatcher: Dispatcher, url: str, order: Order) -> Sequence
     except Exception as error:  # an operator must not take it for unsent
         hint = "the decision may have been taken or not: look there first"
         text = f"dispatcher {name!r}: {type(error).__name__}: {error}: {hint}"
-        raise PluginError(one_line(text)) from error
+        raise PluginError(text) from error
 
 
 class DispatchSender:

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from valence_sched.drivers.composer import Composer
 from valence_sched.drivers.hardware import ConcernedHardware
 from valence_sched.drivers.links import fold_uri, path_of
-from valence_sched.errors import BaremetalUnavailable, HardwareInUse, one_line
+from valence_sched.errors import BaremetalUnavailable, HardwareInUse
 from valence_sched.model.baremetal import Baremetal, BaremetalNode, Baremetals
 from valence_sched.model.claim import CompositionRequest, CompositionResult
 from valence_sched.model.podm_address import UUID_KIND, uuid_identity
@@ -128,9 +128,9 @@ def _refusal(podm: str, node: BaremetalNode, *, sure: bool) -> HardwareInUse | B
     state = "; ".join((*node.uses, *(("in maintenance",) if node.maintenance else ())))
     if sure:
         text = f"{podm}: in use in Ironic as {node.text}: {state}: {node.remedy}"
-        return HardwareInUse(one_line(text))
+        return HardwareInUse(text)
     text = f"{podm}: may be in use in Ironic as {node.text}: {state}: the host of its BMC has no "
-    return BaremetalUnavailable(one_line(f"{text}address here"))
+    return BaremetalUnavailable(f"{text}address here")
 
 
 class BmcAddress(NamedTuple):

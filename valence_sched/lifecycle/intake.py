@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from valence_sched.config.settings import Configuration
 from valence_sched.core.decider import Decider
-from valence_sched.errors import InventoryIncomplete, SchedulerError, one_line
+from valence_sched.errors import InventoryIncomplete, SchedulerError
 from valence_sched.inventory.loader import InventoryLoader, collector_paused
 from valence_sched.inventory.sources import SourceReader
 from valence_sched.model.custom_resource import DeclaredResources
@@ -147,7 +147,7 @@ class Intake:
         unread = self.sources.diagnostics.lines("unread")
         lines = [line for line in unread if line.startswith(starts)]
         if len(lines) == 1:
-            raise InventoryIncomplete(one_line(f"no pod manager could be read: {lines[0]}"))
+            raise InventoryIncomplete(f"no pod manager could be read: {lines[0]}")
         raise InventoryIncomplete(
             f"none of {len(known):,} pod managers could be read: check that they run and that "
             "their URLs are right (podm check)"

@@ -148,7 +148,7 @@ class Provisioner:
             why = f" ({reason})" if reason else ""
             state = state_text(claim.state)
             text = f"claim {claim_id} is {state}{why}: only one that is held is composed"
-            raise errors.ClaimState(errors.one_line(text))
+            raise errors.ClaimState(text)
         self.prepare()
         progress = _Progress()
         self._compose_all(progress, claim, claim.nodes, lambda _avoid, _key: None)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Raw
 from msgspec.structs import replace
 
-from valence_sched.errors import ClaimState, one_line
+from valence_sched.errors import ClaimState
 from valence_sched.model import inventory
 from valence_sched.model.base import Noun
 from valence_sched.model.inventory import Count, Devices, FullPodm, LeanBlock, LeanPodm, Name, Node
@@ -115,7 +115,7 @@ def disabled_error(claim_id: str, podm: str, zone: str = "") -> ClaimState:
     where = f" of zone {zone}" if zone else ""
     enable, release = f"podm set {podm} --enable", f"podm claim release {claim_id}"
     text = f"claim {claim_id}: pod manager {podm!r}{where} is disabled"
-    return ClaimState(one_line(f"{text}: enable it ({enable}) or release the claim ({release})"))
+    return ClaimState(f"{text}: enable it ({enable}) or release the claim ({release})")
 
 
 class Usage(Noun, frozen=True, kw_only=True):

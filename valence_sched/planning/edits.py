@@ -24,7 +24,7 @@ from valence_sched import errors
 from valence_sched.config.scenario_file import ScenarioDocument, parse_scenarios
 from valence_sched.config.settings import Configuration
 from valence_sched.core.policy import bind
-from valence_sched.errors import InputError, one_line
+from valence_sched.errors import InputError
 from valence_sched.model import inventory, scenario
 from valence_sched.model.inventory import FREE_STATUS, LeanBlock, LeanPodm, Status, to_json
 from valence_sched.model.policy import WeigherUse
@@ -371,7 +371,7 @@ class NewBlocks:
     def _block_at(self, target: Target) -> tuple[LeanPodm, LeanBlock]:
         if not target.selects_blocks:
             expected = "expected a template, a block of the pod manager or BLOCK@PODM"
-            raise errors.UsageError(one_line(f"{self._edit.add!r} is no block: {expected}"))
+            raise errors.UsageError(f"{self._edit.add!r} is no block: {expected}")
         matches = find_targets(self._podms, target, self._kinds)
         podm, pairs = self._podms[matches[0].podm], ((one.podm, one.blocks) for one in matches)
         found = [self._podms[at].blocks[number] for at, blocks in pairs for number in blocks]
@@ -384,7 +384,7 @@ class NewBlocks:
         if len(distinct) > 1:
             names = ", ".join(block_names(one)[1] for one in blocks[:4])
             which = f"{format_count(len(distinct), 'kind')} are named {self._edit.add!r} ({names})"
-            raise errors.UsageError(one_line(f"blocks of {which}: name one of them"))
+            raise errors.UsageError(f"blocks of {which}: name one of them")
         return _fresh(blocks[0], self._statuses)
 
 

@@ -18,7 +18,7 @@ from valence_sched.core.fit.spending import Spending
 from valence_sched.core.group_state import NodeCounts, with_group_state
 from valence_sched.core.offers import CandidateFitter
 from valence_sched.core.policy import INFINITE_COST, BoundPolicy
-from valence_sched.errors import StaleOffer, one_line
+from valence_sched.errors import StaleOffer
 from valence_sched.model.decision import Candidate
 from valence_sched.model.inventory import Node
 from valence_sched.model.policy import DEFAULT_BUDGET, Budget, Policy
@@ -104,7 +104,7 @@ class Succession:
 
         reasons = Verdicts(self.decide(request, planned=((),))).reasons(row)
         place = f"{self.view.podm(row).id}: pool {self.view.pools[row].id!r}"
-        raise StaleOffer(one_line(f"{place}: {ReasonPhrases().of_pool(reasons)}"))
+        raise StaleOffer(f"{place}: {ReasonPhrases().of_pool(reasons)}")
 
     def eligible(self, request: Request) -> Mask:
         """Return the rows that pass all filters but those on free capacity and the group."""
@@ -204,7 +204,7 @@ def verify(
             succession.check_pool(node, fit.row)
         elif not eligible[fit.row]:
             text = f"{candidate.podm}: pool {candidate.pool!r}: a filter rejects it now"
-            raise StaleOffer(one_line(text))
+            raise StaleOffer(text)
         succession.take(node, fit)
         fits.append(fit)
     return fits

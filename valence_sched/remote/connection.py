@@ -18,7 +18,7 @@ import urllib3
 from requests.auth import HTTPBasicAuth
 from requests.utils import get_environ_proxies
 
-from valence_sched.errors import ServiceError, UsageError, describe_error, errors_at, one_line
+from valence_sched.errors import ServiceError, UsageError, describe_error, errors_at
 from valence_sched.model import tls
 from valence_sched.model.http_headers import DEADLINE, DEADLINE_HEADER, ROUTE_HEADER, header_problem
 from valence_sched.model.problem import answer_of, problem_error
@@ -150,7 +150,7 @@ class ServiceConnection:
         if self._token is not None and self._sends_token:
             headers = {**headers, TOKEN_HEADER: self._token()}
         if problem := header_problem(headers):
-            raise ServiceError(one_line(f"{self.url}: {problem}"))
+            raise ServiceError(f"{self.url}: {problem}")
         try:
             with self._session().request(
                 method,
@@ -165,7 +165,7 @@ class ServiceConnection:
                 return answer.status_code, bounds.read(answer, where), answer.headers
         except FAILURES as error:
             with errors_at(self._variable):
-                raise ServiceError(one_line(f"{self.url}: {_reason(error)}")) from None
+                raise ServiceError(f"{self.url}: {_reason(error)}") from None
 
     def decode(self, content: bytes, kind: type[T]) -> T:
         """Return an answer as a noun; ServiceError for an invalid one."""
@@ -173,7 +173,7 @@ class ServiceConnection:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             text = f"{self.url}: an answer that cannot be parsed ({error}): is the service newer?"
-            raise ServiceError(one_line(text)) from None
+            raise ServiceError(text) from None
 
     def _session(self) -> requests.Session:
         """Return the session of this thread, which keeps its connection."""
@@ -197,7 +197,7 @@ def _check_url(url: str) -> None:
     if has_login:
         raise UsageError("the URL of the service holds a password: put it into the environment")
     if not is_one:
-        raise UsageError(one_line(f"{url!r}: expected the http or https URL of a service"))
+        raise UsageError(f"{url!r}: expected the http or https URL of a service")
 
 
 class _Bounds:
@@ -315,5 +315,5 @@ def _file(environ: Mapping[str, str], name: str) -> str | None:
     file = environ.get(name) or None
     if file is not None and "-----BEGIN" not in file and not os.access(file, os.R_OK):
         hint = f"name {_FILES[name]}"
-        raise UsageError(one_line(f"{name}: {file}: no file that can be read: {hint}"))
+        raise UsageError(f"{name}: {file}: no file that can be read: {hint}")
     return file

@@ -215,7 +215,7 @@ def _body(kind: type[msgspec.Struct], arguments: Mapping[str, Any]) -> msgspec.S
     try:
         return kind(**known)
     except ValueError as error:
-        raise errors.RequestError(errors.one_line(str(error))) from None
+        raise errors.RequestError(str(error)) from None
 
 
 def _refuse_password(password: str | None) -> None:

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from oslo_policy import policy
 
 from valence_sched import files
-from valence_sched.errors import AccessDenied, InputError, one_line, suggest
+from valence_sched.errors import AccessDenied, InputError, suggest
 from valence_sched.model.codec import convert, load_yaml
 from valence_sched.model.verbs import Route
 from valence_sched.service.routes import ROUTES
@@ -80,7 +80,7 @@ class AccessRules:
         if not self.allow(rule, user.credentials):
             roles = ", ".join(sorted(user.credentials["roles"])) or "no role"
             text = f"{rule}: user {user.name!r} has {roles}, which does not allow it"
-            raise AccessDenied(one_line(f"{text}: ask the operator of the service"))
+            raise AccessDenied(f"{text}: ask the operator of the service")
 
 
 def _read_overrides(path: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from keystoneauth1.session import Session
 from keystonemiddleware import auth_token  # type: ignore[import-untyped]
 from oslo_config import cfg
 
-from valence_sched.errors import AccessDenied, IdentityUnavailable, Unauthenticated, one_line
+from valence_sched.errors import AccessDenied, IdentityUnavailable, Unauthenticated
 from valence_sched.model import baremetal, tls, verbs
 from valence_sched.server.access_rules import ALL_OWNERS, AccessRules
 from valence_sched.service.call import SERVICE_TYPE
@@ -182,7 +182,7 @@ class KeystoneAccess:
         name = environ["HTTP_X_USER_ID"]
         if project is None and system is None:
             hint = "get one of a project, or of the system"
-            raise AccessDenied(one_line(f"the token of user {name!r} is of no project: {hint}"))
+            raise AccessDenied(f"the token of user {name!r} is of no project: {hint}")
         roles = [role for role in environ.get("HTTP_X_ROLES", "").split(",") if role]
         credentials = {
             "user_id": name,
@@ -255,4 +255,4 @@ def _options(settings: KeystoneSettings, password: str, public: str) -> dict[str
 
 def _unavailable(why: str) -> IdentityUnavailable:
     hint = "try again later; the log of the service has more"
-    return IdentityUnavailable(one_line(f"Keystone cannot verify the token ({why}): {hint}"))
+    return IdentityUnavailable(f"Keystone cannot verify the token ({why}): {hint}")

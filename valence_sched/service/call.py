@@ -221,7 +221,7 @@ class Call:
             return request if consumer is None else replace(request, owner=consumer)
         if request.owner not in (None, owner):
             text = f"user {owner!r} has nodes of its own only: leave the owner out"
-            raise errors.AccessDenied(errors.one_line(f"owner {request.owner!r}: {text}"))
+            raise errors.AccessDenied(f"owner {request.owner!r}: {text}")
         return replace(request, owner=owner)
 
     def check_limits(self, request: Request) -> None:

@@ -74,7 +74,7 @@ class TenantGate:
             if self._most is not None and self._inside[tenant] >= self._most:
                 of = f"{format_count(self._most, 'request')} of {tenant!r}"
                 text = f"{of} are being answered, as many as may be at a time"
-                raise RateLimited(one_line(f"{text}: try again in a moment"))
+                raise RateLimited(f"{text}: try again in a moment")
             self._inside[tenant] += 1
         try:
             yield
@@ -163,7 +163,7 @@ class RateLimiter:
 
     def _limited(self, name: str, rate: RateLimitItem, whose: str) -> RateLimited:
         stats = self._asked(self._window.get_window_stats, rate, name, whose)
-        error = RateLimited(one_line(f"{name} of {whose!r}: more than {rate}: wait and try again"))
+        error = RateLimited(f"{name} of {whose!r}: more than {rate}: wait and try again")
         error.retry_after_s = max(1.0, math.ceil(stats.reset_time - time.time()))
         return error
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from valence_sched import files
-from valence_sched.errors import UsageError, one_line
+from valence_sched.errors import UsageError
 from valence_sched.model import baremetal, base, claim, codec, effect, registration, zone
 from valence_sched.model.dispatch import DispatchSettings, MessagingSettings, check_messaging
 
@@ -200,7 +200,7 @@ def check_settings(settings: ServiceSettings, path: str) -> None:
     try:
         _ = settings.proxy_networks
     except ValueError as error:
-        raise UsageError(one_line(f"{path}: proxies: {error}")) from None
+        raise UsageError(f"{path}: proxies: {error}") from None
     _refuse(path, _event_problems(settings.reader_settings))
     baremetal.check_ironic(settings.ironic_settings or baremetal.IronicSettings(), path, "$.ironic")
     zone.check_zone_settings(settings.zones, path, "$.zones")
@@ -210,7 +210,7 @@ def check_settings(settings: ServiceSettings, path: str) -> None:
 def _refuse(path: str, problems: Iterable[tuple[bool, str]]) -> None:
     for is_wrong, text in problems:
         if is_wrong:
-            raise UsageError(one_line(f"{path}: {text}"))
+            raise UsageError(f"{path}: {text}")
 
 
 TOGETHER = "are set together or not at all"

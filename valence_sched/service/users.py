@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol, get_args
 import bcrypt
 
 from valence_sched import files
-from valence_sched.errors import AccessDenied, InputError, Unauthenticated, one_line
+from valence_sched.errors import AccessDenied, InputError, Unauthenticated
 from valence_sched.model.verbs import Role
 
 #: A reader sees, a member also schedules and has claims of its own, an admin does everything.
@@ -61,7 +61,7 @@ class User(NamedTuple):
         """Raise AccessDenied unless the role of the user is at least the one of a rule."""
         if self.role is None or ROLES.index(self.role) < ROLES.index(role):
             text = f"user {self.name!r} has the role {self.role}, and it takes {role}"
-            raise AccessDenied(one_line(f"{rule}: {text}: ask the operator of the service"))
+            raise AccessDenied(f"{rule}: {text}: ask the operator of the service")
 
 
 ANONYMOUS = User("anonymous", "admin")  # of a service without authentication

@@ -20,7 +20,7 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from valence_sched.errors import ClaimLost, ClaimState, NameTaken, UnknownName, one_line
+from valence_sched.errors import ClaimLost, ClaimState, NameTaken, UnknownName
 from valence_sched.model.claim import Claim, ClaimPart, ComposedNode, State
 from valence_sched.model.inventory import FREE_STATUS, FullPodm, to_json
 from valence_sched.model.lifecycle import Event
@@ -64,7 +64,7 @@ def check_same(claim: Claim | ZoneClaim, key: str, content: str) -> None:
     """Raise NameTaken for the claim of a key with other content, ClaimLost while it is prepared."""
     if claim.content != content:
         other = f"claim {claim.id} of another request"
-        raise NameTaken(one_line(f"key {key!r} belongs to {other}: choose another key"))
+        raise NameTaken(f"key {key!r} belongs to {other}: choose another key")
     if claim.state == "PREPARED":
         raise ClaimLost(f"claim {claim.id} of the same key is being prepared", "", claim.id)
 
@@ -150,7 +150,7 @@ def state_error(connection: sa.Connection, claim_id: str, reason: str) -> ClaimS
         sa.select(_table.c.sweep_at <= now()).where(_table.c.id == claim_id)
     )
     state = "EXPIRED" if claim.state == "HELD" and is_over else claim.state
-    return ClaimState(one_line(f"claim {claim_id} is {state_text(state)}: {reason}"))
+    return ClaimState(f"claim {claim_id} is {state_text(state)}: {reason}")
 
 
 def add_event(

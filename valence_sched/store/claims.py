@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from valence_sched import errors
-from valence_sched.errors import ClaimLost, one_line
+from valence_sched.errors import ClaimLost
 from valence_sched.model.claim import (
     ACTIVE_STATES,
     FINAL_STATES,
@@ -465,7 +465,7 @@ class Claims:
                 elif claim.state not in ACTIVE_STATES:
                     hint = "it has ended already"
                 state = state_text(claim.state)
-                raise errors.ClaimState(one_line(f"claim {claim_id} is {state}: {hint}"))
+                raise errors.ClaimState(f"claim {claim_id} is {state}: {hint}")
         expiry.free_claim(database, claim_id)
 
 

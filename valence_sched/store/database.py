@@ -45,7 +45,7 @@ class StoreUrl:
         self.engine = url.get_backend_name()
         if self.engine not in DRIVERS:
             text = f"unknown database {self.engine!r}: use sqlite, postgresql or mysql"
-            raise StoreError(one_line(text))
+            raise StoreError(text)
         driver, module, extra = DRIVERS[self.engine]
         if importlib.util.find_spec(module) is None:
             raise StoreError(f"{self.engine} needs {module}: pip install 'valence-sched[{extra}]'")
@@ -142,7 +142,7 @@ def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreEr
         message = message.replace(str(address.url.password), "***")
     text = ": ".join(filter(None, (str(address), doing, message)))
     error_class = RowRefused if isinstance(error, sa.exc.DataError) else StoreError
-    return error_class(one_line(f"{text} ({hint})" if hint else text))
+    return error_class(f"{text} ({hint})" if hint else text)
 
 
 def _kind(error: Exception) -> str:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 
-from valence_sched.errors import ClaimLost, one_line
+from valence_sched.errors import ClaimLost
 from valence_sched.model.claim import ClaimPart
 from valence_sched.model.inventory import OTHERS
 from valence_sched.store import tables
@@ -54,7 +54,7 @@ def lock_group(
     elif connection.scalar(pending) is not None:
         problem = "another claim of it is being prepared over several zones"
     if problem:
-        raise ClaimLost(one_line(f"group {name!r}: {problem}"), group=name)
+        raise ClaimLost(f"group {name!r}: {problem}", group=name)
 
 
 def advance_group(connection: sa.Connection, name: str) -> None:

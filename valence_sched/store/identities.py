@@ -10,7 +10,7 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from valence_sched.errors import IdentityConflict, one_line
+from valence_sched.errors import IdentityConflict
 from valence_sched.model import podm_address
 from valence_sched.model.inventory import to_json
 from valence_sched.model.podm_address import is_address
@@ -83,9 +83,7 @@ def conflicts(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Confl
 
 
 def _conflict(move: IdentityMove | Registration, other: str) -> IdentityConflict:
-    return IdentityConflict(
-        one_line(podm_address.conflict_text(move.name, move.identity or "", other))
-    )
+    return IdentityConflict(podm_address.conflict_text(move.name, move.identity or "", other))
 
 
 def _changed_services(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Conflicts:
@@ -104,7 +102,7 @@ def _changed_services(connection: sa.Connection, moves: Sequence[IdentityMove]) 
             changed = podm_address.has_other_blocks(known_blocks, move.blocks)
         if changed:
             text = podm_address.change_text(move.name, known, move.identity)
-            found[move.key] = IdentityConflict(one_line(text))
+            found[move.key] = IdentityConflict(text)
     return found
 
 

@@ -283,7 +283,7 @@ def _file_errors(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise StoreError(one_line(f"{path}: {reason}: name another file")) from None
+        raise StoreError(f"{path}: {reason}: name another file") from None
 
 
 def _plain(value: Any) -> Any:

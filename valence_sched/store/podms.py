@@ -12,7 +12,7 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from valence_sched.errors import IdentityConflict, InUse, UnknownName, one_line
+from valence_sched.errors import IdentityConflict, InUse, UnknownName
 from valence_sched.model.inventory import FullPodm, LeanPodm, Node, free_amount, to_json
 from valence_sched.model.podm_address import is_address
 from valence_sched.model.reading import PreviousReading, ReadFailure
@@ -517,7 +517,7 @@ def check_unused(connection: sa.Connection, name: str) -> None:
     """Raise InUse if the store has claims or nodes of a pod manager, whose row is locked."""
     if parts := uses(connection, key_of(name)):
         hint = "run podm claim release and podm node delete first"
-        raise InUse(one_line(f"pod manager {name!r} still has {' and '.join(parts)}: {hint}"))
+        raise InUse(f"pod manager {name!r} still has {' and '.join(parts)}: {hint}")
 
 
 def record_failures(connection: sa.Connection, readings: FailedReadings) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from valence_sched.errors import QuotaExceeded, one_line
+from valence_sched.errors import QuotaExceeded
 from valence_sched.model.claim import ACTIVE_STATES, Claim
 from valence_sched.model.quota import Quota, claim_charges
 from valence_sched.store import tables
@@ -105,7 +105,7 @@ def check(connection: sa.Connection, claim: Claim) -> None:
     if connection.scalar(sa.select(of.id).where(*expired).limit(1)) is not None:
         raise ExpiredConflict
     hint = "release something, or ask the operator for more"
-    raise QuotaExceeded(one_line(f"quota of {claim.owner!r}: {'; '.join(problems)}: {hint}"))
+    raise QuotaExceeded(f"quota of {claim.owner!r}: {'; '.join(problems)}: {hint}")
 
 
 def charge(connection: sa.Connection, claim: Claim, parts_of: int = 1) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from valence_sched.errors import NameTaken, UnknownName, one_line
+from valence_sched.errors import NameTaken, UnknownName
 from valence_sched.model.registration import Registration, alters_reading, reregistered
 from valence_sched.model.stats import apply_stats
 from valence_sched.store import identities, podms, tables
@@ -32,7 +32,7 @@ def register(connection: sa.Connection, registration: Registration) -> None:
     name = registration.name
     if connection.scalar(_document(name)) is not None:
         hint = "change that one, or choose another name"
-        raise NameTaken(one_line(f"a pod manager named {name!r} is registered already: {hint}"))
+        raise NameTaken(f"a pod manager named {name!r} is registered already: {hint}")
     identities.check_free(connection, registration)
     tables.log_registry_change(connection)
     row = {"podm_key": key_of(name), "name": name, **identities.registration_columns(registration)}
@@ -40,7 +40,7 @@ def register(connection: sa.Connection, registration: Registration) -> None:
         connection.execute(sa.insert(_table), row)
     except sa.exc.IntegrityError:  # another process was faster by an instant
         text = f"lost the race to register pod manager {name!r}, or its service: change that one"
-        raise NameTaken(one_line(text)) from None
+        raise NameTaken(text) from None
 
 
 def change(connection: sa.Connection, registration: Registration) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from valence_sched.errors import StoreError, one_line
+from valence_sched.errors import StoreError
 from valence_sched.store import tables
 from valence_sched.store.database import Database
 from valence_sched.store.tables import REVISION
@@ -107,7 +107,7 @@ def _refuse_foreign(connection: sa.Connection, database: Database) -> None:
     if others and alone and not found & ours:
         shown = ", ".join(others[:3]) + (", …" if len(others) > 3 else "")
         text = f"it has the tables of another program ({shown}): name another store"
-        raise StoreError(one_line(f"{database.address}: {text}"))
+        raise StoreError(f"{database.address}: {text}")
 
 
 def _refuse_newer(stored: str | None, revision: str, database: Database) -> None:

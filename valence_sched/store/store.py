@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from sqlalchemy import Connection
 
-from valence_sched.errors import IdentityConflict, InputError, StoreError, one_line
+from valence_sched.errors import IdentityConflict, InputError, StoreError
 from valence_sched.model.claim import Usage
 from valence_sched.model.effect import EffectLog
 from valence_sched.model.inventory import FullPodm, LeanPodm
@@ -220,7 +220,7 @@ class Store:
                     try:
                         stored |= self._write_readings({key: one})
                     except (RowRefused, InputError) as error:
-                        stored[key] = StoreError(one_line(f"{one.podm.id}: {error}"))
+                        stored[key] = StoreError(f"{one.podm.id}: {error}")
         return stored
 
     def _write_readings(

@@ -18,7 +18,7 @@ import msgspec
 import sqlalchemy as sa
 from msgspec.structs import replace
 
-from valence_sched.errors import InUse, NameTaken, StoreError, UnknownName, one_line
+from valence_sched.errors import InUse, NameTaken, StoreError, UnknownName
 from valence_sched.model.decision import Report
 from valence_sched.model.inventory import to_json
 from valence_sched.model.quantity import format_count
@@ -258,7 +258,7 @@ class Zones:
             known = sa.select(_children.c.id).where(_children.c.zone_key == key_of(name))
             if connection.scalar(known) is not None:
                 hint = "change that one, or choose another name"
-                raise NameTaken(one_line(f"a zone named {name!r} is a child already: {hint}"))
+                raise NameTaken(f"a zone named {name!r} is a child already: {hint}")
             # if another process inserts it first, this runs again
             report = to_json(ZoneReport())
             row = {"zone_key": key_of(name), "name": name, "report": report, **_row(registration)}
@@ -297,7 +297,7 @@ class Zones:
             if found:
                 count = format_count(len(found), "claim")
                 text = f"zone {name!r} still has {count} ({listed(found)})"
-                raise InUse(one_line(f"{text}: run podm claim release and podm node delete first"))
+                raise InUse(f"{text}: run podm claim release and podm node delete first")
             connection.execute(sa.delete(_children).where(_children.c.id == zone.id))
             tables.log_zone_change(connection)
 

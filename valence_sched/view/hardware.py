@@ -8,7 +8,7 @@ from collections.abc import Container, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from valence_sched.errors import UnknownName, UsageError, one_line
+from valence_sched.errors import UnknownName, UsageError
 from valence_sched.model import hardware as nouns
 from valence_sched.model.inventory import Pool, Stock
 from valence_sched.model.need import MEASURES, has_words
@@ -153,7 +153,7 @@ def block(view: View, name: str, podm: str | None = None) -> nouns.BlockOverview
         places = ", ".join(f"{one.uri} of {one.podm}" for one in found[:_MOST_NAMED])
         hint = f"name the URI, and --podm where two pod managers share it ({places})"
         count = format_count(len(found), "block")
-        raise UsageError(one_line(f"{count} are named {name!r}: {hint}"))
+        raise UsageError(f"{count} are named {name!r}: {hint}")
     return found[0]
 
 

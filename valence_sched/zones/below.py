@@ -92,9 +92,7 @@ class ZonesBelow:
         having = self._children_having(name)
         if len(having) > 1:
             names = " or ".join(paths.path(child, name) for child in having)
-            raise errors.UsageError(
-                errors.one_line(f"several zones have pod manager {name!r}: name {names}")
-            )
+            raise errors.UsageError(f"several zones have pod manager {name!r}: name {names}")
         zone = next(iter(having), "")
         return zone, self.part(zone), name
 
@@ -147,7 +145,7 @@ class ZonesBelow:
         for child, answer in answers.items():
             if isinstance(answer, errors.SchedulerError) and surely and not having:
                 text = f"zone {child} may have pod manager {name!r}, and does not answer: {answer}"
-                raise errors.ServiceError(errors.one_line(text))
+                raise errors.ServiceError(text)
         return having
 
     def _enabled(self) -> list[str]:

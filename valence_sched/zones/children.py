@@ -188,7 +188,7 @@ class ZoneRegistry:
     def _check_routing(self) -> None:
         if not self._settings.enable_zone_routing:
             hint = f"set enable_zone_routing: true in {self._settings_file}"
-            raise errors.AccessDenied(errors.one_line(f"child zones are not enabled: {hint}"))
+            raise errors.AccessDenied(f"child zones are not enabled: {hint}")
 
 
 FAILURES = 3  # in a row, after which a child is inactive

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from valence_sched.errors import CredentialError, IdentityUnavailable, Unauthenticated, one_line
+from valence_sched.errors import CredentialError, IdentityUnavailable, Unauthenticated
 from valence_sched.model.claim import Claim
 from valence_sched.model.tls import default_authorities
 from valence_sched.model.zone import GroupAnswer, OfferQuery, ZoneAnswer, ZoneClaimBody
@@ -90,14 +90,12 @@ class KeystoneTokens:
             found: str | None = plugin.get_token(opened)
         except exceptions.Unauthorized:
             text = f"{self._login.username!r} to the project {self._login.project!r}"
-            raise Unauthenticated(
-                one_line(f"Keystone at {where} refuses the login of {text}")
-            ) from None
+            raise Unauthenticated(f"Keystone at {where} refuses the login of {text}") from None
         except (exceptions.ClientException, OSError) as error:
             text = f"Keystone at {where} gives no token: {type(error).__name__}"
-            raise IdentityUnavailable(one_line(text)) from None
+            raise IdentityUnavailable(text) from None
         if not found:
-            raise IdentityUnavailable(one_line(f"Keystone at {where} gives no token"))
+            raise IdentityUnavailable(f"Keystone at {where} gives no token")
         return found
 
     def renew(self) -> None:

@@ -299,7 +299,7 @@ class ZoneNodes:
         if claim.state != "COMPOSED":
             text = f"key {claim.key!r} belongs to claim {claim.id}, which is {claim.state}"
             hint = "wait for it, or run podm claim reap once its time is over"
-            raise errors.ClaimState(errors.one_line(f"{text}: {hint}"))
+            raise errors.ClaimState(f"{text}: {hint}")
         row = self.claims.rows.get(claim.id)
         nodes = self.claims.claim_record(claim.id).nodes
         failures = []
@@ -370,7 +370,7 @@ class ZoneNodes:
                 podms += [paths.path(zone, name) for one in answer for name in one.claim.podms]
             elif zone and not isinstance(answer, errors.UnknownName):
                 text = f"{paths.line_below(zone, str(answer))}: nothing was composed"
-                raise errors.Unverified(errors.one_line(f"{text}, and claim {row.id} stays held"))
+                raise errors.Unverified(f"{text}, and claim {row.id} stays held")
 
         def is_enabled(podm: str) -> bool:
             _, part, name = self._below.find(podm)

@@ -242,7 +242,7 @@ def zoned_result(
     placed = nodes if fitting >= request.required_count else []
     if not nodes and selected.silent and selected.answered == 1 and not sealed.inventory.podms:
         text = "; ".join(f"{one.zone}: {one.reason}" for one in _sorted(selected.silent))
-        raise InventoryIncomplete(one_line(f"no zone answered: {text}"))
+        raise InventoryIncomplete(f"no zone answered: {text}")
     zones = nouns.DecisionZones(
         answered=selected.answered,
         rounds=selected.rounds,

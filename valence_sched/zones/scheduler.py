@@ -13,7 +13,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
-from valence_sched.errors import RequestError, ServiceError, UnknownName, UsageError, one_line
+from valence_sched.errors import RequestError, ServiceError, UnknownName, UsageError
 from valence_sched.model import decision as nouns
 from valence_sched.model import hardware
 from valence_sched.model.capacity import Capacity, StrandedAmount
@@ -144,11 +144,11 @@ class ZoneScheduler(Scheduler):
         if len(found) > 1:
             podms = ", ".join(one.podm for one in found)
             text = f"block {name!r} is on pod managers {podms}: name one with --podm"
-            raise UsageError(one_line(text))
+            raise UsageError(text)
         if not found:
             first = answers.silent[0]
             text = f"zone {first.zone} may have block {name!r}, and does not answer: {first.reason}"
-            raise ServiceError(one_line(text))
+            raise ServiceError(text)
         return found[0]
 
     def device_counts(self, wanted: hardware.BlockFilter) -> Sequence[hardware.DeviceCount]:
@@ -219,7 +219,7 @@ class ZoneScheduler(Scheduler):
         if len(zones) > 1:
             names = ", ".join(zone or OWN for zone in zones)
             text = f"a plan is of one zone, and these nodes are in several ({names})"
-            raise RequestError(one_line(f"{text}: ask for fewer nodes, or claim them here"))
+            raise RequestError(f"{text}: ask for fewer nodes, or claim them here")
         zone = zones[0]
         found = self._below.part(zone).plan(self._below.requests(request)(zone))
         if not zone:
@@ -255,7 +255,7 @@ class ZoneScheduler(Scheduler):
         if self._below.children and group is not None and group.hard and crosses_zones(request):
             rules = f"the rules of group {group.name!r} are over all zones"
             text = f"a plan is of one zone, and {rules}: claim the nodes here, without a plan"
-            raise RequestError(one_line(text))
+            raise RequestError(text)
 
     def _placed(self, plan: Plan) -> tuple[str, Plan]:
         """Return the zone directly below that a plan is for, or this one, and its plan.
@@ -274,7 +274,7 @@ class ZoneScheduler(Scheduler):
             zones = {self._below.find_podm(podm)[0] for podm in podms}
         except UsageError as error:
             text = f"the plan does not name its zone, and {error}"
-            raise RequestError(one_line(f"{text} in a new plan, or apply it at its zone")) from None
+            raise RequestError(f"{text} in a new plan, or apply it at its zone") from None
         if len(zones) > 1:
             raise RequestError("the plan has pod managers of several zones: plan again")
         zone = next(iter(zones), "")
@@ -283,7 +283,7 @@ class ZoneScheduler(Scheduler):
                 self._below.own.registration(podm)
             except UnknownName:
                 text = f"the plan has pod manager {podm!r}, which no zone here has"
-                raise RequestError(one_line(f"{text}: apply it at the zone that has it")) from None
+                raise RequestError(f"{text}: apply it at the zone that has it") from None
         return zone
 
 

@@ -14,7 +14,7 @@ import msgspec
 from itsdangerous import BadData, SignatureExpired, Signer, URLSafeTimedSerializer
 from msgspec.structs import replace
 
-from valence_sched.errors import AccessDenied, StaleOffer, one_line
+from valence_sched.errors import AccessDenied, StaleOffer
 from valence_sched.model.decision import Candidate
 from valence_sched.model.plan import Plan, signed_content
 from valence_sched.model.zone import DomainValues, Token
@@ -108,4 +108,4 @@ class PlanSignatures:
         else:
             return
         hint = "make it again with this service, or with a program that has its key"
-        raise AccessDenied(one_line(f"{text}: {hint}"))
+        raise AccessDenied(f"{text}: {hint}")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from valence_sched.errors import UnknownName, UsageError, one_line
+from valence_sched.errors import UnknownName, UsageError
 from valence_sched_cli import base
 from valence_sched_cli.base import output
 from valence_sched_cli.commands.claim import event_cell
@@ -102,7 +102,7 @@ class ShowNode(base.ShowOne):
                 raise UnknownName("node", args.node, [one.node.id for one in recorded.values()])
             if len(found) > 1 and args.node not in found:
                 several = ", ".join(found)
-                raise UsageError(one_line(f"node {args.node}: several have this name: {several}"))
+                raise UsageError(f"node {args.node}: several have this name: {several}")
             record = found.get(args.node) or next(iter(found.values()))
         else:
             record = scheduler.node_record(args.node)

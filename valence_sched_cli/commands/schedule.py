@@ -14,7 +14,6 @@ from valence_sched.errors import (
     SchedulerError,
     UnknownName,
     UsageError,
-    one_line,
 )
 from valence_sched_cli import base
 from valence_sched_cli.base import output
@@ -119,7 +118,7 @@ class SchedulePodm(base.Lister):
             hint = "leave it out, or name an inventory or a state to decide here"
             raise UsageError(f"--strict: the service decides by its own settings: {hint}")
         if self.args.strict and report.zones and report.zones.silent:
-            raise InventoryIncomplete(one_line(next(words.phrases.zone_lines(report.zones))))
+            raise InventoryIncomplete(next(words.phrases.zone_lines(report.zones)))
 
     def _schedule(self) -> base.Table:
         args, request = self.args, self._request()

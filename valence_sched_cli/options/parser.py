@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
-from valence_sched.errors import RequestError, UsageError, one_line
+from valence_sched.errors import RequestError, UsageError
 
 #: The sections, in their order: what is asked for, where it may go, together with what, on which
 #: inventory, edited how, and how to decide, what to do then, and what to print.
@@ -290,7 +290,7 @@ def by_name(
     named: dict[str, Value] = {}
     for name, value in pairs:
         if name in named:
-            raise UsageError(one_line(f"{option}: {name!r} twice: {hint}"))
+            raise UsageError(f"{option}: {name!r} twice: {hint}")
         named[name] = value
     return named
 
@@ -472,7 +472,7 @@ def check_file_names(args: argparse.Namespace) -> None:
 
 
 def _collision(name: str, what: str) -> UsageError:
-    return UsageError(one_line(f"{option_name(name)}: {what}: name another file"))
+    return UsageError(f"{option_name(name)}: {what}: name another file")
 
 
 def _words(args: argparse.Namespace, name: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ import warnings
 from collections import Counter
 from typing import Any, get_args
 
-from valence_sched.errors import UsageError, one_line
+from valence_sched.errors import UsageError
 from valence_sched_cli.late import model, msgspec
 from valence_sched_cli.options import parser as parsing
 from valence_sched_cli.output.cells import Pairs, Words, fields
@@ -209,7 +209,7 @@ def _facts(args: argparse.Namespace) -> dict[str, Any]:
         if times > 1:
             also = " (also by --location)" if key == "location" and args.location else ""
             several = "write several values as one ;-separated list"
-            raise UsageError(one_line(f"--fact: {key!r} is given twice{also}: {several}"))
+            raise UsageError(f"--fact: {key!r} is given twice{also}: {several}")
     return dict(facts)
 
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from valence_sched.errors import InputError, UsageError, one_line, suggest
+from valence_sched.errors import InputError, UsageError, suggest
 from valence_sched_cli.late import app, model
 from valence_sched_cli.options import parser as parsing
 from valence_sched_cli.options.registration import fact_value
@@ -85,7 +85,7 @@ def edited_site(command: PodmCommand, args: argparse.Namespace) -> app.Site:
         names = ", ".join(one.name for one in (site, *others))
         found = f"{1 + len(others)} scenarios ({names})"
         hint = "this is about one inventory: name one with FILE#NAME"
-        raise UsageError(one_line(f"--scenario: {found}, and {hint}"))
+        raise UsageError(f"--scenario: {found}, and {hint}")
     return site
 
 

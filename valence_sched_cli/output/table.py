@@ -17,7 +17,7 @@ from typing import Any
 from cliff import utils
 from cliff.columns import FormattableColumn
 
-from valence_sched.errors import UsageError, escape, one_line, suggest
+from valence_sched.errors import UsageError, escape, suggest
 from valence_sched.streams import encodable
 from valence_sched_cli.late import model, msgspec
 from valence_sched_cli.output.cells import Absent
@@ -370,7 +370,7 @@ def check_columns(names: Sequence[str], columns: Sequence[str], option: str = "-
     for name in names:
         if column_key(name) not in keys:
             hint = suggest(name, dict.fromkeys(columns), MIN_SIMILARITY)
-            raise UsageError(one_line(f"{option}: no column named {name!r} ({hint})"))
+            raise UsageError(f"{option}: no column named {name!r} ({hint})")
 
 
 def column_key(name: str) -> str:

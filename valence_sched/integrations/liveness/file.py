@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from valence_sched.errors import UsageError, one_line
+from valence_sched.errors import UsageError
 from valence_sched.model.quantity import parse_age
 from valence_sched.model.reading import DEFAULT_LIMIT_S, Sign, within
 
@@ -22,7 +22,7 @@ def file(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bo
     """
     folder, limit_s = _parsed(argument)
     if not argument or not os.path.isdir(folder):
-        raise UsageError(one_line(f"file: {argument or 'nothing'!r} is no folder"))
+        raise UsageError(f"file: {argument or 'nothing'!r} is no folder")
     files = {sign.id: folder / quote(sign.id, safe="") for sign in signs}
     return {id_: within(_age_s(file, now), limit_s) for id_, file in files.items()}
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from valence_sched.errors import CloudError, UsageError, one_line
+from valence_sched.errors import CloudError, UsageError
 from valence_sched.model.request_spec import Place
 
 
@@ -38,7 +38,7 @@ class OpenStackResolver:
             return _FINDERS[kind](self.connection, name)
         except (SDKException, ClientException) as error:
             text = f"cannot ask OpenStack for {kind} {name!r}: {error}"
-            raise CloudError(one_line(text)) from None
+            raise CloudError(text) from None
 
     def known(self, kind: str) -> Iterable[str]:
         """Return nothing: a cloud may have a million of them."""

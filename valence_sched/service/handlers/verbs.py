@@ -158,7 +158,7 @@ def check_node(call: Call, scheduler: Scheduler, name: str) -> None:
         return
     for zone in silent_zones(found):
         if name.startswith(f"{zone.zone}/"):
-            raise errors.ServiceError(errors.one_line(f"zone {zone.zone}: {zone.reason}"))
+            raise errors.ServiceError(f"zone {zone.zone}: {zone.reason}")
     raise errors.UnknownName("node", name, ())
 
 
