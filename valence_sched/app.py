@@ -63,12 +63,12 @@ if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
 
-#: Imported late, by what needs them; they define, or import, what a scheduler here decodes.
+#: Modules that are imported late; they define, or import, the nouns that a scheduler decodes.
 LATE_MODULES = ("drivers.crawl.cache", "lifecycle.access", "store.store")
 
 
 def import_late_modules() -> None:
-    """Import what is imported late otherwise: where threads decide, in one of them."""
+    """Import the late modules now; otherwise one of the deciding threads imports them."""
     for name in LATE_MODULES:
         importlib.import_module(f"valence_sched.{name}")
 
@@ -76,10 +76,10 @@ def import_late_modules() -> None:
 class App:
     """Holds the scheduler's parts, made from files, the environment and standard input.
 
-    ``config`` reads the files of a user, ``sources`` the records of pod managers, ``loader``
-    builds views of them, ``captures`` records them, ``diagnostics`` are about what was read.
-    ``service`` is the scheduler behind HTTP that decides in place of one here, if there is one.
-    The stores that are opened share a ``quarantine``, if one is given.
+    ``config`` reads the files of a user, ``sources`` the records of pod managers, ``loader`` builds
+    views of them, ``captures`` records them, ``diagnostics`` are about the documents that were
+    read. ``service`` is the scheduler behind HTTP that decides instead of this process, None
+    without a service. All stores share the ``quarantine``, if given.
     """
 
     def __init__(
@@ -108,15 +108,15 @@ class App:
         return Captures(self.sources, self.loader)
 
     def registry(self, state: str | None = None) -> Registry:
-        """Return the registry whose state is at a URL, None for the usual one."""
-        from valence_sched.inventory.registry import Registry  # only where a state is looked at
+        """Return the registry of the state at a URL; None: the default state."""
+        from valence_sched.inventory.registry import Registry  # only to use a state
 
         return Registry(self.config, state, self._quarantine)
 
     def record_changes(
         self, state: str | None, verb: str, outcomes: Iterable[tuple[str, str]]
     ) -> None:
-        """Record in the state, if there is one, what a command changed; errors as of a state."""
+        """Record the changes of a command in the state, if it exists; errors as of a state."""
         try:
             user = pwd.getpwuid(os.getuid()).pw_name
         except KeyError:  # of a user without a name
@@ -135,7 +135,7 @@ class App:
         return Engine(self.config, self.sources, self.loader, selection, effects=effects)
 
     def controller(self, settings: DispatchSettings) -> Callable[[Dispatch], Sequence[Receipt]]:
-        """Return what posts a decision to the controller of a service; errors as to send one.
+        """Return the function that posts a decision to a controller, with the errors of a dispatch.
 
         CredentialError: the key or the password cannot be read. UnknownName: no such dispatcher.
         """
@@ -153,7 +153,7 @@ class App:
         *,
         sleep: Callable[[float], object] = time.sleep,
     ) -> DispatchSender:
-        """Return what posts the decisions that wait in a store; errors as of the controller."""
+        """Return the sender of the decisions that wait in a store; errors as of the controller."""
         return DispatchSender(store.dispatches, self.controller(settings), settings, tell, sleep)
 
     def watch(
@@ -172,21 +172,21 @@ class App:
         """Keep the registered pod managers fresh until interrupted, or read them ``once``.
 
         ``tell`` takes a line for each change. One process of those that share a state reads.
-        ``messaging`` is the file of the broker that carries hints. What was read is reported every
-        ``report_interval_s`` to each of ``report``: the URL of a service, or ``messaging`` for all
-        that hear reports over that broker; with ``report_policies`` only what decisions of these
-        policies of the service read.
+        ``messaging`` is the file of the broker that carries hints. Readings are reported every
+        ``report_interval_s`` to each target in ``report``: the URL of a service, or ``messaging``
+        for all receivers of that broker. With ``report_policies`` a report has only the fields that
+        decisions of these policies of the service read.
 
         Raises:
             UsageError: no pod manager is registered; a URL is invalid, or there is no broker.
-            InUse: another process reads, and they are to be read once.
-            InventoryIncomplete: no pod manager could be read once.
+            InUse: with ``once``, another process already reads.
+            InventoryIncomplete: with ``once``, no pod manager could be read.
         """
         from valence_sched.inventory.background_reader import background_reader  # HTTP
 
         registry = self.registry(live.state)
         if not registry.members(live):
-            hint = f"register one with podm create NAME URL (none is in {registry.where})"
+            hint = f"register one with podm create NAME URL (state: {registry.where})"
             raise errors.UsageError(f"no pod manager is registered: {hint}")
         with contextlib.ExitStack() as stack:
             fanout: HintFanout | None = None
@@ -226,7 +226,7 @@ class App:
     def _report_target(
         self, target: str, fanout: HintFanout | None, policies: Sequence[str]
     ) -> Callable[[str, Mapping[str, Any]], object]:
-        """Return what takes reports of pod managers: a service by its URL, or a broker."""
+        """Return the function that reports a pod manager to a service, by its URL, or a broker."""
         if target == "messaging":
             if fanout is None:
                 raise errors.UsageError(
@@ -234,11 +234,11 @@ class App:
                 )
             if policies:
                 hint = "name the URL of a service with --report"
-                text = "--report-policy: a broker does not report what policies read"
+                text = "--report-policy: a broker has no policies"
                 raise errors.UsageError(f"{text}: {hint}")
             return fanout.report
         if (scheduler := self._remote_scheduler(target)) is None:
-            raise errors.UsageError("--report: an empty URL: name that of a service, or messaging")
+            raise errors.UsageError("--report: an empty URL, expected a service or messaging")
         return reporter.needed(scheduler, policies) if policies else scheduler.update_resource_stats
 
     def hint_fanout(
@@ -247,9 +247,9 @@ class App:
         heard: Callable[[tuple[str, ...]], object],
         reported: Callable[[str, dict[str, Any]], object] | None = None,
     ) -> HintFanout:
-        """Return what sends and hears hints over a broker; it connects when it is started.
+        """Return the sender and receiver of hints over a broker; it connects when it is started.
 
-        ``reported`` takes reports of pod managers that are heard.
+        ``reported`` takes each received report of a pod manager.
 
         Raises:
             SchedulerError: the library is not installed.
@@ -272,7 +272,7 @@ class App:
         verify: bool | str = True,
         certificate: ClientCertificate | None = None,
     ) -> None:
-        """Let the service at a URL, by default that of the environment, decide and name flavors.
+        """Use the decisions, flavors and policies of a service; default: that of the environment.
 
         ``token``, ``verify`` and errors as of a connection.
         """
@@ -302,9 +302,10 @@ class App:
         login: Callable[[], CloudLogin | None] = lambda: None,
         settings: Callable[[], IronicSettings] | None = None,
     ) -> None:
-        """Let Ironic be asked what may be changed, before hardware changes.
+        """Ask Ironic before each change of hardware whether it uses the hardware.
 
-        Ironic is that of ``settings``, by default of the user, else of the cloud of ``login``.
+        The Ironic is that of ``settings``, by default the user's, else that of the cloud of
+        ``login``.
         """
 
         def baremetals() -> Sequence[Baremetal]:
@@ -331,7 +332,7 @@ class App:
         """Return the scheduler of the service, else the one over a selection.
 
         Raises:
-            UsageError: the selection has options that only a scheduler here can heed.
+            UsageError: the selection has options for a scheduler in this process only.
         """
         if self.service is None:
             return self.engine(selection, effects=effects)
@@ -347,15 +348,15 @@ class App:
     def zoned_scheduler(
         self, selection: Selection, file: str, *, effects: EffectLog | None = None
     ) -> Scheduler:
-        """Return what decides over the recorded zones of a file; errors as for the file.
+        """Return the scheduler over the recorded zones of a file; errors as for the file.
 
-        It answers every other verb on all of them as if they were one zone.
+        Verbs that do not decide treat all these zones as one zone.
         """
         from valence_sched.zones import decider, tree
 
         zone = self.zone_file(file)
         flat = self.engine(_of_zones(selection, zone), effects=effects)
-        # the engine that reads all inventories is the one to report what it skipped in them
+        # only the engine over all inventories reports skipped documents
         app = App(self.config.environ, self.config.input, now=self.now)
         stated = zone.stated()
 
@@ -396,7 +397,7 @@ class App:
         return list(found)
 
     def dispatchable(self, scheduler: Scheduler, report: Report) -> Report:
-        """Return a report that says which of its nodes were decided on a recording, and its age."""
+        """Return a report with the recorded pod managers of its nodes, and their age."""
         recorded = {one.podm.id: one.podm.read_at for one in scheduler.podms() if not one.live}
         return with_recording(report, recorded, self.now())
 
@@ -433,7 +434,7 @@ class App:
 
         Raises:
             UsageError: a user without a password, or a password without a user.
-            CredentialError: the password is missing, or others can read it.
+            CredentialError: the password is missing, or other users can read it.
             InventoryIncomplete: with ``strict``, a document had to be skipped.
             SchedulerError: as for the simulator.
         """
@@ -463,20 +464,20 @@ class App:
 
     @contextlib.contextmanager
     def report_writer(self, file: str) -> Iterator[Callable[[Report | Reports | Replay], None]]:
-        """Yield what writes a decision or a replay as JSON into a file that is open before.
+        """Open a file; yield the function that writes a decision or a replay to it as JSON.
 
-        InputError if it cannot be written, at once or later; unwritten, the file stays as it was.
+        InputError if it cannot be opened or written. Without a write the file is unchanged.
         """
         with files.pending(file) as write:
             yield lambda report: write(files.json_text(report, file))
 
     def text_writer(self, file: str) -> AbstractContextManager[Callable[[bytes], None]]:
-        """Return what writes bytes into a file, opened as for a report."""
+        """Open a file as for a report; yield the function that writes bytes to it."""
         return files.pending(file)
 
     @contextlib.contextmanager
     def page_writer(self, file: str) -> Iterator[Callable[[Page], None]]:
-        """Yield what writes a page as HTML into a file that is open before the page is made.
+        """Open a file; yield the function that writes a page to it as HTML.
 
         SchedulerError if the libraries for pages are not installed; InputError as for a report.
         """
@@ -495,7 +496,7 @@ class App:
     ) -> Page:
         """Return the page of moves or of a purchase on a site, with the map of it.
 
-        ``most`` is how many moves a rebalance was allowed.
+        ``most`` is the allowed number of moves of a rebalance.
         """
         from valence_sched.model.capacity import PurchaseResult
         from valence_sched.model.relocation import Rebalance, Relocation
@@ -522,7 +523,7 @@ class App:
         return pages.survival_page(result, listing, facts)
 
     def report_text(self, report: Report | Reports | Replay) -> str:
-        """Return a decision or a replay as the JSON that a file would get."""
+        """Return a decision or a replay as the JSON of a report file."""
         return files.json_text(report).decode()
 
     def read_report(self, file: str) -> tuple[Report | Reports, list[str]]:
@@ -539,7 +540,7 @@ class App:
     def read_plan(self, file: str) -> Plan:
         """Read a plan, ``-`` for standard input; its unknown fields become remarks.
 
-        Errors as for a report; InputError, too, if it was changed since it was made.
+        Errors as for a report; also InputError if the plan was changed after it was made.
         """
         from valence_sched.model.plan import parse_plan
 
@@ -563,7 +564,7 @@ def _inventories(zones: Iterable[RecordedZone]) -> tuple[str, ...]:
 
 
 def _refuse_reading(selection: Selection) -> None:
-    """Raise UsageError for options about how pod managers are read, which a service does."""
+    """Raise UsageError for options of reading pod managers: the service reads them itself."""
     live = selection.live
     _refuse_options(
         resource_file=selection.resource_files,

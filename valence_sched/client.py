@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The seam of a caller: two calls to a scheduler, in this process or behind HTTP.
+"""The client of a scheduler, in this process or behind HTTP: two calls.
 
-A caller imports this module, and nothing else of the project::
+A caller imports only this module::
 
     from valence_sched import client
 
@@ -44,7 +44,7 @@ def connect(
 ) -> SchedulerClient:
     """Return the client of the service at a URL, else of a scheduler in this process.
 
-    Without ``url`` it is that of ``VALENCE_SCHED_URL``, unless inventories or a state are named.
+    The default of ``url`` is ``VALENCE_SCHED_URL``, unless inventories or a state are given.
     ``near_maps`` locate external resources for a scheduler in this process; a service has its own.
     Errors as of a connection. Several threads may connect at once.
     """
@@ -65,7 +65,7 @@ def connect(
 class SchedulerClient:
     """The two calls of a caller, to any scheduler; errors are those of its verbs.
 
-    Threads may share one of a service; one of a scheduler in this process is for one at a time.
+    Threads may share the client of a service; with a scheduler in this process they take turns.
     """
 
     def __init__(self, scheduler: Scheduler) -> None:
@@ -77,16 +77,16 @@ class SchedulerClient:
         request_spec: Mapping[str, Any],
         filter_properties: Mapping[str, Any] | None = None,
     ) -> list[dict[str, Any]]:
-        """Return one destination for each node of a request, the best one there is.
+        """Return the best destination for each node of a request.
 
         A destination has the ``name`` of its pod manager (``ZONE/NAME`` in a zone below), the
         ``pool``, the URIs of the ``blocks``, the ``score`` (0..1), and the names of its
         ``alternates``.
 
-        ``request_spec`` and ``filter_properties`` together are a request as in a request file: the
-        nodes, and their places. ``request_spec`` may be a generic resource request with both.
-        ``context`` may have a ``project_id``, which owns the nodes of a request without an owner.
-        Equals are chosen at random, but for a request with a seed or an id.
+        ``request_spec`` has the nodes and ``filter_properties`` their places; together they are a
+        request as in a request file. ``request_spec`` may be a generic resource request with both
+        parts. ``context`` may have a ``project_id``, which owns the nodes of a request without an
+        owner. Ties are broken at random, except for a request with a seed or an id.
 
         Raises:
             NothingFits: no pod manager makes the nodes; the message has the nearest reasons.
@@ -112,22 +112,22 @@ class SchedulerClient:
     def update_resource_stats(
         self, context: object, name: ResourceName, stats: Mapping[str, Any]
     ) -> None:
-        """Store the state of a resource, which the very next selection sees.
+        """Store the state of a resource; the next selection uses it.
 
-        ``name`` is one that :meth:`select_destinations` returned, ``stats`` a JSON object of the
-        fields of a pod manager; other words are facts of it.
+        ``name`` is a name from :meth:`select_destinations`. ``stats`` is a JSON object of fields of
+        a pod manager; other keys become facts.
 
         Raises:
-            InputError: a value is not what it must be; nothing is stored.
+            InputError: a value is invalid; nothing is stored.
         """
         self.scheduler.update_resource_stats(name, stats)
 
     def fields_read(self, policy: str = "default", flavor: str | None = None) -> tuple[str, ...]:
         """Return the fields of a resource that decisions of a policy read.
 
-        The rest need not be sent, see :func:`needed_stats`. With ``flavor`` those that decisions on
-        that flavor alone read. Of ``pools``, ``blocks``, ``stocks`` and ``amounts`` every decision
-        reads all.
+        Other fields need not be sent, see :func:`needed_stats`. With ``flavor`` only the fields
+        that decisions on that flavor read. Every decision reads ``pools``, ``blocks``, ``stocks``
+        and ``amounts``.
 
         Raises:
             UnknownName: no such policy or flavor.
@@ -169,7 +169,7 @@ def resource_name(candidate: decision.Candidate) -> ResourceName:
 
 
 def _project(context: object) -> str | None:
-    """Return the project of a security context: a mapping's, or an object's attribute."""
+    """Return the project of a security context, a mapping or an object."""
     if isinstance(context, Mapping):
         value = context.get("project_id")
     else:

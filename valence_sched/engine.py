@@ -68,10 +68,10 @@ R = TypeVar("R", DecisionResult, DecisionResults)
 class Engine(scheduler.OwnScheduler):
     """Implements every verb of a scheduler on the pod managers that ``selection`` names.
 
-    The snapshot to decide on is read when a verb first needs it, and again after a verb changed
-    it; flavors once. For a selection of stored pod managers every verb takes in the new part of
-    the change log, and reads nothing live. The progress of ``sources`` shows what a verb waits
-    for. ``effects`` notes what a verb changes, also while it runs.
+    The snapshot to decide on is read when a verb first needs it, and again after a verb changed it;
+    flavors once. For stored pod managers every verb applies the new part of the change log, and
+    reads no pod manager live. The progress of ``sources`` shows the reason of a wait. ``effects``
+    notes the changes of a verb, also while it runs.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Engine(scheduler.OwnScheduler):
         self._view: View | None = None
         self._decider: Decider | None = None
         self._stored: StoredDeciders | None = None
-        #: Whether each verb takes in the changes of the state.
+        #: Whether each verb applies the changes of the state.
         self.follows = selection.live.stored and not sources.named_sources(selection)
         self._state = StateVerbs(
             sources, self._live, self._effects, self._changing_store, self._forget_snapshot
@@ -104,7 +104,7 @@ class Engine(scheduler.OwnScheduler):
 
     @property
     def changes(self) -> int:
-        """Return how many changes of the change log are taken in, 0 without one."""
+        """Return the number of applied changes of the change log, 0 without a change log."""
         return self._stored.changes if self._stored is not None else 0
 
     @functools.cached_property
@@ -324,7 +324,7 @@ class Engine(scheduler.OwnScheduler):
         content: str | None = None,
         generation: int | None = None,
     ) -> Claim:
-        """Hold the very candidates that were offered for a request; errors as of a claimer."""
+        """Hold exactly the candidates that were offered for a request; errors as of a claimer."""
         self._refuse_recordings("claimed")
         with self._changing_store() as store, self._claimer(store) as claimer:
             return claimer.claim_candidates(
@@ -389,10 +389,10 @@ class Engine(scheduler.OwnScheduler):
     def preview(self, report: Report) -> Iterator[lifecycle.Preview]:
         from valence_sched.planning.succession import verify
 
-        self._refuse_recordings("asked for a preview")
+        self._refuse_recordings("previewed")
         decider, chosen = self.decider(), [one.chosen for one in report.placements]
         with self._access() as access:
-            here = [one for one in chosen if one.podm in access.members]  # no other is asked
+            here = [one for one in chosen if one.podm in access.members]  # not the others
             verify(decider, report.request, here, partial=True)
             yield from map(access.preview, report.placements)
 
@@ -421,7 +421,7 @@ class Engine(scheduler.OwnScheduler):
             claim = claimer.claim(
                 plan.decision.request, key=key, ttl_s=ttl_s, dispatched=self._selection.dispatches
             ).claim
-        assert claim is not None, "the first time a plan is claimed whole, or that is an error"
+        assert claim is not None, "the first claim of a plan is whole, or raises"
         return claim
 
     def compose_plan(
@@ -450,9 +450,9 @@ class Engine(scheduler.OwnScheduler):
         key_variable: str | None = None,
         timeout_s: float = 30.0,
     ) -> Sequence[Receipt]:
-        """Hand a whole report to another system that composes; errors as for a dispatch.
+        """Send a whole report to an external composer; errors as for a dispatch.
 
-        The report is one of :meth:`App.dispatchable <valence_sched.app.App.dispatchable>`.
+        The report comes from :meth:`App.dispatchable <valence_sched.app.App.dispatchable>`.
         """
         environ = self._config.environ
         with awaiting(self._sources.progress, target.partition("=")[0], "taking the decision"):
@@ -461,7 +461,7 @@ class Engine(scheduler.OwnScheduler):
             )
 
     def view(self) -> View:
-        """Return the snapshot that is decided on; it is read now if it was not yet."""
+        """Return the snapshot to decide on; it is read now if it was not read before."""
         if self.follows:
             return self.decider().snapshot()
         if self._view is None:
@@ -478,7 +478,7 @@ class Engine(scheduler.OwnScheduler):
         return self._decider
 
     def _zone_decider(self) -> Decider:
-        """Return the decider, in a zone without pod managers of its own one on none."""
+        """Return the decider; in a zone without own pod managers its snapshot is empty."""
         try:
             return self.decider()
         except errors.NoPodm:
@@ -493,7 +493,7 @@ class Engine(scheduler.OwnScheduler):
 
     @contextlib.contextmanager
     def _changing_store(self) -> Iterator[Store]:
-        """Yield the store; the next decision reads again what it decides on."""
+        """Yield the store; the next decision reads a new snapshot."""
         self._forget_snapshot()
         if self.follows:
             yield self._followed(create=True).store
@@ -502,7 +502,7 @@ class Engine(scheduler.OwnScheduler):
             yield store
 
     def _followed(self, *, create: bool = False) -> StoredDeciders:
-        """Return what follows the state; a state that is not there is made only to ``create``."""
+        """Return the deciders that follow the state; with ``create`` a missing state is made."""
         if self._stored is None:
             if self._state.registry.empty and not create:
                 raise errors.NoPodm(self._sources.no_podm_message(self._live))
@@ -513,7 +513,7 @@ class Engine(scheduler.OwnScheduler):
 
     @contextlib.contextmanager
     def _claimer(self, store: Store) -> Iterator[Claimer]:
-        """Yield the claimer of a selection; of stored pod managers it reads none."""
+        """Yield the claimer of a selection; it does not read stored pod managers again."""
         if self.follows:
             with self._followed().claimer() as claimer:
                 yield claimer
@@ -527,7 +527,7 @@ class Engine(scheduler.OwnScheduler):
     def _access(self, wait_s: float = WAIT_S, ttl_s: float = 0.0) -> Iterator[PodmAccess]:
         """Yield the store and the live pod managers, as for a change.
 
-        A claim that is composed has ``ttl_s`` for it, or longer where all waiting may take longer.
+        A claim has ``ttl_s`` to be composed, or longer if the allowed waits are longer in total.
         """
         from valence_sched.lifecycle import access, guard  # HTTP and SQL: only to compose
 
@@ -552,14 +552,14 @@ class Engine(scheduler.OwnScheduler):
         """Refuse to act on a selection with inventories, which are recordings."""
         if self._sources.named_sources(self._selection):
             raise errors.UsageError(
-                f"nothing is {what} on a recording: leave --inventory (and "
-                "VALENCE_SCHED_INVENTORY) out and register the pod manager, which is then read "
-                "live (podm create NAME URL), or save a plan (podm schedule --plan FILE) and "
-                "apply it (podm apply FILE)"
+                f"a recording cannot be {what}: omit --inventory (and "
+                "VALENCE_SCHED_INVENTORY) and register the pod manager, which is then read live "
+                "(podm create NAME URL), or save a plan (podm schedule --plan FILE) and apply it "
+                "(podm apply FILE)"
             )
 
     def _no_outage(self, requests: Sequence[Request], result: R) -> R:
-        """Return a result, unless nothing fits only because no pod manager could be read."""
+        """Return a result; InventoryIncomplete if nothing fits because of unread pod managers."""
         if result.report.outcome == "nothing_fits":
             self._refuse_outage(requests)
         return result
@@ -587,16 +587,16 @@ class Engine(scheduler.OwnScheduler):
 
     @property
     def _serves(self) -> bool:
-        """Return whether the engine is that of a service: clients have no say in its plans."""
+        """Return whether the engine is that of a service, which verifies the plans of clients."""
         return self._selection.zones is not None
 
     @functools.cached_property
     def _plan_signatures(self) -> PlanSignatures | None:
-        """Return what signs and verifies plans; None where a program has no key for that.
+        """Return the signer and verifier of plans; None in a program without a key.
 
         Raises:
-            AccessDenied: it is that of a service, which has to have one.
-            CredentialError: the key of a program cannot be had.
+            AccessDenied: a service has no key.
+            CredentialError: the key of a program cannot be read.
         """
         try:
             keys = self._state.registry.zone_keys(self._zone_settings, make=self._serves)
@@ -604,7 +604,7 @@ class Engine(scheduler.OwnScheduler):
             if not self._serves:
                 raise
             LOG.error("plans are refused: %s", error)
-            hint = "its operator names one in zones: secrets of its settings"
+            hint = "the operator sets it in zones: secrets of its settings"
             raise errors.AccessDenied(f"this service has no key that signs plans: {hint}") from None
         if not keys:
             return None

@@ -205,7 +205,7 @@ class CredentialError(SchedulerError):
 
 
 class OutputError(SchedulerError):
-    """A stream that a command prints to is closed, full, or gone with its reader."""
+    """A stream that a command prints to is closed or full, or its reader ended."""
 
     code = "output_failed"
 
@@ -215,7 +215,7 @@ class OutputError(SchedulerError):
 
 
 class StoreError(SchedulerError):
-    """The state cannot be opened, read or written; no part of a change was written alone.
+    """The state cannot be opened, read or written; a change is never written in part.
 
     ``uncertain``: the answer to a commit was lost. ``away``: the database cannot be reached now.
     """
@@ -226,11 +226,11 @@ class StoreError(SchedulerError):
     @property
     def public_text(self) -> str:
         unsure = ", and whether this change was made is unknown" if self.uncertain else ""
-        return f"the state cannot be used{unsure}: try again later, the log says why"
+        return f"the state cannot be used{unsure}: try again later, the log has the reason"
 
 
 class Undecodable(StoreError):
-    """A stored document of an ``owner`` that cannot be decoded; others can be."""
+    """A stored document of an ``owner`` that cannot be decoded; other documents can be."""
 
     code, http_status = "undecodable", 500
 
@@ -294,7 +294,7 @@ class NameTaken(SchedulerError):
 
 
 class IdentityConflict(SchedulerError):
-    """A name that leads to another service than before, or a service that has another name."""
+    """A name now belongs to another service, or a service already has another name."""
 
     code, http_status = "identity_conflict", 409
 
@@ -382,7 +382,7 @@ class InventoryStale(InventoryIncomplete):
 
 
 class DecisionUndecided(SchedulerError):
-    """The budget of the policy ended before a pool that might be chosen was settled."""
+    """The budget of the policy ended before the search of a pool that might be chosen."""
 
     code, exit_code, http_status = "undecided", 5, 503
 
@@ -397,7 +397,7 @@ MAX_KNOWN_LENGTH = 400  # characters of names in the hint for an unknown name
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
-    """Return the known name most similar to an unknown one, None if none reaches the cutoff."""
+    """Return the known name most similar to an unknown one, None below the cutoff."""
     import difflib  # only for a name that is unknown
 
     names = sorted(known)
@@ -407,14 +407,14 @@ def closest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str | None:
 
 
 def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
-    """Return the hint for an unknown name: the nearest known one, or the first known names.
+    """Return the hint for an unknown name: the nearest known name, or the first known names.
 
     ``cutoff`` is the least similarity, from 0 to 1.
     """
     names = sorted(known)
     listed = [part.strip() for part in name.split(",")]
     if len(listed) > 1 and set(listed) <= set(names):
-        return "these are several names: name each by itself"
+        return "this is a list of names: give each name separately"
     close = closest(name, names, cutoff)
     if close is not None:
         similar = ""
@@ -432,7 +432,7 @@ def suggest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
 
 
 def unknown_lines(what: str, names: Iterable[str], known: Iterable[str]) -> Iterator[str]:
-    """Yield a line for each unknown name, with the nearest; ``what`` is as ``is in the zone``."""
+    """Yield a line for each unknown name; an example of ``what`` is ``is in the zone``."""
     known_names = set(known)
     for name in dict.fromkeys(names):
         if name not in known_names:
@@ -457,8 +457,8 @@ def one_line(text: str, limit: int = 600) -> str:
 def escape(text: str, keep: str = "") -> str:
     r"""Return ``text`` with unprintable characters escaped as in JSON (``\n``, ``\u001b``).
 
-    Unprintable are control and formatting characters, line separators, spaces but the plain one,
-    and halves of surrogate pairs. Characters of ``keep`` stay.
+    Control and formatting characters, line separators, special spaces, and halves of surrogate
+    pairs are unprintable. Characters of ``keep`` stay.
     """
     if text.isprintable():
         return text

@@ -21,17 +21,17 @@ from valence_sched.model.codec import MAX_HUMAN_BYTES, escape_json
 from valence_sched.model.inventory import SCHEMA, VERSION, FullPodm, InventoryHeader, to_json
 
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
-#: Bytes of a report, a plan or a replay; the report of a million nodes has a quarter of them.
+#: Most bytes of a report, a plan or a replay; the report of a million nodes has a quarter of that.
 MAX_DOCUMENT_BYTES = 2 << 30
-#: Bytes of a stream that is copied to disk, as it can be read once only.
+#: Most bytes of a stream that is copied to disk because it can be read only once.
 MAX_SPOOLED_BYTES = 8 << 30
 PIECE_BYTES = 1 << 20
 BUFFER_BYTES = 1 << 18
-PACKED_BYTES = 1 << 10  # that are unpacked at once: they may become many thousand times as many
+PACKED_BYTES = 1 << 10  # unpacked in one step: they may expand many thousand times
 
 
 def read(file: str) -> bytes:
-    """Read a file up to a byte more than one that a person writes may have; InputError."""
+    """Read a human-written file up to one byte beyond the limit; InputError."""
     try:
         with open(file, "rb") as stream:
             return stream.read(MAX_HUMAN_BYTES + 1)
@@ -40,7 +40,7 @@ def read(file: str) -> bytes:
 
 
 def read_document(file: str, stdin: BinaryIO, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
-    """Read what a program wrote, such as a report or a plan, whole; ``-`` is ``stdin``.
+    """Read a whole document that a program wrote, such as a report; ``-`` is ``stdin``.
 
     InputError if it cannot be read, or has more bytes than the limit.
     """
@@ -71,10 +71,10 @@ def _reason(error: Exception) -> str:
 
 @contextlib.contextmanager
 def decompressed(file: str, source: BinaryIO | None = None) -> Iterator[BinaryIO]:
-    """Open a file to be read piece by piece, unpacked where it is gzip or zstd by its first bytes.
+    """Open a file for reading in pieces; gzip and zstd, known by their first bytes, are unpacked.
 
-    ``source`` is read from its beginning in place of a file of that name; it stays open. InputError
-    if it cannot be read, at once or later, or what is packed is damaged.
+    ``source``, if given, is read from its beginning instead of the file, and stays open. InputError
+    if a read fails or the packed data is damaged.
     """
     try:
         with contextlib.ExitStack() as opened:
@@ -96,11 +96,11 @@ def decompressed(file: str, source: BinaryIO | None = None) -> Iterator[BinaryIO
 
 
 class _ZstdFrames(io.RawIOBase):
-    """What zstd frames hold; EOFError where the last one is cut off, which its library ignores."""
+    """The content of zstd frames; EOFError for a truncated last frame, the library has none."""
 
     def __init__(self, packed: BinaryIO) -> None:
         self._packed, self._rest, self._content = packed, b"", b""
-        self._frame: Any = None  # that is begun and not ended
+        self._frame: Any = None  # the unfinished frame
 
     def readable(self) -> bool:
         return True
@@ -123,19 +123,19 @@ class _ZstdFrames(io.RawIOBase):
 def spooled(file: str, stdin: BinaryIO, most_bytes: int = MAX_SPOOLED_BYTES) -> BinaryIO | None:
     """Return a copy of ``-`` or a pipe, which can be read once only; None for another file.
 
-    The copy is on disk until it is closed. InputError if it cannot be read, or has more bytes.
+    The copy is on disk until it is closed. InputError if the stream cannot be read or is too long.
     """
     if file != "-" and not Path(file).is_fifo():
         return None
-    copy: Any = tempfile.TemporaryFile()  # noqa: SIM115 - the caller reads it as often as it likes
+    copy: Any = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     with contextlib.nullcontext(stdin) if file == "-" else decompressed(file) as stream:
         while piece := stream.read(PIECE_BYTES):
             copy.write(piece)
             if copy.tell() > most_bytes:
                 copy.close()
-                hint = "write it into a file, and name that"
+                hint = "save it to a file, and give the name of the file"
                 name = "stdin" if file == "-" else file
-                raise InputError(name, "", f"over {most_bytes:,} bytes", "fewer of a pipe", hint)
+                raise InputError(name, "", f"over {most_bytes:,} bytes", "a smaller stream", hint)
     return copy  # type: ignore[no-any-return]
 
 
@@ -153,23 +153,23 @@ def write_json(document: object, file: str) -> None:
 
 
 def json_text(document: object, file: str = "-") -> bytes:
-    """Return a document as the indented JSON that a file gets; InputError if JSON cannot."""
+    """Return a document as the indented JSON of a file; InputError for a value that JSON lacks."""
     try:
         return msgspec.json.format(escape_json(to_json(document)), indent=2) + b"\n"
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InputError(file, "", one_line(str(error), 200), "what JSON can hold") from None
+        raise InputError(file, "", one_line(str(error), 200), "values of JSON") from None
 
 
 def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
     """Write podms as one inventory file and return how many podms and blocks it holds.
 
     ``.jsonl`` has a header and a podm a line, ``.json`` is one document; ``.gz`` and ``.zst``
-    compress. InputError, and no file, if the name ends otherwise or it cannot be written.
+    compress. InputError, and no file, for another extension or a failed write.
     """
     plain = file.removesuffix(".gz").removesuffix(".zst")
     if not plain.endswith((".json", ".jsonl")):
         hint = "end it in .json or .jsonl, with .gz or .zst to compress"
-        raise InputError(file, "", "a name that does not say which form", hint=hint)
+        raise InputError(file, "", "a name without a known extension", hint=hint)
     lines = plain.endswith(".jsonl")
     with _output_errors(file), atomic(file) as raw, _compressor(raw, file) as stream:
         return write_podms(podms, stream.write, lines=lines)
@@ -178,7 +178,7 @@ def write_inventory(podms: Iterable[FullPodm], file: str) -> tuple[int, int]:
 def write_podms(
     podms: Iterable[FullPodm], write: Callable[[bytes], object], *, lines: bool
 ) -> tuple[int, int]:
-    """Write podms as one inventory, a document or ``lines``; return its podms and blocks."""
+    """Write podms as one inventory, a document or ``lines``; return the podm and block counts."""
     head = to_json(InventoryHeader(schema=SCHEMA, version=VERSION))
     count = blocks = 0
     write(head + b"\n" if lines else head[:-1] + b',"podms":[\n')
@@ -195,8 +195,8 @@ class AtomicFile:
     """A file opened for writing that takes its name only when all of it is written.
 
     Its permissions are ``mode``, by default those of the file that it replaces, else of any new
-    one. With ``sync`` it is on disk before it takes its name. A pipe or a terminal is written to
-    as it is.
+    one. With ``sync`` it is on disk before it takes its name. A pipe or a terminal is written
+    directly.
 
     Raises:
         OSError: it cannot be written; an earlier file of this name is untouched.
@@ -208,7 +208,7 @@ class AtomicFile:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
         self._temporary = ""
         self.stream: IO[bytes]
-        if self._path.exists() and not self._path.is_file():  # there is nothing to replace
+        if self._path.exists() and not self._path.is_file():  # a pipe or a device is not replaced
             self.stream = open(self._path, "wb")  # noqa: SIM115
             return
         prefix = f".{self._path.name}."
@@ -218,7 +218,7 @@ class AtomicFile:
         self._temporary = self.stream.name
 
     def commit(self) -> None:
-        """Let what was written take the name."""
+        """Give the written file its name."""
         try:
             self.stream.flush()
             if self._temporary:
@@ -233,7 +233,7 @@ class AtomicFile:
             self.discard()
 
     def discard(self) -> None:
-        """Forget what was written, unless it has taken its name; may be called again."""
+        """Delete the written file unless it has its name; may be called again."""
         with contextlib.suppress(OSError):  # of a pipe without a reader
             self.stream.close()
         if self._temporary:
@@ -256,9 +256,9 @@ def atomic(file: str | Path, *, mode: int | None = None, sync: bool = True) -> I
 
 @contextlib.contextmanager
 def pending(file: str) -> Iterator[Callable[[bytes], None]]:
-    """Open a file before an effect; yield what writes all of it after that.
+    """Open a file before an effect; yield the function that writes it whole afterwards.
 
-    Unwritten, the file stays as it was. InputError if it cannot be written, at once or later.
+    Without a write the file is unchanged. InputError if it cannot be opened or written.
     """
     with _output_errors(file):
         opened = AtomicFile(file)
@@ -279,7 +279,7 @@ def _output_errors(file: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(file, "", _reason(error), "a place to write to") from None
+        raise InputError(file, "", _reason(error), "a writable file") from None
 
 
 @contextlib.contextmanager
@@ -295,7 +295,7 @@ def _compressor(stream: IO[bytes], file: str) -> Iterator[Any]:
 
 
 def _usual_mode(path: Path) -> int:
-    """Return the permissions of a file that is there, else those that the umask leaves."""
+    """Return the permissions of an existing file, else those of a new file under the umask."""
     with contextlib.suppress(FileNotFoundError):
         return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)

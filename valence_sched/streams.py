@@ -37,14 +37,14 @@ def encodable(text: str, stream: Any) -> str:
 
 
 def moves_cursor(stream: Any) -> bool:
-    """Return whether a stream is a terminal whose cursor can be moved, as ``TERM`` says."""
+    """Return whether a stream is a terminal whose cursor can be moved, according to ``TERM``."""
     if os.environ.get("TERM", "dumb") in ("", "dumb", "unknown"):
         return False
     return bool(getattr(stream, "isatty", lambda: False)())
 
 
 def write(stream: Any, text: str) -> None:
-    """Write a text to standard output, whole and now; OutputError if that is gone or full.
+    """Write a whole text to standard output and flush it; OutputError if it is closed or full.
 
     A character that its encoding lacks is written as JSON escapes it.
     """
@@ -60,7 +60,7 @@ def write(stream: Any, text: str) -> None:
 def printing(stream: Any) -> Iterator[None]:
     """Flush standard output after a block that prints to it, also where the block ends early.
 
-    OutputError if it is closed, full, or otherwise gone; BrokenPipeError if its reader is gone.
+    OutputError if it is closed or full; BrokenPipeError if its reader ended.
     """
     try:
         if stream is None:
@@ -78,7 +78,7 @@ def printing(stream: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def escaping(stream: Any) -> Iterator[None]:
-    """Let a stream write a character that its encoding lacks as JSON escapes it."""
+    """Let a stream write characters that its encoding lacks as JSON escapes."""
     reconfigure = getattr(stream, "reconfigure", None)
     errors = getattr(stream, "errors", None)
     if reconfigure is None or errors not in ("strict", "surrogateescape"):  # that of LC_ALL=C
@@ -93,7 +93,7 @@ def escaping(stream: Any) -> Iterator[None]:
 
 
 def print_message(message: str, file: Any = None) -> None:
-    """Print a message of a parser; end the program where that is help that cannot be printed."""
+    """Print a message of a parser; end the program if help cannot be printed."""
     if file in (None, sys.stderr):
         sys.stderr.write(message)
         return
@@ -106,7 +106,7 @@ def print_message(message: str, file: Any = None) -> None:
 
 
 def discard(stream: Any) -> None:
-    """Send the rest of a failed stream to nowhere: it would change the exit code at the end."""
+    """Discard the rest of a failed stream: its flush at exit would change the exit code."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:

@@ -64,7 +64,7 @@ class TestMaps(Case):
 
     def test_without_anybody_to_ask_the_person_is_told_what_to_do(self):
         done = run("valence-sched", *SMALL, "--near", "volume=v")
-        line = "cannot locate volume v: name a map with --near-map\n"
+        line = "cannot locate volume v: give a map with --near-map\n"
         self.assertEqual((1, "", line), done)
         done = run("openstack", *SMALL, "--near", "volume=v")
         self.assertEqual((1, ""), (done.code, done.out))

@@ -87,7 +87,7 @@ class TestPages(Case):
 
     def test_a_failure_and_a_drain_have_pages_with_their_exit_codes(self):
         for words, code, lead in (
-            ((*FAIL, "--clone", "gpu-east"), 0, "Every node lands again: 4 nodes of gpu-east"),
+            ((*FAIL, "--clone", "gpu-east"), 0, "Every node can be re-placed: 4 nodes of gpu-east"),
             (DRAIN, 4, "1 of 3 nodes of gpu-west move away, 2 cannot"),
             (("scheduler", "whatif", "fail", "--survive", "1", "--inventory", SITE), 4,
              "Not any 1 pod manager may fail"),

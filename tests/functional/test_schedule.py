@@ -102,7 +102,7 @@ class TestBothPrograms(Case):
         self.assertRegex(
             done.err,
             r"\Ano inventory: name one with --inventory PATH, or - for stdin; or register a pod "
-            r"manager with podm create NAME URL \(none is in /.*/state\.sqlite\)\n\Z",
+            r"manager with podm create NAME URL \(state: /.*/state\.sqlite\)\n\Z",
         )
 
     def test_nothing_fits_exits_3_and_still_gives_the_reasons(self):

@@ -254,7 +254,7 @@ class TestWhatifRelocation(Case):
                 self.assertEqual(4, done.code)
                 self.assertIn("notebook-7", done.out)
                 self.assertIn("No place for 3 nodes\n  train-3, train-2 of gpu-east\n", done.err)
-                self.assertIn("1 of 4 nodes of gpu-east land again, 3 cannot\n", done.err)
+                self.assertIn("1 of 4 nodes of gpu-east can be re-placed, 3 cannot\n", done.err)
                 self.assertLessEqual(max(map(len, [*done.out.splitlines(),
                                                    *done.err.splitlines()])), 80)  # fmt: skip
 
@@ -270,7 +270,9 @@ class TestWhatifRelocation(Case):
         words = ("gpu-east", "--clone", "gpu-east")
         rows = self.rows("fail", *words, code=0)
         self.assertEqual({"gpu-east-2"}, {row["To"] for row in rows[:3]})
-        self.assertIn("every node lands again: 4 nodes of gpu-east\n", self.ask("fail", *words).err)
+        self.assertIn(
+            "every node can be re-placed: 4 nodes of gpu-east\n", self.ask("fail", *words).err
+        )
 
     def test_nothing_on_it_is_nothing_to_move(self):
         done = self.ask("drain", "dark-1/missing-pool")
@@ -283,7 +285,7 @@ class TestWhatifRelocation(Case):
         self.assertEqual(4, done.code)
         self.assertIn(
             "not any 1 pod manager may fail: 6 of 7 sets leave nodes without a place\nworst: "
-            "store-1: 4 of 4 nodes cannot land again\n",
+            "store-1: 4 of 4 nodes cannot be re-placed\n",
             done.err,
         )
         rows = self.rows("fail", "--survive", "1", code=4)

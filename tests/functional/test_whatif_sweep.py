@@ -215,7 +215,7 @@ class TestFiles(Sweeps):
 
     def test_mistakes_are_one_line(self):
         for words, code, text in (
-            (("--seeds", "3..1"), 2, "'3..1' has no seed: name the lower one first"),
+            (("--seeds", "3..1"), 2, "'3..1' has no seed: write the lower seed first"),
             (("--seeds", "one"), 2, "'one' is no seed such as 7, nor a range such as 1..20"),
             (("--backend", "spark"), 2, "'spark' is not dask:ADDRESS"),
             (("--backend", "dask:tcp://127.0.0.1:1", "--jobs", "2"), 2, "not with --backend"),

@@ -147,7 +147,7 @@ class TestZoneFile(Case):
         self.assertEqual(whole.data, halls.data)
         self.assertEqual({"full-1", "gpu-north", "gpu-west", "store-1"},
                          {row["From"] for row in whole.data})  # fmt: skip
-        self.assertIn("nodes of zone west land again", whole.err)
+        self.assertIn("nodes of zone west can be re-placed", whole.err)
         named = run(*fail, "gpu-west", "store-1", "full-1", "gpu-north", "dark-1")
         self.assertEqual(whole.data, named.data)
 

@@ -113,7 +113,7 @@ class TestCommands(Zones):
     def test_a_login_with_keystone_that_is_not_whole_is_refused(self):
         login = ("--username", "up", "--password-env", "EAST")
         for words, problem in (
-            (("--auth-url", "https://k/v3", *login), "$.project: found an auth_url without it"),
+            (("--auth-url", "https://k/v3", *login), "$.project: found an auth_url alone"),
             (("--auth-url", "https://k/v3", "--project", "p"), "username: found an auth_url"),
             (("--project", "p", *login), "$.project: found no auth_url"),
             (("--auth-url", "k/v3", "--project", "p", *login), "$.auth_url: found 'k/v3', which"),

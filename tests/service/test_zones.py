@@ -147,7 +147,7 @@ class TestRegistry(ZonesCase):
             ({"url": "ftp://x"}, "which is not http://HOST or https://HOST"),
             ({"url": "http://u:hunter2@x"}, "a URL with a user or password in it"),
             ({"url": "http://x:99999"}, "no URL"),
-            ({"url": "http://x y"}, "characters that no URL has"),
+            ({"url": "http://x y"}, "invalid characters"),
             ({"name": "7"}, "a name that is not a number"),
             ({"name": "a/b"}, "printable characters without /"),
             ({"username": "u"}, "a username without a password"),

@@ -30,7 +30,8 @@ class TestSuggest(unittest.TestCase):
 
     def test_several_names_in_one_word_are_told_from_a_misspelt_one(self):
         for name in ("small,large", "small, large"):
-            self.assertEqual("these are several names: name each by itself", suggest(name, FLAVORS))
+            hint = "this is a list of names: give each name separately"
+            self.assertEqual(hint, suggest(name, FLAVORS))
         self.assertEqual("did you mean 'small'?", suggest("small,", FLAVORS))
 
     def test_a_character_that_only_looks_like_one_of_the_name_is_named(self):

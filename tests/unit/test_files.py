@@ -120,8 +120,8 @@ class TestDecompressed(FilesCase):
                         self.assertEqual(self.DATA, stream.read())
 
     def test_what_has_no_end_is_not_spooled_for_ever(self):
-        line = ("stdin: found over 1,000 bytes, expected fewer of a pipe "
-                "(write it into a file, and name that)")  # fmt: skip
+        line = ("stdin: found over 1,000 bytes, expected a smaller stream "
+                "(save it to a file, and give the name of the file)")  # fmt: skip
         with open("/dev/zero", "rb") as endless:
             self.refuses(line, files.spooled, "-", endless, 1000)
 
@@ -142,7 +142,7 @@ class TestFolders(FilesCase):
 
     def test_it_is_no_file_that_can_be_written(self):
         name = f"{self.folder}/new/"
-        self.refuses(f"{name}: found a directory, expected a place to write to",
+        self.refuses(f"{name}: found a directory, expected a writable file",
                      files.pending(name).__enter__)  # fmt: skip
         self.assertEqual([], list(self.folder.iterdir()))
 
@@ -157,7 +157,7 @@ class TestPending(FilesCase):
             with self.subTest(repr(document)):
                 with files.pending(str(file)) as write:
                     if document is not None:
-                        line = "report.json: .*what JSON can hold"
+                        line = "report.json: .*values of JSON"
                         with self.assertRaisesRegex(InputError, line):
                             write(files.json_text(document, str(file)))
                 self.assertEqual(("before", [file]), (file.read_text(), [*self.folder.iterdir()]))
@@ -166,12 +166,12 @@ class TestPending(FilesCase):
 
     def test_a_place_that_cannot_be_written_is_refused_at_once(self):
         missing = str(self.folder / "none" / "report.json")
-        line = f"{missing}: found no such file or directory, expected a place to write to"
+        line = f"{missing}: found no such file or directory, expected a writable file"
         self.refuses(line, files.pending(missing).__enter__)
 
     def test_a_device_that_is_full_is_told_when_it_is_written(self):
         with files.pending("/dev/full") as write:
-            line = "/dev/full: found no space left on device, expected a place to write to"
+            line = "/dev/full: found no space left on device, expected a writable file"
             self.refuses(line, write, b"{}")
 
 
@@ -234,13 +234,13 @@ class TestWrite(FilesCase):
     def test_a_full_disk_is_one_line_and_leaves_nothing_behind(self):
         file = self.folder / "report.json"
         with mock.patch("os.fsync", side_effect=OSError(28, "No space left on device")):
-            line = f"{file}: found no space left on device, expected a place to write to"
+            line = f"{file}: found no space left on device, expected a writable file"
             self.refuses(line, files.write_json, {"a": 1}, str(file))
         self.assertEqual([], os.listdir(self.folder))
 
     def test_a_folder_that_is_not_there_is_one_line(self):
         file = str(self.folder / "none" / "report.json")
-        line = f"{file}: found no such file or directory, expected a place to write to"
+        line = f"{file}: found no such file or directory, expected a writable file"
         self.refuses(line, files.write_json, {}, file)
 
     def test_json_is_indented_ends_in_a_newline_and_has_the_usual_mode(self):

@@ -115,7 +115,7 @@ class SourceReader:
     def no_podm_message(self, live: ReadOptions) -> str:
         if live.podm_files:
             return f"{', '.join(live.podm_files)}: no pod manager in it"
-        create = f"podm create NAME URL (none is in {self.registry(live.state).where})"
+        create = f"podm create NAME URL (state: {self.registry(live.state).where})"
         named = "name one with --inventory PATH, or - for stdin"
         return f"no inventory: {named}; or register a pod manager with {create}"
 

@@ -15,9 +15,10 @@ from valence_sched.model.problem import called, of_server
 from valence_sched.model.registration import PasswordReference
 
 #: The hint for an Ironic that does not answer.
-WITHOUT = "--no-ironic, or ironic: false in the settings of a service, does not ask it"
+WITHOUT = "--no-ironic, or ironic: false in the settings of a service, skips this check"
 
-#: The provision states without a use. Every other state is a use, also one of a later Ironic.
+#: The provision states without a use. Every other state is a use, also a new state of a later
+#: Ironic.
 IDLE_STATES = frozenset({"enroll", "manageable", "available"})
 #: States that end by themselves, and states that only ``manage`` ends.
 _PASSING_STATES = frozenset({"verifying", "inspecting", "inspect wait", "cleaning", "clean wait"})
@@ -90,7 +91,7 @@ Baremetals = Callable[[], Sequence[Baremetal]]
 class CloudLogin(NamedTuple):
     """A keystoneauth session of a cloud, and the endpoint of its catalogue.
 
-    Without a ``region`` all are used; ``endpoint`` overrides the catalogue.
+    Without a ``region`` all regions are used; ``endpoint`` overrides the catalogue.
     """
 
     session: Any
@@ -117,12 +118,12 @@ def check_ironic(settings: IronicSettings, file: str, path: str = "$") -> None:
     """Raise InputError for an invalid URL or an incomplete login."""
     if settings.url is not None and not _is_url(settings.url):
         expected = "http://HOST or https://HOST, without a user or a query"
-        raise InputError(file, f"{path}.url", "a text that is no such URL", expected)
+        raise InputError(file, f"{path}.url", "an invalid URL", expected)
     password = settings.password
     if (settings.username is None) != (password is None):
-        raise InputError(file, path, "half of a login", "username and password, or neither")
+        raise InputError(file, path, "an incomplete login", "username and password, or neither")
     if settings.username is not None and settings.url is None:
-        raise InputError(file, path, "a login without a url", "the url that it is for")
+        raise InputError(file, path, "a login without a url", "the url of its Ironic")
     if password:
         password.check_source(file, f"{path}.password")
 

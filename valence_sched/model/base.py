@@ -41,7 +41,7 @@ class Noun(Portable, frozen=True, forbid_unknown_fields=True, omit_defaults=True
 
 
 class FieldChanges(Noun, frozen=True, kw_only=True):
-    """New values of some fields of a noun; what is UNSET stays as it is."""
+    """New values of some fields of a noun; UNSET fields stay unchanged."""
 
     def applied_to(self, noun: N) -> N:
         values = {name: getattr(self, name) for name in self.__struct_fields__}
@@ -49,7 +49,7 @@ class FieldChanges(Noun, frozen=True, kw_only=True):
         return msgspec.structs.replace(noun, **changes)
 
 
-#: From here on not every whole number is exact as a float.
+#: Beyond this number a float cannot represent every whole number.
 MAX_WHOLE = 2**53
 
 Whole = Annotated[int, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)]

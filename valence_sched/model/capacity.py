@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity: how many more nodes fit, what runs out first, what is stranded, what to buy."""
+"""Capacity: nodes that still fit, exhausted and stranded amounts, and purchases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NOT_REQUESTED = "no flavor asks for it"  # why an amount is stranded
 
 
 class PodmCapacity(Noun, frozen=True, kw_only=True):
-    """The nodes that fit on a pod manager one after another, and what the next one lacks.
+    """The nodes that fit on a pod manager one after another, and the lacks of the next node.
 
     ``sums`` is the bound by its free amounts, ``bound`` a proven bound, None if unknown.
     ``reasons`` are those of the nearest pool, the scarcest amount first, empty at the limit of the
@@ -52,7 +52,7 @@ class Exhaustion(Noun, frozen=True, kw_only=True):
 
 
 class Capacity(Noun, frozen=True, kw_only=True):
-    """How many more nodes of one flavor, or of one mix, fit.
+    """The number of nodes of one flavor, or of one mix, that still fit.
 
     ``podm_sums`` is the bound by the free amounts of each pod manager, ``site_sums`` by those of
     the site. ``exhausted`` are the resources that run out first, those of most nodes first. A mix
@@ -132,7 +132,7 @@ def whole_shares(shares: Mapping[str, float]) -> tuple[int, ...]:
 
 
 class PurchaseLine(Noun, frozen=True, kw_only=True):
-    """A ``number`` of equal blocks for one pool; ``price`` is that of one."""
+    """A ``number`` of equal blocks for one pool; ``price`` is the price of one block."""
 
     block: str
     podm: str
@@ -146,8 +146,8 @@ class PurchaseResult(Noun, frozen=True, kw_only=True):
 
     ``total`` is its price, or its number of blocks without prices; ``bound`` is the least total of
     any purchase. ``placed`` of the ``wanted`` nodes fit with these blocks under the policy. If no
-    purchase is enough, so many fit with ``tried`` of each block, and ``shortages`` are the reasons
-    against one more.
+    purchase is enough, ``placed`` nodes fit with ``tried`` of each block, and ``shortages`` are the
+    reasons against one more node.
     """
 
     flavor: str

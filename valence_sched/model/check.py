@@ -66,8 +66,8 @@ class UnplacedNodes(_PlacedNodes, frozen=True, kw_only=True):
 class WorkloadBounds(Noun, frozen=True, kw_only=True):
     """The number of pod managers a workload is expected to need.
 
-    Without ``policy`` each request is decided by its own. At most ``unplaced_at_most`` nodes may be
-    refused or undecided.
+    Without ``policy`` each request is decided by its own policy. At most ``unplaced_at_most`` nodes
+    may be refused or undecided.
     """
 
     workload: Name
@@ -79,7 +79,8 @@ class WorkloadBounds(Noun, frozen=True, kw_only=True):
 class GoldenDecision(_PlacedNodes, frozen=True, kw_only=True):
     """A decision that is expected to equal the recorded one of a file.
 
-    Request, placements, policy and inventory are compared, with ``placements_only`` placements.
+    Request, placements, policy and inventory are compared, with ``placements_only`` only
+    placements.
     """
 
     file: Name
@@ -115,7 +116,7 @@ class DoesNotFit(_Expectation, frozen=True, kw_only=True):
 
 
 class Survives(_Expectation, frozen=True, kw_only=True):
-    """Every node can be placed again if this number of pod managers fails, whichever they are."""
+    """Every node can be placed again after any failure of this number of pod managers."""
 
     survives: Positive
 
@@ -127,7 +128,7 @@ class Fails(_Expectation, frozen=True, kw_only=True):
     stuck_at_most: Count = 0
 
     def __post_init__(self) -> None:
-        _ = self.target  # a text is parsed here, so that it is refused with its place
+        _ = self.target  # a text is parsed here, so that an error names its place
 
     @property
     def target(self) -> Target:
@@ -141,7 +142,7 @@ class Uses(_Expectation, frozen=True, kw_only=True):
 
 
 class Decides(_Expectation, frozen=True, kw_only=True):
-    """A decision is the recorded one."""
+    """A decision equals the recorded decision."""
 
     decision: GoldenDecision
 
@@ -154,7 +155,7 @@ EXPECTATIONS: dict[str, type[Expectation]] = {
     ): noun
     for noun in get_args(Expectation)
 }
-#: An expectation as people write it: a map with the verb of one of them among its keys.
+#: An expectation as people write it: a map with one of these verbs as a key.
 ExpectationText = Annotated[dict[str, Any], any_of(EXPECTATIONS.values())]
 
 
@@ -177,7 +178,7 @@ class Check(Struct, frozen=True, kw_only=True):
 
 
 class CheckResult(Struct, frozen=True, kw_only=True):
-    """The name of an expectation, whether it is met, and what was found instead."""
+    """The name of an expectation, whether it is met, and the actual result."""
 
     name: str
     result: Result
@@ -212,13 +213,13 @@ def _sentence(expectation: Expectation) -> str:
         case Fits(fits=one):
             return f"{one.flavor} fits {_bounds(one)}{_in(one.place)}{_policy(one.policy)}"
         case Lands(lands=one):
-            return _of_nodes(one, "lands", "land")
+            return _of_nodes(one, "is placed", "are placed")
         case DoesNotFit(does_not_fit=one):
             return _of_nodes(one, "does not fit", "do not fit")
         case Survives(survives=number):
             return f"any {format_count(number, 'pod manager')} may fail"
         case Fails(stuck_at_most=0):
-            return f"every node lands again if {expectation.target} fails"
+            return f"every node can be re-placed if {expectation.target} fails"
         case Fails(stuck_at_most=most):
             return f"at most {format_count(most, 'node')} stuck if {expectation.target} fails"
         case Uses(uses=one):

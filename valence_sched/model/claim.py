@@ -57,7 +57,7 @@ class NodeAllocation(Noun, frozen=True, kw_only=True):
 
 
 class ClaimPart(Noun, frozen=True, kw_only=True):
-    """What a claim holds of one pod manager, at the generation that the decision read.
+    """The part of a claim on one pod manager, at the generation that the decision read.
 
     ``declared_stocks`` are the free amounts, before any claim, of stocks that an operator declared:
     claims never hold more than that. ``request`` has the requirements of each node.
@@ -119,7 +119,7 @@ def disabled_error(claim_id: str, podm: str, zone: str = "") -> ClaimState:
 
 
 class Usage(Noun, frozen=True, kw_only=True):
-    """What claims hold of one podm: nodes by block URI, amounts by stock URI.
+    """The usage of one podm by claims: nodes by block URI, amounts by stock URI.
 
     ``nodes`` are the claimed or composed nodes that have an owner or a group.
     """
@@ -178,7 +178,7 @@ class PodmRemainder:
         if self._block_indexes is None:
             self._block_indexes = {block.uri: index for index, block in enumerate(blocks)}
         for uri, nodes in usage.blocks.items():
-            if uri in self._block_indexes:  # else the pod manager does not have the block any more
+            if uri in self._block_indexes:  # the pod manager may no longer have the block
                 index = self._block_indexes[uri]
                 blocks[index] = _block_after_use(blocks[index], nodes, self._encoded_statuses)
         self.podm = _after(self.podm, blocks, usage)
@@ -231,10 +231,9 @@ def all_nodes(read: Sequence[Node], usage: Usage) -> tuple[Node, ...]:
 
 #: The state that is read back after a write, independent of the answer to it.
 #:
-#: composed  the node exists, with all its blocks
-#: absent    the node does not exist, and none of its blocks is in use by this program
-#: left      a part of the node exists: it must be removed
-#: unknown   the pod manager could not be read back, so anything is possible
+#: composed  the node exists, with all its blocks absent    the node does not exist, and none of its
+#: blocks is in use by this program left      a part of the node exists: it must be removed unknown
+#: the pod manager could not be read back
 NodeState = Literal["composed", "absent", "left", "unknown"]
 
 
@@ -265,7 +264,7 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
         return bool(self.name) and self.name in (name, uri.rpartition("/")[2])
 
     def missing_blocks(self, found: Iterable[str]) -> list[str]:
-        """Return the blocks that neither the node has nor an equal one in their place."""
+        """Return the blocks of the request that the node lacks and that no equal block replaces."""
         found, missing = set(found), []
         spare = found.difference(self.blocks)
         for uri in self.blocks:
@@ -278,12 +277,12 @@ class CompositionRequest(Noun, frozen=True, kw_only=True):
 
 
 class CompositionResult(Noun, frozen=True, kw_only=True):
-    """What a pod manager has after a write, as it was read back.
+    """The state of a node on its pod manager after a write, as it was read back.
 
     ``node`` is the URI of the node, ``blocks`` are its actual blocks, ``amounts`` its memory chunks
-    and volumes. ``reason`` says what the pod manager refused, what remains, or why the state is
-    unknown. With ``works`` the pod manager still composes it. ``freed`` are the blocks that its
-    removal freed.
+    and volumes. ``reason`` names the refusal or the remains, or explains an unknown state. With
+    ``works`` the pod manager still composes the node. ``freed`` are the blocks that its removal
+    freed.
     """
 
     state: NodeState
@@ -322,7 +321,7 @@ NODE_NAME_PREFIX = "vs-"  # of all nodes that this program composes
 
 
 def own_name(name: str | None, uri: str) -> str:
-    """Return the name that this program gave a node, maybe in its URI only; empty for another's."""
+    """Return the name that this program gave a node, perhaps only in its URI; else ``""``."""
     names = (name or "", uri.rpartition("/")[2])
     return next((one for one in names if one.startswith(NODE_NAME_PREFIX)), "")
 

@@ -18,14 +18,14 @@ T = TypeVar("T")
 GIB, MIB = "capacity_gib", "capacity_mib"
 #: The field of flavors and requests with topology constraints, and another word for it in files.
 TOPOLOGY, BONDS = "topology", "bonds"
-#: Bytes of a file that a person writes, such as flavors, policies or requests.
+#: Most bytes of a file that a person writes, such as flavors, policies or requests.
 MAX_HUMAN_BYTES = 1 << 20
 MAX_NAMED_FIELDS = 5  # unknown fields that a warning names
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")  # how it begins
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")  # its first bytes
 _ENDLESS = "nesting without end"
-#: Nested lists and objects, at most; of what programs write there are about fifteen.
+#: Most levels of nested lists and objects; documents of programs have about fifteen.
 MAX_DEPTH = 64
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # down, and up: 1 and -1 as signed bytes
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # down 1, up -1, as signed bytes
 _NO_BRACKETS = bytes(set(range(256)).difference(b"[{]}"))
 
 
@@ -279,7 +279,7 @@ def _drop_unknown_fields(value: Any, kind: Any, path: str, unknown: list[str]) -
     return [_drop_unknown_fields(it, kind.item_type, f"{path}[{n}]", unknown) for n, it in items]
 
 
-#: Bytes of text on one line that are checked: more take a second, and are written by programs.
+#: Most bytes on one line that are checked: longer lines take a second, and come from programs.
 MOST_COMPACT_BYTES = 32 << 20
 
 
@@ -297,10 +297,10 @@ def refuse_duplicate_keys(
 ) -> None:
     """Raise InputError where an object of JSON has a key twice: a decoder would lose a value.
 
-    Invalid JSON passes, and so does one line that ends beyond ``MOST_COMPACT_BYTES`` of its file.
+    Invalid JSON passes, as does a single line that ends beyond ``MOST_COMPACT_BYTES`` of its file.
     ``bytes_before`` is the position of the text in its file.
     """
-    has_lines = data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0  # the last bytes may be one
+    has_lines = data.find(b"\n", 0, len(data) - len(b"\r\n")) >= 0  # but a final one
     if bytes_before + len(data) > MOST_COMPACT_BYTES and not has_lines:
         return
     try:
@@ -334,7 +334,7 @@ def _first_duplicate(pairs: list[tuple[str, Any]]) -> _Duplicate | None:
 
 
 def _within(value: Any, step: str) -> _Duplicate | None:
-    """Return the duplicate found in a value, with the step to the value before its path."""
+    """Return the first duplicate key in a value; its path begins with the step to the value."""
     above = [(step, value)]  # nested lists may be deeper than the limit of recursion
     while above:
         path, value = above.pop()

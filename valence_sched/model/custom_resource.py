@@ -27,11 +27,11 @@ WHOLE_DEVICES: Mapping[str, str] = {
 class CustomResource(Noun, frozen=True, kw_only=True):
     """A resource that an operator declares, and its amount in each pod manager or pool.
 
-    The amount is that of the pod manager's id or name in ``podms``, else of its ``fact``, else
-    ``total``. ``used_fact`` is the fact with the amount in use; the rest is as of a stock.
-
-    ``per`` a kind of device, each device of that kind has this number of parts, which become
-    accelerators of the kind ``name``. ``of`` is a pattern of the model or kind of these devices.
+    The amount is the entry of ``podms`` for the pod manager's id or name, else the value of its
+    ``fact``, else ``total``. ``used_fact`` is the fact with the amount in use; the other fields are
+    those of a stock. If ``per`` is a kind of device, each such device has this number of parts;
+    they become accelerators of the kind ``name``. ``of`` is a pattern of the model or kind of these
+    devices.
     """
 
     name: Name
@@ -98,7 +98,7 @@ class DeclaredResources:
         text = bytes(devices)
         if not text:
             return devices
-        if (found := self._devices_with.get((text, numbers))) is None:  # blocks are much alike
+        if (found := self._devices_with.get((text, numbers))) is None:  # many blocks are equal
             decoded = msgspec.json.decode(text, type=inventory.Devices)
             found = msgspec.Raw(msgspec.json.encode(self._decoded_with_parts(decoded, numbers)))
             self._devices_with[text, numbers] = found

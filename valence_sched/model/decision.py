@@ -75,8 +75,8 @@ class NearMiss(Struct, frozen=True, kw_only=True):
     """A pod manager that could almost take the node.
 
     ``hardware``: it lacks free hardware only; ``freeing`` is the node whose removal would be
-    enough, None if removing any of the ``tried`` nodes is not. ``word``: one filter alone rejects
-    it, not for free hardware.
+    enough, None if removing any single one of the ``tried`` nodes is not. ``word``: exactly one
+    filter rejects it, for another reason than free hardware.
     """
 
     podm: str
@@ -92,8 +92,8 @@ class Sensitivity(Struct, frozen=True, kw_only=True):
     """A change of one weight, or of the amount of one need, that changes the choice.
 
     ``podm`` and ``pool`` are the choice after the change, None if nothing fits; ``instead_of`` and
-    ``instead_of_pool`` the present choice. ``by_lot``: the seed then breaks a tie. An amount of 0:
-    without that need.
+    ``instead_of_pool`` the present choice. ``by_lot``: the seed then breaks a tie. An amount of 0
+    drops that need.
     """
 
     of: Literal["weight", "need"]
@@ -123,7 +123,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
 
 
 class SilentZone(Struct, frozen=True, kw_only=True):
-    """A zone without a part in an answer, which may lack the best, and the reason."""
+    """A zone without an answer, and the reason; the decision may lack the best candidate."""
 
     zone: str
     reason: str
@@ -138,10 +138,11 @@ class PlacementZone(Struct, frozen=True, kw_only=True):
 
 
 class DecisionZones(Struct, frozen=True, kw_only=True):
-    """The zones of a decision, of which ``answered`` took part, with the one asked.
+    """The zones of a decision.
 
-    Children were asked for offers in ``rounds``. ``silent`` zones did not answer; ``excluded`` ones
-    were not asked, because their capabilities do not match the request.
+    ``answered`` counts the zones that answered and the asked zone. Children were asked for offers
+    in ``rounds``. ``silent`` zones did not answer; ``excluded`` ones were not asked, because their
+    capabilities do not match the request.
     """
 
     answered: int
@@ -155,7 +156,7 @@ SCHEMA = "valence-sched/decision"
 DECISIONS_SCHEMA = "valence-sched/decisions"
 VERSION = "1.0"
 
-#: ``undecided``: no pool is known to fit, and the budget ended before all were settled.
+#: ``undecided``: no pool is known to fit, and the budget ended before every pool was searched.
 Outcome = Literal["placed", "placed_in_part", "nothing_fits", "undecided"]
 
 
@@ -206,7 +207,7 @@ class Placement(Struct, frozen=True, kw_only=True):
 
 
 class Uncounted(Struct, frozen=True, kw_only=True):
-    """The amounts of a resource that do not count, by their Redfish condition, as Critical.
+    """The amounts of a resource that do not count, by their Redfish condition, such as Critical.
 
     ``installed`` is the whole amount of the resource, in use or not.
     """
@@ -218,8 +219,8 @@ class Uncounted(Struct, frozen=True, kw_only=True):
 class Reason(Struct, frozen=True, kw_only=True):
     """Why a pool was rejected: the filter, its need, and the value of the pool.
 
-    ``podm_have`` is the sum over all pools of the pod manager, if that were enough: a node is made
-    in one pool. ``instead`` counts free devices of that kind by model. ``uncounted`` are amounts
+    ``podm_have`` is the sum over all pools of the pod manager if that sum is enough; a node needs a
+    single pool. ``instead`` counts free devices of that kind by model. ``uncounted`` are amounts
     that do not count for their health or state.
     """
 
@@ -245,9 +246,7 @@ class Reason(Struct, frozen=True, kw_only=True):
         text = f"{what}: needs {need}{unit}, has {have}{unit}"
         if self.podm_have is None:
             return text
-        return (
-            f"{text} ({format_value(self.podm_have)} in all its pools, but a node is made in one)"
-        )
+        return f"{text} ({format_value(self.podm_have)} in all its pools; a node needs one pool)"
 
 
 class ReasonGroup(Struct, frozen=True, kw_only=True):
@@ -270,8 +269,9 @@ class PodmVerdict(Struct, frozen=True, kw_only=True):
 
     ``behind`` is the difference of its score to that of the chosen pool. ``pools_passed`` of its
     ``pools`` passed every filter. ``fitting`` nodes of the request fit one after another; they are
-    placed if enough fit in total. The ``reason`` of a chosen pod manager is why it took no more. On
-    a small site ``pool_reasons`` has all reasons against rejected pools, the nearest first.
+    placed if enough fit in total. The ``reason`` of a chosen pod manager explains why it takes no
+    more nodes. On a small site ``pool_reasons`` has all reasons against rejected pools, the nearest
+    first.
     """
 
     podm: str
@@ -296,7 +296,8 @@ class PoolRef(Struct, frozen=True, kw_only=True):
 class FunnelStep(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One filter of the funnel: the numbers of pools before and after it.
 
-    The step ``fit`` counts ``undecided`` pools, for which the budget of the policy ended.
+    The step ``fit`` counts ``undecided`` pools: the budget of the policy ended before their search
+    did.
     """
 
     filter: str
@@ -331,9 +332,9 @@ class Report(Struct, frozen=True, kw_only=True):
     """A decision with all its inputs; the same inputs and seed give the same bytes.
 
     ``fitting`` nodes fit; they are ``placed`` if the request requires no more. ``undecided`` are
-    pools that might be chosen, for which the budget of the policy ended. Only a dispatched decision
-    on recorded pod managers has a ``recording``, only one over a tree of zones ``zones``. The
-    latter may have no verdicts, and the inventory of the asked zone alone.
+    pools that might be chosen: the budget of the policy ended before their search did. Only a
+    dispatched decision on recorded pod managers has a ``recording``. Only a decision over a tree of
+    zones has ``zones``; it may lack verdicts, and has only the inventory of the asked zone.
     """
 
     schema: str = SCHEMA
@@ -374,7 +375,7 @@ class Reports(Struct, frozen=True, kw_only=True):
 
 
 def with_podm_paths(report: Report) -> Report:
-    """Return a report over zones in which pod managers are named with the path of their zone."""
+    """Return a report over zones with the path of the zone in the name of each pod manager."""
     if not report.zones:
         return report
     placements = []
@@ -413,7 +414,7 @@ class DecisionDetails(Struct, frozen=True, kw_only=True):
 
 
 class DecisionResult(Struct, frozen=True, kw_only=True):
-    """A decision: its report and details, None if later requests changed the inventory."""
+    """A decision: its report, and its details, None if later requests changed the inventory."""
 
     report: Report
     details: DecisionDetails | None = None

@@ -88,7 +88,7 @@ def text_kind(data: bytes) -> tuple[str, str]:
     return "YAML", WRONG_FILE
 
 
-#: The Python types by which a value is checked; the items of containers are not.
+#: The Python types by which a value is checked; the items of containers are not checked.
 _PLAIN: dict[type[inspect.Type], Any] = {inspect.StrType: str, inspect.BoolType: bool}
 _PLAIN |= {inspect.IntType: int, inspect.FloatType: float}
 _PLAIN |= dict.fromkeys((inspect.DictType, inspect.StructType), dict)

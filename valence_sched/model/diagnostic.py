@@ -41,17 +41,17 @@ class Diagnostics(list[Diagnostic]):
         return [one.text for one in self if not kinds or one.kind in kinds]
 
 
-#: Names of pod managers that are still awaited, at most; the others are a number.
+#: Most names of awaited pod managers in the progress; the others are counted.
 MAX_AWAITED = 3
 
 
 class Progress(Protocol):
-    """Receives the progress; any thread may call it, and every call returns at once."""
+    """Receives the progress; any thread may call it, and no call blocks."""
 
     def count_podms(self, done: int, total: int | None = None, awaited: Sequence[str] = ()) -> None:
         """Report the number of pod managers that are read, of a ``total`` of live ones.
 
-        ``awaited`` are the first :data:`MAX_AWAITED` names of the others, the longest first.
+        ``awaited`` are up to :data:`MAX_AWAITED` names of the others, the longest awaited first.
         """
 
     def end_count(self) -> None:

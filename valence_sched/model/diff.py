@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Differences between two inventories, or between two readings of one pod manager.
 
-Equal bytes are never decoded. The time and the generation of a reading are no difference.
+Equal bytes are never decoded. The time and the generation of a reading are not compared.
 """
 
 from collections.abc import Iterable, Iterator
@@ -96,7 +96,7 @@ def _by_id(texts: Iterable[PodmDocument]) -> Iterator[tuple[str, PodmDocument]]:
         try:
             id_ = decoder.decode(text.json).id
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            id_ = _decode_podm(text).id  # raises an InputError that says what is wrong
+            id_ = _decode_podm(text).id  # raises an InputError with the reason
         if id_ in ids:
             path = f"{text.document_path}.id"
             raise DuplicateId(text.file, path, f"{id_!r} again", "an id of its own")

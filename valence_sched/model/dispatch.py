@@ -20,10 +20,10 @@ from valence_sched.model.registration import VARIABLE, PasswordReference
 class Order:
     """A decision to dispatch: its document as bytes, and its nodes.
 
-    ``alternatives`` are those of the request that the nodes are made by. ``key`` signs the
-    document; it is never printed. ``recording`` names what was not read live; a dispatcher must
-    send it with or without the document. An order with an ``id`` is sent ``again`` if no answer
-    came. Its ``claim`` holds its hardware. ``login`` is a user name and a password.
+    ``alternatives`` are the alternatives of the request by which the nodes are made. ``key`` signs
+    the document; it is never printed. ``recording`` names the pod managers that were not read live;
+    a dispatcher must send it even without the document. An order with an ``id`` is sent ``again``
+    if no answer came. Its ``claim`` holds its hardware. ``login`` is a user name and a password.
     """
 
     report: bytes
@@ -52,7 +52,7 @@ Receipts = tuple[Receipt, ...]
 
 
 class Dispatch(Struct, frozen=True, kw_only=True):
-    """A decision that waits to be posted to a controller, or was posted, with the answers.
+    """A decision that will be posted to a controller, or was posted, with the answers.
 
     ``id`` is that of the decision, or of the ``claim`` that holds its hardware. Times are those of
     the database.
@@ -105,10 +105,10 @@ class DispatchSettings(Noun, frozen=True, kw_only=True):
 
 
 class Dispatcher(Protocol):
-    """A function of ``valence_sched.dispatchers``: where to, and the order."""
+    """A function of the entry point group ``valence_sched.dispatchers``."""
 
     def __call__(self, url: str, order: Order) -> Sequence[Receipt]:
-        """Send once; DispatchFailed if it is refused or not answered, with what may be accepted."""
+        """Send an order once; DispatchFailed, with the nodes that may be accepted, else."""
 
 
 Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,100}$")]
@@ -124,7 +124,7 @@ class UrlReference(Noun, frozen=True, kw_only=True):
 class MessagingSettings(Noun, frozen=True, kw_only=True):
     """The message broker of a site, ``rabbit://user:password@host:5672/vhost``.
 
-    With ``tls`` it is verified by the authorities of ``cacert``, by default those of the system.
+    With ``tls`` the authorities of ``cacert``, by default those of the system, verify the broker.
     With ``reports`` a service stores reports of pod managers from every sender.
     """
 

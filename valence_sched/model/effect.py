@@ -92,7 +92,7 @@ class EffectLog:
 
     @contextlib.contextmanager
     def change(self, kind: str, id_: str, begun: str, done: str) -> Iterator[None]:
-        """Note a change that the block makes; after a certain SchedulerError it was not made."""
+        """Note the change of a block; a SchedulerError with a known outcome removes the note."""
         before = self._states.get((kind, id_))
         self.note(kind, id_, begun)
         try:

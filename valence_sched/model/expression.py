@@ -13,7 +13,7 @@
 An argument is a text, a number, true or false; a text that begins with ``$`` is a path, as in
 ``$facts.year``; ``$$`` escapes the character. :mod:`valence_sched.view.expression` documents how
 values compare. The language is that of Nova's JsonFilter of 2011, with ``!=`` added and two
-mistakes mended: its ``not`` returned a list, and its 0 was a missing value.
+mistakes corrected: its ``not`` returned a list, and its 0 was a missing value.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ class _Parser:
         if len(text) > MAX_TEXT:
             raise self._wrong(path, format_count(len(text), "character"), f"at most {MAX_TEXT:,}")
         if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
-            raise self._wrong(path, "half a character", "a text that UTF-8 can hold")
+            raise self._wrong(path, "an unpaired surrogate", "a text that UTF-8 can hold")
         if text.startswith("$$") or not text.startswith("$"):
             return text[1:] if text.startswith("$$") else text
         root, dot, name = text[1:].partition(".")

@@ -62,8 +62,8 @@ class AttributeCondition(Struct, frozen=True):
     def holds(self, value: object) -> bool:
         """Return whether a value, or one of several values, fulfils the condition.
 
-        A missing value (None) and NaN fulfil no condition, not even ``!=``. With ``<all-in>`` each
-        word may be in another one of several values.
+        A missing value (None) and NaN fulfil no condition, not even ``!=``. With ``<all-in>`` the
+        words may be in different values.
         """
         multiple = isinstance(value, (list, tuple, set, frozenset))
         items: Iterable[object] = value if multiple else (value,)  # type: ignore[assignment]

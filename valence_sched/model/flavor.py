@@ -49,7 +49,7 @@ class DeviceGroupSpec(Noun, frozen=True, kw_only=True):
 
 
 class CpuSpec(DeviceGroupSpec, frozen=True, kw_only=True):
-    """A number of CPUs, each with at least so many cores and this speed."""
+    """A number of CPUs, each with at least this number of cores and this speed."""
 
     cores: PositiveInt | None = None
     model: Word | None = None
@@ -195,7 +195,7 @@ class Flavor(Noun, frozen=True, kw_only=True):
 
 GIB = 1 << 30
 DeviceGroups = tuple[tuple[str, DeviceGroupSpec], ...]  # the device groups with their names
-#: By spec the kind of need, the texts of a device, and its least numbers.
+#: For each spec the kind of need, the fields compared as text, and the fields that are minimums.
 _DEMANDS: dict[type[Noun], tuple[NeedKind, tuple[str, ...], tuple[str, ...]]] = {
     ProcessorSpec: ("processor", ("architecture", "instruction_set"), ("speed_mhz",)),
     MemorySpec: ("memory", ("type",), ("speed_mhz",)),

@@ -141,7 +141,7 @@ class DeviceCount(Struct, frozen=True, kw_only=True):
     podms: int
 
 
-#: The word for the devices of a field; an accelerator's is its own kind.
+#: The word for the devices of a field; for an accelerator it is its kind.
 _KINDS = {"processors": "CPU", "memory": "memory module", "drives": "drive", "nics": "NIC"}
 
 
@@ -154,7 +154,7 @@ def device_groups(devices: Devices) -> Iterator[tuple[str, str | None, Any]]:
 
 
 def count_devices(blocks: Iterable[BlockOverview], model: str | None = None) -> list[DeviceCount]:
-    """Count the devices of blocks by kind and model; with ``model`` only those of such a model."""
+    """Count the devices of blocks by kind and model; with ``model`` only devices of that model."""
     every: dict[tuple[str, str | None], int | None] = {}
     free: dict[tuple[str, str | None], int | None] = {}
     podms: dict[tuple[str, str | None], set[str]] = defaultdict(set)

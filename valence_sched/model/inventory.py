@@ -247,7 +247,7 @@ class Node(Noun, frozen=True, kw_only=True):
     """A composed node: its URI, the URIs of its blocks, its owner and group.
 
     ``flavor`` and ``request`` are known of nodes that this program composed. The document of a
-    ``stale`` node cannot be read: it is as it was read before.
+    ``stale`` node cannot be read: the node is the one of the last reading.
     """
 
     uri: Name
@@ -287,7 +287,7 @@ class Podm(Noun, Generic[D, S], frozen=True, kw_only=True):
 
     @property
     def unusable(self) -> str:
-        """The word for why the default policy places no node here, empty where it may."""
+        """The state that prevents the default policy from placing nodes here, empty if it may."""
         if not self.enabled:
             return "disabled"
         return {"Online": "", "Unknown": "unreachable"}.get(self.status, self.status)
@@ -366,7 +366,7 @@ def free_amount(stock: Stock) -> float:
 
 
 def to_a_billionth(amount: float) -> float:
-    """Return an amount without rounding errors; written out below, because it is called often."""
+    """Return an amount without rounding errors; other functions here inline it for speed."""
     return amount if amount % 1 == 0 else round(amount, 9)
 
 
@@ -395,7 +395,7 @@ def grant_size(stock: Stock, requested: float) -> float | None:
     return amount if amount <= largest_grant(stock) else None
 
 
-OTHERS = "another owner"  # in place of its name
+OTHERS = "another owner"  # shown instead of the owner's name
 HIDDEN = "another-owner:"
 RESERVED_FOR = "reserved_for"  # the capability that names the owners of a pod manager
 PodmT = TypeVar("PodmT", bound=Podm[Any, Any])
@@ -409,7 +409,7 @@ def hidden_uri(uri: str) -> str:
 
 
 def visible_podm(podm: PodmT, owner: str) -> PodmT:
-    """Return a pod manager on which nodes of other owners have blocks and nothing else."""
+    """Return a pod manager with only the blocks of the nodes of other owners."""
     nodes = tuple(
         node if node.owner == owner else Node(uri=hidden_uri(node.uri), blocks=node.blocks)
         for node in podm.nodes

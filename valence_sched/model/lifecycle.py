@@ -58,8 +58,8 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
     """The nodes of a request; ``decision`` is None for an earlier request of its key.
 
     ``failures`` has a line for each node that was not composed. ``claim_lost``: another claim or
-    system uses its hardware; ``cannot_tell``: that is unknown. ``notes`` are about nodes composed
-    on other hardware instead.
+    system uses its hardware; ``cannot_tell``: its use is unknown. ``notes`` are about nodes
+    composed on other hardware instead.
     """
 
     decision: DecisionResult | None = None
@@ -76,10 +76,10 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
 
 
 class NodeStatus(Struct, frozen=True, kw_only=True):
-    """A node and its state: COMPOSED, or as its pod manager says GONE, FOREIGN or UNKNOWN.
+    """A node and its state: COMPOSED, GONE, FOREIGN or UNKNOWN.
 
-    ``devices`` are those of its blocks as they were last read, without ``unknown_blocks`` of them.
-    ``reason`` says why the state is UNKNOWN.
+    ``devices`` are the devices of its blocks at the last reading; ``unknown_blocks`` of the blocks
+    were not in it. ``reason`` explains the state UNKNOWN.
     """
 
     node: ComposedNode
@@ -90,7 +90,7 @@ class NodeStatus(Struct, frozen=True, kw_only=True):
 
 
 class NodeRecord(NodeStatus, frozen=True, kw_only=True):
-    """A node, its state, its hardware, and what happened to its claim, the oldest event first.
+    """A node, its state, its hardware, and the events of its claim, the oldest first.
 
     ``systems`` are the URIs of its ComputerSystems; they, their UUIDs and their MAC addresses are
     empty where the pod manager does not report them.

@@ -88,9 +88,9 @@ class Need(Portable, frozen=True, kw_only=True, omit_defaults=True, gc=False):
 class TopologyConstraint(Noun, frozen=True):
     """A relation between the devices of some needs in a topology domain, the ``place``.
 
-    ``same``: all devices have one value of the domain. ``apart``: devices of different needs, or of
-    a single need any two, have different values. ``zone`` is the pool. Totals are named by their
-    kind: ``processor``, ``memory``.
+    ``same``: all devices have one value of the domain. ``apart``: devices of different needs, or
+    any two devices of a single need, have different values. ``zone`` is the pool. Totals are named
+    by their kind: ``processor``, ``memory``.
     """
 
     relation: Literal["same", "apart"]
@@ -201,7 +201,7 @@ def _constraint_problem(constraint: TopologyConstraint, by_name: _NeedsByName) -
         if name not in devices:
             return f"{where}: {name!r} is an amount without a place: name devices"
         if len({need.kind for need in by_name[name]}) > 1:
-            return f"{where}: {name!r} names devices of several kinds: give each a name of its own"
+            return f"{where}: {name!r} names devices of several kinds: give each kind its own name"
     if constraint.relation == "apart":
         first, multiple = by_name[constraint.of[0]], len(set(constraint.of)) > 1
         if not multiple and any(need.measure != "devices" for need in first):
@@ -212,7 +212,7 @@ def _constraint_problem(constraint: TopologyConstraint, by_name: _NeedsByName) -
 
 
 def _contradiction(constraints: Sequence[TopologyConstraint], by_name: _NeedsByName) -> str | None:
-    """Return which constraints require devices to be both together and apart in one domain."""
+    """Return the problem of constraints that require devices both together and apart."""
     for apart in constraints:
         for same in constraints:
             if (same.relation, apart.relation, apart.place) != ("same", "apart", same.place):

@@ -32,7 +32,7 @@ Row = tuple[str | TableCell, ...]
 class PageTable(Struct, frozen=True, kw_only=True):
     """Rows below titles; the columns of ``numbers`` are aligned to the right.
 
-    Long tables are closed at first, unless they are ``opened``.
+    A long table is collapsed unless it is ``opened``.
     """
 
     title: str
@@ -67,7 +67,7 @@ class MapGroup(Struct, frozen=True, kw_only=True):
 
 
 class MapPool(Struct, frozen=True, kw_only=True):
-    """A pool, with what a decision makes of it and why."""
+    """A pool, with its role in a decision and the reason."""
 
     name: str
     groups: tuple[MapGroup, ...] = ()
@@ -78,8 +78,8 @@ class MapPool(Struct, frozen=True, kw_only=True):
 class MapPodm(Struct, frozen=True, kw_only=True):
     """A pod manager: its pools, labels, and role in a decision.
 
-    A block in two pools is drawn in both; ``uses`` counts it once. ``marks`` are the words for what
-    is wrong with it, ``nodes`` the names of its nodes, and ``href`` is its page, if it has one.
+    A block in two pools is drawn in both; ``uses`` counts it once. ``marks`` name its problems,
+    ``nodes`` are the names of its nodes, and ``href`` is its page, if it has one.
     """
 
     name: str
@@ -95,9 +95,9 @@ class MapPodm(Struct, frozen=True, kw_only=True):
 
 
 class HardwareMap(Struct, frozen=True, kw_only=True):
-    """Pod managers with their pools and blocks, coloured by use and by what a decision takes.
+    """Pod managers with their pools and blocks, coloured by use and by their role in a decision.
 
-    ``takers`` are the names of nodes or requests that take blocks, where they are several.
+    ``takers`` are the names of nodes or requests that take blocks, if there are several.
     """
 
     title: str
@@ -107,7 +107,7 @@ class HardwareMap(Struct, frozen=True, kw_only=True):
 
 
 class FunnelChart(Struct, frozen=True, kw_only=True):
-    """How many pools were left after each filter, and why the others were not."""
+    """The number of pools left after each filter, and the reasons against the others."""
 
     title: str
     steps: tuple[FunnelStep, ...]
@@ -117,7 +117,7 @@ class FunnelChart(Struct, frozen=True, kw_only=True):
 class ChartSeries(Struct, frozen=True, kw_only=True):
     """A line of a chart: (seconds since the start, value) in the order of time.
 
-    ``None`` is unknown, and leaves a gap.
+    ``None`` is unknown and leaves a gap.
     """
 
     name: str
@@ -125,7 +125,7 @@ class ChartSeries(Struct, frozen=True, kw_only=True):
 
 
 class TimeChart(Struct, frozen=True, kw_only=True):
-    """Values over time, in ``unit``; a stepped one keeps each value until the next."""
+    """Values over time, in ``unit``; a stepped chart keeps each value until the next."""
 
     title: str
     unit: str
@@ -135,7 +135,7 @@ class TimeChart(Struct, frozen=True, kw_only=True):
 
 
 class ChartGrid(Struct, frozen=True, kw_only=True):
-    """Small charts over one time side by side, with the same lines and one legend for all."""
+    """Small charts over the same time side by side, with the same lines and a common legend."""
 
     title: str
     charts: tuple[TimeChart, ...]
@@ -145,8 +145,8 @@ class ChartGrid(Struct, frozen=True, kw_only=True):
 class Measure(Struct, frozen=True, kw_only=True):
     """One number of each thing that is compared; None is unknown.
 
-    ``better`` is what is preferred, ``errors`` are the standard errors of values that are means,
-    and ``best`` is the place of the value that is clearly the best.
+    ``better`` is the preferred direction, ``errors`` are the standard errors of means, and ``best``
+    is the index of the value that is clearly the best.
     """
 
     name: str
@@ -158,7 +158,7 @@ class Measure(Struct, frozen=True, kw_only=True):
 
 
 class BarComparison(Struct, frozen=True, kw_only=True):
-    """Things side by side, such as scenarios: bars of each measure; ``names`` are the things'."""
+    """Bars of each measure for several things, such as scenarios; ``names`` are their names."""
 
     title: str
     names: tuple[str, ...]
@@ -207,11 +207,11 @@ class SearchField(Struct, frozen=True, kw_only=True):
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """What is around a page that a service shows: links to the other pages, and a form.
+    """The frame of a page of a service: links to the other pages, and a form.
 
-    ``fields`` without a label are sent along unseen, by the ``button``. ``before`` and ``after``
-    are the links of the parts of a long list, ``range`` says which part is shown. ``user`` is who
-    sees it.
+    ``fields`` without a label are hidden; the ``button`` sends all fields. ``before`` and ``after``
+    are the links to other parts of a long list, ``range`` describes the shown part. ``user`` is the
+    name of the user.
     """
 
     links: tuple[PageLink, ...]

@@ -37,7 +37,7 @@ PrintingDumper.add_representer(str, PrintingDumper.represent_str)
 def _resolvers(pairs: list[tuple[str, re.Pattern[str]]]) -> Iterator[tuple[str, re.Pattern[str]]]:
     """Yield the implicit types of YAML 1.1 without its dates and surprising numbers.
 
-    There 12:30 is 750, 010 is 8, 1e5 is text, and = is not.
+    YAML 1.1 reads 12:30 as 750, 010 as 8 and 1e5 as text, and refuses = as text.
     """
     ours = {_TAG + "int": _INT, _TAG + "float": _FLOAT}
     for tag, pattern in pairs:
@@ -60,7 +60,7 @@ class PlainLoader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         if node is not None and not self._is_plain(node):
             key = f" at the key {_shown(index)}" if isinstance(index, yaml.ScalarNode) else ""
-            hint = "leave the tag out, and quote what is text"
+            hint = "remove the tag, and quote text"
             raise _refusal(f"the tag {node.tag.replace(_TAG, '!!', 1)}{key}", event, hint)
         return node
 

@@ -86,8 +86,8 @@ def make_plan(
 ) -> Plan:
     """Return the plan of a decision, with the pod managers that take a node.
 
-    Pod managers of ``recorded`` were read from an inventory. The plan has no explanation, and of
-    nodes of other owners only their blocks. The digests cover the pod managers as they were read.
+    Pod managers of ``recorded`` were read from an inventory. The plan has no explanation, and only
+    the blocks of nodes of other owners. The digests cover the pod managers as they were read.
     """
     podm_ids = {placement.chosen.podm for placement in decision.placements}
     chosen = sorted((podm for podm in podms if podm.id in podm_ids), key=lambda podm: podm.id)
@@ -145,7 +145,7 @@ def plan_drift(
     podms: Mapping[str, FullPodm],
     seen: Callable[[FullPodm], FullPodm] = lambda podm: podm,
 ) -> Iterator[Difference]:
-    """Yield how the pod managers of a plan differ now; ``seen`` reduces them as for its owner."""
+    """Yield the present differences of a plan's pod managers, of the parts that are ``seen``."""
     for basis in plan.podms:
         current = podms.get(basis.podm.id)
         if current is None:

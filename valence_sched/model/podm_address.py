@@ -40,10 +40,10 @@ def url_problem(url: str) -> str | None:
 def service_url_problem(url: str) -> str | None:
     """Return the problem of the URL of a service, without a password in it."""
     if "@" in url:
-        return "a URL with a user or password in it: say them with username and password"
+        return "a URL with a user or password in it: set them with username and password"
     shown = one_line(repr(url[:80]))
     if not url.isprintable() or any(char.isspace() for char in url) or "\\" in url:
-        return f"{shown}, a URL with characters that no URL has"
+        return f"{shown}, a URL with invalid characters"
     try:
         parts = urlsplit(url)
         no_port = parts.port == 0 or parts.netloc.endswith(":")
@@ -52,7 +52,7 @@ def service_url_problem(url: str) -> str | None:
         hint = ": an IPv6 address has brackets, as in https://[fd00::7]:8443" if ipv6 else ""
         return f"{shown}, which is no URL{hint}"
     if no_port:
-        return f"{shown}, a URL without the port that it announces"
+        return f"{shown}, a URL with a colon and no port"
     if parts.scheme not in ("http", "https") or not parts.hostname:
         return f"{shown}, which is not http://HOST or https://HOST"
     return f"{shown}, a URL with a query or fragment" if parts.query or parts.fragment else None
@@ -129,7 +129,7 @@ def has_other_blocks(known: Collection[str], found: Collection[str]) -> bool:
 
 
 def conflict_text(name: str, identity: str, other: str) -> str:
-    """Return the line about a service that has another name already."""
+    """Return the line about a service that already has another name."""
     return (
         f"{name!r} is the same service as {other!r} (identity {identity}): keep one name, and take "
         "the other out (podm delete); a clone needs a UUID of its own"

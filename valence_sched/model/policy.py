@@ -56,7 +56,7 @@ class Pick(Noun, frozen=True):
 
 
 class Budget(Noun, frozen=True, kw_only=True):
-    """The limits of the searches of a decision; what they leave open is undecided.
+    """The limits of the searches of a decision; pools beyond the limits are undecided.
 
     ``pool_states`` limits the search for the blocks of a node in one pool, ``decision_states`` all
     such searches of a decision together. ``batch_fits`` limits the fits that several requests
@@ -71,7 +71,7 @@ class Budget(Noun, frozen=True, kw_only=True):
 
 DEFAULT_BUDGET = Budget()
 
-#: What scheduler ``joint`` prefers among placements of equally many nodes.
+#: The preference of scheduler ``joint`` among placements of equally many nodes.
 Goal = Literal["most-nodes", "least-cost", "least-fragmentation", "fewest-podms", "spread"]
 
 
@@ -120,7 +120,7 @@ class PolicyText(Noun, frozen=True, kw_only=True):
 
 
 class PodmReads(Noun, frozen=True, kw_only=True):
-    """The fields of pod managers that decisions of a policy read: no other need be reported.
+    """The fields of pod managers that decisions of a policy read; other fields need no report.
 
     ``fields`` are names such as ``status``, ``facts.year``, or ``facts`` for all facts. They are
     those of all requests, or with ``flavor`` of a request for that flavor alone.

@@ -77,7 +77,7 @@ def problem_error(content: bytes, status: int, url: str) -> SchedulerError:
     try:
         problem = msgspec.json.decode(content, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        text = f"{url}: HTTP {status}, and no document that says why: is it a scheduler's service?"
+        text = f"{url}: HTTP {status} without an error document: is it a scheduler's service?"
         return ServiceError(text)
     return error_of(problem)
 

@@ -15,7 +15,7 @@ from valence_sched.errors import InputError
 PROFILE = "VALENCE_SCHED_PROFILE"
 URL_PASSWORD = re.compile(r"(//[^/@:]*):[^/]*@")
 CONFIG_FILE = "config.yaml"
-#: The environment variables with the meaning of a setting; the others have an option alone.
+#: The environment variable of each setting; other settings have only an option.
 VARIABLES = {
     "inventory": "VALENCE_SCHED_INVENTORY",
     "service": "VALENCE_SCHED_URL",
@@ -24,7 +24,7 @@ VARIABLES = {
 
 
 class Profile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The defaults of one profile, None where it has none.
+    """The defaults of one profile; None: no default.
 
     ``inventory`` and ``state`` are paths relative to the folder of the file; ``state`` may be the
     URL of a database. ``output`` is an output format, such as ``json``.

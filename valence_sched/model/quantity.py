@@ -137,7 +137,7 @@ def _in_largest(number: float, units: dict[str, int]) -> str:
 
 
 AGE_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-MAX_CLOCK_SKEW_S = 300.0  # between two machines
+MAX_CLOCK_SKEW_S = 300.0  # between two hosts
 _AGE_PATTERN = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smhd]?)")
 
 
@@ -159,7 +159,7 @@ def parse_age_limit(text: str) -> float:
 
 
 def format_age(seconds: float) -> str:
-    """Format an age in the largest unit of which it has at least two: ``35s``, ``10m``, ``3d``."""
+    """Format an age in the largest unit with a number of at least two: ``35s``, ``10m``, ``3d``."""
     unit = next((unit for unit in "dhm" if seconds >= 2 * AGE_UNITS[unit]), "s")
     return f"{int(seconds // AGE_UNITS[unit])}{unit}"
 

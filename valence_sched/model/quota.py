@@ -2,14 +2,12 @@
 """Quotas: the limits of an owner by resource, and the charges of a claim.
 
 =============================  ==================================================================
-``claims``                     claims that have not ended; those of a request's nodes are one
-``nodes``                      nodes that are claimed or composed
-``cores``, ``processors``      cores and processors
-``memory_mib``                 memory
-``accelerators``               accelerators of every kind
-``accelerators:NAME``          those of this kind, or with this word in their model or their request
-``drives``, ``nics``           drives and network interfaces
-``stock:NAME``                 an amount of a stock, as of storage
+``claims``                     claims that have not ended; all nodes of a request are one claim
+``nodes``                      nodes that are claimed or composed ``cores``, ``processors`` cores
+and processors ``memory_mib``                 memory ``accelerators`` accelerators of every kind
+``accelerators:NAME``          accelerators of this kind, or with this word in the model or request
+``drives``, ``nics``           drives and network interfaces ``stock:NAME``                 an
+amount of a stock, as of storage
 =============================  ==================================================================
 
 A node is charged for all devices of its blocks, which no other node can use. Nodes that share a
@@ -112,7 +110,7 @@ def block_charges(devices: Devices) -> Mapping[str, int]:
 
 
 def node_charges(request: NodeRequest) -> dict[str, float]:
-    """Return the charges of one node: of all alternatives the most of each resource."""
+    """Return the charges of one node: the largest amount of each resource over all alternatives."""
     charges: dict[str, float] = {}
     for needs in (request.needs, *(one.needs for one in request.other_alternatives)):
         for name, amount in _charges(needs).items():

@@ -82,9 +82,9 @@ class ReadPace(Struct, frozen=True, kw_only=True):
     """How often pod managers are read.
 
     Each is read after ``interval_s``, varied by the share ``jitter``; after a failure the interval
-    doubles, up to ``backoff_s``. After ``open_after`` failures in a row its circuit breaker opens:
-    of all open ones one at a time is probed. With ``events`` an event causes a reading, at the
-    earliest ``event_pause_s`` after the last one began; that pause doubles with each failure.
+    doubles, up to ``backoff_s``. After ``open_after`` failures in a row its circuit breaker opens;
+    open pod managers are probed one at a time. With ``events`` an event causes a reading, at least
+    ``event_pause_s`` after the start of the last reading; that pause doubles with each failure.
     """
 
     interval_s: float = 60.0
@@ -120,7 +120,7 @@ class ReadFailure(Noun, frozen=True, kw_only=True):
     refused: bool = False
 
 
-#: The share of the blocks of the last reading below which missing ones are reported.
+#: Missing blocks are reported if less than this share of the last reading's blocks is found.
 LEAST_FOUND = 0.9
 
 
@@ -137,7 +137,7 @@ class PreviousReading(NamedTuple):
         return cls(frozenset(blocks), frozenset(pools), podm.nodes)
 
     def loss(self, podm: Podm[Any, Any]) -> str:
-        """Return a text about the blocks that the next reading lacks, empty for a few."""
+        """Return a text about the blocks that the next reading lacks, empty if they are few."""
         gone = sorted(self.blocks.difference(block.uri for block in podm.blocks))
         found = len(self.blocks) - len(gone)
         if found >= LEAST_FOUND * len(self.blocks):
@@ -152,7 +152,7 @@ class PreviousReading(NamedTuple):
         return not self.pools <= {WHOLE_POOL}
 
 
-DEFAULT_LIMIT_S = 600.0  # if the argument gives no other
+DEFAULT_LIMIT_S = 600.0  # without an argument
 
 
 class Sign(NamedTuple):
@@ -171,7 +171,7 @@ class Liveness(Protocol):
     """A function of the entry point group ``valence_sched.liveness``."""
 
     def __call__(self, signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:
-        """Return by id whether each pod manager is alive; one that is missing keeps its status.
+        """Return by id whether each pod manager is alive; a missing pod manager keeps its status.
 
         ``argument`` is the text after the name and a colon; UsageError if it is invalid.
         """

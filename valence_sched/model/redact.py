@@ -104,7 +104,7 @@ def _redact_patterns(text: str) -> str:
 
 
 def _without_login(found: re.Match[str]) -> str:
-    """Return ``basic …`` redacted where what follows is a user and a password in base64."""
+    """Return ``basic …`` redacted if a user and a password in base64 follow."""
     padded = found[2].replace("-", "+").replace("_", "/") + "=" * (-len(found[2]) % 4)
     try:
         is_login = b":" in base64.b64decode(padded, validate=True)

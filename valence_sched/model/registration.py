@@ -142,8 +142,8 @@ def reregistered(
     """Return the reading of a pod manager under an old registration, adapted to a new one.
 
     Properties that are no longer registered are removed, and maxima of blocks replaced. A reported
-    maximum that the old one hid is unknown until the next reading: without a new maximum it is one
-    whole compute unit, and any number of other blocks.
+    maximum that the old one hid is unknown until the next reading. Without a new maximum a node
+    then has one whole compute unit and any number of other blocks.
     """
     kinds = sorted(old.max_blocks.keys() | new.max_blocks.keys())
     changed = [kind for kind in kinds if old.max_blocks.get(kind) != new.max_blocks.get(kind)]

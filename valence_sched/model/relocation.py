@@ -11,7 +11,7 @@ from valence_sched.model.inventory import Devices
 
 AsksFor = Literal["request", "flavor", "hardware"]
 Why = Literal["failed", "drained"]
-NEVER = 1 << 30  # moves: no number of them is enough
+NEVER = 1 << 30  # no number of moves is enough
 
 
 class MovedNode(Noun, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class Relocation(Noun, frozen=True, kw_only=True):
 
 
 class Survival(Noun, frozen=True, kw_only=True):
-    """Whether any ``failures`` pod managers may fail at once, each of their nodes placed again.
+    """Whether every node can be placed again after any ``failures`` pod managers fail at once.
 
     ``tried`` of all ``sets`` of pod managers were tried; ``bad_sets`` leave nodes without a place.
     ``worst`` leaves the most, with its ``stuck`` nodes.
@@ -115,7 +115,7 @@ class Rebalance(Noun, frozen=True, kw_only=True):
 
     The goal is fragmentation ``below`` a share, imbalance below ``imbalance_below``, or else
     ``room`` for one more node of the flavor. No plan has fewer than ``least`` moves. The moves of a
-    search that is not ``complete`` are the best it found. ``waiting`` nodes need places of each
+    search that is not ``complete`` are the best it found. ``waiting`` nodes need the places of each
     other, and no spare place was found.
     """
 

@@ -104,14 +104,14 @@ class ReplaySeries(Struct, frozen=True, kw_only=True):
 
 
 class ReplayResult(Struct, frozen=True, kw_only=True):
-    """What became of a workload on one site under one policy; the same inputs, the same bytes.
+    """The result of a workload on one site under one policy; equal inputs give equal bytes.
 
-    ``policy`` is the one that all requests were decided by, None where each has its own. Numbers
-    of nodes are over all requests: ``placed + refused + undecided = requested``. All means are
-    over the time from the first arrival to the last, which is ``duration_s``; nodes that depart
-    later are in use until then. ``podms_needed`` is how many pod managers had nodes at once, at
-    most. ``cost`` is the sum over pod managers of their fact ``price``, which is that of an hour,
-    times the hours in which they had nodes; None where no pod manager has a price.
+    ``policy`` is the policy of all requests, None if each request has its own. Numbers of nodes are
+    over all requests: ``placed + refused + undecided = requested``. All means are over the time
+    from the first arrival to the last, which is ``duration_s``; nodes that depart later are in use
+    until then. ``podms_needed`` is the largest number of pod managers that had nodes at once.
+    ``cost`` is the sum over pod managers of their fact ``price``, per hour, times the hours with
+    nodes; None if no pod manager has a price.
     """
 
     site: str
@@ -160,10 +160,10 @@ def parse_replay(data: bytes, file: str) -> tuple[Replay, list[str]]:
 
 Better = Literal["higher", "lower"]
 
-#: Measures of which more, or less, is better on the same workload; of the others neither is.
+#: Measures with a better direction on the same workload; the others have no better direction.
 _BETTER: dict[str, Better] = {"placed": "higher", "refused": "lower", "undecided": "lower"}
 _BETTER |= {"fragmentation": "lower", "podms_per_node": "lower", "cost_per_node": "lower"}
-#: Of these a run that placed fewer nodes is never the better one.
+#: A run that placed fewer nodes is never better by these measures.
 _PER_NODE = ("podms_per_node", "cost_per_node")
 _SHARES = ("utilisation", "peak_utilisation", "fragmentation", "imbalance")
 
@@ -181,7 +181,7 @@ class RunMeasure(Struct, frozen=True, kw_only=True):
 
 
 class MeasureChange(Struct, frozen=True, kw_only=True):
-    """A measure of a run that differs from the baseline by more than is tolerated.
+    """A measure of a run that differs from the baseline by more than its tolerance.
 
     ``before`` or ``after`` is None if it is missing; the measure of a missing run is ``run``.
     """
@@ -255,7 +255,7 @@ def changes(
 
 
 def _independent(run: ReplayResult) -> dict[str, float | None]:
-    """Return the measures that do not follow from others, nor imbalance: older results lack it."""
+    """Return the measures without derived ones and without imbalance, which older results lack."""
     found = (one for one in measures(run) if not one.name.startswith("imbalance"))
     return {one.name: one.value for one in found if one.name not in _PER_NODE}
 
@@ -385,7 +385,7 @@ def standard_error(values: Sequence[float]) -> float | None:
 
 
 def _is_clear(one: Mapping[int, float], other: Mapping[int, float], sign: int) -> bool:
-    """Return whether one is significantly above (``sign`` -1: below), paired, at 95 percent."""
+    """Return whether ``one`` is above ``other`` (``sign`` -1: below), paired, at 95 percent."""
     differences = [sign * (one[seed] - other[seed]) for seed in one if seed in other]
     error, freedom = standard_error(differences), len(differences) - 1
     if error is None:
@@ -420,7 +420,7 @@ def parse_seeds(text: str) -> tuple[int, ...]:
             raise ValueError(f"{part[:40]!r} is no seed such as 7, nor a range such as 1..20")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
-            raise ValueError(f"{part[:40]!r} has no seed: name the lower one first")
+            raise ValueError(f"{part[:40]!r} has no seed: write the lower seed first")
         if last - first + len(seeds) >= MOST_SEEDS:
             raise ValueError(f"{text[:40]!r} has over {MOST_SEEDS:,} seeds")
         seeds.update(range(first, last + 1))

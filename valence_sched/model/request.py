@@ -52,8 +52,9 @@ class Group(Noun, frozen=True, kw_only=True):
     """A group of nodes, and the rules for the placement of its members.
 
     ``affinity``: in each of these domains all members have one value; ``anti_affinity``: no two
-    members have the same value; the ``soft`` forms are preferences. ``at_most`` so many members
-    have the same value of a domain. A group without a name has that of the flavor.
+    members have the same value; the ``soft`` forms are preferences. ``at_most`` is the largest
+    number of members with the same value of a domain. A group without a name has the name of the
+    flavor.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=255)] = ""
@@ -141,8 +142,8 @@ class FlavorShare(Noun, frozen=True):
     weight: Annotated[float, Meta(gt=0)] = 1.0
 
 
-#: By share of a mix the free amount of pools, then by share the total; each is the exact sum of
-#: floats.
+#: For each share of a mix the free amount of pools, then for each share the total; each amount is
+#: the exact sum of floats.
 MixSupplies = tuple[tuple[float, ...], ...]
 
 SCARCITY_PART = 40  # the scarcity of a mix is renewed after changes to this part of the pools
@@ -405,7 +406,7 @@ def request_for(node: NodeRequest, flavor: str | None, owner: str | None, policy
     return Request(flavor=flavor, owner=owner, policy=policy, **msgspec.structs.asdict(node))
 
 
-MAX_SUPPLY_PARTS = 64  # of one amount: the exponents of floats need no more
+MAX_SUPPLY_PARTS = 64  # floats of one amount: their exponents need no more
 MAX_SUPPLY = 2.0**60
 
 

@@ -95,9 +95,9 @@ def resolve_resource(resource: ExternalResource, resolvers: Sequence[Resolver]) 
             return place.for_resource(resource)
         if place is not None:
             text = f"{resolver.where} has {resource.text} without its place"
-            raise RequestError(f"{text}: add it to a map and name that with --near-map")
+            raise RequestError(f"{text}: add it to a map, and give the map with --near-map")
     if not resolvers:
-        raise RequestError(f"cannot locate {resource.text}: name a map with --near-map")
+        raise RequestError(f"cannot locate {resource.text}: give a map with --near-map")
     sources = ", ".join(resolver.where for resolver in resolvers)
     kinds = {kind for resolver in resolvers for kind in resolver.kinds()}
     if resource.kind not in kinds and closest(resource.kind, kinds) is not None:
@@ -113,7 +113,7 @@ class RequestSpec(Noun, frozen=True, kw_only=True):
     """One request: a flavor by name or ``properties`` of its own, and further requirements.
 
     ``near`` and ``prefer_near`` name external resources by their kind: ``{volume: 9f2c}``. With
-    ``min_count`` fewer nodes may be placed, but at least so many; else all ``count`` or none.
+    ``min_count`` at least that many nodes are placed, else all ``count`` nodes or no node.
     """
 
     id: Annotated[str, Meta(max_length=MAX_ID)] = ""

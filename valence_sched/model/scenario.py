@@ -111,7 +111,7 @@ _BLOCK_ATTRIBUTES = {"enabled", "health", "reserved"}
 
 
 class _TargetedEdit(Noun, frozen=True):
-    """An edit whose first field, its verb, is the target or the text of one."""
+    """An edit; its first field, the verb, is a target or the text of a target."""
 
     def __post_init__(self) -> None:
         _ = self.target  # an invalid text is refused here
@@ -129,7 +129,7 @@ class Fail(_TargetedEdit, frozen=True):
 
 
 class Drain(_TargetedEdit, frozen=True):
-    """No new node is placed there, and present ones stay; a pod manager is disabled."""
+    """The target gets no new nodes and keeps its present nodes; a pod manager is disabled."""
 
     drain: Target | str
 
@@ -171,7 +171,7 @@ class AddBlocks(Noun, frozen=True):
 
 
 class SetAttributes(_TargetedEdit, frozen=True):
-    """Attributes get other values.
+    """Attributes are changed.
 
     Of pod managers ``enabled``, ``status``, ``zone``, ``aggregates``, ``traits``, and single
     ``capabilities`` and ``facts``, which null removes; of pools ``traits``; of blocks ``enabled``,
@@ -261,11 +261,11 @@ class Template(Noun, frozen=True, kw_only=True):
 
 
 def any_of(nouns: Iterable[type]) -> Meta:
-    """Return the JSON schema of a map that is one of some nouns."""
+    """Return the JSON schema of a map of one of several nouns."""
     return Meta(extra_json_schema={"anyOf": [{"$ref": f"#/$defs/{n.__name__}"} for n in nouns]})
 
 
-#: An edit as people write it: a map with the verb of one of the edits among its keys.
+#: An edit as people write it: a map with the verb of an edit as a key.
 EditText = Annotated[dict[str, Any], any_of(EDITS.values())]
 
 

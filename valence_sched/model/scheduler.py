@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Scheduler protocol: the verbs of every scheduler, in this process or elsewhere.
 
-Every verb raises errors of :mod:`valence_sched.errors`; those named here are its own, beside those
-of reading an inventory. An iterator that a verb returns is lazy.
+Every verb raises errors of :mod:`valence_sched.errors`; a docstring names those of its verb, but
+not those of reading an inventory. An iterator that a verb returns is lazy.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ TREE_S = 30.0  # how long a tree of zones has to answer
 
 
 class Verbs(Protocol):
-    """Verbs of which a class implements some; ``_call`` gets all others."""
+    """Verbs that a class may implement in part; ``_call`` gets the others."""
 
     def _call(self, verb: Callable[Concatenate[Any, P], R], *words: P.args, **named: P.kwargs) -> R:
         """Return the answer of another scheduler to a verb with these arguments."""
@@ -115,7 +115,7 @@ class DecidingVerbs(Verbs, Protocol):
         return self._call(DecidingVerbs.stranded, requests)
 
     def decision(self, decision_id: str) -> Report | Reports:
-        """Return the report of a stored decision; UnknownName for any other."""
+        """Return the report of a stored decision; UnknownName if it is not stored."""
         return self._call(DecidingVerbs.decision, decision_id)
 
     def plan(self, request: Request) -> PlanResult:
@@ -153,7 +153,7 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.claim_plan, plan, key=key, ttl_s=ttl_s)
 
     def check_plan(self, plan: Plan) -> None:
-        """Raise AccessDenied for a plan of this zone that a service did not sign as it is."""
+        """Raise AccessDenied for a plan of this zone without a valid signature of its service."""
         return self._call(ClaimingVerbs.check_plan, plan)
 
     def claims(
@@ -163,7 +163,7 @@ class ClaimingVerbs(Verbs, Protocol):
         return self._call(ClaimingVerbs.claims, podm=podm, owner=owner, ended=ended)
 
     def claim_record(self, claim_id: str) -> lifecycle.ClaimRecord:
-        """Return a claim with its nodes and events; UnknownName for any other."""
+        """Return a claim with its nodes and events; UnknownName for an unknown id."""
         return self._call(ClaimingVerbs.claim_record, claim_id)
 
     def renew(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
@@ -407,7 +407,7 @@ class ZoneVerbs(Verbs, Protocol):
         """Return this zone and those below it, which are asked in parallel.
 
         At most ``hops`` levels are asked; a zone without an answer within ``deadline_s`` is silent.
-        ``route`` are the ids of the zones above, which end a loop.
+        ``route`` are the ids of the zones above; they prevent loops.
         """
         return self._call(ZoneVerbs.zone_tree, hops=hops, deadline_s=deadline_s, route=route)
 
@@ -427,7 +427,8 @@ class Scheduler(
 class OwnPodms(Verbs, Protocol):
     """The pod managers directly below a zone.
 
-    ``earlier`` are their candidates of the tokens of a query, ``others`` those of other requests.
+    ``earlier`` are their candidates that the tokens of a query name, ``others`` are candidates of
+    other requests.
     """
 
     def seal(self, request: Request) -> zone.SealedRequest:

@@ -11,7 +11,7 @@ from valence_sched.model.base import Noun
 from valence_sched.model.codec import decode
 from valence_sched.model.inventory import FullPodm, parse_capabilities, to_json
 
-#: The scheme of the URIs of stocks whose amount alone was reported.
+#: The scheme of the URIs of stocks with a reported amount only.
 REPORTED_SCHEME = "reported:"
 
 Stats = dict[str, Any]
@@ -25,15 +25,15 @@ MERGED_BY_KEY = ("facts", "amounts")  # each of their keys is reported separatel
 
 
 class ReportedSwitch(msgspec.Struct, frozen=True):
-    """Whether a pod manager reported that it is enabled, None where it did not report that."""
+    """Whether a pod manager reported that it is enabled, None without such a report."""
 
     enabled: bool | None = None
 
 
 class ReportedStats(Noun, frozen=True):
-    """What a pod manager reported by itself; ``alone`` when it was never read.
+    """The statistics that a pod manager reported; ``alone``: the pod manager was never read.
 
-    ``at`` is when it did so last, in seconds since 1970 by the clock of the database.
+    ``at`` is the time of the last report in seconds since 1970 by the clock of the database.
     """
 
     stats: Stats
@@ -57,7 +57,7 @@ def merge_stats(earlier: Stats, stats: Stats) -> Stats:
 
 
 def select_stats(stats: Mapping[str, Any], fields: Iterable[str]) -> Stats:
-    """Return what of reported statistics is of these fields, with all pools, blocks and stocks.
+    """Return the reported statistics of these fields, with all pools, blocks and stocks.
 
     A field is one of a podm, such as ``zone``, or one of its facts or capabilities, such as
     ``facts.year``; ``facts`` and ``capabilities`` alone are all of them.

@@ -14,11 +14,11 @@ from valence_sched.errors import UsageError
 #: The environment variables of trusted authorities, in order of precedence.
 AUTHORITY_VARIABLES = ("OS_CACERT", "REQUESTS_CA_BUNDLE", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _AUTHORITY = "name its authority with {cacert}"
-_HOST = "write a host in the URL that the certificate names"
-_WEAK = "its certificate is too weak: let it have one of RSA with 2048 bits or more, and SHA-256"
+_HOST = "use a host in the URL that the certificate names"
+_WEAK = "its certificate is too weak: use RSA with 2048 bits or more, and SHA-256"
 #: The hint for a certificate, by the error code of OpenSSL; else its authority is unknown.
 _CERTIFICATE_HINTS = {
-    9: "check the clocks there and here",
+    9: "check the clocks of both hosts",
     10: "renew the certificate, and check the clock here",
     19: _AUTHORITY + ", or that of a proxy on the way",
     23: "it was revoked: renew the certificate",
@@ -31,16 +31,16 @@ _CERTIFICATE_HINTS = {
 _CLIENT = "it demands a client certificate: name one with {cert}"
 _REFUSED = "it refuses the client certificate: check which authorities it accepts, and {cert}"
 _VERSION = "it speaks no version of TLS from 1.2 on: update its firmware"
-_PLAIN = "does it speak HTTP without TLS there?"
+_PLAIN = "is it HTTP without TLS?"
 #: The hint for a failed handshake, by words of OpenSSL, in order of precedence.
 _FAILURE_HINTS = {
     "alert certificate required": _CLIENT,
-    "unrecognized name": "it has no certificate for this name (SNI): write its own in the URL",
+    "unrecognized name": "it has no certificate for this name (SNI): use its own name in the URL",
     "protocol version|unsupported protocol|wrong ssl version|no protocols available": _VERSION,
     "legacy renegotiation": "it renegotiates in a way that is not safe: update its firmware",
-    "too small": "its key is too weak: let it have one of RSA with 2048 bits or more",
+    "too small": "its key is too weak: use RSA with 2048 bits or more",
     "too weak": _WEAK,
-    "insufficient security": "it demands stronger ciphers than there are in common",
+    "insufficient security": "no common cipher is strong enough for it",
     "alert handshake failure": "no cipher or name in common, or " + _CLIENT,
     "no shared cipher": "no cipher in common: update its firmware",
     "alert (unknown ca|access denied|decrypt error|(bad|unsupported) certificate)": _REFUSED,

@@ -196,11 +196,11 @@ class Route(NamedTuple):
     """One method of one path: a verb of the scheduler, or without ``verb`` of the service alone.
 
     ``operation`` and ``text`` name and describe it in the document of the API. ``rule`` is its
-    access rule, ``role`` the least role that has it by default; without a rule it is public, or of
-    a path with a ``{token}`` for its pod manager alone. ``query`` are the names of the query, or
-    their noun. ``reads``: it changes nothing, for any role. ``reading``: the scheduler only reads,
-    and tenants take turns. ``decides``: ties are broken by a new id. A long-running operation ends
-    with a ``result``.
+    access rule, ``role`` the least role with that rule by default. Without a rule the route is
+    public, or for a single pod manager if its path has a ``{token}``. ``query`` has the names of
+    the query parameters, or their noun. ``reads``: the route changes nothing, for any role.
+    ``reading``: the scheduler only reads, and tenants take turns. ``decides``: ties are broken by a
+    new id. A long-running operation ends with a ``result``.
     """
 
     verb: str
@@ -257,13 +257,13 @@ VERBS = {route.verb: route for route in (
     Route("stranded", "decisions_stranded", "POST", "/v1/stranded", "Return the free amounts, and the part of each that no node of these requests can use.", RequestsBody, tuple[StrandedAmount, ...], "decisions:create", reading=True),
     Route("decision", "decisions_decision", "GET", "/v1/decisions/{name}", "Return a stored decision.", None, Report | decision.Reports, "decisions:get", reading=True),
     Route("plan", "decisions_plan", "POST", "/v1/plans", "Decide, and return the plan of the decision.", RequestBody, PlanResult, "plans:create", decides=True),
-    Route("refresh", "decisions_refresh", "POST", "/v1/plans/refresh", "Decide again what a plan decided.", RefreshBody, PlanRefresh, "plans:create"),
+    Route("refresh", "decisions_refresh", "POST", "/v1/plans/refresh", "Decide the request of a plan again.", RefreshBody, PlanRefresh, "plans:create"),
     Route("preview", "decisions_preview", "POST", "/v1/previews", "Ask the chosen pod managers whether they would compose the nodes of a decision.", PreviewBody, tuple[lifecycle.Preview, ...], "previews:create", "member", reads=True),
     Route("claims", "claims_claims", "GET", "/v1/claims", "List the claims that the user may see.", None, tuple[Claim, ...], "claims:list", query=(*_OWNED, "ended")),
     Route("claim", "claims_claim", "POST", "/v1/claims", "Decide and hold the chosen blocks, or hold exactly the blocks of a plan.", ClaimBody, lifecycle.ClaimResult, "claims:create", "member", 201, reading=True, decides=True),
     Route("claim_record", "claims_claim_record", "GET", "/v1/claims/{name}", "Show a claim with its nodes and events.", None, lifecycle.ClaimRecord, "claims:get"),
     Route("release", "claims_release", "DELETE", "/v1/claims/{name}", "Release a claim.", None, None, "claims:delete", "member", 204),
-    Route("renew", "claims_renew", "POST", "/v1/claims/{name}/renew", "Let a held claim expire later.", RenewBody, Claim, "claims:renew", "member"),
+    Route("renew", "claims_renew", "POST", "/v1/claims/{name}/renew", "Extend a held claim.", RenewBody, Claim, "claims:renew", "member"),
     Route("nodes", "nodes_nodes", "GET", "/v1/nodes", "List the nodes that the user may see.", None, tuple[lifecycle.NodeStatus, ...], "nodes:list", query=(*_OWNED, "live")),
     Route("compose", "nodes_compose", "POST", "/v1/nodes", "Have pod managers compose a request, a plan or a claim.", NodesBody, Operation, "nodes:create", "member", 202, decides=True, result=lifecycle.ProvisionResult),
     Route("node_record", "nodes_node_record", "GET", "/v1/nodes/{name}", "Show a node as its pod manager has it.", None, lifecycle.NodeRecord, "nodes:get"),
@@ -313,7 +313,7 @@ class WaitQuery(Noun, frozen=True, kw_only=True):
 
 
 class ValenceNodeBody(Noun, frozen=True, kw_only=True):
-    """The body by which OpenStack Valence composes a node."""
+    """The body with which OpenStack Valence composes a node."""
 
     name: str = ""
     description: str = ""

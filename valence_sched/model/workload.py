@@ -31,10 +31,10 @@ _SOURCE = re.compile(r"(?P<column>.+?)(?:(?P<operator>[*/])(?P<number>[0-9]+(?:\
 
 
 class WorkloadLine(RequestSpec, frozen=True, kw_only=True):
-    """One request of a workload, when it arrives, and when its nodes depart.
+    """One request of a workload, its arrival, and the departure of its nodes.
 
-    The default ``arrival`` is that of the line before it, of the first line 0. Its nodes depart at
-    ``departure`` or after ``duration``, else never.
+    The default ``arrival`` is that of the line before it, and 0 for the first line. Its nodes
+    depart at ``departure`` or after ``duration``, else never.
     """
 
     arrival: Moment | None = None
@@ -105,7 +105,7 @@ def parse_moment(value: float | str) -> float:
     """Return the seconds of a number, a duration or a time (UTC); ValueError for others."""
     try:
         return parse_duration(value)
-    except ValueError:  # most are numbers, and those are read quickly
+    except ValueError:  # most are numbers, which are read fastest
         if not isinstance(value, str) or len(value) < 8 or "-" not in value[1:]:
             raise
     try:

@@ -78,16 +78,16 @@ class Overtaking(Struct, frozen=True, kw_only=True):
 class OfferQuery(Noun, frozen=True, kw_only=True):
     """One request, sent to every zone of a tree in parallel.
 
-    ``request`` has one alternative. A zone offers up to its ``count`` of nodes one after another,
-    and ranks ``limit`` candidates for the first, with ``per_podm`` one of each pod manager, in
+    ``request`` has one alternative. A zone offers up to ``count`` nodes one after another. It ranks
+    ``limit`` candidates for the first node, with ``per_podm`` one of each pod manager, in the
     ``order`` of cost or of lots. ``taken`` are the tokens of its offers that the decision took
     before, ``others`` those of other requests; ``turn`` nodes are placed in all zones.
     ``group_state`` is that of all zones, with the ``generations`` of the group in each. The first
     node avoids the ``closed`` places. No candidate costs more than ``most_cost``.
 
     ``left_out`` zones below did not answer before and are not asked again. With a ``rival`` a zone
-    also reports what overtakes it at another weight. ``route`` are the ids of the zones above,
-    which end a loop; ``hops`` levels may still be asked, within ``deadline_s``.
+    also reports the pools that overtake it at another weight. ``route`` are the ids of the zones
+    above, to prevent loops; ``hops`` levels may still be asked, within ``deadline_s``.
     """
 
     request: Request
@@ -265,7 +265,7 @@ class ZoneClaimPart(Noun, frozen=True, kw_only=True):
     """The part of a claim in one zone: its claim there, and the numbers of its nodes.
 
     ``zone`` is the name of a child, empty for the zone itself. ``claim`` is empty until the zone
-    has answered. ``places`` are those of the nodes of a group, for while the zone is silent.
+    has answered. ``places`` are the places of the nodes of a group, used while the zone is silent.
     """
 
     zone: str

@@ -224,7 +224,7 @@ def _check_keystone(registration: ZoneRegistration) -> None:
         raise InputError(name, "$.auth_url", problem)
     for field in ("username", "project"):
         if not getattr(registration, field):
-            raise InputError(name, f"$.{field}", "an auth_url without it", "both, for Keystone")
+            raise InputError(name, f"$.{field}", "an auth_url alone", "both, for Keystone")
 
 
 def info_properties(info: ZoneInfo) -> Mapping[str, str]:
@@ -289,7 +289,7 @@ def parse_zone_file(data: bytes, file: str, folder: str) -> RecordedZone:
     check_schema(document.schema, document.version, SCHEMA, VERSION, file)
     zone = _checked(document.zone, file, "$.zone", 0, folder)
     if not any(one.inventories for _, one in zone.walk()):
-        raise InputError(file, "$.zone", "no inventory", "one of a zone at least")
+        raise InputError(file, "$.zone", "no inventory", "an inventory of at least one zone")
     return zone
 
 

@@ -42,7 +42,7 @@ Placed = tuple["Resident", Request, Fit]
 
 
 def fail(site: Site, targets: Sequence[Target]) -> model.Relocation:
-    """Return where the nodes of pod managers, pools or blocks land again once these fail.
+    """Return the new places of the nodes of pod managers, pools or blocks that fail.
 
     The dearest nodes are placed first. Blocks of lost nodes that did not fail are free.
     NothingMatches: a target does not exist. UnknownName, RequestError: the policy of the site

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of expectations in words: what fits, where nodes land, and how a decision differs."""
+"""Results of expectations in words: fits, places of nodes, and differences of a decision."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def undecided_phrase(pools: Iterable[str]) -> str:
 def landing_text(nodes: Sequence[Candidate], count: int) -> str:
     """Return where nodes land, which are some of ``count``."""
     places = named(dict.fromkeys(map(_place, nodes)), " ")
-    return f"lands on{places}" if count == 1 else f"{len(nodes):,} of {count:,} land on{places}"
+    return f"placed on{places}" if count == 1 else f"{len(nodes):,} of {count:,} placed on{places}"
 
 
 def _place(candidate: Candidate) -> str:

@@ -12,7 +12,10 @@ from valence_sched.model.relocation import Rebalance, Relocation, Survival
 NO_HARDWARE = "its hardware is unknown"
 
 #: For one node and for several, and the word after.
-_VERBS = {"failed": ("lands again", "land again"), "drained": ("moves away", "move away")}
+_VERBS = {
+    "failed": ("can be re-placed", "can be re-placed"),
+    "drained": ("moves away", "move away"),
+}
 
 
 def relocation_phrase(result: Relocation) -> str:
@@ -33,7 +36,7 @@ def survival_phrases(result: Survival) -> Iterator[str]:
     tried = f"{result.tried:,} of {result.sets:,} sets tried"
     bad = f"{result.bad_sets:,} of {result.tried:,} sets"
     if result.answer:
-        yield f"any {podms} may fail: every node lands again ({tried})"
+        yield f"any {podms} may fail: every node can be re-placed ({tried})"
         return
     if result.answer is None:
         yield f"undecided: no bad set of {podms} found, but only {tried}, the dearest first"
@@ -41,7 +44,7 @@ def survival_phrases(result: Survival) -> Iterator[str]:
     worst = ", ".join(result.worst)
     yield f"not any {podms} may fail: {bad} leave nodes without a place"
     nodes = format_count(result.worst_nodes, "node")
-    yield f"worst: {worst}: {len(result.stuck):,} of {nodes} cannot land again"
+    yield f"worst: {worst}: {len(result.stuck):,} of {nodes} cannot be re-placed"
 
 
 def rebalance_lines(result: Rebalance, most: int) -> Iterator[str]:

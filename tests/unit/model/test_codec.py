@@ -227,7 +227,7 @@ class TestYaml(OneLineErrors):
                 text = self.refuses(load_yaml, f"a: 1\nb: {tag} {value}".encode(), "f")
                 self.assertEqual(
                     f"f: line 2 column 4: found the tag {tag} at the key 'b', "
-                    "expected plain YAML or JSON (leave the tag out, and quote what is text)",
+                    "expected plain YAML or JSON (remove the tag, and quote text)",
                     text,
                 )
         text = self.refuses(load_yaml, b"- !foo 3", "f")

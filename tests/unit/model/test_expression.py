@@ -150,7 +150,7 @@ class TestWrong(unittest.TestCase):
             (float("-inf"), "$[2]: found -inf, expected a finite number"),
             (10**300, "expected a finite number of 64 bits"),
             (2**63, "$[2]: found 9223372036854775808, expected a finite number"),
-            ("\ud800", "$[2]: found half a character"),
+            ("\ud800", "$[2]: found an unpaired surrogate"),
             (b"x", "$[2]: found"),
             ("x" * (MAX_TEXT + 1), "$[2]: found 1,025 characters, expected at most 1,024"),
         ):

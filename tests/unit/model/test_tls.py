@@ -66,14 +66,14 @@ class TestHints(TestCase):
             ("dh key too small", "key is too weak"),
             ("ee key too small", "key is too weak"),
             ("ca md too weak", "too weak"),
-            ("tlsv1 alert insufficient security", "stronger ciphers"),
+            ("tlsv1 alert insufficient security", "strong enough"),
             ("tlsv1 alert unknown ca", "refuses the client certificate: check .* CERT"),
             ("sslv3 alert bad certificate", "refuses the client certificate"),
             ("sslv3 alert certificate expired", "refuses the client certificate"),
             ("sslv3 alert certificate revoked", "refuses the client certificate"),
             ("tlsv1 alert access denied", "refuses the client certificate"),
-            ("wrong version number", "HTTP without TLS there"),
-            ("http request", "HTTP without TLS there"),
+            ("wrong version number", "is it HTTP without TLS"),
+            ("http request", "is it HTTP without TLS"),
             ("unsafe legacy renegotiation disabled", "renegotiates"),
         ):
             error = ssl.SSLError(

@@ -75,10 +75,10 @@ class TestChecks(unittest.TestCase):
 
     def test_where_something_lands(self):
         self.assert_each([
-            ("{lands: {flavor: web, in: {zone: az1}}}", True, "lands on east/b"),
-            ("{lands: {flavor: web, in: west}}", False, "lands on east/b"),
-            ("{lands: {flavor: web, count: 3, in: east}}", True, "3 of 3 land on east/b, east/a"),
-            ("{lands: {flavor: web, count: 3, in: east/a}}", False, "1 of 3 land on east/b"),
+            ("{lands: {flavor: web, in: {zone: az1}}}", True, "placed on east/b"),
+            ("{lands: {flavor: web, in: west}}", False, "placed on east/b"),
+            ("{lands: {flavor: web, count: 3, in: east}}", True, "3 of 3 placed on east/b, east/a"),
+            ("{lands: {flavor: web, count: 3, in: east/a}}", False, "1 of 3 placed on east/b"),
             ("{lands: {flavor: web, count: 4, in: east}}", False,
              "3 of 4 fit: east: no free cores"),
         ])  # fmt: skip
@@ -87,7 +87,7 @@ class TestChecks(unittest.TestCase):
         self.assert_each([
             ("{does_not_fit: {flavor: big}}", True,
              "does not fit: east: 16 of 99 cores"),
-            ("{does_not_fit: {flavor: web}}", False, "lands on east/b"),
+            ("{does_not_fit: {flavor: web}}", False, "placed on east/b"),
             ("{does_not_fit: {flavor: web, in: west}}", True,
              "does not fit: west: no free cores"),
             ("{does_not_fit: {flavor: web, count: 2, in: east/b}}", True,
@@ -95,14 +95,14 @@ class TestChecks(unittest.TestCase):
         ])  # fmt: skip
 
     def test_what_may_fail(self):
-        stuck = "0 of 1 node of west land again, 1 cannot: n1"
+        stuck = "0 of 1 node of west can be re-placed, 1 cannot: n1"
         full = "edits: [{set: east, enabled: no}]"
         self.assert_each([
             ("{survives: 1}", True,
-             "any 1 pod manager may fail: every node lands again (2 of 2 sets tried)"),
+             "any 1 pod manager may fail: every node can be re-placed (2 of 2 sets tried)"),
             ("{survives: 2}", False, "not any 2 pod managers may fail: 1 of 1 sets leave nodes "
-             "without a place; worst: west, east: 1 of 1 node cannot land again"),
-            ("{fails: west}", True, "every node lands again: 1 node of west"),
+             "without a place; worst: west, east: 1 of 1 node cannot be re-placed"),
+            ("{fails: west}", True, "every node can be re-placed: 1 node of west"),
             (f"{{fails: west, {full}}}", False, stuck),
             (f"{{fails: west, stuck_at_most: 1, {full}}}", True, stuck),
         ])  # fmt: skip

@@ -63,9 +63,9 @@ class TestTls(unittest.TestCase):
         for name, days, expected in (
             (HERE, (-3, -1),
              "certificate has expired: renew the certificate, and check the clock here"),
-            (HERE, (1, 3), "certificate is not yet valid: check the clocks there and here"),
+            (HERE, (1, 3), "certificate is not yet valid: check the clocks of both hosts"),
             (other, (-1, 2), "ip address mismatch, certificate is not valid for '127.0.0.1': "
-             "write a host in the URL that the certificate names"),
+             "use a host in the URL that the certificate names"),
         ):  # fmt: skip
             with self.subTest(expected):
                 context, trusted = server_context(self.folder, name, *days)
@@ -81,7 +81,7 @@ class TestTls(unittest.TestCase):
         )
 
     def test_a_service_without_tls_is_no_matter_of_trust(self):
-        self.assertEqual("no TLS: wrong version number: does it speak HTTP without TLS there?",
+        self.assertEqual("no TLS: wrong version number: is it HTTP without TLS?",
                          self.failure(self.serve()))  # fmt: skip
 
     def test_a_client_certificate_is_presented_where_it_is_demanded(self):

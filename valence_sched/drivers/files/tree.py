@@ -151,7 +151,7 @@ def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
         finally:
             shutil.rmtree(beside, ignore_errors=True)
     except OSError as error:
-        raise InputError(folder, "", error_text(error), "a place to write to") from None
+        raise InputError(folder, "", error_text(error), "a writable folder") from None
 
 
 def name_fault(name: str) -> str | None:

@@ -474,7 +474,7 @@ class TestRefused(unittest.TestCase):
             ({"memory": {"capacity_mib": 1}, "topology": [{"of": ["memory"], "apart": "switch"}]},
              "apart from itself"),
             ({"accelerators": [{"name": "x", "same": "switch"}], "drives": [{"name": "x"}]},
-             "a name of its own"),
+             "its own name"),
             ({"accelerators": cards,
               "topology": [{"of": ["gpu"], "same": f"p{n}"} for n in range(9)]},
              "9 topology constraints, at most 8"),

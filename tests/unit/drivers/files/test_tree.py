@@ -316,5 +316,5 @@ class BuildTest(unittest.TestCase):
 
     def test_a_place_that_cannot_be_written_is_told_in_one_line(self) -> None:
         (self.folder / "file").touch()
-        with self.assertRaisesRegex(InputError, "expected a place to write to"):
+        with self.assertRaisesRegex(InputError, "expected a writable folder"):
             build_folder(str(self.folder / "file" / "new"), lambda _place: None)

@@ -169,12 +169,7 @@ class HandshakeTest(TestCase):
                 "127.0.0.1",
                 "speaks no version of TLS from 1.2 on: update its firm",
             ),
-            (
-                named,
-                trusted_named,
-                "localhost",
-                "no certificate for this name .SNI.: write its own",
-            ),
+            (named, trusted_named, "localhost", "no certificate for this name .SNI.: use its own"),
             (weak, trusted_weak, "127.0.0.1", "its certificate is too weak: .*--insecure"),
         ):
             with self.subTest(words):
@@ -195,7 +190,7 @@ class HandshakeTest(TestCase):
         found, _ = self.answers(f"http://127.0.0.1:{self.server(None, PLAIN)}")
         self.assertEqual("plain", found)
         for found in self.answers(f"https://127.0.0.1:{self.server(None, PLAIN)}"):
-            self.assertRegex(found, "^TLS: .*does it speak HTTP without TLS there")
+            self.assertRegex(found, "^TLS: .*is it HTTP without TLS")
 
     def test_a_proxy_that_fails_is_told_apart_from_the_host(self) -> None:
         refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
