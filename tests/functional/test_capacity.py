@@ -28,7 +28,7 @@ class TestCapacity(Case):
         self.assertEqual(mix.pop("total"), sum(mix.values()))
         self.assertEqual(["gpu-large", "small", "mix"],
                          list(dict.fromkeys(row["Flavor"] for row in rows)))  # fmt: skip
-        self.assertIn("mix: 23 nodes (4 gpu-large, 19 small); then gpu-large finds no place", told)
+        self.assertIn("mix: 23 nodes (4 gpu-large, 19 small); then gpu-large does not fit", told)
         self.assertEqual({"Flavor", "Podm", "Nodes"}, set(rows[0]))
 
     def test_all_numbers_stand_in_order(self):

@@ -62,13 +62,15 @@ class TestFiles(Case):
         self.assertEqual(0, done.code)
         self.assertIn("2 CPU Xeon of 16 cores or more", done.out)
         self.assertEqual(4, done.err.count("remark: "), done.err)
-        self.assertIn(f"remark: {file}: $.RemoteDrives[0].Protocol: not looked at", done.err)
+        self.assertIn(f"remark: {file}: $.RemoteDrives[0].Protocol: not used", done.err)
 
     def test_a_restriction_without_a_word_here_is_refused(self):
         file = self.write("one.json", '{"LocalDrives": [{"SerialNumber": "K1"}]}')
         done = run("valence-sched", "podm", "schedule", *HERE, "--flavor", file)
         self.assertEqual((1, ""), (done.code, done.out))
-        place = f"{file}: $.LocalDrives[0].SerialNumber: found a restriction that has no word here"
+        place = (
+            f"{file}: $.LocalDrives[0].SerialNumber: found a restriction without a counterpart here"
+        )
         self.assertTrue(done.err.startswith(place), done.err)
 
 

@@ -75,7 +75,7 @@ class TestNovaFlavor(Case):
         self.assertEqual(0, done.code, done.err)
         self.assertEqual(["gpu-west"], [row["Podm"] for row in done.data])
         place = "Nova flavor 'g1.large': $.extra_specs['hw:numa_nodes']"
-        self.assertIn(f"remark: {place}: not looked at: it tunes a virtual machine\n", done.err)
+        self.assertIn(f"remark: {place}: not used: it tunes a virtual machine\n", done.err)
 
     def test_an_extra_spec_that_nova_would_pass_over_is_refused(self):
         done = self.ask("--nova-flavor", "odd")
@@ -118,7 +118,7 @@ class TestNovaFlavor(Case):
     def test_an_option_names_extra_specs_to_pass_over(self):
         done = self.ask("--nova-flavor", "odd", "--ignore-extra-spec", "rack_colour", "-f", "json")
         self.assertEqual((0, 1), (done.code, done.data[0]["Rank"]), done.err)
-        self.assertIn("$.extra_specs.rack_colour: not looked at: --ignore-extra-spec", done.err)
+        self.assertIn("$.extra_specs.rack_colour: not used: --ignore-extra-spec", done.err)
         document = self.write("odd.json", json.dumps(FLAVORS[2]))
         for words in (
             ("podm", "flavor", "show", document),

@@ -101,7 +101,7 @@ class TestPages(Case):
 
     def test_a_rebalance_and_a_purchase_have_pages(self):
         for words, lead in (
-            (REBALANCE, "gpu-large fits on gpu-east/row-a as things are: nothing has to move"),
+            (REBALANCE, "gpu-large already fits on gpu-east/row-a: nothing has to move"),
             (NEED, "5 gpu-large fit after 1 block: fewer are not enough"),
         ):
             with self.subTest(words[2]):

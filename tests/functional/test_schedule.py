@@ -120,7 +120,7 @@ class TestBothPrograms(Case):
         done = self.both(3, *GPU, "--count", "9", "-f", "json")
         self.assertEqual([], done.data)
         *_, would, last = done.err.splitlines()
-        self.assertEqual("4 of 9 nodes would fit, but all must: take what fits with --min-count 4",
+        self.assertEqual("4 of 9 nodes would fit, but all must: accept fewer with --min-count 4",
                          would)  # fmt: skip
         self.assertEqual("nothing fits: placed 0 of 9 (policy default, seed 0)", last)
         self.assertIn("\n  gpu-east   after 3 nodes: ", done.err)

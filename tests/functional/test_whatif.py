@@ -284,8 +284,8 @@ class TestWhatifRelocation(Case):
         done = self.ask("fail", "--survive", "1")
         self.assertEqual(4, done.code)
         self.assertIn(
-            "not any 1 pod manager may fail: 6 of 7 sets leave nodes without a place\nworst: "
-            "store-1: 4 of 4 nodes cannot be re-placed\n",
+            "the site does not survive every failure of 1 pod manager: 6 of 7 sets leave nodes "
+            "without a place\nworst: store-1: 4 of 4 nodes cannot be re-placed\n",
             done.err,
         )
         rows = self.rows("fail", "--survive", "1", code=4)
@@ -301,7 +301,7 @@ class TestWhatifRelocation(Case):
         done = self.ask("rebalance", *words)
         self.assertEqual(0, done.code, done.err)
         self.assertIn("2 moves bring fragmentation below 30.0%, and fewer do not\n", done.err)
-        self.assertIn("in all: room for 4 more gpu-large becomes 5, fragmentation 32.7% becomes "
+        self.assertIn("total: room for 4 more gpu-large becomes 5, fragmentation 32.7% becomes "
                       "28.6%\n", done.err)  # fmt: skip
         self.assertLessEqual(max(map(len, done.out.splitlines())), 80)
         rows = self.rows("rebalance", *words, code=0)
@@ -314,7 +314,7 @@ class TestWhatifRelocation(Case):
     def test_a_mix_of_its_own_changes_the_measure(self):
         words = ("--fragmentation-below", "100%", "--mix", "gpu-large=1")
         done = self.ask("rebalance", *words)
-        self.assertRegex(done.err, r"fragmentation is [0-9.]+% as things are: nothing has to move")
+        self.assertRegex(done.err, r"fragmentation is already [0-9.]+%: nothing has to move")
         self.assertNotIn("is 32.7%", done.err)
 
     def test_a_goal_that_is_not_reached_states_a_bound(self):

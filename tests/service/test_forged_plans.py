@@ -112,7 +112,7 @@ FORGED: tuple[tuple[str, Any, int, str], ...] = (
         needs=[{"kind": "nic", "measure": "devices", "amount": 1}]), LOST, "not what a node"),
     ("another policy's filters", let_every_pool_pass, LOST, "needs nowhere"),
     ("a policy that is not there", ask(policy="mine"), 404, "no policy named 'mine'"),
-    ("another pod manager", ask(podms=["gpu-west"]), LOST, "not one of --podm"),
+    ("another pod manager", ask(podms=["gpu-west"]), LOST, "not selected by --podm"),
     ("two nodes for one", repeat, LOST, "1 node requested, 2 chosen"),
     ("one block for two nodes", repeat_as_asked, LOST, "is not free in pool"),
     ("one node for five", ask(count=5), LOST, "5 nodes requested, 1 chosen"),

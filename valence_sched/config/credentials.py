@@ -23,7 +23,7 @@ OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
 class SecureFile:
-    """A file of typed passwords, by name of their pod manager, readable for its owner alone.
+    """A file of typed passwords, by name of their pod manager, readable only by its owner.
 
     Its methods raise CredentialError if others can access the file, or its content is invalid.
     """
@@ -67,13 +67,13 @@ class SecureFile:
             if len(passwords) == len(document):
                 return passwords
         hint = "delete it, and type the passwords again"
-        raise CredentialError(f"{self.path} is not what podm create wrote: {hint}")
+        raise CredentialError(f"{self.path} is not a password file of podm create: {hint}")
 
 
 def make_secret(path: Path) -> None:
-    """Make a file with a random secret, for its owner alone, unless it exists.
+    """Make a file with a random secret, readable only by its owner, unless it exists.
 
-    One of several processes at once makes it, whole or not at all.
+    Of several processes at once only one makes the file, whole or not at all.
     """
     if path.exists():
         return
@@ -101,7 +101,7 @@ def read_password(
     if reference.file is not None:
         return _password_from_file(Path(os.path.expanduser(reference.file)))
     if secure_file is None:
-        raise CredentialError("its password is in the secure file, which does not exist here")
+        raise CredentialError("the secure file with its password does not exist")
     return secure_file.get(name)
 
 
@@ -130,7 +130,9 @@ def _read_private(path: Path, max_bytes: int) -> bytes:
                 hint = f"chown it, and chmod 600 {path}"
                 raise CredentialError(f"{path} belongs to another user: {hint}")
             if status.st_mode & OTHERS:
-                raise CredentialError(f"{path}: others can read or change it: chmod 600 {path}")
+                raise CredentialError(
+                    f"{path}: other users can read or change it: chmod 600 {path}"
+                )
             data = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()

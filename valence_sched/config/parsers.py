@@ -36,8 +36,8 @@ def parse_flavors(
     """Parse a flavors file: a list, also under ``flavors``, or a single flavor.
 
     Each is in the project's own format or in that of Valence, Nova or an RSD pod manager. ``known``
-    returns the flavors that one may refer to; each word that has no effect adds a line to
-    ``remarks``. ``ignored`` are keys of Nova's extra specs to pass over.
+    returns the flavors that one may refer to; each key that has no effect adds a line to
+    ``remarks``. ``ignored`` are keys of Nova's extra specs to skip.
 
     Raises:
         InputError: naming the path, what was found and what was expected; as all parsers here.
@@ -52,7 +52,7 @@ def parse_flavors(
         lines += parsed.remarks
     if remarks is not None:
         remarks += lines
-    if isinstance(data, ShippedJson):  # tests have checked what ships
+    if isinstance(data, ShippedJson):  # tests check the files that ship
         return [flavor for _, flavor in flavors]
     return check_flavors(flavors, file)
 
@@ -150,7 +150,7 @@ def parse_spec(document: Any, type_: type[Spec], file: str, path: str) -> Spec:
 
 
 def parse_trace_columns(data: bytes, file: str) -> dict[str, TraceColumn]:
-    """Parse the columns of a recorded trace, by the field of a workload that each one is."""
+    """Parse the columns of a recorded trace, by field of a workload."""
     from valence_sched.model.workload import TraceFile, parse_trace_column  # only for a replay
 
     text = load_yaml(data, file)
@@ -173,7 +173,7 @@ def parse_resources(data: bytes, file: str) -> list[CustomResource]:
 
 
 def parse_settings(data: bytes, file: str, kind: type[T], check: Callable[[T, str], object]) -> T:
-    """Parse a file of settings, empty for the defaults; ``check`` raises for what is wrong."""
+    """Parse a file of settings, empty for the defaults; ``check`` raises for invalid settings."""
     settings = convert(load_yaml(data, file) or {}, kind, file)
     check(settings, file)
     return settings
@@ -194,7 +194,7 @@ def _items(document: Any, key: str, file: str) -> list[tuple[str, Any]]:
 
 
 def check_unique_names(nouns: list[tuple[str, T]], file: str) -> list[tuple[str, T]]:
-    """Return nouns, each given with its path; InputError where two have one name."""
+    """Return nouns, each given with its path; InputError if two have the same name."""
     names: set[str] = set()
     for path, noun in nouns:
         name: str = noun.name  # type: ignore[attr-defined]

@@ -19,14 +19,14 @@ REFERENCE = "password: {env: VARIABLE} or password: {file: PATH}"
 
 
 class PasswordSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a password is: an environment variable or a file; never the password."""
+    """The source of a password: an environment variable or a file; never the password."""
 
     env: Variable | None = None
     file: Name | None = None
 
 
 class PodmSpec(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One pod manager: where it is, how to log in, and what it counts as."""
+    """One pod manager: its address, its login, and its properties."""
 
     url: Name
     driver: Name = nouns.AUTO

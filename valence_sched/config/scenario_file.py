@@ -18,7 +18,7 @@ from valence_sched.model.decode_error import refuse_other_kind
 
 
 class ScenarioDocument(Struct, frozen=True):
-    """What a file has: scenarios by name, in its order, and templates for all of them."""
+    """The content of a file: scenarios by name, in its order, and their common templates."""
 
     scenarios: dict[str, nouns.Scenario]
     templates: tuple[nouns.Template, ...] = ()

@@ -78,7 +78,7 @@ def _file_schema(name: str) -> dict[str, Any]:
 
 
 def _accept_units(properties: dict[str, Any]) -> None:
-    """Accept a text with a unit where the name of a number ends in one, as ``convert`` does.
+    """Accept a text with a unit for a number whose name ends in a unit, as ``convert`` does.
 
     ``resources`` and the ``amount`` of a stock have the unit of the name of a resource.
     """

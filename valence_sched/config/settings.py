@@ -62,7 +62,7 @@ ZONES_FILE = "zones.yaml"
 IRONIC_FILE, IRONIC_URL = "ironic.yaml", "VALENCE_SCHED_IRONIC_URL"
 DATA = Path(__file__).parents[1] / "data"  # that ships with the package
 HOME_VARIABLES = {"config": "XDG_CONFIG_HOME", "state": "XDG_STATE_HOME", "cache": "XDG_CACHE_HOME"}
-#: What stands for these variables below the home of a person, by the XDG Base Directory standard.
+#: The defaults of these variables below the home of a person, by the XDG Base Directory standard.
 USUAL_FOLDERS = {"config": ".config", "state": ".local/state", "cache": ".cache"}
 #: The home of a user that has none, such as an arbitrary user ID of a container.
 NO_HOME = "/nonexistent"
@@ -80,12 +80,12 @@ class Homes:
 
     @property
     def state(self) -> Path:
-        """Return the folder of what the program must remember."""
+        """Return the folder of the state of the program."""
         return self._folder("state")
 
     @property
     def cache(self) -> Path:
-        """Return the folder of what the program can read again."""
+        """Return the folder of the cache of the program."""
         return self._folder("cache")
 
     def _folder(self, kind: str) -> Path:
@@ -94,7 +94,7 @@ class Homes:
         if sys.platform == "linux":
             own = os.path.expanduser(f"~/{USUAL_FOLDERS[kind]}")
             return Path(NO_HOME if own.startswith("~") else own) / PROGRAM
-        import platformdirs  # for the customs of other platforms alone: a start pays for it
+        import platformdirs  # only for other platforms: its import is slow
 
         folder: Path = getattr(platformdirs, f"user_{kind}_path")(PROGRAM)
         return folder
@@ -104,11 +104,11 @@ class Configuration:
     """The files of a user: found by the environment, or named; ``-`` is standard input.
 
     ``cloud`` logs in and returns a connection of openstacksdk. ``remarks`` collects one line per
-    word of a flavor that was accepted and has no effect. ``ignored_extra_specs`` are the keys of
-    Nova's extra specs that are passed over, ``default_owner`` returns whose the nodes of a request
-    are that names no owner. ``baremetals`` returns each Ironic that is asked before hardware
-    changes. ``service_flavors`` and ``service_policies`` return those of a service, which replace
-    the built-in ones and the user's.
+    key of a flavor that was accepted and has no effect. ``ignored_extra_specs`` are the keys of
+    Nova's extra specs that are skipped. ``default_owner`` returns the owner for a request without
+    an owner. ``baremetals`` returns each Ironic that is asked before hardware changes.
+    ``service_flavors`` and ``service_policies`` return those of a service, which replace the
+    built-in ones and the user's.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Configuration:
     def nova_flavor(self, document: dict[str, Any], name: str, paths: Sequence[str] = ()) -> Flavor:
         """Return a flavor of a cloud, a document of Nova's API, as ours; errors as for a file.
 
-        One of bare metal is the known flavor that is named after its class, also of ``paths``.
+        A flavor of bare metal is the known flavor that is named after its class, also of ``paths``.
         """
         cursor = DocumentCursor(f"Nova flavor {name!r}", ignored=self.ignored_extra_specs)
         parsed = parsers.parse_flavor(document, cursor, functools.partial(self.flavors, paths))
@@ -249,7 +249,7 @@ class Configuration:
         return parsers.parse_settings(files.read(own), own, zone.ZoneSettings, check)
 
     def ironic(self) -> IronicSettings:
-        """Return how Ironic is reached, by the user's file and the environment; or InputError."""
+        """Return the settings of Ironic from the user's file and the environment; InputError."""
         own, url = self.own_file(IRONIC_FILE), self.environ.get(IRONIC_URL)
         settings = IronicSettings()
         if own is not None:
@@ -260,16 +260,16 @@ class Configuration:
         return settings
 
     def zone_password(self, child: ZoneRegistration) -> str | None:
-        """Return the password of a child zone; CredentialError where it cannot be had."""
+        """Return the password of a child zone; CredentialError if it cannot be read."""
         return read_password(child.password, child.name, self.environ, None)
 
     def secret_url(self, reference: UrlReference) -> str:
-        """Return the URL that a reference names; CredentialError where it cannot be had."""
+        """Return the URL that a reference names; CredentialError if it cannot be read."""
         source = registration.PasswordReference(env=reference.env, file=reference.file)
         return read_password(source, "messaging", self.environ, None) or ""
 
     def check_request(self, spec: nouns.RequestSpec) -> None:
-        """Raise InputError for what of a request from elsewhere cannot be parsed."""
+        """Raise InputError for a part of a received request that cannot be parsed."""
         parsers.check_syntax(spec, "the request", "$")
 
     def compile_request(
@@ -291,11 +291,11 @@ class Configuration:
         The cloud is asked last, and only for a resource that no other resolver knows.
 
         Raises:
-            UnknownName, RequestError: no resolver knows a resource, or one does without location.
+            UnknownName, RequestError: no resolver knows a resource, or its location.
             CloudError, InputError: the cloud does not answer; a map breaks its format.
         """
         wanted = tuple(resources)
-        if not wanted and not sources:  # most requests: they need not know where the map is
+        if not wanted and not sources:  # most requests need no map
             return ()
         installed, own_map = plugins.load(plugins.RESOLVERS), self.own_file("near.yaml")
         resolvers: list[nouns.Resolver] = []
@@ -332,14 +332,14 @@ class Configuration:
         return Homes(self.environ).config / name
 
     def own_file(self, name: str) -> str | None:
-        """Return the path of a file of the user, None without it; InputError for anything else."""
+        """Return the path of a file of the user, None without it; InputError if it is no file."""
         path = str(self.user_file(name))
         if os.path.lexists(path) and not os.path.isfile(path):
             raise InputError(path, "", "no regular file", "a file that can be read")
         return path if os.path.lexists(path) else None
 
     def origin(self, variable: str) -> str:
-        """Return how errors name the origin of the value of a variable."""
+        """Return the origin of the value of a variable, for errors."""
         return self.origins.get(variable, variable)
 
     def read(self, path: str) -> bytes:
@@ -352,7 +352,7 @@ class Configuration:
 
     @property
     def input(self) -> BinaryIO:
-        """Return standard input, an empty one where this process has none: it was closed."""
+        """Return standard input, or an empty stream if it was closed."""
         if self._stdin is None:
             self._stdin = sys.stdin.buffer if sys.stdin is not None else BytesIO()
         return self._stdin

@@ -21,7 +21,7 @@ def _fields(_options: Options, request: Request | None) -> Iterator[str]:
 def capabilities(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers that have, for every requested key, one of the requested values.
 
-    One without a key has the values of its zones.
+    A pod manager without the key has the values of its zones.
     """
     has, codes = view.capabilities.values, view.capabilities.codes
     for key, values in request.capabilities.items():

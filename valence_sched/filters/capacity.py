@@ -19,9 +19,9 @@ from valence_sched.view.view import View
 def capacity(
     view: View, request: Request, *, headroom: Annotated[float, Meta(ge=0, le=1000)] = 0.0
 ) -> Iterator[Term]:
-    """Keeps pools with enough free cores, memory and stock; ``headroom`` asks that share more.
+    """Keeps pools with enough free cores, memory and stock; ``headroom`` adds a share to the needs.
 
-    Necessary, not sufficient: whether a set of blocks makes the node is decided by the fit.
+    A necessary condition, not a sufficient one: the fit decides whether blocks make the node.
     """
     every = view.all_rows
     for need, holds in zip(request.needs, sufficient(view, request.needs), strict=True):

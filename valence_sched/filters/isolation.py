@@ -16,8 +16,8 @@ from valence_sched.view.view import Labels, View
 def isolation(view: View, request: Request, *, key: str = RESERVED_FOR) -> Iterator[Term]:
     """Keeps pod managers that are not reserved for other owners.
 
-    A pod manager is reserved for the owners that its capability ``key`` names. A request
-    without an owner stays away from all of them. Source: AggregateMultiTenancyIsolation of Nova.
+    A pod manager is reserved for the owners that its capability ``key`` names. A request without an
+    owner uses no reserved pod manager. Source: AggregateMultiTenancyIsolation of Nova.
     """
     capabilities = view.capabilities
     if not view.memoise(("reserved", key), lambda: any(key in has for has in capabilities.values)):
@@ -25,8 +25,8 @@ def isolation(view: View, request: Request, *, key: str = RESERVED_FOR) -> Itera
     owner = request.owner
     holds = capabilities.where(lambda has: key not in has or owner in has[key])
     have = Labels([_display(has.get(key)) for has in capabilities.values], capabilities.codes)
-    yield Term("reserved", f"for {owner or 'nobody'}", have, holds=holds)
+    yield Term("reserved", f"for {owner}" if owner else "unreserved", have, holds=holds)
 
 
 def _display(owners: tuple[str, ...] | None) -> str:
-    return f"for {', '.join(owners)}" if owners else "for nobody"
+    return f"for {', '.join(owners)}" if owners else "unreserved"

@@ -18,7 +18,8 @@ from valence_sched.view.view import View
 def location(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers whose fact ``location`` is at or below one of the request.
 
-    ``dc1/row-3`` holds ``dc1/row-3/rack-7``. One of several is enough; upper and lower case differ.
+    ``dc1/row-3`` holds ``dc1/row-3/rack-7``. One of several locations is enough; upper and lower
+    case differ.
     """
     if request.locations:
         have = view.text("location")

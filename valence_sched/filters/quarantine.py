@@ -30,11 +30,11 @@ def quarantine(
     failures: str = "failures",
     most: Annotated[float, Meta(ge=0)] | None = None,
 ) -> Iterator[Term]:
-    """Keeps pod managers that are not in quarantine; with ``most`` those of no more failures.
+    """Keeps pod managers that are not in quarantine; ``most`` also limits their failures.
 
-    A pod manager is in quarantine where its ``fact`` says so: any text, best the reason, or a
-    number other than 0; ``false`` and ``no`` are not. With ``most``, also where its fact
-    ``failures`` is above it. A fact that is not reported does not reject.
+    A pod manager is in quarantine if its ``fact`` is a text, such as the reason, or a number other
+    than 0; ``false`` and ``no`` do not count. With ``most`` it is also rejected if its fact
+    ``failures`` is above ``most``. A fact that is not reported does not reject.
     """
     if view.has_fact(fact):
         reported = view.text(fact)

@@ -15,10 +15,11 @@ from valence_sched.view.view import View, domain_index
 def spread(view: View, request: Request) -> Iterator[Term]:
     """Keeps pod managers where one more node breaks no hard rule of the request's group.
 
-    Affinity: at the value of the domain with most nodes of the group, if it has any. Anti-affinity:
-    where it has no node. At most k: where it has fewer than k. Spread: where one node more is at
-    most ``max_skew`` above the emptiest open value, full ones included. Of several values
-    (aggregates, a location that is a list) the fullest decides; without a value every rule fails.
+    Affinity keeps the value of the domain with most nodes of the group, if the group has nodes.
+    Anti-affinity keeps values without a node of the group. At most k keeps values with fewer than k
+    nodes. Spread keeps values at which one more node is at most ``max_skew`` above the emptiest
+    open value; full values are open, too. If a pod manager has several values (aggregates, a
+    location that is a list), the fullest decides; without a value every rule fails.
     """
     group = request.group
     if group is None or not group.hard:

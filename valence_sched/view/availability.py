@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Availability: per need the rows with enough free capacity, and the share that stays free.
+"""Availability: the rows with enough free capacity for each need, and the share that stays free.
 
 The free share of a need is ``free / total - amount / total``. The parts that do not depend on the
 amounts are tables of one row per need: a request costs one pass over a table for each sum.
@@ -21,7 +21,7 @@ NO_ROWS = np.empty(0, dtype=np.int64)
 
 
 def sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
-    """Return per need a mask of the rows with enough of it free: of a stock, for a single grant.
+    """Return per need a mask of the rows with enough of it free, in a stock for a single grant.
 
     A mask is ``view.all_rows`` itself if every row has enough.
     """
@@ -37,7 +37,7 @@ def feasible_rows(view: View, needs: tuple[Need, ...]) -> Mask:
 
 
 def infeasible_rows(view: View, needs: tuple[Need, ...]) -> Ints:
-    """Return the row numbers of all other rows: those that certainly cannot make the node."""
+    """Return the numbers of the rows that certainly cannot make the node."""
     return _feasibility(view, needs)[1]
 
 
@@ -68,7 +68,7 @@ def _sufficient(view: View, needs: tuple[Need, ...]) -> list[Mask]:
 
 @functools.lru_cache(maxsize=1024)
 def _subjects(needs: tuple[Need, ...]) -> tuple[object, ...]:
-    """Return the needs without amounts, of stocks the resources; as they are if unknown counts."""
+    """Return the needs without amounts, or the resources of stocks; unchanged if unknown counts."""
     subjects = (need if need.unknown == "allow" else need.subject for need in needs)
     return tuple([need.resource or one for need, one in zip(needs, subjects, strict=True)])
 
@@ -86,7 +86,7 @@ def _grants(view: View, needs: tuple[Need, ...]) -> tuple[list[Floats | None], F
 
 
 def uncounted(view: View, need: Need, row: int) -> Uncounted | None:
-    """Return what a pool has of a need that does not count for its condition, None for nothing.
+    """Return the amount of a need that does not count because of its condition, None for 0.
 
     A device is in a condition of its own, or in that of its block.
     """
@@ -132,7 +132,7 @@ class _ShareTable(Struct, frozen=True, eq=False):
 class FreeShare(NamedTuple):
     """The mean per row of the shares that stay free after a request; valid for feasible rows.
 
-    It may be above 1 if the ``table`` that it is from ``exceeds_total``.
+    It may be above 1 if its ``table`` ``exceeds_total``.
     """
 
     mean: Floats
@@ -184,7 +184,7 @@ def _free_share(view: View, needs: tuple[Need, ...], by: By) -> FreeShare:
 
 def _share_table(view: View, needs: tuple[Need, ...], by: By) -> _ShareTable:
     inverse, absent = _inverses(view, needs, by)
-    free = view.free_table(needs, by)  # read-only where it is remembered
+    free = view.free_table(needs, by)  # a remembered array is read-only
     free = np.multiply(free, inverse, out=free if free.flags.writeable else None)
     most = np.maximum.reduce(free, axis=None, initial=0.0)
     mean, exceeds_total = _mean(free), bool(most > 1.0 + EPSILON)

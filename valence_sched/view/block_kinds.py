@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Block kinds: what a block of each kind supplies of a need, and how many of each a row has.
+"""Block kinds: the supply of a need by a block of each kind, and the kinds of each row.
 
 Blocks of one kind have equal types and devices. A site has a million blocks of a few dozen kinds,
-so that every question about devices is answered once per kind.
+so each question about devices is answered once per kind.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _GROUPS = {field.removesuffix("s"): field for field in Devices.__struct_fields__
 class BlockKind(Struct, frozen=True):
     """One kind of block: its types, its devices, their price, and its text.
 
-    ``condition`` is the word for what is wrong with the block as a whole (``Status.condition``).
+    ``condition`` is the state or health of a block that is not well (``Status.condition``).
     """
 
     types: tuple[BlockType, ...]
@@ -55,7 +55,7 @@ class BlockKind(Struct, frozen=True):
 
     @property
     def sort_key(self) -> bytes:
-        """What sorts kinds: of those with equal devices, those with nothing wrong come first."""
+        """The sort key of kinds: of kinds with equal devices, those in good condition are first."""
         return self.text if self.condition is None else self.text + self.condition.encode()
 
 
@@ -73,7 +73,7 @@ class BlockKinds:
         self._device_numbers: dict[tuple[str, Any], int] = {}
         self._kind_of: list[int] = []
         self._device_of: list[int] = []
-        #: The kinds of which the block, or a device, is in a condition.
+        #: The kinds whose block or device is in a condition.
         self.impaired: set[int] = set()
         self._amounts: BoundedMemo[Need, Floats] = BoundedMemo(MOST_CACHED)
         self._cheapest_first: BoundedMemo[Need, tuple[int, list[int]]] = BoundedMemo(MOST_CACHED)
@@ -195,7 +195,7 @@ def is_meant(need: Need, kind: str, device: Any) -> bool:
 
 
 def line_amount(need: Need, device: Any) -> int:
-    """Return the amount of ``need`` of one device line that is meant, in any condition."""
+    """Return the amount of ``need`` of one device line, in any condition."""
     counts = need.measure in ("devices", "sockets")
     per_device = 1 if counts else getattr(device, need.measure)
     if per_device is None or device.count is None:
@@ -348,7 +348,7 @@ def splice_array(mine: Array, first: int, last: int, theirs: Array) -> Array:
 
 
 def splice_starts(mine: Ints, first: int, last: int, theirs: Ints) -> Ints:
-    """Return where the entries of rows start, with those of ``theirs`` for ``[first, last)``."""
+    """Return the starts of the entries of rows, with those of ``theirs`` for ``[first, last)``."""
     low, high = mine[first], mine[last]
     if np.array_equal(mine[first : last + 1] - low, theirs):
         return mine
@@ -357,7 +357,7 @@ def splice_starts(mine: Ints, first: int, last: int, theirs: Ints) -> Ints:
 
 
 def taken_entries(start: Ints, rows: Ints) -> tuple[Ints, Ints]:
-    """Return where the entries of some rows start when they are taken, and these entries."""
+    """Return the starts of the entries of some rows after a selection, and these entries."""
     if start[-1] == len(start) - 1:  # an entry each
         return np.arange(len(rows) + 1), rows
     sizes = (start[1:] - start[:-1])[rows]

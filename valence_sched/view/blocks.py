@@ -151,7 +151,7 @@ class BlockTable(Struct, frozen=True, eq=False, gc=False):
     def only(
         self, blocks: Iterable[int] = (), grants: Iterable[tuple[int, float]] = ()
     ) -> BlockTable:
-        """Return the table in which only a slot of each block and the amounts are free."""
+        """Return a table in which only a slot of each block and the amounts are free."""
         slots = [0] * len(self.slots)
         for block in blocks:
             slots[block] = 1

@@ -54,7 +54,7 @@ class ColumnHeader(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def encode_view(view: View) -> list[bytes | memoryview]:
-    """Return a View as pieces of bytes; ValueError, OverflowError for what has no such form."""
+    """Return a View as pieces of bytes; ValueError, OverflowError if it has no such form."""
     arrays: Arrays = {name: getattr(view, name) for name in _PLAIN}
     for name in LABELS:
         arrays[name] = getattr(view, name).codes
@@ -95,7 +95,7 @@ def encode_view(view: View) -> list[bytes | memoryview]:
 def decode_view(data: memoryview) -> View:
     """Return the View of bytes that :func:`encode_view` made; it shares their memory.
 
-    ValueError where they are of another version, or not those that were made.
+    ValueError if they have another version, or are damaged.
     """
     header, arrays = _read_arrays(data)
     kinds = BlockKinds()
@@ -145,7 +145,7 @@ def _read_arrays(data: memoryview) -> tuple[ColumnHeader, Arrays]:
     if len(data) != begin + header_size + size:
         raise ValueError("it was cut off")
     if zlib.crc32(data[begin:]) != int.from_bytes(sizes[16:], "little"):
-        raise ValueError("its checksum is another one")
+        raise ValueError("its checksum is wrong")
     header = msgspec.json.decode(data[begin : begin + header_size], type=ColumnHeader)
     if header.version != VERSION or not DTYPES.issuperset(kind for _, kind, _ in header.arrays):
         raise ValueError("it is of another version")
@@ -327,7 +327,7 @@ class StoredTables(list[BlockTable]):
         self._blocks = blocks
 
     def stored_arrays(self) -> BlockArrays | None:
-        """Return the blocks as they are stored; None where another table is in a place."""
+        """Return the blocks as they are stored; None if a table was replaced."""
         tables = list.__getitem__(self, slice(None))
         made = self._blocks.has_made
         if all(table is None or made(podm, table) for podm, table in enumerate(tables)):

@@ -51,7 +51,7 @@ def truth_values(
 ) -> TruthValues:
     """Return per row 1 where the expression holds, -1 where it does not, 0 where unknown.
 
-    A pod manager without a capability has that which it ``inherited`` of its zones.
+    A pod manager without a capability has the one that it ``inherited`` from its zones.
     """
     if isinstance(expression, Comparison):
         return _compare(view, expression, inherited)
@@ -74,9 +74,9 @@ def reported_values(
 
 
 def check_amounts(view: View, expression: Expression) -> None:
-    """Refuse an amount that no pool has and that is likely a misspelt known one: UnknownName.
+    """Raise UnknownName for an amount that no pool has and whose name resembles a known one.
 
-    Any other name is that of a stock that the site may not have today.
+    Any other name is a stock that the site may not have now.
     """
     names = {*MEASURES, *view.resources}
     for path in (path for path in expression.paths if path.root in ("free", "total")):
@@ -109,7 +109,7 @@ def argument_values(
 
 
 def _is_typo(name: str, known: str) -> bool:
-    import difflib  # only for a name that is unknown
+    import difflib  # only for an unknown name
 
     alike = difflib.SequenceMatcher(None, name, known).ratio() >= 0.8
     return known.startswith(name) or (alike and abs(len(name) - len(known)) <= 1)

@@ -19,21 +19,21 @@ from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
-MOST_SCARCITY = 1000.0  # a share with next to no supply is worth no more than that
-MOST_COUNTED = 1e6  # with all that protects it
-#: How many times as much a share counts that runs out sooner, and how fast that grows.
+MOST_SCARCITY = 1000.0  # the scarcity of a share with hardly any supply
+MOST_COUNTED = 1e6  # with all protection of a share
+#: The weight of a share that runs out sooner, and the growth of the weight.
 UNEVEN_WEIGHT = 10.0
 UNEVEN_POWER = 2
-PROTECTION_WEIGHT = 10.0  # what a unit counts of which certainly more is asked for than is free
-LEAST_PROTECTION = 0.001  # probabilities below are none
+PROTECTION_WEIGHT = 10.0  # weight of a unit that is certainly needed
+LEAST_PROTECTION = 0.001  # lower probabilities count as 0
 
 
 class ShareSupply(Struct, frozen=True):
-    """What all pools supply to one share of a mix, in the unit of the scarce resource.
+    """The supply of all pools to one share of a mix, in the unit of the scarce resource.
 
     ``weight`` is the part of the requests that ask for it, ``amount`` is taken by one of its nodes.
     Its nodes can use the free amount ``usable`` and could take ``total``, in use or not.
-    ``hardware`` identifies what the share names, None if it names nothing.
+    ``hardware`` identifies the hardware that the share names, None without any.
     """
 
     weight: float
@@ -46,20 +46,19 @@ class ShareSupply(Struct, frozen=True):
 def scarcity(
     supplies: Sequence[ShareSupply], one: float, *, protect: bool = False
 ) -> tuple[float, ...]:
-    """Return how many times the use of each share counts, 1 for what is not scarce.
+    """Return the factor of the use of each share, 1 for a share that is not scarce.
 
     For a share that names hardware: ``(best + one) / (own + one)``, at most ``MOST_SCARCITY``, of
     the usable amount of the best supplied share and its own. ``one`` is one device, or the largest
     amount that a share asks of one stock. The growth of the fragmentation is then the gradient of
     ``-sum(weight × log(supply))``.
 
-    With ``protect``, what a share names is not counted as named if that is all that any share can
-    take. Where any share names less, all shares are as scarce as that, and it counts
-    ``1 + UNEVEN_WEIGHT × (u ** UNEVEN_POWER − 1)`` times where a share can use less of its total
-    than the best supplied one: ``u`` is its :func:`unevenness`. And each kind of request, that is
-    the hardware named and the number of cards, gets ``PROTECTION_WEIGHT`` times its
-    :func:`protection`, divided by its weight in the mix. Requests for one card that name nothing
-    get none.
+    With ``protect``, hardware that a share names does not count as named if no share can take more.
+    If a share still names hardware, all shares have such a factor. It is multiplied by
+    ``1 + UNEVEN_WEIGHT × (u ** UNEVEN_POWER − 1)`` for a share that can use less of its total than
+    the best supplied one: ``u`` is its :func:`unevenness`. Each kind of request, that is the named
+    hardware and the number of cards, adds ``PROTECTION_WEIGHT`` times its :func:`protection`,
+    divided by its weight in the mix. Requests for one card that name no hardware add 0.
     """
     if not supplies:
         return ()
@@ -90,13 +89,13 @@ def scarcity(
 
 
 def protection(expected: float, room: float) -> float:
-    """Return the probability that a kind is asked for more often than there is room for.
+    """Return the probability that a kind is requested more often than there is room for.
 
-    ``expected`` is how many nodes of the kind are asked for until all is used that is free, if the
-    requests are those of the mix; ``room`` how many of them the free hardware makes, at least 1.
-    A unit kept for the kind is used with that probability: Littlewood's rule of revenue management.
-    The number that is asked for has a Poisson distribution; its tail is that of chi-squared, here
-    by the cube root of Wilson and Hilferty (1931), and no more than Markov's bound.
+    ``expected`` is the number of nodes of the kind that the mix requests until all free hardware is
+    used; ``room`` is the number of them that the free hardware makes, at least 1. A unit kept for
+    the kind is used with that probability: Littlewood's rule of revenue management. The number of
+    requested nodes has a Poisson distribution. Its tail is that of chi-squared, here by the cube
+    root of Wilson and Hilferty (1931), and at most Markov's bound.
     """
     room = max(room, 1.0)
     if expected <= 0.0:
@@ -108,10 +107,7 @@ def protection(expected: float, room: float) -> float:
 
 
 def unevenness(best: ShareSupply, own: ShareSupply, one: float) -> float:
-    """Return how many times as large a part of its total is free to ``best`` as to ``own``.
-
-    At least 1: what is used up later than the rest needs no more than its scarcity.
-    """
+    """Return the free part of the total of ``best`` divided by that of ``own``, at least 1."""
     left = (best.usable + one) / (best.total + one)
     return max(left / ((own.usable + one) / (own.total + one)), 1.0)
 
@@ -155,13 +151,13 @@ def exact_sums(table: Floats) -> list[tuple[float, ...]]:
 ACCELERATORS = "accelerators"  # the scarce resource that is not a stock but devices of blocks
 #: A mix has several flavors: besides heavy nodes, nodes that need less of the rest use the cards.
 LIGHTER_NODES_FACTOR = 2.5
-#: What names traits may come with other needs: how many times its weight counts for these.
+#: The factor of the weight of shares that name traits, for all other needs.
 OTHER_NEEDS_WEIGHT = 5.0
-MANY_ROWS = 256  # that are sooner added up line by line than all lines at once
+MANY_ROWS = 256  # from here on adding line by line is faster
 
 
 class MixSupply(NamedTuple):
-    """What some rows supply to the mix.
+    """The supply of some rows to the mix.
 
     ``have`` is the amount of each line of the mix per row, shape ``(lines, rows)``; ``fractions``
     is the same in fractions of a grant, and infinite for the scarce resource; ``useful`` is the
@@ -233,9 +229,9 @@ class FlavorMix:
             for some in self._scarce
         ]
         amounts_per_need = np.repeat(amounts_per_node, [len(some) for some in needs])
-        #: Of the first need of all needs, of the second and so on: its lines, how much it takes of
-        #: them, and the amount of the scarce resource that a unit of each makes usable. Shorter
-        #: needs repeat their last one.
+        #: For the first need of all needs, the second and so on: its lines, the amounts that it
+        #: takes of them, and the amount of the scarce resource that a unit of each makes usable.
+        #: Shorter needs repeat their last one.
         self._terms = []
         if needs:
             rate = amounts_per_need[:, None] * (LIGHTER_NODES_FACTOR / least)
@@ -268,13 +264,13 @@ class FlavorMix:
     def weights(
         self, traits: Labels, scarcity: Sequence[float] = (), *, protect: bool = False
     ) -> Floats:
-        """Return what the use of each row counts, by the traits that shares require of it.
+        """Return the weight of the use of each row, by the traits that shares require.
 
-        The shape is ``(needs, rows)``. Each share counts as many times as it is scarce, once where
-        there is no ``scarcity``. With ``protect``, where there is, a row counts besides for the
-        needs of all shares, as what names traits may come with other needs:
-        ``OTHER_NEEDS_WEIGHT`` times the weight of the shares that name traits and accept the row,
-        times the weight of all shares with those needs.
+        The shape is ``(needs, rows)``. The weight of each share is multiplied by its ``scarcity``,
+        if given. With ``protect`` and a scarcity a row also counts for the needs of all shares,
+        because requests for traits may have other needs: ``OTHER_NEEDS_WEIGHT`` times the weight of
+        the shares that name traits and accept the row, times the weight of all shares with those
+        needs.
         """
         values, known, table = self._table
         if values is not traits.values or known != (scarcity, protect):
@@ -312,9 +308,9 @@ class FlavorMix:
     def supply_after(
         self, before: MixSupply, rest: Leftover, needs: Sequence[Need], feasible: Mask | None = None
     ) -> MixSupply:
-        """Return the supply after every row has given one node; rows not ``feasible`` have any."""
+        """Return the supply after every row made one node; any for rows not ``feasible``."""
         have, stocks = before.have.copy(), len(self._amounts)
-        fractions = np.empty_like(have)  # those of blocks follow from what there is of them
+        fractions = np.empty_like(have)  # fractions of blocks follow from their amounts
         fractions[:stocks] = before.fractions[:stocks]
         useful, free, kinds = before.useful, before.free, rest.kinds
         if self._blocks:
@@ -335,11 +331,11 @@ class FlavorMix:
         return protect and any(amount > self.largest_request for amount in self._node_amounts)
 
     def supplies(self, view: View, *, protect: bool = False) -> MixSupplies:
-        """Return what all rows of a View supply to the shares, of the scarce resource.
+        """Return the supply of the scarce resource by all rows of a View to the shares.
 
-        First per share the free amount that its nodes can use, then all that they could take, in
-        use or not, which only ``protect`` needs. Each amount is the exact sum of a few floats, so
-        that those of several Views add up in any order.
+        First per share the free amount that its nodes can use; then the whole amount that they
+        could take, in use or not, which only ``protect`` needs. Each amount is the exact sum of a
+        few floats, so that those of several Views add up in any order.
         """
         found: list[tuple[float, ...]] = [()] * (2 * self._share_count)
         if not self._shares:
@@ -363,7 +359,7 @@ class FlavorMix:
         return tuple(found)
 
     def _totals(self, view: View) -> tuple[Floats, Ints]:
-        """Return per row all that nodes could take, in use or not, and the line of each needs."""
+        """Return per row the amount that nodes could take, in use or not, and each line."""
         if self.scarce_resource != ACCELERATORS:
             return view.total(self._scarce[0][0])[None], np.zeros(len(self._scarce), dtype=int)
         useful = self._useful_accelerators(view.kinds)
@@ -386,12 +382,12 @@ class FlavorMix:
         return tuple(every) if max(every, default=1.0) > 1.0 else ()
 
     def fragmentation(self, supply: MixSupply, weights: Floats) -> Floats:
-        """Return per row the free amount that the mix is expected to have no use for.
+        """Return per row the free amount that is expected to be useless for the mix.
 
         The weighted mean over the shares: all of it if the row cannot make a node of the share;
         else the units that are too small or of another kind, and the amount beyond
-        ``LIGHTER_NODES_FACTOR`` times that of the nodes for which the other resources suffice.
-        Where ``weights`` count scarcity it may be below 0; then only its growth has a meaning.
+        ``LIGHTER_NODES_FACTOR`` times that of the nodes for which the other resources suffice. If
+        ``weights`` include scarcity it may be below 0; then only its growth has a meaning.
         """
         used = self._usable(supply) * weights
         # Added one after another, so that one row gets the same sum as many.
@@ -444,7 +440,7 @@ class FlavorMix:
 
 
 def _named_hardware(share: FlavorShare) -> Hashable | None:
-    """Return what identifies the hardware that a share names, None if it names none."""
+    """Return the key of the hardware that a share names, None without any."""
     tests = frozenset(need.tests for need in share.needs if need.tests)
     return (share.traits, tests) if tests or share.traits != NameRequirements() else None
 
@@ -459,7 +455,7 @@ def flavor_mix(view: View, mix: Mix, scarce_resource: str) -> FlavorMix:
 
 
 def useless_and_free(view: View, rows: Ints, workload: FlavorMix) -> tuple[Floats, Floats]:
-    """Return per row the free accelerators that a mix has no use for, and all that are free."""
+    """Return per row the free accelerators that are useless for a mix, and all free ones."""
     part = view.take(rows)
     supply = workload.supply(leftover(part, workload.resources, blocks=workload.uses_blocks))
     return workload.fragmentation(supply, workload.weights(part.traits)), supply.free
@@ -490,11 +486,11 @@ def _traits_match(names: NameRequirements, has: frozenset[str]) -> bool:
 
 MOST_MEASURED = 50_000  # states of podms that are remembered
 
-Amounts = tuple[float, float]  # how many free accelerators are useless, and how many are free
+Amounts = tuple[float, float]  # the numbers of useless and of all free accelerators
 
 
 def usable_mix(view: View, mix: Mix) -> FlavorMix | None:
-    """Return a compiled mix; None where the View, or each flavor, is without accelerators."""
+    """Return a compiled mix; None if the View, or every flavor, is without accelerators."""
     if not mix.shares or not has_accelerators(view):
         return None
     return flavor_mix(view, mix, ACCELERATORS) or None
@@ -513,7 +509,7 @@ class FragmentationMeasure:
         self._known: dict[Hashable, Amounts] = {}
         self._latest: list[tuple[BlockTable, Amounts] | None] = [None] * len(view().podms)
         self._spend: Callable[[int], None] | None = None
-        self.all_amounts()  # of the first View, which is no part of a search
+        self.all_amounts()  # of the first View, before a search
         self._spend = spend
 
     def all_amounts(self) -> list[Amounts]:
@@ -521,7 +517,7 @@ class FragmentationMeasure:
         return self._amounts(range(len(self._latest)))
 
     def excess(self, podm: int, wanted: float) -> float:
-        """Return how many useless accelerators a podm has above a share of its free ones."""
+        """Return the number of useless accelerators of a podm above a share of its free ones."""
         ((useless, free),) = self._amounts([podm])
         return useless - wanted * free
 

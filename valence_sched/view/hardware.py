@@ -18,7 +18,7 @@ from valence_sched.view.view import By, Floats, Mask, View
 
 
 def overviews(view: View, live: Container[str] = ()) -> list[nouns.PodmOverview]:
-    """Return every pod manager with its amounts; ``live`` are the ids of those that are live."""
+    """Return every pod manager with its amounts; ``live`` are the ids of live pod managers."""
     pool_counts = (view.first_row[1:] - view.first_row[:-1]).tolist()
     return [
         nouns.PodmOverview(podm=podm, amounts=amounts, pool_count=pools, live=podm.id in live)
@@ -158,7 +158,7 @@ def block(view: View, name: str, podm: str | None = None) -> nouns.BlockOverview
 
 
 def pools(view: View, podm: str | None = None) -> Iterator[nouns.PoolOverview]:
-    """Yield the pools of every pod manager, or of one; UnknownName where that is not there."""
+    """Yield the pools of every pod manager, or of one; UnknownName if that is unknown."""
     for number in _podm_numbers(view, podm):
         summaries, podm_id = summarise_pools(view, number), view.podms[number].id
         for one in _pools(view, number):

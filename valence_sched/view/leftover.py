@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leftover: the free blocks and stocks per row, what one node takes, and the imbalance of use."""
+"""Leftover: the free blocks and stocks per row, the parts of a node, and the imbalance of use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from valence_sched.view.block_kinds import BlockCounts, BlockKinds
 from valence_sched.view.stocks import StockGrants
 from valence_sched.view.view import Floats, Ints, Mask, View
 
-MOST_RANKED = 64  # kinds of block that are looked at together
+MOST_RANKED = 64  # kinds of block in one step
 ABSENT = 255  # the rank of no kind
 
 
@@ -61,7 +61,7 @@ class Leftover(Struct, frozen=True, dict=True):
         return taken
 
     def _add(self, need: Need, taken: NodeBlocks, feasible: Mask | None) -> None:
-        """Add the blocks that supply the amount still missing: of each row the cheapest it has."""
+        """Add the cheapest blocks of each row that supply the missing amount."""
         amounts, kinds = self.kinds.amounts(need), self.kinds.cheapest_first(need)
         for first in range(0, len(kinds), MOST_RANKED):
             some, earlier = np.array(kinds[first : first + MOST_RANKED]), list(taken.parts)
@@ -79,9 +79,9 @@ class Leftover(Struct, frozen=True, dict=True):
                 taken.parts.extend(more)
 
     def _first_part(self, need: Need, kinds: Ints, counted: Floats | None) -> KindBlocks:
-        """Return the blocks that rows take of the first of some kinds that they have.
+        """Return the blocks that rows take of the first of these kinds that they have.
 
-        Rows where other blocks count for the need take nothing; others took none of these kinds.
+        Rows in which earlier blocks count for the need take nothing.
         """
         best = self._ranks(kinds).min(axis=0)
         if counted is not None:
@@ -90,7 +90,7 @@ class Leftover(Struct, frozen=True, dict=True):
         kind[: len(kinds)] = kinds
         number[: len(kinds)] = np.ceil(need.amount / self.kinds.amounts(need)[kinds])
         of_row, numbers = kind.take(best), number.take(best).astype(np.float64)
-        if number.max() > 1:  # one block is there where any is
+        if number.max() > 1:  # a row with any has one block
             numbers = np.minimum(numbers, self.blocks[of_row, np.arange(len(self))])
         return KindBlocks(None, of_row, numbers, kinds)
 
@@ -195,7 +195,7 @@ def leftover(view: View, resources: Sequence[str], *, blocks: bool) -> Leftover:
     return Leftover(view.kinds, counts, {name: view.stocks_of(name) for name in resources})
 
 
-#: Of these the most used resource counts.
+#: The most used of these resources counts.
 MEASURED = ("cores", "memory_mib", "accelerators", "drives")
 
 
@@ -207,7 +207,7 @@ class UseDeviation(NamedTuple):
 
 
 def imbalance(view: View) -> UseDeviation:
-    """Return the imbalance of a View; of what has no block that is measured, nothing counts."""
+    """Return the imbalance of a View; podms and pools without a measured block do not count."""
     deviations = []
     for counts in (view.podm_block_counts, view.block_counts):
         use = use_shares(view, counts)

@@ -37,7 +37,7 @@ class Overlay:
         self._podm_free = podm_counts.free.copy()
         self._stocks = {name: _StockOverlay(column) for name, column in view.resources.items()}
         self._block_tables = view.block_tables.copy()
-        self._first_row: list[int] = view.first_row.tolist()  # quicker to look up one by one
+        self._first_row: list[int] = view.first_row.tolist()  # lists are faster to index
         self.view = replace(
             view,
             block_counts=structs.replace(view.block_counts, free=read_only(self._free.view())),
@@ -49,14 +49,14 @@ class Overlay:
         self.remember_fixed(view)
 
     def remove_node(self, podm: int, blocks: Iterable[int]) -> Undo:
-        """Remove a node of a podm that has these blocks; return what undoes it."""
+        """Remove a node of a podm that has these blocks; return the change that undoes it."""
         blocks = tuple(dict.fromkeys(blocks))
         before = self._block_tables[podm]
         self.apply([(podm, before.remove_node(blocks), blocks, ())])
         return functools.partial(self.apply, [(podm, before, blocks, ())])
 
     def close(self, podm: int) -> Undo:
-        """Leave nothing of a podm free; return what undoes it."""
+        """Make no part of a podm free; return the change that undoes it."""
         before = self._block_tables[podm]
         blocks = tuple(range(len(before.uris)))
         amounts = tuple((number, 0.0) for number in range(len(before.stocks)))
@@ -66,7 +66,7 @@ class Overlay:
     def allocate(
         self, row: int, blocks: Iterable[int], grants: Iterable[tuple[int, float]]
     ) -> Undo:
-        """Allocate blocks and amounts of the podm of ``row``; return what undoes it."""
+        """Allocate blocks and amounts of the podm of ``row``; return the change that undoes it."""
         before = self.allocate_each([(row, tuple(blocks), tuple(grants))])
         return functools.partial(self.apply, before)
 
@@ -128,13 +128,13 @@ class Overlay:
         np.subtract.at(self._podm_free, podm_entries, np.float32(1.0))
 
     def whole_window(self) -> View:
-        """Return all rows as they are at any time, but for what the caller makes it forget."""
+        """Return a window on all rows; the caller makes it forget values that changes affect."""
         view = self.view.window(0, len(self.view))
         view.block_tables = self._block_tables
         return view
 
     def remember_fixed(self, view: View) -> None:
-        """Remember what a View of all rows knows and no node changes: rows of this one have it."""
+        """Remember the values of a View of all rows that no node changes."""
         for key, value in view._memo.items():
             if key[0] in FIXED:
                 self.view._memo[key] = value

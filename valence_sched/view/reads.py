@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads: how a filter or a weigher declares, next to its function, what it reads.
 
-Of a request: a policy refuses one that sets a field which no plug-in reads, and a plug-in takes no
-part in a decision whose request sets none of its fields. Of a pod manager: the fields beside its
-pools, blocks and stocks, such as ``status``, one fact as ``facts.year``, all facts as ``facts``. A
-plug-in without a declaration takes part in every decision and may read all.
+Fields of a request: a policy refuses a request that sets a field which no plug-in reads, and a
+plug-in is inactive if the request does not set its fields. Fields of a pod manager: those beside
+its pools, blocks and stocks, such as ``status``, one fact as ``facts.year``, all facts as
+``facts``. A plug-in without a declaration is active in every decision and may read all fields.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_given(value: object) -> bool:
 class Reads(Struct, frozen=True):
     """Fields of a request that a plug-in reads, each set if not None and ``when`` holds of it.
 
-    A plug-in to which the field is ``optional`` takes part in every decision, and no policy must
+    A plug-in to which the field is ``optional`` is active in every decision, and no policy must
     have it. ``counts_by`` is for plug-ins that only count the nodes of a group or of an owner: on
     the pod manager itself, or at its value of each domain of the group's rules.
     """
@@ -55,7 +55,7 @@ def reads(
 ) -> Callable[[Plugin], Plugin]:
     """Declare the fields of a request that a filter or weigher reads, as :class:`Reads` says.
 
-    It goes above or below ``terms`` and ``per_pool``, and may stand several times::
+    It is written above or below ``terms`` and ``per_pool``, also several times::
 
         @reads("group", when=lambda group: group.hard, counts_by="domain")
         @terms
@@ -71,23 +71,24 @@ def reads(
 
 
 def declarations(plugin: Callable[..., Any]) -> tuple[Reads, ...]:
-    """Return what a plug-in declares to read, nothing where it declares nothing."""
+    """Return the declarations of a plug-in, empty without declarations."""
     declared = getattr(plugin, "reads", ())
     return declared if isinstance(declared, tuple) else ()
 
 
 class MixCompletion(NamedTuple):
-    """How the mix of a request is completed for a weigher; both functions take its options.
+    """How the mix of a request is completed for a weigher.
 
-    ``supplies(view, mix)`` returns what all pools of a View supply to each share, which adds up
-    over Views; nothing if the mix needs no completion. ``complete(mix, supplies)`` returns the mix.
+    Both functions take its options. ``supplies(view, mix)`` returns the supply of all pools of a
+    View to each share, which adds up over Views; it is empty if the mix needs no completion.
+    ``complete(mix, supplies)`` returns the mix.
     """
 
     supplies: Callable[..., MixSupplies]
     complete: Callable[..., Mix]
 
     def with_options(self, options: Mapping[str, Any]) -> MixCompletion:
-        """Return it with the options of a weigher filled in."""
+        """Return the completion with the options of a weigher filled in."""
         return MixCompletion(
             functools.partial(self.supplies, **options), functools.partial(self.complete, **options)
         )
@@ -106,7 +107,7 @@ def completes_mix(
 
 
 def penalises_unknown(weigher: Plugin) -> Plugin:
-    """Declare the weigher that a policy gets which says ``unknown: penalise`` and has none."""
+    """Declare the weigher that is added to a policy with ``unknown: penalise`` that lacks one."""
     weigher.penalises_unknown = True  # type: ignore[attr-defined]
     return weigher
 
@@ -114,7 +115,7 @@ def penalises_unknown(weigher: Plugin) -> Plugin:
 Options = Mapping[str, Any]
 FieldsOf = Callable[[Options, Request | None], Iterable[str]]
 
-#: Those that a pod manager may share with the place of a resource.
+#: Fields that a pod manager may share with the place of a resource.
 PLACE_FIELDS = ("zone", "aggregates", "facts")
 _OTHERS = ("capabilities", "driver", "enabled", "name", "nodes", "status", "traits", "url")
 #: Every field that a plug-in may read beside pools, blocks and stocks.
@@ -154,7 +155,7 @@ def podm_fields(
 
 
 def rule_fields(options: Options, _request: Request | None) -> Iterator[str]:
-    """Yield the fields that the ``rules`` of a plug-in are about."""
+    """Yield the fields that the ``rules`` of a plug-in name."""
     rules: Iterable[FactRule] = options["rules"]
     for rule in rules:
         if rule.fact is not None:

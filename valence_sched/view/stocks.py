@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stock column: what one resource has per row, and its stocks with the limits of grants."""
+"""The stock column: the amounts of one resource per row, and its stocks with limits of grants."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Terms and rules: the comparisons of a filter, and decorators that make functions plug-ins.
 
-A filter returns a bool per pool. Written as a generator of :class:`Term` under :func:`terms`,
-it explains itself: the comparison that rejects a pool is the one that is shown.
+A filter returns a bool per pool. Written as a generator of :class:`Term` under :func:`terms`, it
+explains itself: the comparison that rejects a pool is shown.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ P = ParamSpec("P")
 
 
 class Term(Struct, frozen=True):
-    """One comparison of a filter: what it needs, what each pool has, and where it holds.
+    """One comparison of a filter: its need, the value of each pool, and the rows where it holds.
 
     ``have`` is an array or labels, one value per row. ``holds`` defaults to ``have >= need``, which
     is false if ``have`` is NaN (unknown). ``podm_have`` is the amount in all pools of the pod
-    manager, shown if that would be enough. ``instead`` counts the models that a row has of the same
-    kind; ``uncounted`` are devices that do not count for their condition.
+    manager, shown if it is enough. ``instead`` counts the models that a row has of the same kind;
+    ``uncounted`` are devices that do not count for their condition.
     """
 
     label: str

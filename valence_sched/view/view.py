@@ -26,7 +26,7 @@ from valence_sched.view.stocks import StockGrants
 
 
 class Origin(NamedTuple):
-    """The View that rows were selected from, which rows, and their podms."""
+    """The View that rows were selected from, the numbers of the rows, and their podms."""
 
     whole: Any
     rows: Ints | slice
@@ -46,7 +46,7 @@ def _rows(name: str) -> Callable[[Origin, Any], Any]:
 
 
 LABELLED = ("zone", "status", "aggregates", "capabilities", "traits")  # the fields that are labels
-#: What no node changes is selected when it is first read: the parts of a View by name.
+#: The parts of a View that no node changes, by name; they are selected when first read.
 DERIVED: dict[str, Callable[[Origin, Any], Any]] = {
     "podms": lambda origin, _: _items(origin.whole.podms, origin.podms),
     "pools": lambda origin, _: _items(origin.whole.pools, origin.rows),
@@ -86,8 +86,8 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 By = Literal["pool", "podm"]
 
-MOST_MEMOISED = 256  # values that a View remembers for the plug-ins that ask for them again
-#: What the keys of remembered values begin with that no node changes.
+MOST_MEMOISED = 256  # values that a View remembers for plug-ins
+#: The first item of the keys of remembered values that no node changes.
 FIXED = frozenset(
     {"total", "inverse", "inverses", "constant", "all rows", "has fact", "number", "tight"}
 )
@@ -182,7 +182,7 @@ class View:
         key = ("free", need, by)
         value = self._memo.get(key)
         if value is None:
-            # the amount that is asked for matters only where it stands for an unknown one
+            # the requested amount matters only if it replaces an unknown one
             subject = need if need.unknown == "allow" else need.subject
             value = self._memoise(("free", subject, by), self._sum, subject, by, True)
             self._memo.store(key, value)
@@ -213,7 +213,7 @@ class View:
             del self._memo[key]
 
     def forget_changes(self) -> None:
-        """Forget all values but those that no node changes."""
+        """Forget all values that a node may change."""
         fixed = [(key, value) for key, value in self._memo.items() if key[0] in FIXED]
         self._memo = BoundedMemo(MOST_MEMOISED, fixed)
 
@@ -306,7 +306,7 @@ class View:
         return replace(self, _memo=empty_memo())
 
     def with_own_memo(self) -> View:
-        """Return this View with a memo of its own, a copy: this one does not grow with it."""
+        """Return this View with a copy of its memo, which grows independently."""
         return replace(self, _memo=BoundedMemo(MOST_MEMOISED, self._memo.items()))
 
     def freeze(self) -> View:
@@ -335,7 +335,7 @@ class View:
         return part
 
     def take_counts(self, rows: Sequence[int] | Ints) -> View:
-        """Return such a copy whose block tables are those of when they are first read."""
+        """Return such a copy; its block tables show their state at the first read."""
         index = np.asarray(rows, dtype=np.int64)
         podms, podm_of = _renumber(self.podm_of[index])
         view = self._part(Origin(self, index, podms))
@@ -484,7 +484,7 @@ def _digest(view: View) -> str:
 
 
 def _digits(numbers: list[int]) -> str:
-    """Return numbers as ``repr`` has them in a list; quickly where each is one digit."""
+    """Return numbers as ``repr`` prints them in a list; a fast path for single digits."""
     try:
         text = bytes(numbers).translate(DIGITS)
     except ValueError:  # one is above all bytes
@@ -493,7 +493,7 @@ def _digits(numbers: list[int]) -> str:
 
 
 class _Texts(dict[object, str]):
-    """What ``repr`` makes of equal things, made once."""
+    """The ``repr`` of equal things, made once."""
 
     def __missing__(self, thing: object) -> str:
         text = self[thing] = repr(thing)

@@ -15,18 +15,18 @@ from valence_sched.view.view import Floats, View, domain_index
 @reads("group", when=lambda group: group.soft, counts_by="domain")
 @reads_podm(of=group_fields)
 def affinity(view: View, request: Request) -> Floats:
-    """Prefers pod managers that do best by the soft rules of the request's group.
+    """Prefers pod managers that best satisfy the soft rules of the request's group.
 
     The mean over the rules, with ``n`` nodes of the group at the pod manager's value of the
     rule's domain (of several values, at the fullest):
 
-    * soft affinity ``n / (1 + n)``,
-    * soft anti-affinity ``1 / (1 + n)``,
-    * soft spread ``1 / (1 + excess)``, where ``excess`` is by how much one node more exceeds the
-      maximum skew over the emptiest open value, and 0 within it.
+    * soft affinity ``n / (1 + n)``, * soft anti-affinity ``1 / (1 + n)``, * soft spread ``1 / (1 +
+    excess)``, where ``excess`` is the amount by which one more node exceeds the maximum skew over
+    the emptiest open value, at least 0.
 
-    Where the value is not reported, a rule counts 0. Without soft rules it takes no part. Sources:
-    ServerGroupSoftAffinityWeigher and ServerGroupSoftAntiAffinityWeigher of Nova, here absolute.
+    A rule on a value that is not reported counts 0. Without soft rules the weigher is inactive.
+    Sources: ServerGroupSoftAffinityWeigher and ServerGroupSoftAntiAffinityWeigher of Nova, here
+    absolute.
     """
     group = request.group
     scores = list(_scores(view, request, group)) if group else []

@@ -13,18 +13,18 @@ from valence_sched.view.view import By, Floats, View
 def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) whose resources are used in equal shares afterwards.
 
-    ``1 - std`` of the shares ``(used + asked) / total`` over the needs, at least 0; a single
-    need is always in balance. A pool where one of the needs finds too little scores 0. Source:
+    ``1 - std`` of the shares ``(used + asked) / total`` over the needs, at least 0; a single need
+    is always in balance. A pool with too little for one of the needs scores 0. Source:
     BalancedAllocation of kube-scheduler, here over the asked needs.
     """
-    # of what is left the deviation is the same
+    # free shares have the same deviation
     share = free_share(view, request.needs, by)
     mean, deviation = share.mean, free_share_squared(view, request.needs, by)
     if share.absent is not None:  # a resource with no total counts as unused
         mean = mean + share.absent
         np.add(deviation, share.absent, out=deviation)
     np.subtract(deviation, mean * mean, out=deviation)
-    np.abs(deviation, out=deviation)  # what should be 0 may be a hair below
+    np.abs(deviation, out=deviation)  # rounding may leave it just below 0
     np.sqrt(deviation, out=deviation)
     if share.table.exceeds_total:  # shares that are not within 0..1 may be further apart
         np.minimum(deviation, 1.0, out=deviation)

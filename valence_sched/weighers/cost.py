@@ -21,10 +21,10 @@ def cost(
 ) -> Floats:
     """Prefers pod managers of least cost, by rules on what they report.
 
-    ``1 / (1 + total / scale)``, where ``total`` is the sum of the ``cost`` of the rules that match:
-    points, whole, from 0. A pod manager that costs ``scale`` points scores one half, one that
-    costs nothing 1. A rule on an unreported fact does not match. Source: the cost functions of
-    Nova's zone-aware scheduler (least_cost, 2011), here absolute.
+    ``1 / (1 + total / scale)``, where ``total`` is the sum of the ``cost`` of the rules that match,
+    in whole points from 0. A pod manager that costs ``scale`` points scores one half, one without
+    cost scores 1. A rule on an unreported fact does not match. Source: the cost functions of Nova's
+    zone-aware scheduler (least_cost, 2011), here absolute.
 
     Raises:
         ValueError: ``scale`` is not above 0.

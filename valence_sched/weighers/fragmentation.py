@@ -18,13 +18,13 @@ from valence_sched.view.leftover import Leftover, leftover
 from valence_sched.view.reads import completes_mix, reads, reads_podm
 from valence_sched.view.view import Floats, Ints, Labels, Mask, View
 
-MOST_GROWTHS = 16  # nodes of which the growth is remembered
-#: Returns what the use of rows with these traits counts.
+MOST_GROWTHS = 16  # nodes whose growth is remembered
+#: Returns the weight of the use of rows with these traits.
 Weighted = Callable[[Labels], Floats]
 
 
 class _Site(Struct, frozen=True, eq=False):
-    """The rows to score, the compiled mix, what its use counts, and a key of both of these."""
+    """The rows to score, the compiled mix, the weight of its use, and a key of mix and weight."""
 
     view: View
     workload: FlavorMix
@@ -40,8 +40,8 @@ class _Site(Struct, frozen=True, eq=False):
 class _ScarceRows(Struct, frozen=True, eq=False):
     """Rows that have any of the scarce resource, with their free amounts.
 
-    The mix has no use for ``lost`` of them; ``growth`` has of the latest nodes, by needs, the rows
-    that may make it and the growth of ``F`` there.
+    The mix has no use for ``lost`` of them. ``growth`` has, by the needs of the latest nodes, the
+    rows that may make the node and the growth of ``F`` there.
     """
 
     rows: Ints
@@ -55,12 +55,12 @@ class _ScarceRows(Struct, frozen=True, eq=False):
 def mix_supplies(
     view: View, mix: Mix, *, of: str = "accelerators", step: float = 0.0, protect: bool = False
 ) -> MixSupplies:
-    """Return what all pools of a View supply to the shares of a mix, of the scarce thing.
+    """Return the supply of the scarce resource to the shares of a mix by all pools of a View.
 
-    First per share the sum over the pools of the free amount that it can use, then, with
-    ``protect``, of all that it could take, in use or not. There are no supplies where no share
-    requires traits, or models or other attributes of devices, nor, with ``protect``, several
-    devices, or where the mix has its scarcity.
+    First per share the sum over the pools of the free amount that it can use; then, with
+    ``protect``, of the whole amount that it could take, in use or not. The result is empty if the
+    mix has its scarcity, or if no share requires traits, models or other attributes of devices, or,
+    with ``protect``, several devices.
     """
     if mix.scarcity:
         return ()
@@ -78,7 +78,7 @@ def with_scarcity(
     step: float = 0.0,
     protect: bool = False,
 ) -> Mix:
-    """Return a mix with the scarcity of its shares by what all pools supply to them.
+    """Return a mix with the scarcity of its shares, from the supplies of all pools.
 
     Source of the formula: :func:`valence_sched.view.fragmentation.scarcity`.
     """
@@ -99,29 +99,34 @@ def fragmentation(
     step: Annotated[float, Meta(ge=0, le=1)] = 0.0,
     protect: bool = False,
 ) -> Floats:
-    """Prefers pools whose scarce things lose least of their use for the mix of flavors.
+    """Prefers pools whose scarce resource loses least of its use for the mix of flavors.
 
-    ``F`` is how much of what is free on a pool the mix is expected to have no use for: for each
-    flavor by its weight all of it where the pool cannot make its node, else what is of another
-    kind, left in too small pieces, or more than two and a half times what ``m`` nodes take: of all
-    else that they need, the pool has enough for ``m``, the least of ``free / needed`` and no whole
-    number. The score is ``0.5 - g / (2 * (|g| + one))``, where ``g`` is the growth of ``F`` when
-    this very node is taken: 0.5 where nothing is lost, less where use is lost, more where useless
-    rests are used up. Where flavors name traits, models or other attributes, ``F`` counts the use
-    of such a flavor as many times as it is scarce: the flavor that finds most on all pools finds so
-    many times as much. With ``protect`` all flavors of such a mix are scarce, more where what they
-    can use runs out sooner, and so are those of which, by the mix, more nodes may be asked for than
-    there is room for; and a pool with traits that flavors name counts besides for the needs of all
-    flavors, five times the weight of those that name them. Which blocks a node takes is an estimate
-    where several needs could share them: need by need those that cost least for it. The scarce
-    thing is ``accelerators`` of blocks, or ``of`` names a stock resource; ``one`` is one device, or
-    the most that a flavor asks of one stock. Growths that round to one multiple of ``step``, in
-    parts of ``one``, are equal. A pool that has nothing of the scarce thing, or too little for one
-    of the needs, scores 0.5. A request without a mix is its own. Source: the fragmentation gradient
-    of "Beware of Fragmentation" (USENIX ATC 2023), here of a pool's blocks and stocks, and
-    absolute. There, what can take one node is of use as a whole; the bound by what runs out first
-    is ours: two and a half times what this flavor alone could use, for nodes of others need less
-    besides.
+    ``F`` is the expected free amount on a pool without a use for the mix, the mean over the flavors
+    by weight. If the pool cannot make the node of a flavor, all of it is useless. Else the useless
+    parts are of another kind, in too small pieces, or beyond two and a half times the amount that
+    ``m`` nodes take: ``m`` is the least of ``free / needed`` over the other needs of the node, not
+    rounded.
+
+    The score is ``0.5 - g / (2 * (|g| + one))``, where ``g`` is the growth of ``F`` by this node:
+    0.5 if no use is lost, less if use is lost, more if useless rests are used up. The scarce
+    resource is ``accelerators`` of blocks, or ``of`` names a stock resource; ``one`` is one device,
+    or the largest amount that a flavor asks of one stock. Growths that round to one multiple of
+    ``step``, in parts of ``one``, are equal. A pool without the scarce resource, or with too little
+    for one of the needs, scores 0.5. A request without a mix is its own mix.
+
+    If flavors name traits, models or other attributes, ``F`` multiplies the use of such a flavor by
+    its scarcity: the supply of the best supplied flavor on all pools divided by its own. With
+    ``protect`` all flavors of such a mix are scarce, more if their supply runs out sooner. Flavors
+    are also scarce if the mix may ask for more of their nodes than there is room for. And a pool
+    with traits that flavors name counts for the needs of all flavors with five times the weight of
+    the flavors that name them.
+
+    The blocks of a node are an estimate if several needs could share them: need by need the
+    cheapest blocks. Source: the fragmentation gradient of "Beware of Fragmentation" (USENIX ATC
+    2023), here of a pool's blocks and stocks, and absolute. There, hardware that can take one node
+    is of use as a whole. The bound by the resource that runs out first is ours: two and a half
+    times the amount that this flavor alone could use, because nodes of other flavors need less of
+    the other resources.
     """
     if not may_have(view, of):
         return view.constant(0.5)
@@ -149,7 +154,7 @@ def _growth(site: _Site, request: Request, candidates: Mask) -> tuple[Ints, Floa
     if 2 * np.count_nonzero(candidates) < len(view):
         scarce = _scarce_rows(site, candidates.nonzero()[0])
         return scarce.rows, _growth_on(scarce, site.workload, needs, None)
-    # the next request most likely needs all of it, too
+    # the next request probably needs all of it, too
     make = functools.partial(_scarce_rows, site, None)
     scarce = view.memoise_latest("fragmentation", site.key, make)
     known = scarce.growth.get(needs)  # the same blocks satisfy equal needs: the rows are the same
@@ -165,7 +170,7 @@ def _growth(site: _Site, request: Request, candidates: Mask) -> tuple[Ints, Floa
 def _growth_on(
     scarce: _ScarceRows, workload: FlavorMix, needs: tuple[Need, ...], feasible: Mask | None
 ) -> Floats:
-    """Return the growth of ``F`` on those of some rows that are feasible, on all if None."""
+    """Return the growth of ``F`` on the ``feasible`` rows of some; None: on all of them."""
     if not len(scarce.rows):
         return np.empty(0)
     after = workload.supply_after(scarce.supply, scarce.free, needs, feasible)
@@ -174,7 +179,7 @@ def _growth_on(
 
 
 def _scarce_rows(site: _Site, rows: Ints | None) -> _ScarceRows:
-    """Return those of some rows, of all if None, that have any of the scarce resource."""
+    """Return the rows, of these or of all, that have any of the scarce resource."""
     free, traits = site.free(site.view), site.view.traits
     if rows is not None:
         free, traits = free.take(rows), traits.select(rows)

@@ -11,11 +11,11 @@ from valence_sched.view.view import Floats, View
 
 @reads_near(soft=True)
 def near(view: View, request: Request) -> Floats:
-    """Prefers pools that stand near the resources that a request would like to be near to.
+    """Prefers pools near the external resources that a request prefers.
 
-    Of each such resource the share of the reported parts of its place (zone, aggregates, each
-    fact) that the pool has in common with it; of several the mean. Active only in requests with
-    such resources.
+    The share of the reported parts of a resource's place (zone, aggregates, each fact) that the
+    pool has in common with it; the mean over several resources. Active only in requests with such
+    resources.
     """
     places = (proximity_terms(view, resource) for resource in request.near if resource.soft)
     soft = [[term.mask for term in terms] for terms in places]

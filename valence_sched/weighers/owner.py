@@ -11,8 +11,8 @@ from valence_sched.view.view import Floats, View, domain_index
 def owner(view: View, request: Request) -> Floats:
     """Prefers pod managers that hold few of the owner's nodes.
 
-    ``1 / (1 + nodes of the request's owner on the pod manager)``, those of this request that are
-    placed already included. Without an owner it takes no part.
+    ``1 / (1 + nodes of the request's owner on the pod manager)``, including the placed nodes of
+    this request. Without an owner the weigher is inactive.
     """
     score: Floats = 1.0 / (
         1.0 + domain_index(view, "podm").largest_count(request.group_state.owned)

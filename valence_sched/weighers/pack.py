@@ -13,16 +13,15 @@ from valence_sched.view.view import By, Floats, View
 def pack(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) that are fullest once the node is composed.
 
-    The mean over the needs of ``(used + asked) / total``, at least 0: an unknown amount may
-    be free, but is no part of the total. A resource without any amount counts as 0. A pool where
-    one of the needs finds too little scores 0. Source: MostAllocated of
-    kube-scheduler, here absolute.
+    The mean over the needs of ``(used + asked) / total``, at least 0: an unknown amount may be
+    free, but is no part of the total. A resource without any amount counts as 0. A pool with too
+    little for one of the needs scores 0. Source: MostAllocated of kube-scheduler, here absolute.
     """
     share = free_share(view, request.needs, by)
     full = np.subtract(1.0, share.mean)
     if share.absent is not None:
         np.subtract(full, share.absent, out=full)
     if share.absent is not None or share.table.exceeds_total:
-        np.maximum(full, 0.0, out=full)  # what should be 0 may be a hair below
+        np.maximum(full, 0.0, out=full)  # rounding may leave it just below 0
     full[infeasible_rows(view, request.needs)] = 0.0
     return full

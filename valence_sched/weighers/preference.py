@@ -11,13 +11,14 @@ from valence_sched.view.view import Floats, View
 
 @reads_podm(of=rule_fields)
 def preference(view: View, request: Request, *, rules: tuple[PreferenceRule, ...] = ()) -> Floats:
-    """Prefers pools with the most of the wished for and the least of the unwelcome.
+    """Prefers pools that match rules of positive weight and no rules of negative weight.
 
     ``(matched - least) / (most - least)``, where ``matched`` is the sum of the weights of the rules
-    that match, ``most`` that of all weights above 0 and ``least`` that of all below: 1 where every
-    wish holds and nothing unwelcome does, 0 the other way round, and one half for all where no
-    rule weighs anything. A rule on an unreported fact does not match. Source: the affinity of
-    Nomad (matched weight by the sum of all weights, -1..1), here moved to 0..1.
+    that match, ``most`` the sum of all weights above 0 and ``least`` that of all weights below 0. A
+    pool scores 1 if it matches all rules above 0 and no rule below 0, and 0 in the opposite case.
+    If all weights are 0, every pool scores 0.5. A rule on an unreported fact does not match.
+    Source: the affinity of Nomad (matched weight by the sum of all weights, -1..1), here moved to
+    0..1.
     """
     most = sum(max(0.0, rule.weight) for rule in rules)
     least = sum(min(0.0, rule.weight) for rule in rules)

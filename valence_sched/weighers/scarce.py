@@ -35,10 +35,10 @@ def _scarce(view: View, requested: tuple[Need, ...]) -> Floats:
 
 
 def _none_of(needs: tuple[Need, ...]) -> dict[tuple[Test, ...], int]:
-    """Return how often to count the devices that pass some tests, to count what passes no need.
+    """Return the factors of the counts of devices, by tests, that add up to the devices of no need.
 
-    Inclusion and exclusion: the product of ``1 - passes(need)``, multiplied out. A device that
-    several needs would take is so left out once.
+    Inclusion and exclusion: the product of ``1 - passes(need)``, multiplied out. So a device that
+    several needs accept is excluded once.
     """
     terms: dict[tuple[Test, ...], int] = {(): 1}
     for need in needs:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tight weigher: fills the pools with the fewest nodes' worth of resources left."""
+"""Tight weigher: fills the pools with the least resources left."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Scale = Annotated[float, Meta(gt=0, le=10**15)]
 Within = Literal["site", "podm"]
 
 NO_SCALES: Mapping[str, Scale] = MappingProxyType({})
-LEAST = 1e-300  # where nothing is left on a pod manager, its pools are alike
+LEAST = 1e-300  # on a full pod manager all pools are equal
 _ORDER = operator.attrgetter("kind", "measure", "resource")
 COUNTED = tuple(need for name, need in MEASURES.items() if name != "gpus")  # accelerators, too
 
@@ -37,12 +37,13 @@ def tight(
     """Prefers pools with the smallest leftover, of requested and of all other resources.
 
     ``1 / (1 + x)``, where ``x`` is the sum of ``amount / scale`` over all resources: those of
-    blocks, each stock, and each custom class. The amount of a requested resource is the free one,
-    of any other the total: a request without accelerators goes where there are none. The scale is
-    the mean amount that a node of the mix of flavors takes, else that of the request itself; a
-    resource without a scale counts as one node where there is any. ``of`` names scales by measure
-    or by stock resource. ``within`` a pod manager (``podm``), ``x`` is divided by the mean over its
-    pools: it orders these, and a pod manager with one pool scores 0.5. Source: best fit.
+    blocks, each stock, and each custom class. The amount of a requested resource is its free
+    amount, that of any other its total: so a request without accelerators prefers pools without
+    accelerators. The scale is the mean amount that a node of the mix of flavors takes, else that of
+    the request itself; a resource without a scale counts as one node if the pool has any of it.
+    ``of`` names scales by measure or by stock resource. ``within`` a pod manager (``podm``), ``x``
+    is divided by the mean over its pools: it orders these, and a pod manager with one pool scores
+    0.5. Source: best fit.
 
     Raises:
         ValueError: a scale is not above 0.
@@ -79,7 +80,7 @@ def _score(view: View, terms: _Terms, inverse_scales: Floats, within: Within) ->
 
 
 class _Terms(NamedTuple):
-    """What counts of a pool: free amounts by their scale, and whole ones of what is not needed.
+    """The leftover of a pool: free amounts by scale, and total amounts of resources not needed.
 
     ``key`` tells the terms from any others. Resources that are ``unscaled`` have a scale of the
     request's own, here 0. Without a scale, any amount of the others counts 1.
@@ -132,7 +133,7 @@ def _named(view: View, name: str) -> Need:
 
 
 def _left(view: View, terms: _Terms, inverse_scales: Floats, by: By) -> Floats:
-    """Return per row how many nodes' worth of all resources counts."""
+    """Return per row the sum over all resources, in nodes."""
     make = functools.partial(view.free_table, terms.needed, by)
     table = view.memoise_free(("tight", by), terms.needed, make)
     free = weighted_sum(table, inverse_scales)
@@ -140,7 +141,7 @@ def _left(view: View, terms: _Terms, inverse_scales: Floats, by: By) -> Floats:
 
 
 def _others(view: View, terms: _Terms, by: By) -> Floats:
-    """Return the part of what the request does not need, which no node changes."""
+    """Return the part of the resources that the request does not need; no node changes it."""
 
     def make() -> Floats:
         amounts = np.zeros(len(view))

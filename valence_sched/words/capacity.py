@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacities, purchases and expectations in words: what fits, what runs out, what is enough."""
+"""Capacities, purchases and expectations in words."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from valence_sched.model.quantity import format_count, format_mib
 from valence_sched.words.phrases import ReasonPhrases, short_model
 
 MOST_SHORTAGES = 3  # reasons why no purchase is enough
-MOST_NAMED = 3  # pod managers of one resource, before the rest is only counted
-PLAIN = ("cores", "memory", "drive", "NIC", "stock")  # kinds of what is no accelerator
+MOST_NAMED = 3  # pod managers named for one resource; the rest is counted
+PLAIN = ("cores", "memory", "drive", "NIC", "stock")  # kinds other than accelerators
 
 
 def proven_text(one: Capacity) -> str:
-    """Return the proven most, which is a bound where no order is known that reaches it."""
+    """Return the proven maximum, ``at most`` a bound if no placement reaches it."""
     if one.proven is None:
         return ""
     return f"{one.proven.bound:,}" if one.is_optimal else f"at most {one.proven.bound:,}"
@@ -26,20 +26,20 @@ def proven_text(one: Capacity) -> str:
 def capacity_lines(
     counts: Sequence[tuple[str, Capacity]], shares: Mapping[str, float] | None
 ) -> Iterator[str]:
-    """Yield what the mix comes to, and where the proven most is a bound that none may reach."""
+    """Yield the result of the mix, and each proven bound above the known placements."""
     for name, one in counts:
         if one.proven is not None and not one.is_optimal:
             most = max(one.nodes, one.proven.found)
-            yield f"{name}: {most:,} are known to fit, more than {one.proven.bound:,} never do"
+            yield f"{name}: {most:,} are known to fit, at most {one.proven.bound:,} can fit"
     if shares:
         mix = counts[-1][1]
         parts = ", ".join(f"{number:,} {name}" for name, number in mix.by_flavor.items())
-        end = f"; then {mix.refused} finds no place" if mix.refused else ""
+        end = f"; then {mix.refused} does not fit" if mix.refused else ""
         yield f"mix: {format_count(mix.nodes, 'node')} ({parts}){end}"
 
 
 def exhaustion_text(one: Capacity) -> str:
-    """Return which resources run out first, and where; else why no more nodes fit."""
+    """Return the resources that run out first, by pod manager; else a reason against more nodes."""
     if one.exhausted:
         resources = ((it.resource.removeprefix("GPU "), named(it.podms)) for it in one.exhausted)
         return "; ".join(f"{resource} ({podms})" for resource, podms in resources)
@@ -50,13 +50,13 @@ def exhaustion_text(one: Capacity) -> str:
 
 
 def named(podms: Sequence[str]) -> str:
-    """Return the first of some names, and how many more there are."""
+    """Return the first names, and the number of the others."""
     others = len(podms) - MOST_NAMED
     return ", ".join([*podms[:MOST_NAMED], *([f"{others:,} more"] if others > 0 else [])])
 
 
 def unusable_lines(unusable: Mapping[str, str]) -> Iterator[str]:
-    """Yield which pod managers take no node, although hardware is free, by reason."""
+    """Yield the pod managers with free hardware that take no node, by reason."""
     podms: dict[str, list[str]] = {}
     for name, why in unusable.items():
         if why:
@@ -67,9 +67,9 @@ def unusable_lines(unusable: Mapping[str, str]) -> Iterator[str]:
 
 
 def stranded_lines(found: Iterable[StrandedAmount]) -> Iterator[str]:
-    """Yield that nothing is stranded, where that is so."""
+    """Yield a line if no amount is stranded."""
     if not any(one.stranded for one in found):
-        yield "nothing is stranded: all that is free can be used"
+        yield "no amount is stranded: all free hardware can be used"
 
 
 def part_of_free(amount: float, free: float, kind: str, model: str | None, unit: str) -> str:
@@ -82,17 +82,16 @@ def part_of_free(amount: float, free: float, kind: str, model: str | None, unit:
 
 
 def number_of(amount: float) -> int | float:
-    """Return an amount, a whole one as it was written."""
+    """Return an amount, without decimals if it is whole."""
     return int(amount) if amount == int(amount) else amount
 
 
 def purchase_line(result: PurchaseResult) -> str:
-    """Return what is to be bought for nodes to fit, and how it is known to be the least."""
+    """Return the purchase for nodes to fit, and the proof that a smaller one is not enough."""
     nodes = f"{result.wanted:,} {result.flavor}"
     if result.lines is None:
-        text = f"not enough for {nodes}"
         if not result.shortages:
-            return f"{text}: no purchase of these blocks is known to be"
+            return f"no purchase of these blocks is known to be enough for {nodes}"
         phrases = ReasonPhrases()
         reasons = (
             f"{phrases.of_reason(one.reason)} ({format_count(one.podms, 'pod manager')})"
@@ -100,9 +99,9 @@ def purchase_line(result: PurchaseResult) -> str:
             if one.reason
         )
         bought = f"{result.placed:,} fit with {result.tried:,} of each block"
-        return f"{text}: {bought}, then {'; '.join(reasons)}"
+        return f"not enough for {nodes}: {bought}, then {'; '.join(reasons)}"
     if not result.lines:
-        return f"{nodes} fit as things are: nothing has to be bought"
+        return f"{nodes} fit without a purchase"
     bought = format_count(sum(line.number for line in result.lines), "block")
     if result.priced:
         bought += f" for {result.total:,.2f}".removesuffix(".00")
@@ -110,16 +109,16 @@ def purchase_line(result: PurchaseResult) -> str:
         proof = "no purchase is cheaper" if result.priced else "fewer are not enough"
     else:
         least = f"{result.bound:,.2f}".removesuffix(".00")
-        proof = f"any purchase comes to at least {least}"
+        proof = f"the proven minimum is {least}"
     return f"{nodes} fit after {bought}: {proof}"
 
 
 def expectations_line(results: Sequence[CheckResult]) -> str:
-    """Return how many expectations are met, in one sentence."""
+    """Return the number of expectations that are met, in one sentence."""
     recorded = sum(one.result == "recorded" for one in results)
     failed = sum(one.result == "fail" for one in results)
     total = format_count(len(results), "expectation")
     more = f", {recorded:,} recorded" if recorded else ""
     if failed:
         return f"{failed:,} of {total} not met{more}"
-    return f"{total} met{more}" if not recorded else f"{total}: none failed{more}"
+    return f"{total} met{more}" if not recorded else f"{total}: 0 failed{more}"

@@ -20,26 +20,26 @@ MOST_NAMED = 4  # pod managers or differences in one line
 
 
 def named(names: Iterable[str], before: str = ": ") -> str:
-    """Return the first of some names after ``before``, and how many more; empty without names."""
+    """Return the first names after ``before``, and the number of others; empty without names."""
     every = list(names)
     rest = f" and {len(every) - MOST_NAMED:,} more" if len(every) > MOST_NAMED else ""
     return f"{before}{', '.join(every[:MOST_NAMED])}{rest}" if every else ""
 
 
 def fit_counts_text(counts: Sequence[tuple[str, int]], undecided: Sequence[str]) -> str:
-    """Return how often a flavor fits, by pod manager, and which pod managers are undecided."""
+    """Return the number of nodes that fit, by pod manager, and the undecided pod managers."""
     times = format_count(sum(number for _, number in counts), "time")
     text = f"fits {times}{named(f'{podm} {number:,}' for podm, number in counts)}"
     return f"{text}; {undecided_phrase(undecided)}" if undecided else text
 
 
 def undecided_phrase(pools: Iterable[str]) -> str:
-    """Return that the budget of the policy left pools undecided."""
+    """Return the pools that the budget of the policy left undecided."""
     return f"undecided within the budget of the policy{named(pools)}"
 
 
 def landing_text(nodes: Sequence[Candidate], count: int) -> str:
-    """Return where nodes land, which are some of ``count``."""
+    """Return the places of nodes, which are some of ``count``."""
     places = named(dict.fromkeys(map(_place, nodes)), " ")
     return f"placed on{places}" if count == 1 else f"{len(nodes):,} of {count:,} placed on{places}"
 
@@ -49,7 +49,7 @@ def _place(candidate: Candidate) -> str:
 
 
 def refusal_text(count: int, fitting: int, podm: str | None, reason: Reason | None) -> str:
-    """Return that too few of ``count`` nodes fit, and why not more of them do on a pod manager."""
+    """Return the number of ``count`` nodes that fit, and a reason against more of them."""
     text = f"{fitting:,} of {count:,} fit" if fitting else "does not fit"
     if reason is None:
         return text
@@ -58,7 +58,7 @@ def refusal_text(count: int, fitting: int, podm: str | None, reason: Reason | No
 
 
 def failure_text(result: Relocation) -> str:
-    """Return how many nodes land again after a failure, and which do not."""
+    """Return the numbers of re-placed and stuck nodes after a failure, and the stuck nodes."""
     return relocation_phrase(result) + named(one.node for one in result.stuck)
 
 
@@ -68,7 +68,7 @@ def survival_text(result: Survival) -> str:
 
 
 def usage_text(run: ReplayResult) -> str:
-    """Return how many pod managers a workload needs, and how many of its nodes are placed."""
+    """Return the numbers of pod managers that a workload needs and of its placed nodes."""
     podms, nodes = (
         format_count(run.podms_needed, "pod manager"),
         format_count(run.requested, "node"),
@@ -79,7 +79,7 @@ def usage_text(run: ReplayResult) -> str:
 def differences(recorded: Report, now: Report, *, placements_only: bool = False) -> Iterator[str]:
     """Yield the differences of a decision, each with the recorded value and the present one.
 
-    With ``placements_only`` neither the request nor the policy nor the inventory is compared.
+    With ``placements_only`` request, policy and inventory are not compared.
     """
     if recorded.outcome != now.outcome:
         before, after = (one.outcome.replace("_", " ") for one in (recorded, now))

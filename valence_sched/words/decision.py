@@ -23,9 +23,9 @@ def not_chosen(report: Report) -> list[decision.PodmVerdict]:
 
 
 def pool_texts(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str, dict[str, str]]:
-    """Return after how many nodes a pod manager takes no more, and why, by pool.
+    """Return the reasons by pool against more nodes, after the number that the pod manager takes.
 
-    Where no pool has reasons of its own, that of the pod manager is for its best pool.
+    Without reasons of pools, the reason of the pod manager is that of its best pool.
     """
     after = f"after {format_count(verdict.fitting, 'node')}: " if verdict.fitting else ""
     texts = {one.pool: words.of_pool(one.reasons) for one in verdict.pool_reasons}
@@ -33,12 +33,12 @@ def pool_texts(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str
 
 
 def reason_group(verdict: decision.PodmVerdict, words: ReasonPhrases) -> tuple[str, bool, str]:
-    """Return the text under which equal reasons are counted, and what else they must share."""
+    """Return the text by which equal reasons are grouped, and the rest of the key of the group."""
     reason = verdict.reason
     if reason is None:
         return "no reason is known", False, ""
     if reason.podm_have is not None:
-        return "fit in sums, not as one node", True, ""
+        return "enough in total, but not for one node", True, ""
     text = too_small(reason) if reason.is_amount else words.of_reason(reason)
     return text, False, reason.label
 
@@ -57,7 +57,7 @@ def nearest_text(members: Sequence[decision.PodmVerdict]) -> str:
 
 
 def would_fit(report: Report) -> str:
-    """Return how many nodes fit of a request without placements, and how many it requires."""
+    """Return the numbers of fitting and required nodes of a request without placements."""
     request = report.request
     least = "all" if request.min_count is None else f"at least {request.required_count:,}"
     nodes = format_count(request.count, "node")
@@ -65,11 +65,11 @@ def would_fit(report: Report) -> str:
 
 
 def lead(report: Report) -> str:
-    """Return the outcome in one sentence: what is placed, and where."""
+    """Return the outcome in one sentence: the placed nodes, and their pod managers."""
     podms = Counter(placement.chosen.podm for placement in report.placements)
     if not podms:
         if report.outcome == "undecided":
-            return "Undecided: the budget of the policy ended before it was settled"
+            return "Undecided: the budget of the policy ended before the search did"
         if report.fitting:
             return f"Nothing is placed: {would_fit(report)}"
         return f"Nothing fits: no node on any of {report.inventory.podms:,} pod managers"
@@ -80,7 +80,7 @@ def lead(report: Report) -> str:
 
 
 def decided_by(request: Request, *, names_id: bool) -> str:
-    """Return what decided on a request: its policy, and what breaks ties."""
+    """Return the inputs of the decision on a request: its policy, and the seed that breaks ties."""
     ties = f", request ID {request.id}" if names_id else ""
     return f"(policy {request.policy}, seed {request.seed}{ties})"
 
@@ -103,14 +103,14 @@ def outcome_lines(
         texts = (f"{format_count(count, 'node')} by choice {choice}" for choice, count in counts)
         yield ", ".join(texts)
     if report.fitting and not report.placements:
-        yield f"{would_fit(report)}: take what fits with {fewer.format(report.fitting)}"
+        yield f"{would_fit(report)}: accept fewer with {fewer.format(report.fitting)}"
     chosen_by = decided_by(request, names_id=names_id)
     nothing = "nothing fits: " if report.outcome == "nothing_fits" else ""
     yield f"{nothing}placed {report.placed} of {request.count} {chosen_by}"
 
 
 def funnel_text(report: Report, funnel: Sequence[decision.FunnelStep]) -> str:
-    """Return a funnel in one line: how many pools each filter left that rejected some."""
+    """Return a funnel in one line: the pools left after each filter that rejected any."""
     left = [format_count(report.inventory.pools, "pool")]
     cuts = (step for step in funnel if step.went_on < step.came_in and not step.undecided)
     left += [f"{step.went_on:,} after {step.filter}" for step in cuts]
@@ -121,7 +121,7 @@ def funnel_text(report: Report, funnel: Sequence[decision.FunnelStep]) -> str:
 def score_parts(
     explanation: decision.Explanation,
 ) -> Iterator[tuple[decision.Contender, list[decision.ScorePart]]]:
-    """Yield the candidates with their parts, those of the first one's greatest weight first."""
+    """Yield the candidates with their score parts, by decreasing weight in the first candidate."""
     first = explanation.candidates[0].parts
     weighers = [one.weigher for one in sorted(first, key=lambda one: (-one.weight, one.weigher))]
     for one in explanation.candidates:
@@ -130,15 +130,15 @@ def score_parts(
 
 
 def runner_up_line(one: decision.RunnerUp) -> str:
-    """Return the next best pool and what it lacks in score."""
+    """Return the next best pool and the difference of its score."""
     if not one.margin and not any(it.difference for it in one.differences):
-        return f"{one.podm} ({one.pool}), equally good: lots decided"
+        return f"{one.podm} ({one.pool}), tie, broken by the seed"
     by = ", ".join(f"{it.weigher} {it.difference:+.6f}" for it in one.differences)
     return f"{one.podm} ({one.pool}), {one.margin:.6f} behind" + (f": {by}" if by else "")
 
 
 def shortfall_phrase(one: decision.Shortfall) -> str:
-    """Return what a pool lacks: ``8 cores``, ``1 GPU A100``."""
+    """Return the lack of a pool: ``8 cores``, ``1 GPU A100``."""
     unit = f" {one.unit}" if one.unit else ""
     if is_number(one.need) and is_number(one.have):
         missing = float(one.need) - float(one.have)  # type: ignore[arg-type]
@@ -149,11 +149,11 @@ def shortfall_phrase(one: decision.Shortfall) -> str:
 
 
 def near_miss_line(miss: decision.NearMiss) -> str:
-    """Return what a pod manager lacks for a node, and what would free it."""
+    """Return the lack of a pod manager for a node, and the removal that would be enough."""
     if miss.kind == "word":
         values = [(one.label, *map(format_value, (one.need, one.have))) for one in miss.lacks]
         but = " and ".join(f"{label}: needs {need}, has {have}" for label, need, have in values)
-        return f"{miss.podm} fits but for {but} (filter {miss.lacks[0].filter})"
+        return f"{miss.podm} is blocked only by {but} (filter {miss.lacks[0].filter})"
     if miss.freeing:
         where = f" (in {miss.freeing.pool})" if miss.freeing.pool != miss.pool else ""
         node = miss.freeing.node
@@ -169,7 +169,7 @@ def near_miss_line(miss: decision.NearMiss) -> str:
 
 
 def sensitivity_line(one: decision.Sensitivity) -> str:
-    """Return what would be chosen at another weight or amount."""
+    """Return the choice at another weight or amount."""
     if one.podm is None:
         effect = "nothing fits"
     elif one.instead_of is None:

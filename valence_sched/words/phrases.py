@@ -22,7 +22,7 @@ from valence_sched.model.request import Request
 MIB = 1 << 20
 _EXCESS = {"cores": "core", "accelerators": "accelerator", "drives": "drive", "nics": "NIC"}
 
-#: Words of the models of CPUs that are no part of the model.
+#: Words in the models of CPUs that do not identify the model.
 _NOISE = re.compile(r"\((?:R|TM|C)\)|\b(?:\d+-Core )?Processor\b|\bCPU\b|@.*", re.IGNORECASE)
 
 
@@ -72,7 +72,7 @@ def phrases(devices: Devices, *, brief: bool = False) -> Iterator[str]:
     if devices.memory:
         sizes = [_product(one.count, one.capacity_mib) for one in devices.memory]
         yield _sum_text(sizes, format_mib) + ("" if any(sizes) else " memory")
-    alike: dict[tuple[str, bool], int] = defaultdict(int)  # by words, those of unknown number apart
+    alike: dict[tuple[str, bool], int] = defaultdict(int)  # by words; unknown counts are separate
     others: list[Accelerator | Drive | Nic] = [*devices.accelerators, *devices.drives]
     for device in (*others, *devices.nics):
         words = _device_words(device, brief=brief)
@@ -131,7 +131,7 @@ def request_phrase(request: Request) -> str:
 
 
 def excess_phrases(excess: Mapping[str, float]) -> Iterator[str]:
-    """Yield what the blocks of a candidate have beyond the request."""
+    """Yield the hardware in the blocks of a candidate beyond the request."""
     for name, amount in excess.items():
         if name == "memory_mib":
             yield format_bytes(amount * MIB)
@@ -159,7 +159,7 @@ _OPTIONS = {
 
 
 class ReasonPhrases:
-    """Says reasons in words; ``given`` are the options on the command line."""
+    """Words reasons for people; ``given`` are the options on the command line."""
 
     def __init__(self, given: frozenset[str] = frozenset()) -> None:
         self._given = given
@@ -192,7 +192,7 @@ class ReasonPhrases:
         """Return one reason: ``16 of 32 cores``, ``no GPU A100``, ``status Offline``."""
         if reason.filter == "target":
             excluded = str(reason.need).startswith("not ")
-            return "excluded by --exclude-podm" if excluded else "not one of --podm"
+            return "excluded by --exclude-podm" if excluded else "not selected by --podm"
         if reason.is_amount:
             if not reason.have:
                 return f"no {thing(reason)}{_elsewhere(reason)}"
@@ -271,9 +271,9 @@ MOST_SHOWN = 3  # zones of a line that are named
 
 
 def zone_lines(zones: DecisionZones) -> Iterator[str]:
-    """Yield a line each for the zones that gave no answer and for those that were not asked."""
+    """Yield a line for the zones without an answer, and one for the zones that were not asked."""
     if zones.silent:
-        yield f"no answer from {_listed(zones.silent)}: the choice may lack the best"
+        yield f"no answer from {_listed(zones.silent)}: a better candidate may be missing"
     if zones.excluded:
         yield f"not asked: {_listed(zones.excluded)}"
 
@@ -292,7 +292,7 @@ def _listed(zones: Sequence[SilentZone]) -> str:
 
 
 def format_instant(seconds: float, between: str = "T") -> str:
-    """Return a time of the database in UTC, with ``between`` date and time; damaged as it is."""
+    """Return a time of the database in UTC, with ``between`` date and time; else the number."""
     try:
         text = datetime.fromtimestamp(seconds, UTC).isoformat(between, "seconds")
     except (OverflowError, ValueError, OSError):

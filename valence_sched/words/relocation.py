@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves of nodes in words: what a failure, a drain and a rebalance come to, and who is stuck."""
+"""Moves of nodes in words: the results of a failure, a drain and a rebalance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from valence_sched.model.relocation import Rebalance, Relocation, Survival
 
 NO_HARDWARE = "its hardware is unknown"
 
-#: For one node and for several, and the word after.
+#: The verb for every node, and the verb for some of the nodes.
 _VERBS = {
     "failed": ("can be re-placed", "can be re-placed"),
     "drained": ("moves away", "move away"),
@@ -19,7 +19,7 @@ _VERBS = {
 
 
 def relocation_phrase(result: Relocation) -> str:
-    """Return what failing or draining comes to, in one sentence."""
+    """Return the result of failing or draining in one sentence."""
     if not result.nodes:
         return f"no node is on {result.target}: nothing has to move"
     one, many = _VERBS[result.why]
@@ -31,7 +31,7 @@ def relocation_phrase(result: Relocation) -> str:
 
 
 def survival_phrases(result: Survival) -> Iterator[str]:
-    """Yield whether any so many pod managers may fail, and the worst set of them."""
+    """Yield whether the site survives the tested failures, and the worst set of pod managers."""
     podms = format_count(result.failures, "pod manager")
     tried = f"{result.tried:,} of {result.sets:,} sets tried"
     bad = f"{result.bad_sets:,} of {result.tried:,} sets"
@@ -39,22 +39,22 @@ def survival_phrases(result: Survival) -> Iterator[str]:
         yield f"any {podms} may fail: every node can be re-placed ({tried})"
         return
     if result.answer is None:
-        yield f"undecided: no bad set of {podms} found, but only {tried}, the dearest first"
+        yield f"undecided: no bad set of {podms} found ({tried}, the most expensive first)"
         return
     worst = ", ".join(result.worst)
-    yield f"not any {podms} may fail: {bad} leave nodes without a place"
+    yield f"the site does not survive every failure of {podms}: {bad} leave nodes without a place"
     nodes = format_count(result.worst_nodes, "node")
     yield f"worst: {worst}: {len(result.stuck):,} of {nodes} cannot be re-placed"
 
 
 def rebalance_lines(result: Rebalance, most: int) -> Iterator[str]:
-    """Yield what moving nodes comes to, in one sentence, and what it buys in all."""
+    """Yield the result of the moves in one sentence, and their total effect."""
     yield _goal_text(result, most)
     if result.waiting:
         names = " and ".join(result.waiting)
         alone = len(result.waiting) == 1
         need = "needs part of its own place" if alone else "need each other's places"
-        yield f"{names} {need}, and there is no spare one on the way"
+        yield f"{names} {need}, and no spare place was found"
     if not result.moves:
         return
     before, after = result.before, result.after
@@ -68,10 +68,10 @@ def rebalance_lines(result: Rebalance, most: int) -> Iterator[str]:
         shares = (_percent(one.imbalance) for one in (before, after))
         parts.append("imbalance {} becomes {}".format(*shares))
     if parts:
-        yield f"in all: {', '.join(parts)}"
+        yield f"total: {', '.join(parts)}"
     steps = Counter((move.node, move.uri) for move in result.moves)
     if waiting := sorted(node for (node, _), count in steps.items() if count > 1):
-        yield f"by way of a spare place: {', '.join(waiting)}"
+        yield f"moved through a spare place: {', '.join(waiting)}"
 
 
 def _goal_text(result: Rebalance, most: int) -> str:
@@ -87,13 +87,13 @@ def _goal_text(result: Rebalance, most: int) -> str:
         return f"no {number} can {goal}"
     if not result.moves:
         if result.room is not None:
-            where = f"{result.flavor} fits on {result.room.podm}/{result.room.pool}"
-            return f"{where} as things are: nothing has to move"
+            where = f"{result.flavor} already fits on {result.room.podm}/{result.room.pool}"
+            return f"{where}: nothing has to move"
         if result.imbalance_below is not None:
             share = _percent(result.before.imbalance)
-            return f"imbalance is {share} as things are: nothing has to move"
+            return f"imbalance is already {share}: nothing has to move"
         share = _percent(result.before.fragmentation)
-        return f"fragmentation is {share} as things are: nothing has to move"
+        return f"fragmentation is already {share}: nothing has to move"
     if len(result.moves) == 1:
         goal = goal.replace("make", "makes", 1).replace("bring", "brings", 1)
     if len(result.moves) == least:

@@ -191,7 +191,7 @@ class TestZoneKeys(unittest.TestCase):
     def test_one_that_others_can_read_is_refused(self):
         self.keys()
         self.file.chmod(0o644)
-        with self.assertRaisesRegex(CredentialError, "others can read or change it"):
+        with self.assertRaisesRegex(CredentialError, "other users can read or change it"):
             self.keys()
 
     def test_a_state_on_a_server_has_none_beside_it(self):

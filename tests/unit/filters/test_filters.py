@@ -302,10 +302,10 @@ class TestIsolation(unittest.TestCase):
         self.assertEqual([True, True, True, False], found.tolist())
 
     def test_a_reason_names_the_owners_and_who_asked(self):
-        for owner, need in ((None, "for nobody"), ("biology", "for biology")):
+        for owner, need in ((None, "unreserved"), ("biology", "for biology")):
             (term,) = isolation.terms(self.SITE, Request(owner=owner))
             shown = [term.have.values[code] for code in term.have.codes]
-            owners = ["for nobody", "for physics", "for physics, biology", "for nobody"]
+            owners = ["unreserved", "for physics", "for physics, biology", "unreserved"]
             self.assertEqual(("reserved", need, owners), (term.label, term.need, shown))
 
     def test_where_nothing_is_reserved_there_is_nothing_to_explain(self):

@@ -72,7 +72,7 @@ class TestReasons(unittest.TestCase):
         self.assertEqual("no capability os, needs linux;bsd (filter capabilities)",
                          ReasonPhrases().of_reason(reason))  # fmt: skip
         taken = {"capabilities": {"reserved_for": ["you", "him"]}}
-        for owner, words in (("me", "for me"), (None, "for nobody")):
+        for owner, words in (("me", "for me"), (None, "unreserved")):
             self.check([f"reserved: needs {words}, has for you, him"], "isolation",
                        asked(owner=owner), taken)  # fmt: skip
 

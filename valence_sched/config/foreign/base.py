@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Foreign formats: the parsed flavor with its remarks, and a cursor into the document.
 
-A word that restricts the choice and has no counterpart here is an error. A word that matters only
-once the node is placed is accepted, with a remark that the choice does not use it.
+A key that restricts the choice and has no counterpart here is an error. A key that matters only
+after the node is placed is accepted, with a remark that the choice does not use it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _PLAIN = re.compile(r"\w+")
 
 
 class ForeignFlavor(Struct, frozen=True):
-    """A parsed flavor, and a line about each word that has no effect."""
+    """A parsed flavor, and a line about each key that has no effect."""
 
     flavor: Flavor
     remarks: tuple[str, ...] = ()
 
 
 class DocumentCursor(Struct, frozen=True):
-    """A position in a document: file and path; ``ignored`` extra specs are passed over."""
+    """A position in a document: file and path; ``ignored`` extra specs are skipped."""
 
     file: str
     document_path: str = "$"
@@ -64,10 +64,10 @@ def strip_ignored(
     refused: Mapping[str, str],
     noted: Mapping[str, str],
 ) -> Any:
-    """Return a map without its nulls and without the words that only matter later.
+    """Return a map without its nulls and without the keys that only matter later.
 
-    ``refused`` gives what to do instead of a key, which is an InputError; ``noted`` why a key has
-    no effect, a line of ``remarks``. A value that is no map is returned as it is.
+    ``refused`` has the hint for each key that is an InputError. ``noted`` has the reason why a key
+    has no effect, which is added to ``remarks``. A value that is no map is returned unchanged.
     """
     if not isinstance(document, dict):
         return document
@@ -76,7 +76,9 @@ def strip_ignored(
         if value is None:
             continue
         if key in refused:
-            raise cursor.at(key).error("a restriction that has no word here", hint=refused[key])
+            raise cursor.at(key).error(
+                "a restriction without a counterpart here", hint=refused[key]
+            )
         if key in noted:
             remarks.append(cursor.at(key).remark(noted[key]))
         else:

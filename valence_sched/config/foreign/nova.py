@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flavors of OpenStack Nova: as its API has them, and as ``openstack flavor`` prints them.
+"""Flavors of OpenStack Nova, in the form of its API and in that of ``openstack flavor``.
 
 ``vcpus`` are cores, ``ram`` is memory in MiB, ``disk`` and ``ephemeral`` are a drive each of at
-least so many GiB. Extra specs: ``resources:CLASS=N`` takes the place of the flavor's own amount,
-0 included, and either of VCPU and PCPU takes that of ``vcpus``; ``trait:X=required|forbidden``;
-``capabilities:KEY`` is a condition on a capability of the pod manager, in Nova's operators;
-``hw:`` and ``os:`` become what Nova asks for by them. What only tunes a virtual machine is remarked
-on, and every other key is an error, also where Nova would pass over it.
+least so many GiB. Extra specs: ``resources:CLASS=N`` overrides the flavor's own amount, 0 included,
+and either of VCPU and PCPU overrides ``vcpus``; ``trait:X=required|forbidden``;
+``capabilities:KEY`` is a condition on a capability of the pod manager, in Nova's operators; ``hw:``
+and ``os:`` become the traits and amounts that Nova derives from them. A key that only tunes a
+virtual machine adds a remark. Every other key is an error, also if Nova would skip it.
 
 A flavor of bare metal asks for no VCPU, no MEMORY_MB and 1 of a class of its own: it is the known
 flavor of that name, else one of its own ``vcpus``, ``ram`` and ``disk``.
@@ -103,7 +103,7 @@ def parse_flavor(document: Any, cursor: DocumentCursor, known: FlavorLookup) -> 
     template = cursor.convert(body, NovaFlavor)
     remarks: list[str] = []
     if template.swap not in (0, "", "0", None):
-        remark = "not looked at: swap space is a matter of the node"
+        remark = "not used: swap space is a matter of the node"
         remarks.append(cursor.at("swap").remark(remark))
     specs = _ExtraSpecs(specs_cursor, remarks)
     for key, text in template.extra_specs.items():
@@ -135,7 +135,7 @@ def _compile(template: NovaFlavor, specs: _ExtraSpecs, known: FlavorLookup) -> F
 def _properties(
     template: NovaFlavor, hardware: HardwareSpecs, named: Mapping[str, int]
 ) -> Properties:
-    """Return the amounts of a flavor, those of ``resources:`` in place of its own."""
+    """Return the amounts of a flavor; ``resources:`` overrides its own."""
     amounts = {"MEMORY_MB": template.ram, **hardware.amounts, **named}
     amounts |= hardware.core_amounts(template.vcpus, named)
     above_zero = {name: amount for name, amount in amounts.items() if amount}
@@ -200,7 +200,7 @@ class _ExtraSpecs:
         cursor = self.cursor.at(key)
         scope, colon, name = key.partition(":")
         if key in self.cursor.ignored:
-            self.remarks.append(cursor.remark("not looked at: --ignore-extra-spec names it"))
+            self.remarks.append(cursor.remark("not used: --ignore-extra-spec names it"))
         elif key in VIRTUAL_KEYS or (scope in VIRTUAL_SCOPES and name):
             self.remarks.append(cursor.remark(NOT_LOOKED_AT))
         elif not colon or not name:
@@ -230,14 +230,14 @@ def _unscoped(key: str, cursor: DocumentCursor) -> Exception:
     ignore = IGNORE_HINT.format(key=key)
     hint = f"capabilities:{key} is a capability, trait:NAME a trait; {ignore}"
     if key == "group_policy":
-        hint = f"groups of resources are one here; {ignore}"
+        hint = f"resource groups are merged here; {ignore}"
     return cursor.error("an extra spec without a scope", "SCOPE:NAME", hint)
 
 
 def _unknown_scope(scope: str, cursor: DocumentCursor) -> Exception:
     if grouped := _GROUPED.fullmatch(scope):
-        hint = f"groups by number are one here: write {grouped[1]}:"
+        hint = f"numbered groups are merged here: write {grouped[1]}:"
     else:
         known = (*SCOPES, *nova_hardware.SCOPES, *VIRTUAL_SCOPES)
         hint = REFUSED.get(scope) or suggest(scope, known)
-    return cursor.error(f"an extra spec of scope {scope!r}", "one that has a meaning here", hint)
+    return cursor.error(f"an extra spec of scope {scope!r}", "a known scope", hint)

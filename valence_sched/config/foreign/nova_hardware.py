@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ``hw:`` and ``os:`` extra specs of Nova: the traits and amounts that Nova asks for by them.
+"""The ``hw:`` and ``os:`` extra specs of Nova: the traits and amounts that Nova derives from them.
 
 Nova turns these keys into traits and resources before it asks Placement. A key that Nova's own
-filters judge and that has no counterpart here is an error; one that only tunes a virtual machine
-is remarked on. A key that Nova does not know is an error, as in Nova's API.
+filters use and that has no counterpart here is an error. A key that only tunes a virtual machine
+adds a remark. A key that Nova does not know is an error, as in Nova's API.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from valence_sched.config.foreign.base import DocumentCursor
 from valence_sched.errors import suggest
 
 SCOPES = ("hw", "os")
-IGNORE_HINT = "--ignore-extra-spec {key} passes over it"
+IGNORE_HINT = "--ignore-extra-spec {key} skips it"
 
 
 class Effect(NamedTuple):
-    """What a value of a key asks for; without any of it the value only tunes a virtual machine."""
+    """The requirements of a value of a key; without any the value only tunes a virtual machine."""
 
     required: str | None = None
     forbidden: str | None = None
@@ -29,13 +29,13 @@ class Effect(NamedTuple):
 
 
 TUNES = Effect()
-CORES = Effect("", "")  # how many cores the node needs, and of which class
+CORES = Effect("", "")  # the number of cores of the node, and their class
 HYPERTHREADING = "HW_CPU_HYPERTHREADING"
 SEV_HINT = "ask for trait:HW_CPU_X86_AMD_SEV=required"
 TPM_TIS = Effect(required="COMPUTE_SECURITY_TPM_TIS")
 
 
-#: What each value of a key asks for; other values are errors.
+#: The requirements of each value of a key; other values are errors.
 def _needs(trait: str, *names: str, **others: str) -> dict[str, Effect]:
     """Return that each value needs a trait: ``trait`` with its name, or a name of its own."""
     traits = {name: _UNNAMED.sub("_", name.upper()) for name in names} | others
@@ -73,7 +73,7 @@ VALUES: Mapping[str, Mapping[str, Effect]] = {
     },
 }
 
-#: What a key asks for that is true; one that is false asks for nothing.
+#: The requirements of a key that is true; a key that is false has no requirements.
 SWITCHES: Mapping[str, Effect] = {
     "hw:mem_encryption": Effect(refused=SEV_HINT),
     "hw:virtio_packed_ring": Effect(required="COMPUTE_NET_VIRTIO_PACKED"),
@@ -94,7 +94,7 @@ NODES, PMEM = "hw:numa_nodes", "hw:pmem"
 PER_NODE = re.compile(r"hw:numa_(?:cpus|mem)\.\d+")
 KEYS = (*VALUES, *SWITCHES, *TUNING, *MODELS, NODES, PMEM)
 
-NOT_LOOKED_AT = "not looked at: it tunes a virtual machine"
+NOT_LOOKED_AT = "not used: it tunes a virtual machine"
 _CLASS_GAP = re.compile(r"[^A-Z0-9_]")
 
 
@@ -143,7 +143,7 @@ class HardwareSpecs:
         model, version = self._values.get("hw:tpm_model"), self._values.get("hw:tpm_version")
         if model and not version:
             raise self._cursor.at("hw:tpm_model").error("no 'hw:tpm_version' beside it", "one")
-        if version and not model:  # the model that Nova takes by itself
+        if version and not model:  # the default model of Nova
             self.required.append("COMPUTE_SECURITY_TPM_TIS")
         if model == "tpm-crb" and version != "2.0":
             raise self._cursor.at("hw:tpm_model").error(f"{model!r} of TPM {version}", "TPM 2.0")
@@ -158,8 +158,8 @@ class HardwareSpecs:
     def core_amounts(self, vcpus: int, named: Mapping[str, int]) -> dict[str, int]:
         """Return the amounts of VCPU and PCPU, each core counted once.
 
-        ``named`` holds the amounts of ``resources:``: where either class is among them, 0
-        included, the flavor's own ``vcpus`` do not count.
+        ``named`` holds the amounts of ``resources:``: if they have either class, 0 included, the
+        flavor's own ``vcpus`` do not count.
 
         Raises:
             InputError: a policy contradicts the amounts, or lacks the policy that it refines.
@@ -195,7 +195,7 @@ class HardwareSpecs:
             self._remarks.append(cursor.remark(NOT_LOOKED_AT))
 
     def _read_nodes(self, text: str, cursor: DocumentCursor) -> None:
-        """Accept one NUMA node, which every node of one's own has, and no more of them."""
+        """Accept one NUMA node, which every node has; InputError for more."""
         if not (text.isascii() and text.isdecimal() and int(text)):
             raise cursor.error(repr(text), "a whole number from 1 on")
         if int(text) > 1:

@@ -107,9 +107,9 @@ G = TypeVar("G", CpuSpec, MemoryModuleSpec, AcceleratorSpec, DriveSpec, NicSpec)
 
 DEFAULT_NAME = "rsd-allocate"  # of a body without one
 
-_TRAIT = "say so with a trait that the pod managers have"
-_BLOCKS = "blocks are chosen here: say --podm, or an attribute such as --attribute facts.rack=R7"
-_LATER = "not looked at in choosing: say it to the pod manager when it composes"
+_TRAIT = "use a trait that the pod managers have"
+_BLOCKS = "blocks are chosen here: use --podm, or an attribute such as --attribute facts.rack=R7"
+_LATER = "not used for the choice: set it on the pod manager when it composes"
 
 REFUSED_IN_BODY = {"Oem": _TRAIT, "SupportedPerformanceConfigurations": _TRAIT}
 REFUSED_IN_SECURITY = dict.fromkeys(("TpmPresent", "TpmInterfaceType", "TxtEnabled"), _TRAIT)
@@ -118,14 +118,14 @@ NOTED_IN_SECURITY = {f"{word}OnDelete": _LATER for word in _ON_DELETE}
 REFUSED_IN_DEVICE = {
     "Resource": _BLOCKS,
     "Chassis": _BLOCKS,
-    "SerialNumber": "devices are chosen by their properties: drop it, or say --podm",
+    "SerialNumber": "devices are chosen by their properties: drop it, or use --podm",
     "Oem": _TRAIT,
     "Connectivity": "drop it: which fabric a pod manager has is a capability or a trait",
     "Manufacturer": _TRAIT,
     "DataWidthBits": _TRAIT,
     "FabricSwitch": "drop it: in a flavor of your own drives may stand at one place, same: switch",
 }
-_STOCK = "not looked at in choosing: storage by amount has no protocol"
+_STOCK = "not used for the choice: storage by amount has no protocol"
 NOTED_IN_DEVICE: dict[Any, dict[str, str]] = {
     RsdInterface: {"PrimaryVLAN": _LATER, "VLANs": _LATER},
     RsdRemoteDrive: {"Protocol": _STOCK, "Master": _LATER, "iSCSIAddress": _LATER},

@@ -54,7 +54,7 @@ class TestTable(unittest.TestCase):
     def test_a_bound_that_no_order_is_known_to_reach_is_told_from_the_optimum(self):
         for found, cell, lines in (
             (9, 9, []),
-            (8, "at most 9", ["web: 8 are known to fit, more than 9 never do"]),
+            (8, "at most 9", ["web: 8 are known to fit, at most 9 can fit"]),
         ):
             counts = [("web", web(found=found))]
             titles, (row,) = capacity_table(counts, people=True, explain=True, proven=True)
@@ -79,7 +79,7 @@ class TestTable(unittest.TestCase):
 
     def test_what_the_mix_comes_to_is_told(self):
         mix = web(by_flavor={"web": 5, "gpu": 2}, refused="gpu", proven=None)
-        self.assertEqual(["mix: 7 nodes (5 web, 2 gpu); then gpu finds no place"],
+        self.assertEqual(["mix: 7 nodes (5 web, 2 gpu); then gpu does not fit"],
                          [*capacity_lines([("mix", mix)], {"web": 2.0, "gpu": 1.0})])  # fmt: skip
 
 

@@ -29,7 +29,7 @@ class TestOutcome(unittest.TestCase):
             ([MET], "1 expectation met"),
             ([MET, MET], "2 expectations met"),
             ([MET, NOT_MET], "1 of 2 expectations not met"),
-            ([MET, RECORDED], "2 expectations: none failed, 1 recorded"),
+            ([MET, RECORDED], "2 expectations: 0 failed, 1 recorded"),
             ([NOT_MET, RECORDED], "1 of 2 expectations not met, 1 recorded"),
         ):
             self.assertEqual(line, expectations_line(results))

@@ -86,12 +86,12 @@ class TestConditions(unittest.TestCase):
             with self.subTest(key):
                 form = read({key: value})
                 self.assertEqual(
-                    (f"f: $.extra_specs[{key!r}]: not looked at: it tunes a virtual machine",),
+                    (f"f: $.extra_specs[{key!r}]: not used: it tunes a virtual machine",),
                     form.remarks,
                 )
                 self.assertEqual(read().flavor, form.flavor)
         (remark,) = read(swap=512).remarks
-        self.assertTrue(remark.startswith("f: $.swap: not looked at"))
+        self.assertTrue(remark.startswith("f: $.swap: not used"))
         self.assertEqual((), read(swap="").remarks)
 
     def test_null_in_place_of_what_an_extension_tells_is_nothing(self):
@@ -106,20 +106,20 @@ class TestConditions(unittest.TestCase):
         for specs, line in (
             ({"colour": "blue"}, f"{place}.colour: found an extra spec without a scope, expected "
              "SCOPE:NAME (capabilities:colour is a capability, trait:NAME a trait; "
-             "--ignore-extra-spec colour passes over it)"),
+             "--ignore-extra-spec colour skips it)"),
             ({"aggregate_instance_extra_specs:ssd": "true"},
              f"{place}['aggregate_instance_extra_specs:ssd']: found an extra spec of scope "
-             "'aggregate_instance_extra_specs', expected one that has a meaning here "
+             "'aggregate_instance_extra_specs', expected a known scope "
              "(aggregates have names here: ask for trait:X, or --member-of)"),
             ({"pci_passthrough:alias": "a:1"},
              f"{place}['pci_passthrough:alias']: found an extra spec of scope 'pci_passthrough', "
-             "expected one that has a meaning here "
+             "expected a known scope "
              "(ask for resources:PGPU=1 or resources:FPGA=1)"),
             ({"trait1:A": "required"}, f"{place}['trait1:A']: found an extra spec of scope "
-             "'trait1', expected one that has a meaning here "
-             "(groups by number are one here: write trait:)"),
+             "'trait1', expected a known scope "
+             "(numbered groups are merged here: write trait:)"),
             ({"trats:A": "required"}, f"{place}['trats:A']: found an extra spec of scope 'trats', "
-             "expected one that has a meaning here (did you mean 'trait'?)"),
+             "expected a known scope (did you mean 'trait'?)"),
             ({"trait:A": "wanted"},
              f"{place}['trait:A']: found 'wanted', expected 'required' or 'forbidden'"),
             ({"resources:VCPUS": "1"}, f"{place}['resources:VCPUS']: found no resource class named "
@@ -144,7 +144,7 @@ class TestIgnored(unittest.TestCase):
                 form = read(specs, ignored=(key,))
                 self.assertEqual(read().flavor, form.flavor)
                 (remark,) = form.remarks
-                self.assertTrue(remark.endswith("not looked at: --ignore-extra-spec names it"))
+                self.assertTrue(remark.endswith("not used: --ignore-extra-spec names it"))
 
     def test_no_other_key_is_passed_over(self):
         with self.assertRaises(InputError):
@@ -370,7 +370,7 @@ class TestHardwareAmounts(unittest.TestCase):
             ({"hw__mem_encryption": "maybe"}, "found 'maybe', expected true or false"),
             ({"hw__pmem": "4GB,,"}, "expected labels with commas between them"),
             ({"hw__cpu_polcy": "shared"}, "(did you mean 'hw:cpu_policy'?; --ignore-extra-spec "
-             "hw:cpu_polcy passes over it)"),
+             "hw:cpu_polcy skips it)"),
             ({"os__colour": "blue"}, "found an extra spec that Nova does not know"),
         ):  # fmt: skip
             with self.subTest(words):

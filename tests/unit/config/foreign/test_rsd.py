@@ -87,7 +87,7 @@ class TestWordsThatNobodyLooksAt(unittest.TestCase):
         ):  # fmt: skip
             with self.subTest(place):
                 (remark,) = read(**body).remarks
-                self.assertTrue(remark.startswith(f"f: {place}: not looked at"), remark)
+                self.assertTrue(remark.startswith(f"f: {place}: not used"), remark)
 
     def test_what_restricts_is_refused_with_what_to_do(self):
         for body, place, hint in (

@@ -159,7 +159,7 @@ class TestRunnerUp(unittest.TestCase):
 
     def test_equals_are_said_to_be_equal(self):
         decision = decided(two_wishes(1, 0), request(CORES), podm("a", 2, 0, 0), podm("b", 2, 0, 0))
-        self.assertIn("equally good: lots decided", runner_up_line(explain(decision).runner_up))
+        self.assertIn("tie, broken by the seed", runner_up_line(explain(decision).runner_up))
 
     def test_a_single_candidate_has_none(self):
         decision = decided(two_wishes(1, 0), request(CORES), podm("a", 2, 0, 0))
