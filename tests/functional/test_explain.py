@@ -143,7 +143,7 @@ class TestScreen(Explain):
         report = self.folder / "chance.json"
         run("valence-sched", *ASK[:-1], "chance", "--report", report)
         out = self.explain(report).out
-        self.assertIn("Note:          the scheduler 'chance' does not go by weights", out)
+        self.assertIn("Note:          the scheduler 'chance' does not use weights", out)
         self.assertRegex(out, r"(?m)^Filters: .* after alive$")
 
     def test_what_a_podm_calls_itself_cannot_command_the_terminal(self):

@@ -53,7 +53,7 @@ class TestUndecided(Case):
         self.assertEqual(
             [("hard", "undecided")], [(r["Podm"], r["Outcome"]) for r in done.verdicts]
         )
-        self.assertIn("warning: undecided: 1 pool may fit: hard (p): not settled within 300 states",
+        self.assertIn("warning: undecided: 1 pool may fit: hard (p): no answer within 300 states",
                       done.err)  # fmt: skip
         self.assertIn({"filter": "fit", "in": 1, "out": 0, "undecided": 1}, done.data["funnel"])
 

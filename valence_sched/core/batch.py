@@ -36,13 +36,13 @@ from valence_sched.model.request import Request
 from valence_sched.view.overlay import Change, Overlay
 from valence_sched.view.view import Floats, Ints, Mask, View, domain_index
 
-#: Alternates found beyond those asked for: the ones that other nodes rule out are dropped at last.
+#: Alternates found beyond the request: those that other nodes rule out are dropped at the end.
 SPARE_ALTERNATES = 16
-MOST_AHEAD = 128  # pods looked ahead at once, at most
+MOST_AHEAD = 128  # most pods evaluated ahead together
 Schedule = Callable[[EvaluationContext], "Batch"]
 AttemptListener = Callable[[int, "list[Attempt]"], None]
 
-MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is taken
+MOST_ANCHORS = 64  # tried for one group; the anchor with most nodes is taken
 
 
 class PlacedNode(Struct, frozen=True, gc=False):
@@ -58,8 +58,8 @@ class PlacedNode(Struct, frozen=True, gc=False):
 class Batch:
     """The outcome: nodes in order; view, evaluation and request as the last node left them.
 
-    Whether ``undecided_rows``, which might have been chosen, make the node is open. No placement
-    has more nodes than ``bound``, where a scheduler proves one.
+    ``undecided_rows`` might have been chosen: it is unknown whether they make the node. No
+    placement has more nodes than ``bound``, if a scheduler proves one.
     """
 
     nodes: list[PlacedNode]
@@ -85,11 +85,11 @@ def goes_by_cost(policy: Policy) -> bool:
 
 
 def place(context: EvaluationContext, order: RowOrder) -> Batch:
-    """Place as many nodes as the request asks for, or as many as fit.
+    """Place the ``count`` nodes of a request, or as many as fit.
 
     Each node is chosen as if those before it had been composed: an overlay takes the nodes, and
     only the rows of podms that gave blocks are evaluated again (``Lookahead``), or every row by
-    plug-ins that read the group state. Of a plan the nodes that no filter rejects are placed.
+    plug-ins that read the group state. For a plan the nodes that no filter rejects are placed.
     """
     request = context.request
     batch = Batch([], context.view, context.evaluation, request)
@@ -125,7 +125,7 @@ def place(context: EvaluationContext, order: RowOrder) -> Batch:
         batch.nodes.append(PlacedNode(fit, int(cost[fit.row]), scores_of(fit.row), alternates))
         if len(batch.nodes) < request.count:
             if ahead is None:
-                # the fits of a plan are not those that a look ahead expects
+                # Lookahead does not expect the fits of a plan
                 ahead = Lookahead(context, MOST_AHEAD if planned is None else 1)
                 batch.view, batch.evaluation, fits = ahead.view, ahead.evaluation, ahead.fit
             first, last = ahead.take(fit)
@@ -176,7 +176,7 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 def try_anchors(context: EvaluationContext, schedule: Schedule) -> Attempt:
-    """Place the nodes of a request; of a group that stays together, where most of them fit."""
+    """Place the nodes of a request; a group that stays together goes where most of it fits."""
     if not needs_anchor(context.request):
         return Attempt(context, schedule(context))
 
@@ -190,7 +190,7 @@ def try_anchors(context: EvaluationContext, schedule: Schedule) -> Attempt:
 def _best_by_anchor(
     context: EvaluationContext, attempt: Callable[..., list[Attempt]]
 ) -> list[Attempt]:
-    """Return the attempts by the anchor at which most nodes fit; tried in the order of cost."""
+    """Return the attempts at the anchor with most fitting nodes; anchors are tried by cost."""
     best = attempts = attempt()
     open_rows = np.ones(len(context.view), dtype=bool)
     for _ in range(MOST_ANCHORS):
@@ -201,23 +201,23 @@ def _best_by_anchor(
         for domain in context.request.group.affinity if context.request.group else ():
             numbers = domain_index(context.view, domain).numbers
             same &= (numbers == numbers[row]).all(axis=1)
-        open_rows &= ~same  # the rows in none of the domains that were tried
+        open_rows &= ~same  # the rows outside of the tried domains
         attempts = attempt(open_rows)
         better = _count_nodes(attempts) > _count_nodes(best)
         best, other = (attempts, best) if better else (best, attempts)
-        for attempt_ in other:  # it might have been the better one
+        for attempt_ in other:  # it might have been better
             best[0].batch.undecided_rows.update(attempt_.batch.undecided_rows)
     return best
 
 
 def needs_anchor(request: Request) -> bool:
-    """Return whether the first node of a request decides where all the others must be."""
+    """Return whether the place of the first node of a request decides that of all others."""
     group, members = request.group, request.group_state.members
     return group is not None and bool(group.affinity) and not any(map(members.get, group.affinity))
 
 
 def with_anchor_rows(context: EvaluationContext, rows: Mask) -> EvaluationContext:
-    """Return the context in which the first node can only go to some rows."""
+    """Return the context in which only some rows can take the first node."""
     evaluation = context.evaluation.copy()
     for number, filter_ in enumerate(context.bound.filters):
         if any("group" in declared.fields for declared in filter_.reads):
@@ -239,14 +239,14 @@ def try_alternatives(context: EvaluationContext, schedule: Schedule) -> list[Att
 def _try_in_order(
     context: EvaluationContext, schedule: Schedule, open_rows: Mask | None = None
 ) -> list[Attempt]:
-    """Try each alternative once; with ``open_rows`` the first node can only go to these rows."""
+    """Try each alternative once; with ``open_rows`` only these rows can take the first node."""
     attempts: list[Attempt] = []
     for alternative in (None, *context.request.other_alternatives):
         missing = context.request.count - _count_nodes(attempts)
         if not missing:
             break
         current = context
-        if alternative is not None:  # on what the last one left, with its group state
+        if alternative is not None:  # after the last alternative, with its group state
             last, needs, constraints = attempts[-1], alternative.needs, alternative.topology
             before = last.context
             request = msgspec.structs.replace(
@@ -276,7 +276,7 @@ def _count_nodes(attempts: list[Attempt]) -> int:
 
 
 class _NextNode(Struct, frozen=True, gc=False):
-    """A pod one node ahead: its fit, the undo, and its ``rows`` of what was evaluated together."""
+    """A pod one node ahead: its fit, the undo, and its ``rows`` in the common evaluation."""
 
     fit: Fit
     undo: Change
@@ -291,7 +291,7 @@ class Lookahead:
 
     Evaluating one pod again costs almost as much as evaluating sixty. So the next node of several
     pods is taken on the overlay, they are evaluated together, and each result is stored until the
-    pod's turn comes. The outcome is the same to the bit as without looking ahead.
+    pod's turn comes. The outcome is exactly that of evaluation without Lookahead.
     """
 
     def __init__(self, context: EvaluationContext, most_ahead: int = MOST_AHEAD) -> None:
@@ -337,7 +337,7 @@ class Lookahead:
         """Take the blocks and amounts of a fit; return the rows that may have changed."""
         podm = int(self.view.podm_of[fit.row])
         if podm not in self._ahead:
-            # twice as far ahead when that paid, or when pods take turns; else half as far
+            # look twice as far ahead after a gain, or if pods take turns; else half as far
             count = self._count_ahead
             paid = self._hits * 2 >= count - 1 if count > 1 else podm != self._last
             self._count_ahead = min(self._most_ahead, count * 2) if paid else max(1, count // 2)
@@ -368,12 +368,12 @@ class Lookahead:
         return first, last
 
     def close(self) -> None:
-        """Put back every pod that is one node ahead, so that the view shows the present state."""
+        """Undo every pod that is one node ahead, so that the view shows the present state."""
         self._overlay.apply([ahead.undo for ahead in self._ahead.values()])
         self._ahead.clear()
 
     def _likely_fits(self, chosen_podm: int) -> list[Fit]:
-        """Return the fits of the pods that are best now, of those that a short search settles."""
+        """Return the fits of the best pods now, as far as a short search decides them."""
         count = min(self._count_ahead, self._left) - 1
         if count < 1:
             return []

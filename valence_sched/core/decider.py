@@ -52,8 +52,8 @@ if TYPE_CHECKING:
 class Decider:
     """Decides on the View it holds; the View changes only through :meth:`replace`.
 
-    ``mix`` returns the workload to leave room for, where a request brings none; it is called once,
-    and only when a policy reads it.
+    ``mix`` returns the workload to leave room for, if a request has no mix; it is called once, and
+    only when a policy reads it.
     """
 
     def __init__(
@@ -82,11 +82,11 @@ class Decider:
         return self._snapshot.view
 
     def note_skipped(self, lines: Sequence[str]) -> None:
-        """Name these lines in the decisions from now on, as what could not be read."""
+        """Report these lines about unread documents in later decisions."""
         self.skipped = lines
 
     def note_elsewhere(self, podms: Sequence[LeanPodm]) -> None:
-        """Count the nodes of these pod managers, which the View lacks, from now on."""
+        """Count the nodes of these pod managers, which the View lacks, in later decisions."""
         self.elsewhere = podms
 
     def policies(self) -> Sequence[Policy]:
@@ -107,7 +107,7 @@ class Decider:
         """Choose pool and blocks for every node of a request; if nothing fits, the reasons.
 
         A strict decider raises PluginError if a plug-in broke its contract, and DecisionUndecided
-        if the budget left a pool open that might have been chosen.
+        if the budget ended before the search of a pool that might be chosen.
         """
         decision = Decision(try_alternatives(self.context(request), schedule), self.skipped)
         self.check_decided(decision.undecided, decision.context.bound.policy)
@@ -138,7 +138,7 @@ class Decider:
         )
 
     def _after(self, others: Sequence[OtherCandidate]) -> Decider:
-        """Return a decider on what nodes of other requests leave; StaleOffer as of offers."""
+        """Return a decider on the hardware that other requests leave; StaleOffer as of offers."""
         from valence_sched.core.offers import fit_of
 
         ledger, counts = Ledger(self._snapshot.view), NodeCounts()
@@ -154,10 +154,10 @@ class Decider:
     def offers(
         self, query: OfferQuery, earlier: Sequence[Candidate], others: Sequence[OtherCandidate] = ()
     ) -> ZoneAnswer:
-        """Return what these pods offer to a tree of zones, without tokens.
+        """Return the offers of these pods to a tree of zones, without tokens.
 
-        The caller tries the alternatives of the request and the anchors of its group. StaleOffer:
-        a candidate of ``earlier`` or ``others``, which are of these pods, is no longer there.
+        The caller tries the alternatives of the request and the anchors of its group. StaleOffer: a
+        candidate of ``earlier`` or ``others``, which are on these pods, is no longer free.
         """
         if others:
             return self._after(others).offers(query, earlier)
@@ -191,7 +191,7 @@ class Decider:
         return self.preparation.prepare(request, self._snapshot.view, elsewhere=True)
 
     def seal(self, request: Request) -> Request:
-        """Return a request as every zone gets it; errors as for a decision."""
+        """Return a request in the form sent to every zone; errors as for a decision."""
         return self.preparation.prepare(request, self._snapshot.view, elsewhere=True)[0]
 
     def needs_supplies(self, sealed: Request) -> bool:
@@ -209,7 +209,7 @@ class Decider:
     def mix_supplies(
         self, query: OfferQuery, others: Sequence[OtherCandidate] = ()
     ) -> ZoneSupplies:
-        """Return what these pools supply to the mix of a request; errors as of ``offers``."""
+        """Return the supplies of these pools to the mix of a request; errors as of ``offers``."""
         if others:
             return self._after(others).mix_supplies(query)
         from valence_sched.model.zone import ZoneSupplies
@@ -230,7 +230,7 @@ class Decider:
         return ZoneSupplies(pools=len(self._snapshot.view), by_weigher=supplies)
 
     def complete_mix(self, sealed: Request, supplies: Mapping[str, MixSupplies]) -> Request:
-        """Return a sealed request with its mix completed by what all pools supply to it."""
+        """Return a sealed request with its mix completed by the supplies of all pools."""
         mix = self.preparation.policy(sealed.policy).completed_mix(sealed.mix, supplies)
         return msgspec.structs.replace(sealed, mix=mix)
 
@@ -242,12 +242,12 @@ class Decider:
         self._snapshot.replace(*splice(self._snapshot.view, number, builder.view()))
 
     def check_decided(self, pools: Sequence[PoolRef], policy: Policy) -> None:
-        """Raise DecisionUndecided if a strict decider has to leave pools open."""
+        """Raise DecisionUndecided if a strict decider leaves pools undecided."""
         if pools and self.strict:
             raise DecisionUndecided(undecided_text(pools, policy))
 
     def context(self, request: Request) -> EvaluationContext:
-        """Return what a decision on a request is made from; errors as for a decision."""
+        """Return the context of a decision on a request; errors as for a decision."""
         alone, bound = self.preparation.prepare(request, self._snapshot.view)
         # identity and open values do not depend on the group state
         return self._evaluate(self._with_group_state(alone, bound), bound)
@@ -305,14 +305,13 @@ class Preparation:
         With ``elsewhere`` it may name pod managers of other zones.
 
         Raises:
-            RequestError: the policy has no plug-in that reads what the request says, or an
-                expression compares amounts of different units.
+            RequestError: no plug-in of the policy reads a field of the request, or units differ.
             UnknownName: no such policy or pod manager.
         """
         bound = self.policy(request.policy)
         for reader in missing_readers(request, bound):
             lack = f"policy {request.policy!r} has no {reader.kind} {reader.name!r}"
-            lack = f"{lack}, so what the request says about it would be ignored"
+            lack = f"{lack}, so its part of the request would be ignored"
             raise RequestError(f"{lack}: add the {reader.kind} or choose another policy")
         if not elsewhere and (request.podms or request.exclude_podms):
             known = {name for podm in view.podms for name in (podm.id, podm.name)}
@@ -322,14 +321,14 @@ class Preparation:
         request = with_inherited(request, self._stated)
         if "mix" in bound.fields_read and not request.mix.shares:
             request = msgspec.structs.replace(request, mix=self._mix())
-        request = sealed(request)  # its id is the same by any policy
+        request = sealed(request)  # its id does not depend on the policy
         request = sealed(resolve_needs(request, bound.policy))
         if request.where_expression is not None:
             check_amounts(view, request.where_expression)
         return request, bound
 
     def active(self, request: Request, bound: BoundPolicy) -> BoundPolicy:
-        """Return the policy without the plug-ins that a request gives no work."""
+        """Return the policy without the plug-ins that are inactive for a request."""
         readers = idle_readers(request, bound)
         key = (bound.policy.name, readers)
         if key not in self._without_idle_readers:

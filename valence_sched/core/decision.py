@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decision: the result for one request, with the evaluation that its explanation is read from."""
+"""Decision: the result for one request, with the evaluation behind its explanation."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from valence_sched.model.decision import Candidate, Outcome, Placement, PoolRef
 from valence_sched.model.request import Request
 from valence_sched.view.view import View
 
-MIN_ROWS = 64  # that pass all filters, from which on it pays to settle them together
+MIN_ROWS = 64  # rows that pass all filters; from here on one common search is faster
 
 RowFit = Literal["fits", "none", "undecided"]
 
 
 @dataclass
 class Decision:
-    """The nodes chosen for a request, with all that the explanation is read from.
+    """The nodes chosen for a request, with all data of the explanation.
 
     ``attempts`` are those of the alternatives tried, in order; reasons are about ``main_attempt``.
-    A decision is not ``explainable`` where its evaluation has changed since. ``podms_of_others``
-    take nodes of requests decided together with this one.
+    A decision is not ``explainable`` if its evaluation has changed since. ``podms_of_others`` take
+    nodes of requests decided together with this one.
     """
 
     attempts: Sequence[Attempt]
@@ -42,7 +42,7 @@ class Decision:
 
     @property
     def main_attempt(self) -> Attempt:
-        """Return the first attempt that placed a node, the first of all when none did."""
+        """Return the first attempt that placed a node, else the first attempt."""
         return next((one for one in self.attempts if one.batch.nodes), self.attempts[0])
 
     @property
@@ -55,7 +55,7 @@ class Decision:
 
     @functools.cached_property
     def row_fits(self) -> RowFits:
-        """Return which rows make the next node, as this decision left them."""
+        """Return the rows that make the next node after this decision."""
         return RowFits(self.context, self.batch)
 
     @property
@@ -73,10 +73,10 @@ class Decision:
 
     @functools.cached_property
     def placed_nodes(self) -> list[tuple[int, PlacedNode]]:
-        """Return the nodes in order, each with its attempt; none when fewer fit than required.
+        """Return the nodes in order, each with its attempt; empty if fewer fit than required.
 
-        No alternate is on a pod manager that takes a node of the request, or of one decided
-        together with it, nor breaks a rule of the group beside the other nodes.
+        No alternate is on a pod manager that takes a node of the request, or of a request decided
+        together with it. No alternate breaks a rule of the group with the other nodes.
         """
         if self.fit_count < self.request.required_count:
             return []
@@ -121,7 +121,7 @@ class Decision:
 
     @functools.cached_property
     def undecided_rows(self) -> list[int]:
-        """Return the pools that might have been chosen: whether they make the node is open."""
+        """Return the pools that might have been chosen, but were not searched to the end."""
         return sorted(set().union(*(one.batch.undecided_rows for one in self.attempts)))
 
     @property
@@ -150,7 +150,7 @@ class Decision:
         )
 
     def candidate(self, row: int) -> Candidate | None:
-        """Return the first node that pool ``row`` would make, None when it makes none."""
+        """Return the first node that pool ``row`` would make, None if it makes no node."""
         cost = int(self.context.evaluation.cost[row])
         fit = self.context.fit(self.view, row) if cost != INFINITE_COST else None
         if not isinstance(fit, Fit):
@@ -186,7 +186,7 @@ class Decision:
 
 
 class RowFits:
-    """Says of rows that pass every filter whether they make the next node of a batch.
+    """Decides whether rows that pass every filter make the next node of a batch.
 
     Rows that the batch has left open are undecided.
     """
@@ -205,7 +205,7 @@ class RowFits:
 
     @functools.cached_property
     def _known(self) -> dict[int, RowFit]:
-        """What is known by row: at first what is settled for all rows together."""
+        """The known answers by row, first those of the common search."""
         passing = (self._batch.evaluation.cost != INFINITE_COST).nonzero()[0]
         if len(passing) < MIN_ROWS or not self._context.fitter.covers_blocks_alone:
             return {}
@@ -229,7 +229,7 @@ def substitute_rows(
     index = np.unique(rows)
     evaluation, view = context.evaluation.select(index), context.view.take(index)
     reevaluate_group_state(view, request, context.bound, evaluation, context.strict)
-    # what is free was checked when the alternates were found
+    # free hardware was checked when the alternates were found
     fixed = evaluation.group_state_readers - evaluation.availability_readers
     fixed_filters = [filter_.name in fixed for filter_ in context.bound.filters]
     return set(index[evaluation.verdicts[fixed_filters].all(axis=0)].tolist())

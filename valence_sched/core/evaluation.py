@@ -28,7 +28,7 @@ from valence_sched.view.view import Floats, Ints, Mask, View
 
 
 def _tracked(name: str) -> Any:
-    """Return a property that records that data which placing nodes changes was read."""
+    """Return a property that records reads of data which placing nodes changes."""
     field_of = getattr(View, name)
 
     def read(view: TrackedView) -> Any:
@@ -52,7 +52,7 @@ def _tracked_call(name: str) -> Any:
 class TrackedView(View):
     """A View that records whether a plug-in reads data that placing nodes changes.
 
-    Such data is reached through block counts, resources, block tables, and what is memoised.
+    Such data is in block counts, resources, block tables, and memoised values.
     """
 
     __slots__ = ("was_read",)
@@ -101,7 +101,7 @@ def track_request(request: Request) -> TrackedRequest:
 
 @functools.cache
 def _tracked_class(kind: type[Request]) -> type[TrackedRequest]:
-    """Return the class that tracks a request of a class, which may have fields of its own."""
+    """Return the class that tracks a request of a class, which may have more fields."""
     if kind is Request:
         return TrackedRequest
     struct: Any = type(Request)
@@ -198,7 +198,7 @@ class EvaluationContext:
     turn: int = 0
 
     def fit(self, view: View, row: int) -> Fit | Undecided | None:
-        """Return what makes the node of the request on a row of a view of these podms."""
+        """Return the fit of the node of the request on a row of a view of these podms."""
         return self.fitter.fit(view, row, self.spending)
 
     def with_others(self, nodes: int, spending: Spending | None) -> EvaluationContext:
@@ -254,7 +254,7 @@ def context_of(
     other_nodes: int = 0,
     spending: Spending | None = None,
 ) -> EvaluationContext:
-    """Return what a decision on a request is made from, with all pools evaluated."""
+    """Return the context of a decision on a request, with all pools evaluated."""
     evaluation = evaluate(view, request, bound, strict=strict)
     fitter = Fitter(request.needs, view.kinds, request.topology, bound.policy.budget)
     spending = spending or Spending(bound.policy.budget)
@@ -264,7 +264,7 @@ def context_of(
 
 
 class _ReadTracker:
-    """Notes which plug-ins read what placing nodes changes: free capacity, and the group state."""
+    """Notes the plug-ins that read data which placing nodes changes: free capacity, group state."""
 
     def __init__(self, view: View, request: Request) -> None:
         self.view = track_view(view)
@@ -294,7 +294,7 @@ def reevaluate(
 def reevaluate_group_state(
     view: View, request: Request, bound: BoundPolicy, evaluation: Evaluation, strict: bool = False
 ) -> Mask:
-    """Call again what reads the group state; return the rows that changed, not yet their costs."""
+    """Call the readers of the group state again; return changed rows, without new costs."""
     changed = np.zeros(len(view), dtype=bool)
     readers = evaluation.group_state_readers
     _call_again(view, request, bound, evaluation, readers, strict, changed)
@@ -356,7 +356,7 @@ def write_costs(
         np.divide((weights * costs).sum(axis=0), whole, out=mean, where=whole > 0)
         evaluation.cost[:] = np.rint(mean * bound.worst_cost)
     else:
-        # whole numbers far below 2**53, which floats hold exactly
+        # whole numbers far below 2**53, which are exact as floats
         total = np.full(len(evaluation.cost), float(COST_SCALE * bound.worst_cost))
         for score, weigher in zip(evaluation.weigher_scores, bound.weighers, strict=True):
             if score.strides == (0,) and len(score):  # one number, as by numpy's broadcast_to
@@ -378,7 +378,7 @@ def _answer(
     evaluation: Evaluation,
     strict: bool,
 ) -> Any:
-    """Return the array that a plug-in answers, False or 0 for all where it breaks its contract."""
+    """Return the array of a plug-in's answers, False or 0 for all if it breaks its contract."""
     dtypes, dtype, noun = ("b", bool, "bool") if kind == "filter" else ("fiu", FLOAT, "number")
     cause = None
     try:
@@ -404,7 +404,7 @@ def _clamped_score(
 
 
 def _all_within(scores: Floats) -> bool:
-    """Return whether all scores are within 0..1; one that is NaN is not."""
+    """Return whether all scores are within 0..1; NaN is not."""
     if not scores.size:
         return True
     if scores.strides == (0,):
@@ -430,7 +430,7 @@ def _shape(answer: Any) -> str:
 
 
 def funnel(bound: BoundPolicy, verdicts: Mask, size: int) -> list[tuple[str, int, int]]:
-    """Return per filter how many pools came in and how many went on."""
+    """Return per filter the numbers of pools before and after it."""
     steps: list[tuple[str, int, int]] = []
     passing, answers = np.ones(size, dtype=bool), iter(verdicts)
     for name in bound.filter_names:
@@ -441,7 +441,7 @@ def funnel(bound: BoundPolicy, verdicts: Mask, size: int) -> list[tuple[str, int
 
 
 def first_failures(verdicts: Mask) -> Sequence[int]:
-    """Return per pool the index of the first filter that rejects it, -1 where none does."""
+    """Return per pool the index of the first filter that rejects it, -1 without one."""
     if not len(verdicts):
         return [-1] * verdicts.shape[1]
     rejected = ~verdicts

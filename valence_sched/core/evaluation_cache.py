@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluation cache: evaluations by key, and the ledger that takes nodes and gives them back.
+"""Evaluation cache: evaluations by key, and the ledger that takes and returns nodes.
 
 Only rows that changed since are evaluated again: filters and weighers answer for each row by
 itself.
@@ -24,13 +24,13 @@ from valence_sched.view.overlay import Overlay, Undo
 from valence_sched.view.view import View
 
 MOST_EVALUATIONS = 64
-MOST_MIXES = 16  # of which the scarcity is remembered
-MOST_REQUESTS = 1024  # that are remembered with a completed mix
-MOST_LAG = 32  # replaced podms after which evaluating all rows is as quick as catching up
+MOST_MIXES = 16  # mixes whose scarcity is remembered
+MOST_REQUESTS = 1024  # requests remembered with a completed mix
+MOST_LAG = 32  # replaced podms after which evaluating all rows is as fast as an update
 
 
 class CachedEvaluation(msgspec.Struct):
-    """An evaluation, and the version of the snapshot that it is of."""
+    """An evaluation, and the version of its snapshot."""
 
     bound: BoundPolicy  # held, so that its id stays its own
     evaluation: Evaluation
@@ -39,7 +39,7 @@ class CachedEvaluation(msgspec.Struct):
 
 
 class CompletedMix:
-    """A mix with what weighers need to know of all pools, and these supplies by weigher."""
+    """A mix completed with the supplies of all pools, by weigher."""
 
     def __init__(self, bound: BoundPolicy, mix: Mix, view: View, version: int) -> None:
         self._bound = bound  # held, so that its id stays its own
@@ -71,11 +71,11 @@ class Snapshot(Protocol):
         """Return the View to evaluate all rows of."""
 
     def catch_up(self, cached: CachedEvaluation, request: Request, strict: bool) -> int | None:
-        """Evaluate again the rows that changed since; None where evaluating all pays better."""
+        """Evaluate the changed rows again; None if evaluating all rows is faster."""
 
 
 class EvaluationCache:
-    """The latest evaluations of a snapshot, by policy and by what plug-ins read of a request."""
+    """The latest evaluations of a snapshot, by policy and by the read part of a request."""
 
     def __init__(self, snapshot: Snapshot, most: int = MOST_EVALUATIONS) -> None:
         self._snapshot = snapshot
@@ -87,7 +87,7 @@ class EvaluationCache:
     def context(
         self, request: Request, bound: BoundPolicy, *, strict: bool = False
     ) -> EvaluationContext:
-        """Return what a decision is made from as of now; PluginError as of :func:`evaluate`."""
+        """Return the present context of a decision; PluginError as of :func:`evaluate`."""
         mix = request.mix
         if bound.mix_completions and mix.shares and not mix.scarcity:
             request = self._completed_mix(request.mix, bound).request(request)
@@ -115,13 +115,13 @@ class EvaluationCache:
         )
 
     def mix_supplies(self, mix: Mix, bound: BoundPolicy) -> dict[str, MixSupplies]:
-        """Return what the pools supply to the shares of a mix, by the weigher that completes it."""
+        """Return the supplies of the pools to the shares of a mix, by weigher."""
         if not bound.mix_completions or not mix.shares:
             return {}
         return self._completed_mix(mix, bound).supplies
 
     def _completed_mix(self, mix: Mix, bound: BoundPolicy) -> CompletedMix:
-        """Return a mix with what weighers need to know of all pools, renewed after some changes.
+        """Return a request with its mix completed by all pools, renewed after some changes.
 
         The request carries it, so that the decision can be repeated from the request.
         """
@@ -145,7 +145,7 @@ class SplicedSnapshot:
         self._splices: deque[Splice] = deque(maxlen=MOST_LAG)
 
     def replace(self, view: View, splice: Splice) -> None:
-        """Put a newer View in the place of this one, and note which rows it replaces."""
+        """Replace the View by a newer one, and note the replaced rows."""
         self.view = view
         self.version += 1
         self._splices.append(splice)
@@ -183,7 +183,7 @@ UsageKey = tuple[int, tuple[int, ...], tuple[tuple[int, float], ...]]
 
 
 class Ledger:
-    """A snapshot that is used up and given back; the View that it began with is not touched.
+    """A snapshot that gives and takes back hardware; its first View is unchanged.
 
     Evaluations change in place: decide on a context before the next node is taken.
     """
@@ -195,14 +195,14 @@ class Ledger:
         self._cache = EvaluationCache(self, most)
         self._usage: dict[UsageKey, int] = {}
         self._podm_of: list[int] = view.podm_of.tolist()  # quicker to look up one by one
-        self._whole: View | None = None  # all rows, as they are at any time
-        self._evaluated = False  # since what no node changes was last remembered
+        self._whole: View | None = None  # all rows in their present state
+        self._evaluated = False  # podms since the fixed values were last remembered
         self._last_change = np.zeros(len(view.podms), dtype=np.int64)  # its version, by podm
 
     def context(
         self, request: Request, bound: BoundPolicy, *, strict: bool = False
     ) -> EvaluationContext:
-        """Return what a decision on a sealed request is made from; errors as for the cache."""
+        """Return the context of a decision on a sealed request; errors as for the cache."""
         return self._cache.context(request, bound, strict=strict)
 
     def take(self, fit: Fit) -> None:
@@ -212,7 +212,7 @@ class Ledger:
         self._note_change(key[0])
 
     def give_back(self, fit: Fit) -> None:
-        """Give back what was taken; UsageError if it was not taken, or given back before."""
+        """Return a fit that was taken; UsageError if it was not taken, or already returned."""
         key = self._usage_key(fit)
         count = self._usage.pop(key, 0)
         if not count:
@@ -229,7 +229,7 @@ class Ledger:
         self._note_change(podm)
 
     def close(self, podm: int) -> Undo:
-        """Leave nothing free on a podm; return what makes it as it is now."""
+        """Make no part of a podm free; return the change that restores it."""
         undo = self._overlay.close(podm)
         self._note_change(podm)
 
@@ -240,7 +240,7 @@ class Ledger:
         return reopen
 
     def correct(self, podm: int, used: Mapping[int, float]) -> None:
-        """Write down how much of some stocks is used, as their podm reports: by stock number."""
+        """Set the used amounts of some stocks, by stock number, as their podm reports them."""
         first, _ = self._overlay.rows(podm)
         stocks = self.view.block_tables[podm].stocks
         more = [(number, amount - stocks[number].used) for number, amount in used.items()]

@@ -17,7 +17,7 @@ from valence_sched.view.view import Mask, View, domain_values
 
 GROUP_STATE_FIELDS = frozenset(("group", "owner", "group_state"))
 
-CountByPodm = dict[int, int]  # nodes by number of the podm
+CountByPodm = dict[int, int]  # nodes by podm number
 Owner = TypeVar("Owner", str, str | None)
 
 
@@ -28,7 +28,7 @@ class NodeCounts(msgspec.Struct):
     by_owner: dict[str, CountByPodm] = msgspec.field(default_factory=dict)
 
     def add(self, group: str | None, owner: str | None, podm: int, number: int = 1) -> None:
-        """Count a node; with ``number`` -1 one fewer, also of nodes that are counted elsewhere."""
+        """Count a node; with ``number`` -1 one fewer, also for nodes that are counted elsewhere."""
         if group is not None:
             of_group = self.by_group.setdefault(group, {})
             _add_count(of_group, owner, podm, number)
@@ -96,7 +96,7 @@ def with_group_state(
 
 
 def with_members(view: View, request: Request, rows: Sequence[int], number: int = 1) -> Request:
-    """Return the request with one more node of it on the podm of each row, or ``number`` -1."""
+    """Return the request with one more of its nodes on the podm of each row, or ``number`` -1."""
     podms, state = [view.podm(row) for row in rows], request.group_state
     members, owned = state.members.copy(), state.owned
     for domain in request.group.domains if request.group else ():
@@ -124,7 +124,7 @@ def affects_own_podm_only(request: Request, bound: BoundPolicy, names: Collectio
     counts_by: set[str | None] = set()
     for use in (one for one in bound.plugins if one.name in names):
         reads = (one for one in use.reads if not GROUP_STATE_FIELDS.isdisjoint(one.fields))
-        counts_by |= {one.counts_by for one in reads} or {None}  # None: it looks in another way
+        counts_by |= {one.counts_by for one in reads} or {None}  # None: another use
     if None in counts_by:
         return False
     group = request.group

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Offers: the nodes that the pods of one zone make of a request, and what is left of them later."""
+"""Offers: the nodes that the pods of one zone make for a request, and their later state."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from valence_sched.model.zone import Offer, OfferQuery, Overtaking, ZoneAnswer
 from valence_sched.view.overlay import Overlay
 from valence_sched.view.view import Mask, View, domain_values
 
-SLACK = 1e-6  # of an amount, for sums of floats
+SLACK = 1e-6  # rounding error of sums of floats
 
 
 def offers(
     context: EvaluationContext, query: OfferQuery, earlier: Sequence[Candidate]
 ) -> ZoneAnswer:
-    """Return what the pods of a context offer: nodes one after another, and a ranking.
+    """Return the offers of the pods of a context: nodes one after another, and a ranking.
 
     The request of the context is that of the query with its group state. ``earlier`` are the
     candidates that the same decision took before; StaleOffer if one is no longer there.
@@ -63,7 +63,7 @@ def offers(
     most_free: Sequence[float] = ()
     found: tuple[Overtaking, ...] | UnsetType = UNSET
     if rival is not None:
-        from valence_sched.core.explain.sensitivity import overtakings  # for explanations alone
+        from valence_sched.core.explain.sensitivity import overtakings  # only for explanations
 
         overtaking = overtakings(context, rival)
         found = UNSET if overtaking is None else tuple(overtaking)
@@ -88,7 +88,7 @@ def with_candidates(
 
 
 def _ranking(context: EvaluationContext, query: OfferQuery) -> tuple[list[PlacedNode], set[int]]:
-    """Return the first node of the best pools, best first, and the rows that stayed open."""
+    """Return the first node of the best pools, best first, and the undecided rows."""
     view, evaluation = context.view, context.evaluation
     find_fit: FitFinder = functools.partial(context.fit, view)
     if context.earlier and query.limit:
@@ -126,12 +126,12 @@ def _offers(context: EvaluationContext, nodes: Sequence[PlacedNode]) -> Iterator
 
 
 def fit_of(view: View, candidate: Candidate) -> Fit:
-    """Return the fit that a candidate names; StaleOffer where not all of it is free."""
+    """Return the fit that a candidate names; StaleOffer if a part of it is not free."""
     podm, pool = candidate.podm, candidate.pool
     try:
         first, last = view.rows_of(podm)
     except KeyError:
-        raise _stale(podm, "this pod manager is not decided on") from None
+        raise _stale(podm, "this pod manager is not in the inventory") from None
     rows = [row for row in range(first, last) if view.pools[row].id == pool]
     if not rows:
         raise _stale(podm, f"no pool {pool!r}")
@@ -151,9 +151,9 @@ def fit_of(view: View, candidate: Candidate) -> Fit:
 
 
 class CandidateFitter:
-    """Fits the nodes of a request into the very blocks and amounts of candidates.
+    """Fits the nodes of a request into exactly the blocks and amounts of candidates.
 
-    ``fitters`` are those of its alternatives. Nothing else of a podm is free meanwhile.
+    ``fitters`` are those of its alternatives. Meanwhile no other part of a podm is free.
     """
 
     def __init__(self, view: View, fitters: Sequence[Fitter]) -> None:
@@ -161,9 +161,9 @@ class CandidateFitter:
         self._closed: dict[str, Overlay] = {}  # by podm
 
     def fit(self, view: View, candidate: Candidate) -> tuple[Fit, int]:
-        """Return the fit of a candidate on a view, and which alternative its node is made by.
+        """Return the fit of a candidate on a view, and the number of its alternative.
 
-        StaleOffer: not all of it is free, or no alternative takes all of it and nothing else.
+        StaleOffer: a part of it is not free, or no alternative takes exactly these parts.
         """
         wanted = fit_of(view, candidate)
         first, last = view.rows_of(candidate.podm)
@@ -187,8 +187,8 @@ class CandidateFitter:
                     return msgspec.structs.replace(found, row=wanted.row), number
         finally:
             alone.apply([(0, closed, *taken)])
-        text = f"these blocks and amounts of pool {candidate.pool!r} are not what a node of the"
-        raise _stale(candidate.podm, f"{text} request is made of")
+        text = f"these blocks and amounts of pool {candidate.pool!r} do not match a node of the"
+        raise _stale(candidate.podm, f"{text} request")
 
 
 def _stale(podm: str, text: str) -> StaleOffer:
@@ -196,7 +196,7 @@ def _stale(podm: str, text: str) -> StaleOffer:
 
 
 def most_nodes_alone(view: View, request: Request, rows: Mask) -> int:
-    """Return a bound of how many nodes of a request some rows make, by each need alone."""
+    """Return a bound of the nodes of a request that some rows make, by each need alone."""
     most = 0.0
     for alternative in request.alternatives:
         amounts = [(need, need.total_amount()) for need in alternative.needs]

@@ -25,7 +25,7 @@ RESOLVERS = "valence_sched.resolvers"
 DISPATCHERS = "valence_sched.dispatchers"
 LIVENESS = "valence_sched.liveness"
 
-INTERFACE = 1  # the version of what plug-ins of every kind are given and return
+INTERFACE = 1  # the version of the arguments and results of plug-ins of every kind
 
 
 class Plugins(Struct, frozen=True, eq=False):
@@ -88,7 +88,7 @@ def load(group: str) -> Plugins:
 
 
 class InstalledPlugins(Mapping[str, Callable[..., Any]]):
-    """The plugins of a group by name, which are loaded when they are first looked at."""
+    """The plugins of a group by name, which are loaded on first access."""
 
     def __init__(self, group: str) -> None:
         self._group = group
@@ -114,7 +114,7 @@ def _is_ours(source: str) -> bool:
 
 @contextmanager
 def plugin_errors(source: str) -> Iterator[None]:
-    """Turn an error of a plug-in that is not of our classes into a PluginError that names it."""
+    """Convert a foreign error of a plug-in into a PluginError that names the plug-in."""
     try:
         yield
     except SchedulerError:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bound policies: a policy with its plug-ins loaded, its options checked, and what they read."""
+"""Bound policies: a policy with its plug-ins loaded, its options checked, and its readers."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ COST_SCALE = 1_000_000
 INFINITE_COST = np.iinfo(np.int64).max
 WEIGHT_UNITS = 1000  # weights count in thousandths, so that costs are whole numbers
 
-#: The filters of every policy, before those that it lists: what is available, and where the request
-#: says that its nodes must be.
+#: The filters of every policy, before those that it lists: available pods, and the places that the
+#: request names.
 REQUIRED_FILTERS = ("enabled", "alive", "target", "zone", "isolation")
-#: Fields that hold others: who reads them all reads each.
+#: Fields that hold others: a reader of the whole reads each part.
 MAPS = ("facts", "capabilities")
 
 Kind = Literal["filter", "weigher"]
 ReadField = tuple[str, Callable[[Any], object]]
 
-#: Fields in the order in which a request is refused for them; all others come after these.
+#: Fields in the order in which a request is refused for them, before all others.
 _FIRST = "podms zone locations aggregates capabilities traits attributes where near group owner"
 REPORTED_FIRST = tuple(_FIRST.split())
 
 
 class RequestReader(Struct, frozen=True, eq=False):
-    """A plug-in, and the fields that have to ask for something before it has any work.
+    """A plug-in, and the fields of a request that make it active.
 
-    One with ``optional`` fields always has work. Each field comes with what holds of
-    a value that asks for something.
+    A plug-in with ``optional`` fields is always active. Each field has a test of the values that
+    make the plug-in active.
     """
 
     kind: Kind
@@ -61,7 +61,7 @@ class RequestReader(Struct, frozen=True, eq=False):
     optional: tuple[ReadField, ...]
 
     def is_active(self, request: Request) -> bool:
-        """Return whether a request gives the plug-in work; PluginError if its declaration fails."""
+        """Return whether a request makes the plug-in active; PluginError if a declaration fails."""
         try:
             for field, when in self.required:
                 value = getattr(request, field, None)
@@ -73,7 +73,7 @@ class RequestReader(Struct, frozen=True, eq=False):
         return False
 
     def missing_fields(self, request: Request, readers: Sequence[RequestReader]) -> Iterator[str]:
-        """Yield the fields that this plug-in would have to read, and none of the readers does."""
+        """Yield the set fields that this plug-in would read and that no reader reads."""
         for field, when in self.required:
             value = getattr(request, field, None)
             is_set = value is not None and when(value)
@@ -81,7 +81,7 @@ class RequestReader(Struct, frozen=True, eq=False):
                 yield field
 
     def serves(self, kind: Kind, field: str, when: Callable[[Any], object], value: object) -> bool:
-        """Return whether the plug-in reads what one of a kind would read in the value of a field.
+        """Return whether the plug-in reads the same part of a field as one of another ``kind``.
 
         A filter and a weigher that declare another ``when`` read different parts of a field: then
         only a plug-in of the same kind serves, or one to which the field is optional.
@@ -111,7 +111,7 @@ class BoundWeigher(Struct, frozen=True):
 
     @property
     def heaviest(self) -> int:
-        """Return the largest weight that it has anywhere."""
+        """Return the largest weight on any pod manager."""
         if not self.overrides:
             return self.weight
         use = WeigherUse(self.name, self.weight / WEIGHT_UNITS, overrides=self.overrides)
@@ -132,10 +132,10 @@ class BoundWeigher(Struct, frozen=True):
 
 
 class BoundPolicy(Struct, frozen=True, dict=True):
-    """A policy whose plug-ins are loaded, but for the idle filters: they keep every pool.
+    """A policy with loaded plug-ins, without idle filters, which keep every pool.
 
-    ``readers`` are the plug-ins of the policy that declare what of a request they read, and
-    ``absent_readers`` those installed that the policy does not have.
+    ``readers`` are the plug-ins of the policy that declare the fields of a request that they read.
+    ``absent_readers`` are other installed plug-ins with such a declaration.
     """
 
     policy: Policy
@@ -163,17 +163,17 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 
     @functools.cached_property
     def idle_candidates(self) -> tuple[RequestReader, ...]:
-        """Return the readers that have no work unless a request sets what they read."""
+        """Return the readers that are inactive unless a request sets their fields."""
         return tuple(reader for reader in self.readers if not reader.optional)
 
     @functools.cached_property
     def mix_completions(self) -> dict[str, MixCompletion]:
-        """Return what completes the mix of a request, by the name of its weigher."""
+        """Return the completions of the mix of a request, by the name of the weigher."""
         found = ((weigher.name, weigher.mix_completion) for weigher in self.weighers)
         return {name: completion for name, completion in found if completion is not None}
 
     def mix_supplies(self, view: View, mix: Mix) -> dict[str, MixSupplies]:
-        """Return what the pools of a View supply to a mix, by the weigher that completes it."""
+        """Return the supplies of the pools of a View to a mix, by the weigher that completes it."""
         return {
             name: supplies
             for name, one in self.mix_completions.items()
@@ -206,9 +206,8 @@ class BoundPolicy(Struct, frozen=True, dict=True):
 def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
     """Resolve a policy's names and check its options.
 
-    UnknownName: no such filter, weigher or scheduler; the nearest is named. InputError: an option
-    the plug-in does not have, or of the wrong type, a plug-in twice, or goals of a scheduler that
-    has none.
+    UnknownName: no such filter, weigher or scheduler; the nearest is named. InputError: an unknown
+    option or one of the wrong type, a plug-in twice, or goals for a scheduler without goals.
     """
     where = f"{file}: policy {policy.name!r}"
     scheduler = plugins.load(plugins.SCHEDULERS).get(policy.scheduler, where)
@@ -218,7 +217,7 @@ def bind(policy: Policy, file: str = "policy") -> BoundPolicy:
     for kind, uses in (("filter", policy.filters), ("weigher", policy.weighers)):
         names = [use.name for use in uses]
         if twice := [name for name in names if names.count(name) > 1]:
-            hint = "answers go by its name: leave one out"
+            hint = "its name identifies its answers: remove one"
             raise InputError(where, "", f"{kind} {twice[0]!r} twice", "it once", hint)
     weighers = (*policy.weighers, *_unknown_penalties(policy))
     filters = filter_uses(policy)
@@ -283,7 +282,7 @@ def _checked_plugin(
     check_declarations(function, kind, use.name, where)
     types: dict[str, Any] = {}
     if use.options:
-        with contextlib.suppress(NameError):  # a name that only a type checker sees
+        with contextlib.suppress(NameError):  # a name only for type checkers
             types = typing.get_type_hints(function, include_extras=True)
     known, checked = plugins.options(function), {}
     for option, value in use.options.items():
@@ -295,22 +294,22 @@ def _checked_plugin(
 
 
 def missing_readers(request: Request, bound: BoundPolicy) -> list[RequestReader]:
-    """Return the plug-ins that a request needs to read it, where the policy has none that does."""
+    """Return the plug-ins that a request needs and that the policy lacks."""
     absent = []
     for reader in bound.absent_readers:
-        with contextlib.suppress(PluginError):  # it matters only to policies that have the plug-in
+        with contextlib.suppress(PluginError):  # only policies with the plug-in read it
             if reader.is_active(request) and any(reader.missing_fields(request, bound.readers)):
                 absent.append(reader)
     return absent
 
 
 def idle_readers(request: Request, bound: BoundPolicy) -> frozenset[RequestReader]:
-    """Return the plug-ins of a policy that a request gives no work."""
+    """Return the plug-ins of a policy that are inactive for a request."""
     return frozenset([one for one in bound.idle_candidates if not one.is_active(request)])
 
 
 def without_readers(bound: BoundPolicy, readers: frozenset[RequestReader]) -> BoundPolicy:
-    """Return the policy without idle plug-ins: filters that keep all, weighers that say nothing."""
+    """Return the policy without idle plug-ins: filters that keep all, weighers without effect."""
     filters = frozenset(reader.name for reader in readers if reader.kind == "filter")
     weighers = {reader.name for reader in readers if reader.kind == "weigher"}
     return msgspec.structs.replace(
@@ -381,8 +380,8 @@ def fields_read(
 ) -> tuple[str, ...]:
     """Return the fields that a policy reads to decide on a request, without one on any request.
 
-    ``resources`` are declared by the operator: facts may tell how much of them there is. Pools,
-    blocks and stocks are always read. Errors as to bind the policy.
+    ``resources`` are declared by the operator: facts may have their amounts. Pools, blocks and
+    stocks are always read. Errors as to bind the policy.
     """
     bound = bind(policy)
     if request is not None:
@@ -393,7 +392,7 @@ def fields_read(
         found.update(f"facts.{fact}" for fact in (resource.fact, resource.used_fact) if fact)
         found.update(["name"] if resource.podms else [])
     if request is None or request.podms or request.exclude_podms:
-        found.add("name")  # pod managers are named by it, whether a filter reads it or not
+        found.add("name")  # it names pod managers, even if no filter reads it
     for use in bound.plugins:
         bound_plugin: Any = use.evaluate  # a function and its options, beside the defaults
         parameters = inspect.signature(bound_plugin.func).parameters.values()

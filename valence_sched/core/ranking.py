@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ranking: orders pools by cost, breaks ties by seeded lots, and chooses what makes the node."""
+"""Ranking: orders pools by cost, breaks ties by seeded lots, and chooses the fit of the node."""
 
 import functools
 import hashlib
@@ -20,7 +20,7 @@ _MULTIPLIER_1, _MULTIPLIER_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049
 Lots = npt.NDArray[np.uint64]
 #: The order in which a scheduler tries the pools: (view, cost, request, turn) to rows, best first.
 RowOrder = Callable[[View, Ints, Request, int], Iterator[int]]
-#: Finds the blocks and amounts that make the node on a row, if any do and it can be settled.
+#: Finds the blocks and amounts that make the node on a row: a fit, None, or undecided.
 FitFinder = Callable[[int], Fit | Undecided | None]
 
 
@@ -37,7 +37,7 @@ def draw_lots(lots: Lots, request: Request, turn: int = 0) -> Lots:
 
 
 def pool_lot(podm: str, pool: str, request: Request, turn: int = 0) -> int:
-    """Return the lot that a pool draws, wherever it is."""
+    """Return the lot that a pool draws, in any View."""
     return int(draw_lots(np.array([lot_of(podm, pool)], dtype=np.uint64), request, turn)[0])
 
 
@@ -66,7 +66,7 @@ def _salt(name: str, seed: int, turn: int) -> np.uint64:
 
 
 def rank_rows(view: View, cost: Ints, request: Request, turn: int) -> Iterator[int]:
-    """Yield the rows that pass, best first; equals by a lot that is the same on every turn."""
+    """Yield the rows that pass, best first; ties by a lot that is the same on every turn."""
     remaining = cost
     while len(remaining):
         best = np.minimum.reduce(remaining)
@@ -97,10 +97,10 @@ def choose_fit(
     rows_without_fit: set[int],
     undecided_rows: set[int],
 ) -> Fit | None:
-    """Return the fit of the first of ``rows`` that makes the node; with ``best_of`` K drawn of K.
+    """Return the fit of the first row that makes the node, or of one drawn of ``best_of``.
 
-    Rows that make no node are added to ``rows_without_fit``, of which none is tried; rows of which
-    that was not settled to ``undecided_rows``.
+    Rows that make no node are added to ``rows_without_fit``, which are not tried. Rows without an
+    answer are added to ``undecided_rows``.
     """
     fits: list[Fit] = []
     for row in rows:

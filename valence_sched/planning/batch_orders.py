@@ -65,7 +65,7 @@ def all_orders(requests: Sequence[Request]) -> Iterator[Order]:
 
 
 def _with_groups_in_order(requests: Sequence[Request], order: Sequence[int]) -> Order:
-    """Return an order with the requests of each group in the given one, as their rules need."""
+    """Return an order with the requests of each group in the given order, for their rules."""
     ordered = list(order)
     for name in {one.group.name for one in requests if one.group is not None}:
         groups = [requests[number].group for number in order]

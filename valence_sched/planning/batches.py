@@ -3,10 +3,11 @@
 
 The requests are decided scarcest first (``batch_orders``). If nodes are left out, other orders are
 tried, all of them if they are few, and then an exact optimiser: the fit verifies each of its nodes,
-and filters judge each when it is placed. A trial is better if fewer required nodes are missing,
-then if more nodes are placed; of equals the first is taken. The work is counted in fits
+and filters check each when it is placed. A trial is better if fewer required nodes are missing,
+then if more nodes are placed; of equal trials the first is taken. The work is counted in fits
 (``Budget.batch_fits``). The scheduler ``joint`` asks the optimiser first, also for one request, and
-for nodes that are better by the goals of its policy; no answer is worse than the first order.
+for nodes that are better by the goals of its policy. Its answer is never worse than the first
+order.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from valence_sched.view.view import View
 
 Part = TypeVar("Part", EvaluationContext, Batch)
 PlannedFits = tuple[tuple[Fit, ...], ...]  # of one request, by alternative
-Score = tuple[int, int]  # nodes that must be placed and are not, and nodes that are not placed
+Score = tuple[int, int]  # required nodes without a place, and nodes without a place
 
 
 @dataclass
@@ -86,7 +87,7 @@ class Decisions:
         return "placed" if self.placed_count == self.requested_count else "placed_in_part"
 
     def report(self, *, explain: bool = True) -> Reports:
-        """Return all decisions as one document; of requests that failed, no node is placed."""
+        """Return all decisions as one document; requests that failed have no placed nodes."""
         source = report.inventory_source(self.view, self.skipped)
         reports = [report.decision_report(one, source, explain=explain) for one in self.decisions]
         if self.failure:
@@ -140,7 +141,7 @@ def decide_all(decider: Decider, requests: Sequence[Request]) -> Decisions:
         found.decisions = _decide_in_order(succession, sealed)
     counts = Counter(podm for one in found.decisions for podm in one.fit_count_by_podm)
     for one in found.decisions:
-        if one.request.alternates:  # those on podms that take nodes of the others conflict
+        if one.request.alternates:  # alternates on podms with nodes of other requests conflict
             own = one.fit_count_by_podm
             others = (podm for podm, number in counts.items() if number > (podm in own))
             one.exclude_alternates_on(frozenset(others))
@@ -157,7 +158,7 @@ def _decide_in_order(succession: Succession, requests: Sequence[Request]) -> lis
         decision = succession.decide(request, other_nodes=others, spending=spending)
         decisions.append(decision)
         for attempt in decision.attempts if len(requests) > 1 else ():
-            attempt.batch.bound = None  # that of all requests is stated
+            attempt.batch.bound = None  # the bound of all requests is reported
         if len(requests) == 1 or decision.fit_count < request.required_count:
             break
         keep_explainable(decision, succession.current_view)
@@ -242,9 +243,9 @@ class BatchPlan:
                 return best
             best = min(best, self.trial(order), key=value)
         if not exact and not self._is_enough(best):
-            fits = len(view) * len(self.types)  # about what the optimiser takes
+            fits = len(view) * len(self.types)  # about the time of the optimiser
             if fits <= self._fits_left:
-                # the optimiser passes over the rules of groups
+                # the optimiser ignores the rules of groups
                 grouped = [
                     self.requests[at].group is not None
                     for at in map(self.type_of.index, range(len(self.types)))
@@ -272,7 +273,7 @@ class BatchPlan:
         return self.realised([*fixed, *optimum.nodes])
 
     def trial(self, order: Sequence[int], planned: Sequence[PlannedFits] | None = None) -> Trial:
-        """Decide on the requests in an order, as many nodes of each as fit; free all again."""
+        """Decide on the requests in an order, as many nodes of each as fit; undo all afterwards."""
         succession, total = self.succession, self._requested
         spending = succession.spending(self.requests)
         decisions: dict[int, Decision] = {}
@@ -302,7 +303,7 @@ class BatchPlan:
         for node in nodes:
             queues[node.node_type].append(node)
         left = [len(queue) for queue in queues]
-        shares = [0] * len(self.requests)  # first what each must have
+        shares = [0] * len(self.requests)  # first the required nodes of each
         least, every = zip(*((one.required_count, one.count) for one in self.requests), strict=True)
         for wanted in (least, every):
             for position, number in enumerate(self.type_of):

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity: counts of the nodes of a flavor or a mix, and the reason that ends each.
+"""Capacity: counts of the nodes of a flavor or a mix, and the reason for the end of each.
 
 Stranded amounts stay free when no flavor fits any more: the site is filled with nodes of the
-flavors, one flavor after another, the dearest first; then again for each flavor with that one
-first. The usable amount of a resource kind on a podm is that of the filling that uses most of it. A
-block in a node is used as a whole.
+flavors, one flavor after another, the most expensive first. This is repeated for each flavor with
+that flavor first. The usable amount of a resource kind on a podm is that of the filling that uses
+most of it. A block in a node is used as a whole.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from valence_sched.words.phrases import ReasonPhrases
 MIX = "mix"  # the name of the capacity for a mix
 IN_NO_POOL = "in no pool"
 MOST_ON_ROW = 1_000  # nodes of one flavor in one pool, where the grants of stocks never end
-ROUNDING = 1e-6  # by which a sum of grants may exceed what is free
+ROUNDING = 1e-6  # rounding error of a sum of grants
 
 _WORDS = {"processor": "cores", "memory": "memory", "drive": "drive", "nic": "NIC"}
 
@@ -51,7 +51,7 @@ Lines = dict[Need, float]  # the amount of a resource that one node takes
 
 
 class NodeSums(msgspec.Struct, frozen=True):
-    """The nodes that sums promise: by podm, these together, and of the whole site."""
+    """The bounds of nodes by sums: by podm, their sum, and of the whole site."""
 
     by_podm: tuple[int, ...]
     podms: int
@@ -59,7 +59,7 @@ class NodeSums(msgspec.Struct, frozen=True):
 
 
 def sums_of(view: View, node_type: NodeType) -> NodeSums:
-    """Return the nodes of one type that sums promise."""
+    """Return the bounds of the nodes of one type by sums."""
     free = _FreeAmounts(view, view.all_rows if node_type.rows is None else node_type.rows)
     alternatives = [_lines(one.needs) for one in node_type.alternatives]
     common = _common_lines(node_type)
@@ -79,7 +79,7 @@ def sums_of(view: View, node_type: NodeType) -> NodeSums:
 
 
 def sums_of_mix(view: View, node_types: Sequence[NodeType], shares: Sequence[int]) -> NodeSums:
-    """Return the nodes of a mix that sums promise, not by podm."""
+    """Return the bound of the nodes of a mix by sums, not by podm."""
     alone = [sums_of(view, node_type) for node_type in node_types]
     lines = [_common_lines(node_type) for node_type in node_types]
     masks = [view.all_rows if each.rows is None else each.rows for each in node_types]
@@ -192,7 +192,7 @@ class MixPlacement:
 
 
 def mix_order(shares: Sequence[int]) -> Iterator[int]:
-    """Yield without end the number of the flavor of the next node.
+    """Yield endlessly the number of the flavor of the next node.
 
     Of the first ``n`` nodes each flavor has ``n × share / sum of shares``, rounded down or up: node
     ``j`` of a flavor may come once ``n > (j - 1) × sum / share``, and comes before
@@ -238,15 +238,15 @@ class SiteCapacity:
         self._decider = decider
 
     def stranded(self, requests: Sequence[Request]) -> Sequence[model.StrandedAmount]:
-        """Return the free amounts, and which part no node of these requests can use, and why."""
+        """Return the free amounts, and the part that no node of these can use, with reasons."""
         return stranded_amounts([self._decider.context(request) for request in requests])
 
     def capacity(
         self, request: Request, most: int, *, explain: bool = False, proven: bool = False
     ) -> model.Capacity:
-        """Return how many more nodes of a request fit, at most ``most`` on each podm.
+        """Return the number of nodes of a request that still fit, at most ``most`` on each podm.
 
-        ``explain`` adds the reasons and the nodes that sums promise, ``proven`` a proven bound.
+        ``explain`` adds the reasons and the bounds by sums, ``proven`` a proven bound.
         """
         reasons: dict[int, tuple[Reason, ...]] = {}
 
@@ -289,7 +289,7 @@ class SiteCapacity:
         explain: bool = False,
         proven: bool = False,
     ) -> model.Capacity:
-        """Return how many nodes of a mix fit, up to the first refusal or ``most`` on one podm."""
+        """Return the number of nodes of a mix that fit, up to a refusal or ``most`` on one podm."""
         decider = self._decider
         placement, view = place_mix(decider, requests, shares, most), decider.snapshot()
         nodes = Counter(int(view.podm_of[row]) for _, row in placement.nodes)
@@ -336,7 +336,7 @@ def _proven_most(
     shares: Sequence[int] | None,
     sums: NodeSums | None,
 ) -> tuple[model.ProvenMost, dict[str, int]]:
-    """Return the proven most nodes, and the bound of each podm that is counted alone."""
+    """Return the proven bound of nodes, and the bound of each podm that is counted alone."""
     budget = context.bound.policy.budget
     optimum = most_nodes(context.view, node_types, shares=shares, budget=budget)
     bound = optimum.bound if sums is None else min(optimum.bound, sums.podms)
@@ -347,7 +347,7 @@ def _proven_most(
 class ResourceKind(NamedTuple):
     """Cores, memory, devices by model, or the resource of a ``stock``; with the unit, if any.
 
-    The kind of an accelerator is its own, such as GPU. Without a model, a drive has its medium, and
+    The kind of an accelerator is, for example, GPU. Without a model, a drive has its medium, and
     memory its type.
     """
 
@@ -441,7 +441,7 @@ def _on_podm(podm: int, fillings: Sequence[Filling]) -> Iterator[model.StrandedA
 
 
 class Filling:
-    """A site before and after nodes of some requests fill it, those of the first one first."""
+    """A site before and after it is filled with nodes of some requests, in their order."""
 
     def __init__(self, contexts: Sequence[EvaluationContext]) -> None:
         self.contexts, self.before = contexts, contexts[0].view

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks: whether expectations on a site are met, each decided as the real thing would be."""
+"""Checks: whether expectations on a site are met, each tested by a real decision."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from valence_sched.planning.workload import open_workload
 from valence_sched.words import checks as words
 
 MOST_FITS = 1000  # nodes that are counted on one pod manager, unless more are expected
-Found = tuple[bool, str]  # whether an expectation is met, and what was found
+Found = tuple[bool, str]  # whether an expectation is met, and the actual result
 Record = Callable[[str, Report], None]
 
 
@@ -203,7 +203,7 @@ def _limited(site: Site, place: Target | str | None) -> tuple[Site, tuple[str, .
 
 
 def _refusal(decision: Decision, podms: Sequence[str] = ()) -> str:
-    """Return why a request is not placed: on one of these pod managers, else most often."""
+    """Return the reason against a request: of one of these pod managers, else the most frequent."""
     if decision.undecided:
         return words.undecided_phrase(f"{one.podm}/{one.pool}" for one in decision.undecided)
     if podms:
@@ -216,5 +216,5 @@ def _refusal(decision: Decision, podms: Sequence[str] = ()) -> str:
 
 
 def _beside(file: str, name: str) -> str:
-    """Return the path of a file that another one names, which is looked for beside it."""
+    """Return the path of a file that another file names, relative to that file."""
     return os.path.normpath(os.path.join(os.path.dirname(file), name))

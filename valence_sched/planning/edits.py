@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Edits and scenarios: make another site of a site by failures, removals, additions and policies.
+"""Edits and scenarios: change a site by failures, removals, additions and policies.
 
-A block or a stock fails, drains or goes with a pool if it is in no other pool; else it only leaves
-the pool. All pools of a pod manager are the pod manager itself.
+A block or a stock fails, drains or is removed with a pool if it is in no other pool; else it only
+leaves the pool. All pools of a pod manager are the pod manager itself.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from valence_sched.model.scenario import Edit, Target
 from valence_sched.planning import site as sites
 from valence_sched.planning.site import Site, TargetMatch, block_names, find_targets, pools_of
 
-MAX_NEW_BLOCKS = 1_000_000  # of one edit on a whole site
+MAX_NEW_BLOCKS = 1_000_000  # blocks that one edit adds to a whole site
 BLOCKS_URI = "/redfish/v1/CompositionService/ResourceBlocks/"
 
 StatusChange = Callable[[Status], Status]
@@ -42,7 +42,7 @@ BlockOrStock = TypeVar("BlockOrStock", LeanBlock, inventory.Stock)
 
 
 class StatusChanges:
-    """Changes statuses; equal ones are changed once for each ``key``, by default the function."""
+    """Changes statuses; equal statuses are changed once per ``key``, by default the function."""
 
     def __init__(self) -> None:
         self._changed: dict[tuple[Hashable, bytes], Raw | None] = {}
@@ -93,7 +93,7 @@ def _fail(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
 
 
 def _drain(podm: LeanPodm, scope: Scope, statuses: StatusChanges) -> LeanPodm:
-    """Return a pod manager of which blocks and stocks take no new node; its nodes stay."""
+    """Return a pod manager whose blocks and stocks take no new node; its nodes stay."""
     blocks = tuple(
         statuses.apply(block, drained) if number in scope.blocks else scope.outside(block)
         for number, block in enumerate(podm.blocks)
@@ -162,7 +162,7 @@ class Scope:
 def _lost_nodes(podm: LeanPodm, scope: Scope) -> tuple[tuple[inventory.Node, ...], Counter[str]]:
     if scope.whole:
         return (), Counter()
-    """Return the nodes that stay, and of each block how many lost nodes had it."""
+    """Return the nodes that stay, and for each block the number of lost nodes that had it."""
     lost = {podm.blocks[number].uri for number in scope.blocks}
     stay = tuple(node for node in podm.nodes if lost.isdisjoint(node.blocks))
     others = (node for node in podm.nodes if not lost.isdisjoint(node.blocks))
@@ -327,7 +327,7 @@ class NewBlocks:
                 status=None if status == FREE_STATUS else Raw(to_json(status)),  # type: ignore[arg-type]
                 devices=None if devices == inventory.NO_DEVICES else Raw(to_json(devices)),  # type: ignore[arg-type]
             )
-        self._podm: LeanPodm | None = None  # that has the block which is copied
+        self._podm: LeanPodm | None = None  # the pod manager with the copied block
         if template is None and "@" in edit.add:
             self._podm, self._block = self._block_at(scenario.parse_target(edit.add))
 
@@ -343,7 +343,7 @@ class NewBlocks:
         else:
             regions = [()]
         if alike is not podm:
-            # the URI as it would be in this pod manager
+            # the URI it would have in this pod manager
             first = podm.blocks[0].uri if podm.blocks else BLOCKS_URI
             uri = first[: first.rstrip("/").rfind("/") + 1] + block_names(block)[1]
             block = replace(block, uri=uri)
@@ -357,7 +357,7 @@ class NewBlocks:
         return replace(podm, blocks=(*podm.blocks, *new))
 
     def _block_for(self, podm: LeanPodm) -> tuple[LeanPodm | None, LeanBlock]:
-        """Return a new block, and the pod manager that has the one that is copied."""
+        """Return a new block, and the pod manager with the copied block."""
         if self._block is not None:
             return self._podm, self._block
         is_named = sites.name_matcher(self._edit.add)
@@ -378,7 +378,7 @@ class NewBlocks:
         return podm, self._only(found, podm)
 
     def _only(self, blocks: Sequence[LeanBlock], podm: LeanPodm) -> LeanBlock:
-        """Return a new block of the kind of some; UsageError if they differ."""
+        """Return a new block of the same kind as some blocks; UsageError if these differ."""
         number = self._kinds.number
         distinct = {number(one.type, one.devices, "site", "$") for one in blocks}
         if len(distinct) > 1:
@@ -401,12 +401,12 @@ def _copies(block: LeanBlock, podm: LeanPodm, *, from_template: bool) -> Iterato
             yield replace(block, uri=f"{uri}-{number}", name=name)
 
 
-SUFFIXES = (".yaml", ".yml", ".json")  # of a file that is named without a scenario
+SUFFIXES = (".yaml", ".yml", ".json")  # scenarios of a file that is named without a scenario
 MAX_EXTENDED = 100  # scenarios that extend one another in a row
 
 
 class ScenarioKey(NamedTuple):
-    """A scenario: its file, and its name there."""
+    """A scenario: its file, and its name in it."""
 
     file: str
     name: str
@@ -418,7 +418,7 @@ class ScenarioKey(NamedTuple):
 def scenario_sites(base: Site, references: Sequence[str], config: Configuration) -> list[Site]:
     """Return a site for each named scenario, ``FILE#NAME`` or all of a ``FILE``.
 
-    Each has the name of its scenario, with the file where two have the same. InputError: a file is
+    Each has the name of its scenario, with the file if two names are equal. InputError: a file is
     invalid, or scenarios extend each other in a circle. UnknownName: no such scenario, policy or
     weigher. Errors of edits have their place in the file.
     """
@@ -447,7 +447,7 @@ class _Scenarios:
         return [ScenarioKey(file, one) for one in self._document(file).scenarios]
 
     def site(self, key: ScenarioKey) -> Site:
-        """Return the site of a scenario, after all that it extends."""
+        """Return the site of a scenario, after the scenarios that it extends."""
         chain: list[ScenarioKey] = []
         extended: ScenarioKey | None = key
         while extended is not None and extended not in self._sites:
@@ -492,7 +492,7 @@ class _Scenarios:
         return key
 
     def _extended(self, key: ScenarioKey) -> ScenarioKey | None:
-        """Return the scenario that one extends: of its own file, else of another one."""
+        """Return the scenario that another one extends: of the same file, else of another file."""
         own = self._scenario(key)
         if own.extends is None:
             return None

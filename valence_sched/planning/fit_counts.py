@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fit counts: how many more nodes of a request each pod manager makes, one after another.
+"""Fit counts: the nodes of a request that each pod manager makes, one after another.
 
 This is a lower bound, as an optimal packing may have more nodes. Pods are independent. If a fit is
 a cover of blocks alone, pools with equal offers share it (``pool_covers``): each turn places one
@@ -62,8 +62,8 @@ class BlockSlots:
     def take(self, entries: Ints, numbers: Ints) -> Ints:
         """Take a slot of ``numbers[n]`` free blocks of pool entry ``entries[n]``.
 
-        The blocks are in the order of :meth:`BlockTable.free_blocks`, and in one of the entries
-        only. Return the blocks that are full now.
+        The blocks are in the order of :meth:`BlockTable.free_blocks`, and in only one of the
+        entries. Return the blocks that are full now.
         """
         low = self.of.start[entries]
         sizes = self.of.start[entries + 1] - low
@@ -134,7 +134,7 @@ FitCount = tuple[int, int, int | None]  # podm number, nodes, and a pool that ma
 def count_fits(
     decider: Decider, request: Request, most: int, listener: AttemptListener | None = None
 ) -> FitCounts:
-    """Return how many more nodes of a request each podm makes, at most ``most`` each.
+    """Return the number of nodes of a request that each podm makes, at most ``most`` each.
 
     Warnings are plug-ins that broke their contract, unknown terms, and podms that the budget of the
     policy left undecided. A ``listener`` gets the number of each podm with its attempts, which
@@ -230,7 +230,7 @@ class _CoverRounds:
         ]
 
     def _choose(self, podms: Ints) -> tuple[Ints, Ints]:
-        """Return the podms that make another node, and their pools for it."""
+        """Return the podms that make one more node, and their pools for it."""
         view, cost, covers = self._overlay.view, self._evaluation.cost, self._covers
         rows, sizes = self._rows(podms)
         rows = rows[np.lexsort((self._lots[rows], cost[rows], view.podm_of[rows]))]
@@ -255,7 +255,7 @@ class _CoverRounds:
         return podms[making], chosen[making]
 
     def _rows(self, podms: Ints) -> tuple[Ints, Ints]:
-        """Return the rows of these podms in order, and how many each has."""
+        """Return the rows of these podms in order, and the number of each."""
         first_row = self._context.view.first_row
         low = first_row[podms]
         sizes = first_row[podms + 1] - low

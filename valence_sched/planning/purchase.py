@@ -39,10 +39,10 @@ from valence_sched.planning.site import Site, find_targets
 from valence_sched.planning.succession import Succession
 from valence_sched.view.view import View
 
-MOST_BLOCKS = 20_000  # added to see what runs out, if no purchase is enough
+MOST_BLOCKS = 20_000  # added to find the exhausted resource, if no purchase is enough
 CHOSEN_COLUMNS = 2_000  # of the integer programme of a large site
 
-PRICE_UNITS = 100  # whole numbers a unit of price: the optimiser counts cents
+PRICE_UNITS = 100  # whole numbers per unit of price: the optimiser uses cents
 
 
 def smallest_purchase(
@@ -56,7 +56,8 @@ def smallest_purchase(
     ``choices`` are edits that add one block, for pod managers or pools. ``prices`` are by block,
     and override those of templates; without prices the fewest blocks are the smallest purchase. A
     block is bought for one pool. UsageError: no choice, or only some blocks have a price.
-    UnknownName: a price is of no choice. NothingMatches: a choice matches no pod manager or pool.
+    UnknownName: a price belongs to no choice. NothingMatches: a choice matches no pod manager or
+    pool.
     """
     if not choices:
         raise UsageError("no block to buy given: name blocks with --buy BLOCK@PODM")
@@ -173,7 +174,7 @@ class PurchaseItem(Struct, frozen=True):
 class Purchase(Struct, frozen=True):
     """The blocks to buy, their price, and the least price of any sufficient purchase.
 
-    Without ``exact_model`` the fit may refuse some nodes: ask for the most nodes of the site then.
+    Without ``exact_model`` the fit may refuse some nodes: then compute the most nodes of the site.
     """
 
     items: tuple[PurchaseItem, ...]
@@ -190,8 +191,8 @@ def cheapest_purchase(
 ) -> Purchase | None:
     """Return the purchase after which ``most`` nodes of each type fit together.
 
-    None: all options are not enough, or the effort ended before enough was found. RequestError: a
-    node type without ``most``, or a price below 0.
+    None: all options are not enough, or the effort ended before a purchase was found. RequestError:
+    a node type without ``most``, or a price below 0.
     """
     for option in options:
         if option.price < 0:
@@ -266,7 +267,7 @@ def _purchase_offers(
 def _useful(
     classes: BlockClasses, option: PurchaseOption, limits: Limits, wanted: Sequence[int]
 ) -> int:
-    """Return how many blocks of an option all wanted nodes can use in one pool."""
+    """Return the number of blocks of an option that all wanted nodes can use in one pool."""
     least = [limit.min for name, limit in limits if name in classes.kinds.kinds[option.kind].types]
     useful = 0
     for variant in classes.variants:
@@ -314,7 +315,7 @@ class _PurchaseProgramme:
             self.programme.row(terms, upper=one.most)
 
     def buying(self, values: optimiser.Floats, most_columns: int) -> list[_PurchaseOffer]:
-        """Return the groups for which a solution buys most, within ``most_columns``."""
+        """Return the groups with the largest purchases of a solution, within ``most_columns``."""
         amounts = defaultdict[int, float](float)
         for added in self._added:
             amounts[added.model] += float(values[added.column])

@@ -2,9 +2,9 @@
 """Relocation: new places for the nodes of hardware that fails or is drained.
 
 Nodes that lost their hardware are placed again, the hardest first. The order is improved as in
-squeaky wheel optimisation (Joslin and Clements, 1999): nodes without a place go to the front, and
-all are placed anew, while that leaves fewer without a place. Drained nodes move one by one, each to
-its new place before it leaves the old one.
+squeaky wheel optimisation (Joslin and Clements, 1999): nodes without a place move to the front, and
+all nodes are placed again, while fewer remain without a place. Drained nodes move one by one, each
+to its new place before it leaves the old one.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from valence_sched.planning.succession import Succession
 from valence_sched.view.view import View
 
 BYTES_PER_GIB = 1 << 30
-MOST_ROUNDS = 8  # orders that are tried
+MOST_ROUNDS = 8  # orders to try
 MOST_SETS = 20_000  # of pod managers that are tried
 
-Progress = Callable[[int, int], None]  # sets tried, and of how many
+Progress = Callable[[int, int], None]  # the number of sets tried, and of all sets
 Placed = tuple["Resident", Request, Fit]
 
 
 def fail(site: Site, targets: Sequence[Target]) -> model.Relocation:
     """Return the new places of the nodes of pod managers, pools or blocks that fail.
 
-    The dearest nodes are placed first. Blocks of lost nodes that did not fail are free.
+    The most expensive nodes are placed first. Blocks of lost nodes that did not fail are free.
     NothingMatches: a target does not exist. UnknownName, RequestError: the policy of the site
     cannot place nodes.
     """
@@ -61,7 +61,7 @@ def drain(site: Site, targets: Sequence[Target]) -> model.Relocation:
     """Return the moves that take every node off pod managers, pools or blocks; errors as of fail.
 
     A node takes its new place before it frees the old one. Later moves may use hardware that a move
-    frees elsewhere: nodes without a place are tried again after each round with a move.
+    frees: nodes without a place are tried again after each round with a move.
     """
     after = edited(site, [Drain(target) for target in targets])
     residents = Residents(after.view(), site.policy, site.flavors)
@@ -113,8 +113,9 @@ def survive(
 ) -> model.Survival:
     """Return whether any ``failures`` pod managers may fail at once, and the worst set of them.
 
-    At most ``MOST_SETS`` sets are tried, those with the dearest nodes first. ``progress`` gets the
-    number of tried sets, and of all. Disabled and offline pod managers without nodes are left out.
+    At most ``MOST_SETS`` sets are tried, those with the most expensive nodes first. ``progress``
+    gets the number of tried sets, and of all. Disabled and offline pod managers without nodes are
+    left out.
     """
     view = site.view()
     residents = Residents(view, site.policy, site.flavors)
@@ -157,7 +158,7 @@ def survive(
 def _failed(
     succession: Succession, podms: Sequence[int], nodes: Sequence[Sequence[Resident]]
 ) -> Iterator[Placing]:
-    """Yield how the nodes of failed podms were placed; undo all afterwards."""
+    """Yield the placing of the nodes of failed podms; undo it afterwards."""
     reopen = [succession.close(podm) for podm in podms]
     placing = place_again(succession, [one for podm in podms for one in nodes[podm]])
     yield placing
@@ -180,7 +181,7 @@ class Placing:
 
 
 def hardest_first(residents: Sequence[Resident]) -> list[Resident]:
-    """Return nodes in the order of placing: the dearest first, then by place."""
+    """Return nodes in the order of placing: the most expensive first, then by place."""
     return sorted(residents, key=lambda one: (-one.price, one.podm, one.node.uri))
 
 
@@ -271,7 +272,7 @@ class Resident:
         return self.node.name or self.node.uri.rstrip("/").rpartition("/")[2]
 
     def moved(self, view: View) -> model.MovedNode:
-        """Return the node as results have it."""
+        """Return the node in the form of the results."""
         return model.MovedNode(
             node=self.name,
             uri=self.node.uri,
@@ -285,9 +286,9 @@ class Resident:
 class Residents:
     """The nodes of a View, and notes about those with unknown hardware or requests.
 
-    A node has its original request, else one for a node of its flavor, one of ``flavors``, else
-    one for as much hardware as it has; and no group, whose rules are not in the inventory. Nodes
-    of equal requests share one, and its evaluation. ``policy`` places them.
+    A node has its original request, else one for a node of its flavor, one of ``flavors``, else one
+    for all its hardware. It has no group: the rules of groups are not in the inventory. Nodes of
+    equal requests share one, and its evaluation. ``policy`` places them.
     """
 
     def __init__(self, view: View, policy: str, flavors: Mapping[str, specs.Flavor]) -> None:

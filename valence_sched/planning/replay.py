@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Replay: a workload on a site, event by event: nodes depart, requests arrive and are decided.
 
-The occupancy is what is in use over time: resources, nodes, pod managers and their price.
+The occupancy is the use over time of resources, nodes, and pod managers with their price.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from valence_sched.view.fragmentation import ACCELERATORS, FragmentationMeasure,
 from valence_sched.view.leftover import MEASURED, imbalance
 from valence_sched.view.view import Mask, View
 
-LOOKAHEAD = 10_000  # requests by whose times the first buckets are made
+LOOKAHEAD = 10_000  # requests whose times set the width of the first buckets
 PROGRESS_EVERY = 1000  # requests
 
-MOST_REASONS = 8  # that are named of a first refusal
+MOST_REASONS = 8  # reasons of a first refusal
 FIT = "fit"  # the step after the last filter
 OUTCOMES = ("placed", "refused", "undecided")
 PRICE = "price"  # the fact of a pod manager: of one hour
@@ -47,7 +47,7 @@ EVENTS = ("requested", "placed", "refused", "undecided")
 MOST_SUMS = 10_000  # sets of kinds of blocks whose amounts are remembered
 DECIMALS = 6
 
-MOST_BUCKETS = 200  # then two at a time become one
+MOST_BUCKETS = 200  # beyond it each two become one
 
 
 class Sample(NamedTuple):
@@ -76,8 +76,8 @@ class Bucket:
 class Timeline:
     """Levels over time, by :meth:`advance` to a moment and :meth:`change`, and counts of events.
 
-    Memory does not grow with time: of ``MOST_BUCKETS`` each two become one. ``sample`` is called at
-    the end of each bucket.
+    Memory does not grow with time: beyond ``MOST_BUCKETS`` each two buckets become one. ``sample``
+    is called at the end of each bucket.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Timeline:
             integral[number] += change * rest
 
     def finish(self, moment: float) -> None:
-        """Close the last bucket at a moment; without length its counts go to the one before."""
+        """Close the last bucket at a moment; without length its counts go to the bucket before."""
         self.advance(moment)
         begin = self.end - self.width
         if moment > begin or not self.buckets:
@@ -281,7 +281,7 @@ class Occupancy:
 
 
 def rounded(number: float) -> float:
-    """Return a number without the last digits of sums."""
+    """Return a number without the rounding errors of sums."""
     return round(number, DECIMALS) + 0.0
 
 
@@ -319,7 +319,7 @@ class Refusals:
             self.warnings.update(dict.fromkeys(decision_warnings(decision)))
 
     def total(self, outcome: str) -> int:
-        """Return how many nodes of all flavors had an outcome."""
+        """Return the number of nodes of all flavors with an outcome."""
         return sum(number for (_, one), number in self._counts.items() if one == outcome)
 
     def by_flavor(self) -> tuple[model.NodeCount, ...]:
@@ -401,7 +401,7 @@ class ReplayRun:
             self._measure = FragmentationMeasure(lambda: succession.current_view, usable)
         self._refusals = Refusals()
         self._podm_of: list[int] = succession.view.podm_of.tolist()
-        self._block_tables = succession.current_view.block_tables  # as they are at any time
+        self._block_tables = succession.current_view.block_tables  # in their present state
         self._departures: list[Departure] = []
         self._requests = self._departed = self._node = 0
         self._now = 0.0
@@ -409,7 +409,7 @@ class ReplayRun:
     def run(
         self, entries: Iterable[WorkloadEntry], site: str, policy: str | None = None
     ) -> model.ReplayResult:
-        """Replay entries in the order of their arrival; errors of decisions have the line."""
+        """Replay entries in the order of their arrival; errors of decisions name the line."""
         entries = iter(entries)
         first = list(itertools.islice(entries, self._lookahead))
         self._now = first[0].arrival if first else 0.0

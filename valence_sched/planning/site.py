@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Site: pod managers at one moment, with policies and flavors; finds the targets of edits in it."""
+"""Site: pod managers at one moment, with policies and flavors; finds the targets of edits."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Site:
 
     ``podms`` are pod managers as a loader yields them, without the hardware of claims and with
     undecoded blocks. ``policy`` applies to requests without a policy. Sites that edits make share
-    the ``kinds`` of the blocks. ``skipped`` are lines about what could not be read, ``effects``
-    are those of the edits that made the site.
+    the ``kinds`` of the blocks. ``skipped`` are lines about unread documents, ``effects`` are the
+    effects of the edits that made the site.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Site:
     _views: list[View] = field(default_factory=list, init=False, repr=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave the View out: it is built again from an unpickled site."""
+        """Pickle without the View: it is built again from an unpickled site."""
         return {**self.__dict__, "kinds": BlockKinds(), "_views": []}
 
     def view(self) -> View:
@@ -151,7 +151,7 @@ def block_names(block: LeanBlock) -> tuple[str, ...]:
 
 
 def name_matcher(wanted: str) -> Matches:
-    """Return the test whether one of several names is the wanted one, or matches the pattern."""
+    """Return the test whether one of several names is the wanted name, or matches its pattern."""
     if wanted == "*":
         return bool
     if not re.search(r"[*?\[]", wanted):

@@ -27,14 +27,14 @@ from valence_sched.model.request import Request
 from valence_sched.view.view import Ints, Mask, View
 from valence_sched.words.phrases import ReasonPhrases
 
-MOST_PREPARED = 4096  # requests that are remembered as they were prepared
+MOST_PREPARED = 4096  # prepared requests that are remembered
 
 
 class Succession:
-    """Decides on requests on a snapshot that its own nodes take from, and give back to.
+    """Decides on requests on a snapshot whose hardware its own nodes take and return.
 
     A decision is that of a :class:`~valence_sched.core.decider.Decider` on an inventory with these
-    nodes. Its arrays change with the next node: copy what must last. Nodes on other pod managers
+    nodes. Its arrays change with the next node: copy them to keep them. Nodes on other pod managers
     than those of the View count for groups.
     """
 
@@ -55,7 +55,7 @@ class Succession:
         return self._ledger.view
 
     def spending(self, requests: Iterable[Request]) -> Spending:
-        """Return what several requests may spend as one decision."""
+        """Return the states that several requests may spend as one decision."""
         return Spending(self.budget(requests))
 
     def budget(self, requests: Iterable[Request]) -> Budget:
@@ -107,7 +107,7 @@ class Succession:
         raise StaleOffer(f"{place}: {ReasonPhrases().of_pool(reasons)}")
 
     def eligible(self, request: Request) -> Mask:
-        """Return the rows that pass all filters but those on free capacity and the group."""
+        """Return the rows that pass all filters except those on free capacity and the group."""
         sealed, bound, _ = self._prepare(request)
         return self._eligible(sealed, bound)
 
@@ -178,7 +178,7 @@ def verify(
     """
     succession, fits = Succession(decider), []
     names = {name for podm in succession.view.podms for name in (podm.id, podm.name)}
-    request = msgspec.structs.replace(  # some of its pod managers may be missing
+    request = msgspec.structs.replace(  # some pod managers of the plan may be missing
         request,
         podms=tuple(filter(names.__contains__, request.podms)) or request.podms,
         exclude_podms=tuple(filter(names.__contains__, request.exclude_podms)),

@@ -212,7 +212,7 @@ class SweepJournal:
             self._stream.close()
             hint = "wait for its end, or name another file"
             raise InputError(file, "", "another sweep", "a file of its own", hint) from None
-        self._whole = 0  # bytes up to the end of the last whole line
+        self._whole = 0  # the size up to the last whole line
 
     def __enter__(self) -> Self:
         return self
@@ -281,7 +281,7 @@ def opened_workers(jobs: int | None = None, backend: str | None = None) -> Itera
 
 
 def _parallel_runs(joblib: Any, failures: tuple[type[Exception], ...], advice: str) -> Workers:
-    """Return workers by joblib; ``failures`` are their own errors, followed by ``advice``."""
+    """Return workers of joblib; ``failures`` are their error classes, reported with ``advice``."""
 
     def make(
         run: Callable[[SweepTask], SweepRun], tasks: Iterable[SweepTask]
@@ -289,7 +289,7 @@ def _parallel_runs(joblib: Any, failures: tuple[type[Exception], ...], advice: s
         parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1)
         delayed = joblib.delayed(run)
         try:
-            with _interrupts_blocked():  # so that only this process gets Ctrl-C
+            with _interrupts_blocked():  # only this process gets Ctrl-C
                 started = parallel(delayed(task) for task in tasks)
             with contextlib.closing(started) as runs:
                 yield from runs

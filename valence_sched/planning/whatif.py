@@ -56,13 +56,13 @@ from valence_sched.view.leftover import imbalance, use_shares
 from valence_sched.view.view import View
 
 MOST_MIGRATIONS = 20  # for less fragmentation
-MOST_FITS = 20_000  # tried by the exhaustive search, and podms measured
+MOST_FITS = 20_000  # fits of the exhaustive search, and measured podms
 LEAST_GAIN = 1e-9  # accelerators, or a share
 DESTINATIONS = 16  # the least used podms that the greedy search for less imbalance tries
 
 
 class WhatIf:
-    """Answers questions about sites, the first ones by other modules; targets are text."""
+    """Answers questions about sites; targets are text."""
 
     checker = Checker
     replay = staticmethod(replay_all)
@@ -94,7 +94,7 @@ class WhatIf:
         return [with_policy(edited(one, edits), policy, weights or {}) for one in sites]
 
     def decides_otherwise(self, site: Site) -> bool:
-        """Return whether a site has other policies or flavors than the files of the user."""
+        """Return whether the policies or flavors of a site differ from the files of the user."""
         ours = (self._config.policies(), self._config.flavors(), "default")
         return (site.policies, site.flavors, site.policy) != ours
 
@@ -186,7 +186,7 @@ class WhatIf:
         mix: Mapping[str, float] | None = None,
         imbalance_below: float | None = None,
     ) -> model.Rebalance:
-        """Return the fewest moves for a goal and a ``mix`` of flavors by share, or the site's."""
+        """Return the fewest moves for a goal, by a ``mix`` of flavors, by default the site's."""
         if unknown := [name for name in mix or () if name not in site.flavors]:
             raise UnknownName("flavor", unknown[0], site.flavors)
         pairs = ((site.flavors[name], share) for name, share in (mix or {}).items())
@@ -215,9 +215,9 @@ def rebalance(
 
     With ``below`` the goal is fragmentation below that share, for the ``mix``, by default the
     site's; with ``imbalance_below`` it is imbalance of the pod managers below that. The moves then
-    say how many nodes of the ``request`` there is room for. RequestError: ``below`` without
-    accelerators in the site or the mix. UnknownName, RequestError: the policies cannot place the
-    node, or those that move.
+    have the room for nodes of the ``request``. RequestError: ``below`` without accelerators in the
+    site or the mix. UnknownName, RequestError: the policies cannot place the node, or the moved
+    nodes.
     """
     movable = _MovableNodes(site)
     view, types, nodes = movable.view, movable.types, movable.nodes
@@ -287,7 +287,7 @@ class _MovableNodes:
     def moves(
         self, plan: Sequence[migrations.Migration], wanted: int | None, mix: FlavorMix | None
     ) -> tuple[model.SiteMeasure, tuple[model.RebalanceMove, ...]]:
-        """Return the measure of the site before all moves, and the moves with those after each."""
+        """Return the measures of the site before all moves, and each move with those after it."""
         state = MigrationState(self.view, tuple(self.types), self.nodes, model.NEVER)
         measured = None if mix is None else FragmentationMeasure(lambda: state.current, mix)
 
@@ -317,7 +317,7 @@ def defragment(
     most: int = MOST_MIGRATIONS,
     fits: int = MOST_FITS,
 ) -> MigrationPlan:
-    """Return the fewest migrations for fragmentation below a share, else those that gain most."""
+    """Return the fewest migrations for fragmentation below a share, else the best found."""
     state = MigrationState(view, tuple(node_types), nodes, model.NEVER)
 
     def spend(podms: int) -> None:
@@ -336,7 +336,7 @@ def balance(
     most: int = MOST_MIGRATIONS,
     fits: int = MOST_FITS,
 ) -> MigrationPlan:
-    """Return the fewest migrations for imbalance below a number, else those that gain most."""
+    """Return the fewest migrations for imbalance below a number, else the best found."""
     state = MigrationState(view, tuple(node_types), nodes, model.NEVER)
     goal = ImbalanceGoal(state, wanted)
     return _fewest(state, goal, lambda: _migrate_most_used(state), most, fits)
@@ -350,7 +350,7 @@ def _fewest(
         pass
     reached, greedy = goal.is_reached(), tuple(state.migrations)
     state.go_back((0, 0))
-    if len(state.nodes) * len(state.view) > fits:  # not even all single migrations can be tried
+    if len(state.nodes) * len(state.view) > fits:  # too many to try all single migrations
         least = goal.lower_bound(state, len(greedy) if reached else most)
     else:
         state.fits_left = fits
@@ -423,10 +423,10 @@ class FragmentationGoal:
         return self.measure.share() < self.wanted
 
     def lower_bound(self, state: MigrationState, left: int) -> int:
-        """Return 0 below the share; else 1, and before the first migration what is least then.
+        """Return 0 below the share, else 1; before the first migration a better bound.
 
-        Each migration changes two podms, which then have no useless accelerator at best, and its
-        node frees at most the accelerators that it has.
+        Each migration changes two podms, which at best have no useless accelerator afterwards. Its
+        node frees at most its own accelerators.
         """
         if self.is_reached():
             return 0
@@ -444,7 +444,7 @@ class FragmentationGoal:
         return left + 1
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return all nodes, those first whose removal gains most."""
+        """Return all nodes, those with the largest gain of their removal first."""
         numbers = itertools.chain.from_iterable(state.by_podm().values())
         gains = {number: self.change(state, number) for number in numbers}
         return sorted(gains, key=lambda number: (gains[number], number))
@@ -460,7 +460,7 @@ class FragmentationGoal:
 
 
 def _migrate_best(state: MigrationState, goal: FragmentationGoal) -> bool:
-    """Make the migration that gains most, if any gains, trying the most promising ones first."""
+    """Make the migration with the largest gain above 0, if any; the best candidates first."""
     measure, wanted = goal.measure, goal.wanted
     releases = []  # the best gain of the migration, the node, the gain of its podm, its cards
     for numbers in state.by_podm().values():

@@ -38,7 +38,7 @@ MOST_SORTED = 2_000_000  # lines that are sorted in memory
 
 
 class PolicyChoice(NamedTuple):
-    """The policy that decides: ``every`` for all requests, else theirs, else ``default``."""
+    """The policy that decides: ``every`` for all requests, else their own, else ``default``."""
 
     every: str | None = None
     default: str = "default"
@@ -93,7 +93,7 @@ class FileWorkload:
     def entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
     ) -> Iterator[WorkloadEntry]:
-        """Yield the requests in the order of their arrival; errors have the place of a line."""
+        """Yield the requests in the order of their arrival; errors name the place of a line."""
         entries = self._entries(flavors, policies)
         if self._sort:
             sorted_entries = list(itertools.islice(entries, MOST_SORTED + 1))
@@ -183,7 +183,7 @@ def _place(file: str, line: Line) -> str:
     return line_place(file, line.number, line.word)
 
 
-OWN_POLICY = PolicyChoice(None, "")  # which leaves requests without a policy as they are
+OWN_POLICY = PolicyChoice(None, "")  # an empty policy leaves requests unchanged
 
 
 class CompiledWorkload:
@@ -205,7 +205,7 @@ class CompiledWorkload:
     def entries(
         self, flavors: Mapping[str, Flavor], policies: PolicyChoice = NO_CHOICE
     ) -> Iterator[WorkloadEntry]:
-        """Yield the requests in the order of their arrival; ``flavors`` are in them already."""
+        """Yield the requests in the order of their arrival; they already contain ``flavors``."""
         requests = [
             structs.replace(one, policy=policies.every or one.policy or policies.default)
             for one in self._requests

@@ -28,11 +28,11 @@ from valence_sched.model.quantity import format_count
 from valence_sched.model.workload import TIMES, TraceColumn, WorkloadLine
 
 MAX_LINE_BYTES = 1 << 20
-MAX_JSON_BYTES = 1 << 27  # of one document; what is larger is written as JSON Lines
+MAX_JSON_BYTES = 1 << 27  # most bytes of one document; larger workloads are JSON Lines
 SNIFFED_BYTES = 4096
 
 Row = Sequence[str]
-#: Of each field its column, and the factor of its numbers in a recorded trace.
+#: For each field its column, and the factor of its numbers in a recorded trace.
 Positions = dict[str, tuple[int, float | None]]
 Step = str | int
 
@@ -133,7 +133,7 @@ def _scaled(factor: float, *, whole: bool) -> Callable[[str], Any]:
         try:
             number = round(float(cell) * factor, 9)
         except ValueError:
-            return cell  # the decoder of the field says what is wrong with it
+            return cell  # the decoder of the field reports the error
         return math.ceil(number) if whole and math.isfinite(number) else number
 
     return scale
@@ -149,7 +149,7 @@ def _with_lists(value: Any) -> Any:
 
 
 Form = Literal["csv", "jsonl", "json", "yaml"]
-DELIMITERS = ",;\t"  # of CSV: the one that its first line has most often
+DELIMITERS = ",;\t"  # of CSV: the most frequent one in its first line
 _FORMS: dict[str, Form] = {
     ".csv": "csv",
     ".jsonl": "jsonl",
@@ -158,14 +158,14 @@ _FORMS: dict[str, Form] = {
     ".yaml": "yaml",
     ".yml": "yaml",
 }
-NOT_IN_KEY = (*TIMES, "id")  # lines that differ only in these are one request
+NOT_IN_KEY = (*TIMES, "id")  # lines that differ only in these share a request
 
 
 class Line(NamedTuple):
     """One line: its number from 1, its times as written, and its request.
 
     ``word`` is its name in errors: ``line``, or ``request`` in a document. Lines with equal ``key``
-    have the same request, of which ``document`` returns the fields.
+    have the same request; ``document`` returns its fields.
     """
 
     number: int
@@ -182,8 +182,8 @@ def read_lines(
 ) -> Iterator[Line]:
     """Yield the lines of a workload in the format of its suffix, else of its beginning.
 
-    ``columns`` are those of a recorded trace, by field, which is CSV; its other columns are passed
-    over. InputError: the content is invalid, or a column is unknown.
+    ``columns`` are those of a recorded trace, by field, which is CSV; its other columns are
+    ignored. InputError: the content is invalid, or a column is unknown.
     """
     stream = io.BufferedReader(stream) if not hasattr(stream, "peek") else stream  # type: ignore[type-var]
     form = "csv" if columns else _form(stream, file)
@@ -255,7 +255,7 @@ def _object_line(number: int, item: Any, file: str, word: str = "line") -> Line:
         place, found = line_place(file, number, word), one_line(repr(item), 60)
         raise InputError(place, "", found, "an object")
     arrival, departure, duration = (item.pop(name, None) for name in TIMES)
-    if "group" not in item:  # a group without a name has the id of its request
+    if "group" not in item:  # a group without a name is named by its request's id
         item.pop("id", None)
     key = msgspec.json.encode(item)
     return Line(number, arrival, departure, duration, key, lambda: item, word)
@@ -301,7 +301,7 @@ def _csv_lines(stream: BinaryIO, file: str, columns: Mapping[str, TraceColumn]) 
 
 
 def _rows(stream: BinaryIO, file: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of CSV with the number of their last line; empty ones are passed over."""
+    """Yield the rows of CSV with the number of their last line, without empty rows."""
 
     def text_of(number: int, text: bytes) -> str:
         try:

@@ -405,7 +405,7 @@ class ZoneChoices:
         changes = sorted(sensitivity.choice_changes(self, notes), key=sensitivity.relative_size)
         if silent := self._selection.silent - earlier:
             changes, names = [], ", ".join(sorted(silent))
-            notes = [one_line(f"flips: unknown, these zones did not answer: {names}")]
+            notes = [one_line(f"sensitivity: unknown, these zones did not answer: {names}")]
         return replace(explanation, flips=tuple(changes), notes=(*explanation.notes, *notes))
 
 

@@ -46,7 +46,7 @@ class ExplainScheduler(base.Lister):
         self.closing += warning_lines(output.decision.zone_notes(document))
         if document.explanation is None and not document.zones:
             hint = "an older program wrote it; schedule again for them"
-            self.closing.append(f"the report holds neither near misses nor flips: {hint}")
+            self.closing.append(f"the report holds neither near misses nor sensitivity: {hint}")
         return output.decision.VERDICT_COLUMNS, output.decision.verdict_rows(document)
 
     def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:

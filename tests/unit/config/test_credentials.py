@@ -139,7 +139,7 @@ class TestSecureFile(Case):
         self.file.put("a", SECRET)
         for data in (b"{", b"[]", b'{"a": 7}', b"[" * 100_000):
             self.file.path.write_bytes(data)
-            with self.assertRaisesRegex(CredentialError, "not what podm create wrote"):
+            with self.assertRaisesRegex(CredentialError, "not a password file of podm create"):
                 self.file.put("b", "other")
             self.assertEqual(data, self.file.path.read_bytes())
 

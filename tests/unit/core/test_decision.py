@@ -179,7 +179,7 @@ class TestUndecided(WithoutOptimiser):
         self.assertEqual((PoolRef(podm="hard", pool="p"),), report.undecided)
         self.assertEqual(["undecided"], [verdict.outcome for verdict in report.podms])
         self.assertEqual(
-            "fit: states to settle it: needs more than the budget of the policy, "
+            "fit: states of search: needs more than the budget of the policy, "
             "has 20,000 for a pool",
             report.podms[0].reason.text,
         )
@@ -189,7 +189,7 @@ class TestUndecided(WithoutOptimiser):
         )
         (warning,) = report.warnings
         self.assertRegex(
-            warning, r"^undecided: 1 pool may fit: hard \(p\): not settled within 20,000"
+            warning, r"^undecided: 1 pool may fit: hard \(p\): no answer within 20,000"
         )
         self.assertEqual((), report.explanation.nearest_misses)
         self.assertIn("undecided within the budget", report.explanation.notes[-1])

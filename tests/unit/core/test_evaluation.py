@@ -283,7 +283,7 @@ class TestBrokenPlugins(unittest.TestCase):
         )
         decision = Decision([Attempt(context, place(context, rank_rows))])
         (reason,) = Verdicts(decision).reasons(0)
-        text = "raising: this filter: needs an answer, has none: it failed"
+        text = "raising: this filter: needs an answer, has an error"
         self.assertEqual(text, reason.text)
 
 

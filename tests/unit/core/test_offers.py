@@ -162,7 +162,7 @@ class TestTaken(unittest.TestCase):
         block = "block c0 is not free in pool 'all'"
         reserved = cpu("c0", 8, status={"reserved": True})
         gone = (
-            (site()[0], "this pod manager is not decided on"),
+            (site()[0], "this pod manager is not in the inventory"),
             ({**site()[1], "blocks": [other]}, block),
             ({**site()[1], "blocks": [reserved, other]}, block),
             ({**site()[1], "pools": [{"id": "new"}], "blocks": [cpu("c0", 8, pools=["new"])]},
@@ -407,7 +407,7 @@ class TestVeryBlocks(unittest.TestCase):
         self.assertGreater(fit.waste, self.chosen.waste)
 
     def test_other_blocks_do_not(self):
-        not_made = "not what a node of the request is made of"
+        not_made = "do not match a node of the request"
         for uris in (
             "",
             "c0",
@@ -433,7 +433,7 @@ class TestVeryBlocks(unittest.TestCase):
     def test_another_place_does_not(self):
         self.refused("^p: block c0 is not free in pool '2'", pool="2")
         self.refused("^p: no pool ''", pool="")
-        self.refused("^q: this pod manager is not decided on", podm="q")
+        self.refused("^q: this pod manager is not in the inventory", podm="q")
 
     def test_what_asks_for_nothing_is_refused_as_a_request(self):
         nothing = replace(self.wanted, needs=())

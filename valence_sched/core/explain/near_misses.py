@@ -30,7 +30,7 @@ MOST_FITS = 20_000  # fits tried
 
 @dataclass
 class NearMissSearch:
-    """Searches the evaluation of a decision for near misses; ``notes`` name the bounds it met."""
+    """Searches the evaluation of a decision for near misses; ``notes`` name the reached limits."""
 
     decision: Decision
     notes: list[str] = field(default_factory=list)
@@ -39,7 +39,7 @@ class NearMissSearch:
     def run(self) -> tuple[NearMiss, ...]:
         """Return the near misses: first those that removing one node resolves, then by nearness."""
         hardware = list(itertools.islice(self._by_hardware(), MOST_PODMS))
-        hardware.sort(key=lambda miss: miss.freeing is None)  # stable: else in order of nearness
+        hardware.sort(key=lambda miss: miss.freeing is None)  # stable: keeps nearness
         if self._fits >= MOST_FITS:
             tried = format_count(MOST_FITS, "pool")
             self.notes.append(f"near misses: the fit of only {tried} was tried")
@@ -79,7 +79,7 @@ class NearMissSearch:
                 )
 
     def _by_policy(self) -> Iterator[NearMiss]:
-        """Yield those that one filter alone rejects, by something else than free hardware."""
+        """Yield the podms that one filter alone rejects, for another reason than free hardware."""
         evaluation, view = self.decision.batch.evaluation, self.decision.batch.view
         seen_podms, filters = self._chosen_podms(), self.decision.context.bound.filters
         other_reasons = evaluation.availability_readers | evaluation.failed_plugins
@@ -98,18 +98,18 @@ class NearMissSearch:
             yield NearMiss(podm=name, pool=pool, kind="word", lacks=self._lacks(row))
 
     def _chosen_podms(self) -> set[int]:
-        """Return the podms that were chosen, if all nodes were placed: they lack nothing."""
+        """Return the chosen podms if all nodes were placed: they have no lack."""
         return set(self.decision.chosen_podms() if self.decision.outcome == "placed" else ())
 
     @functools.cached_property
     def _may_fit(self) -> list[bool]:
-        """Whether each row passes every filter and the decision did not find it without a fit."""
+        """Whether each row passes every filter and is not known to be without a fit."""
         passing = self.decision.batch.evaluation.cost != INFINITE_COST
         passing[list(self.decision.batch.rows_without_fit)] = False
         return passing.tolist()  # type: ignore[no-any-return]
 
     def _takes_node(self, podm: int) -> bool:
-        """Return whether a podm takes the next node, or may take it: it was not settled."""
+        """Return whether a podm takes the next node, or may take it."""
         fit_of = self.decision.row_fits.of
         for row in range(*self.decision.batch.view.rows(podm)):
             if not self._may_fit[row]:

@@ -31,7 +31,7 @@ def decision_report(
 ) -> nouns.Report:
     """Return a decision as a document; ``source`` is the inventory, if known.
 
-    The explanation is the expensive part: only with ``explain``.
+    Only with ``explain`` the document has the explanation, which takes long.
     """
     from valence_sched.core.explain.verdicts import Verdicts
 
@@ -86,7 +86,7 @@ def inventory_source(view: View, skipped: Sequence[str]) -> nouns.InventorySumma
 
 
 def explain_decision(decision: Decision) -> nouns.Explanation:
-    """Explain the first node of a decision, up to bounds that are named in the notes."""
+    """Explain the first node of a decision, within limits that the notes name."""
     from valence_sched.core.explain import sensitivity  # both take long
     from valence_sched.core.explain.near_misses import NearMissSearch
 
@@ -102,7 +102,7 @@ def explain_decision(decision: Decision) -> nouns.Explanation:
     is_by_cost = choices.policy.pick.best_of == 1 and goes_by_cost(choices.policy)
     misses = search.run()
     if undecided := spending.undecided:
-        questions = f"{format_count(undecided, 'question')}: what depends on the answer is left out"
+        questions = f"{format_count(undecided, 'question')}: dependent results are left out"
         notes.append(f"undecided within the budget of the policy: {questions}")
     return nouns.Explanation(
         candidates=tuple(_contender(decision, row, chosen) for row in rows),

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sensitivity: the smallest change of one weight, or of one amount, that changes the choice.
 
-A pool's cost is linear in each weight, in whole numbers: the crossing with the chosen pool's is
-solved for, added up and ranked again. For amounts the search doubles the change, then halves the
-gap; each try is placed as any request.
+A pool's cost is linear in each weight, in whole numbers. So the weight at which it equals that of
+the chosen pool is computed, and the pools are ranked again at that weight. For amounts the search
+doubles the change, then halves the gap; each try is placed like any request.
 """
 
 import dataclasses
@@ -36,12 +36,12 @@ MOST_TRIES = 160  # tries for all needs of a request together
 GIB_IN_MIB = 1024
 
 #: How the notes of ``choice_changes`` begin.
-NOTES = ("flips: ", "drawn among ", "the scheduler ")
+NOTES = ("sensitivity: ", "drawn among ", "the scheduler ")
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The pool of the first node, if any, and whether lots decide or a better one is open."""
+    """The pool of the first node, if any, whether a better one is undecided, and its ties."""
 
     pool: PoolRef | None
     undecided: bool
@@ -60,20 +60,20 @@ class Choices(Protocol):
     attempt_index: int
 
     def needs_anchor(self) -> bool:
-        """Return whether the first node decides where the others of its group must be."""
+        """Return whether the place of the first node decides that of its group."""
 
     def choose(self, alternative: Alternative) -> Choice:
-        """Return what makes one node of another alternative. It keeps the request's lots."""
+        """Return the choice for one node of another alternative, with the lots of the request."""
 
     def weight_changes(self) -> Iterator[Sensitivity] | None:
         """Return the least change of each weight that changes the choice; None: weights vary."""
 
     def most_free(self, need: Need) -> float:
-        """Return the most that one pool has free of a need."""
+        """Return the largest free amount of a need in one pool."""
 
 
 def choice_changes(choices: Choices, notes: list[str]) -> Iterator[Sensitivity]:
-    """Yield the least changes of weights and needs that change the choice; notes say why not.
+    """Yield the least changes of weights and needs that change the choice; add the notes.
 
     Weights are whole thousandths within 0..1000.
     """
@@ -81,26 +81,26 @@ def choice_changes(choices: Choices, notes: list[str]) -> Iterator[Sensitivity]:
     weights = None
     if choices.chosen is None:
         if choices.choose(request.alternatives[choices.attempt_index]).pool:
-            notes.append("flips: one node would fit, not as many as must")
+            notes.append("sensitivity: one node would fit, but not the required number")
             return
     elif request.count > 1 and choices.needs_anchor():
-        text = "the first node goes where all of its group fit: no other weight or need was tried"
-        notes.append(f"flips: {text}")
+        text = "the group decides where the first node goes: no other weight or need was tried"
+        notes.append(f"sensitivity: {text}")
         return
     elif pick.best_of > 1:
-        notes.append(f"drawn among the best {pick.best_of}: another seed may choose another")
+        notes.append(f"drawn among the best {pick.best_of}: another seed may choose another pool")
         return
     elif not goes_by_cost(choices.policy):
-        text = f"the scheduler {choices.policy.scheduler!r} does not go by weights"
-        notes.append(f"{text}: another seed may choose another")
+        text = f"the scheduler {choices.policy.scheduler!r} does not use weights"
+        notes.append(f"{text}: another seed may choose another pool")
         return
     elif (weights := choices.weight_changes()) is None:
-        notes.append("flips: weights differ by aggregate or zone: no other weight was tried")
+        notes.append("sensitivity: weights differ by aggregate or zone: no other weight was tried")
     yield from weights or ()
     amounts = AmountSearch(choices)
     yield from amounts.changes()
     if amounts.out_of_tries:
-        notes.append(f"flips: stopped after {MOST_TRIES} tries of other amounts")
+        notes.append(f"sensitivity: stopped after {MOST_TRIES} tries of other amounts")
 
 
 class FlatChoices:
@@ -114,7 +114,7 @@ class FlatChoices:
         self.policy = context.bound.policy
         self.chosen = None if row is None else _pool(context, row)
         self.attempt_index = len(decision.failed_attempts)
-        # what the tries memoise is dropped with them
+        # values memoised by the tries are dropped with them
         self._tried = dataclasses.replace(context, view=context.view.with_own_memo())
 
     def needs_anchor(self) -> bool:
@@ -162,7 +162,7 @@ def _schedule_one(context: EvaluationContext) -> Batch:
 
 
 def _has_ties(context: EvaluationContext, row: int) -> bool:
-    """Return whether another podm makes the node at the same cost: then lots decided."""
+    """Return whether another podm makes the node at the same cost, so that lots decided."""
     equal = context.evaluation.cost == context.evaluation.cost[row]
     others = np.flatnonzero(equal & (context.view.podm_of != context.view.podm_of[row]))[:MOST_TIES]
     return any(isinstance(context.fit(context.view, other), Fit) for other in others.tolist())
@@ -173,7 +173,7 @@ def weight_changes(
 ) -> Iterator[Sensitivity]:
     """Yield for each weight of a policy the least change at which a pool overtakes the chosen one.
 
-    ``found`` are those of some zones, of which no two have a pod manager in common.
+    ``found`` are those of zones without common pod managers.
     """
     assert chosen is not None, "no weight makes a node fit"
     for use in policy.weighers:
@@ -204,7 +204,7 @@ def weight_changes(
 def overtakings(context: EvaluationContext, rival: Rival) -> list[Overtaking] | None:
     """Return for each weight, up and down, the pool that is the first to overtake a rival.
 
-    None where the weights of pools differ. Only for a scheduler that takes the best by cost.
+    None if the weights of pools differ. Only for a scheduler that takes the pool of least cost.
     """
     if context.bound.weights_vary:
         return None
@@ -233,7 +233,7 @@ def _least_step(
 ) -> int | None:
     """Return the least step, in thousandths, at which a row that makes the node gets ahead.
 
-    ``gain`` is how much each step closes the gap to the rival; at equal cost, lots decide.
+    ``gain`` is the decrease of the gap to the rival per step; at equal cost, lots decide.
     """
     able = np.flatnonzero(gain > 0)
     gain, margin, ahead = gain[able], margin[able], ahead[able]
@@ -248,7 +248,7 @@ def _least_step(
 
 
 def _verify(context: EvaluationContext, rival: Rival, number: int, step: int) -> Overtaking | None:
-    """Return what overtakes a rival at another weight, after adding up and ranking again."""
+    """Return the pool that overtakes a rival at another weight, after a new ranking."""
     weighers = list(context.bound.weighers)
     old = weighers[number]
     weighers[number] = msgspec.structs.replace(old, weight=old.weight + step)
@@ -262,13 +262,13 @@ def _verify(context: EvaluationContext, rival: Rival, number: int, step: int) ->
     row = batch.nodes[0].chosen.row
     cost, lot = int(evaluation.cost[row]), int(batch_lots(context.view, context.request)[row])
     if (cost, lot) >= (rival.cost + step * (COST_SCALE - rival.scores[old.name]), rival.lot):
-        return None  # the rival, or what is behind it
+        return None  # the rival, or a pool behind it
     pool, by_lot = _pool(context, row), _has_ties(changed, row)
     return Overtaking(weigher=old.name, step=step, pool=pool, cost=cost, lot=lot, by_lot=by_lot)
 
 
 def relative_size(change: Sensitivity) -> float:
-    """Return how large a change is, measured against what it changes."""
+    """Return the size of a change relative to the old value."""
     return abs(change.becomes - change.was) / change.was if change.was else math.inf
 
 
@@ -281,7 +281,7 @@ class AmountSearch:
 
     choices: Choices
     out_of_tries: bool = False
-    _undecided: bool = False  # an amount that the present search came across
+    _undecided: bool = False  # an amount that the search already found
     _tries: int = 0
     _choice_by_amount: dict[tuple[int, float], Choice] = field(default_factory=dict)
 
@@ -302,13 +302,13 @@ class AmountSearch:
             constraint.applies_to(need) for one in changed for constraint in one.topology
         )
         steps = int(need.amount // _step(need))
-        # an amount of 0 would leave the need out
+        # an amount of 0 drops the need
         return steps - 1 if is_needed and steps * _step(need) == need.amount else steps
 
     def _smallest_change(
         self, number: int, need: Need, sign: int, most: int
     ) -> Iterator[Sensitivity]:
-        """Yield the change at the least of 1..most steps, unless the tries run out first."""
+        """Yield the change at the least number of steps up to ``most``, while tries are left."""
         unchanged, step = 0, min(1, most)
         self._undecided = False
         while step and not self._differs(number, need, sign * step):
@@ -337,7 +337,7 @@ class AmountSearch:
             )
 
     def _differs(self, number: int, need: Need, steps: int) -> bool:
-        """Return whether so many steps change the choice, or whether that is open."""
+        """Return whether this number of steps changes the choice, None if that is undecided."""
         amount = need.amount + steps * _step(need)
         key = number, amount
         if key not in self._choice_by_amount:

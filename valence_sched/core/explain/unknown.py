@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unknown: names and values in a request that nothing reports, and pools left undecided."""
+"""Unknown: names and values in a request that no pod manager reports, and undecided pools."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from valence_sched.view.view import View
 if TYPE_CHECKING:
     from valence_sched.core.decision import Decision
 
-DEVICE_NOUNS = {"memory": "memory module"}  # the device, where its kind is named otherwise
-BOOLEAN_ATTRIBUTE = "remote"  # true or false of a device: no name that could be misspelt
-MOST_NAMES = 5  # undecided pools that are named; the report has them all
+DEVICE_NOUNS = {"memory": "memory module"}  # the device of a kind with another name
+BOOLEAN_ATTRIBUTE = "remote"  # booleans of a device, which cannot be misspelt
+MOST_NAMES = 5  # undecided pools in the message; the report has all
 SIMILARITY = 0.6  # from 0 to 1; models are short, and H200 has half of A100
 
 
@@ -49,7 +49,7 @@ def _unknown_in_alternative(view: View, alternative: Alternative) -> Iterator[st
 
 
 def _hint(value: str, known: Collection[str]) -> str:
-    """Return the nearest reported value, or word of one: a model is often named by one word."""
+    """Return the nearest reported value, or word of a value: a model is often named by a word."""
     words = {word for text in known for word in text.split()}
     close = closest(value, known, SIMILARITY) or closest(value, words, SIMILARITY)
     return suggest(value, known if close is None else [close], SIMILARITY)
@@ -61,7 +61,7 @@ def _topology_names(view: View) -> frozenset[str]:
 
 
 def unknown_terms(view: View, request: Request) -> list[str]:
-    """Return a line for each name or value in a request that nothing reports, with the nearest."""
+    """Return a line for each unreported name or value in a request, with the nearest one."""
     make = functools.partial(_unknown_terms, view, request)
     return view.memoise_free("unknown terms", request.evaluation_key, make)  # type: ignore[no-any-return]
 
@@ -75,7 +75,7 @@ def _unknown_terms(view: View, request: Request) -> list[str]:
         *unknown_lines("has a resource named", names, view.resources),
         *(line for term in terms for line in _unknown_lines(view, *term)),
         *_unknown_values(view, request),
-        # none where an alternative names only known ones: then that one is meant to help
+        # no line if another alternative names only known values
         *(dict.fromkeys(itertools.chain.from_iterable(devices)) if all(devices) else ()),
     ]
 
@@ -114,7 +114,7 @@ def _unknown_values(view: View, request: Request) -> Iterator[str]:
         reported = view.text("location").values
         several = (one if isinstance(one, (tuple, list)) else (one,) for one in reported)
         paths = {as_text(one).rstrip("/") for some in several for one in some if one is not None}
-        parts = (path.split("/") for path in paths)  # what contains a location is one, too
+        parts = (path.split("/") for path in paths)  # a part of a location is a location, too
         known = {"/".join(path[:end]) for path in parts for end in range(1, len(path) + 1)}
         yield from unknown_lines("is at the location", locations, known)
     yield from _unknown_names("is in the aggregate", request.aggregates, view.aggregates.values)
@@ -151,7 +151,7 @@ def decision_warnings(decision: Decision) -> list[str]:
 
 
 def bound_notes(bound: int, fitting: int, requested: int) -> list[str]:
-    """Return how far the nodes that fit are from the most, where they are not all."""
+    """Return the proven bound of nodes and the found number, if not all nodes fit."""
     if fitting >= requested or bound >= requested:
         return []
     most = f"no placement has more than {bound:,} of the {format_count(requested, 'node')}"
@@ -159,11 +159,11 @@ def bound_notes(bound: int, fitting: int, requested: int) -> list[str]:
 
 
 def undecided_text(pools: Sequence[PoolRef], policy: Policy) -> str:
-    """Return which pools may fit although that was not settled within the budget of a policy."""
+    """Return the line about pools that may fit, but were not searched within the budget."""
     names = ", ".join(f"{one.podm} ({one.pool})" for one in pools[:MOST_NAMES])
     more = f" and {len(pools) - MOST_NAMES:,} more" if len(pools) > MOST_NAMES else ""
     what = format_count(len(pools), "pool")
     budget, states = policy.budget, format_count(policy.budget.pool_states, "state")
-    spent = f"not settled within {states} for a pool and {budget.decision_states:,} for a decision"
+    spent = f"no answer within {states} for a pool and {budget.decision_states:,} for a decision"
     hint = f"raise the budget of policy {policy.name!r}"
     return f"undecided: {what} may fit: {names}{more}: {spent}: {hint}"

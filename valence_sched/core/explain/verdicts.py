@@ -39,13 +39,13 @@ class Verdicts:
         yield from sorted(verdicts, key=lambda v: (_RANK[v.outcome], -(v.score or 0.0), v.podm))
 
     def stop_reason(self, podm: int) -> Reason | None:
-        """Return why a podm took no more nodes, None when no more were asked for."""
+        """Return the reason why a podm took no more nodes, None if no more were requested."""
         if self.decision.outcome != "placed_in_part":
             return None
         return next(self._reasons(self.furthest_row(podm), full=True))
 
     def reasons(self, row: int) -> list[Reason]:
-        """Return every reason against pool ``row`` in filter order, else why there is no fit."""
+        """Return every reason against pool ``row`` in filter order, else the reason of the fit."""
         return list(self._reasons(row))
 
     def pool_reasons(self, podm: int) -> tuple[PoolReasons, ...]:
@@ -83,7 +83,7 @@ class Verdicts:
         return self._verdict(podm, row, word, reason, pool_reasons=pool_reasons)
 
     def furthest_row(self, podm: int) -> int:
-        """Return the pool of a podm that got through most filters before it was rejected."""
+        """Return the pool of a podm that passed most filters before it was rejected."""
         rows = self._rows(podm)
         return rows.start + int(self._nearness[rows.start : rows.stop].argmax())
 
@@ -97,19 +97,19 @@ class Verdicts:
 
     @functools.cached_property
     def _passed_before(self) -> list[int]:
-        """How many rows before each passed every filter before any node was placed."""
+        """The number of rows before each that passed every filter before the first node."""
         passed = np.logical_and.reduce(self.context.evaluation.verdicts, axis=0)
         return [0, *np.cumsum(passed).tolist()]
 
     @functools.cached_property
     def _first_failures(self) -> Ints:
-        """The number of the first filter that rejects each row; that of all where none does."""
+        """The index of the first filter that rejects each row, else the number of filters."""
         failures = np.array(first_failures(self.batch.evaluation.verdicts), dtype=np.int64)
         return np.where(failures < 0, len(self.context.bound.filters), failures)
 
     @functools.cached_property
     def _nearness(self) -> Floats:
-        """How near each row came: the filters it passed, then the needs that it meets."""
+        """The nearness of each row: the filters that it passed, then the needs that it meets."""
         met = np.zeros(len(self.view))
         needs = [need for need in self.request.needs if need.amount]
         for need in needs:
@@ -122,7 +122,7 @@ class Verdicts:
         return (self.batch.evaluation.cost != INFINITE_COST).tolist()  # type: ignore[no-any-return]
 
     def _reasons(self, row: int, *, full: bool = False) -> Iterator[Reason]:
-        """Yield the reasons against a row; ``full`` ones say what there is instead."""
+        """Yield the reasons against a row; ``full`` ones have the models it has instead."""
         rejected = False
         filters, verdicts = self.context.bound.filters, self.batch.evaluation.verdicts[:, row]
         for filter_, passed in zip(filters, verdicts.tolist(), strict=True):
@@ -134,20 +134,20 @@ class Verdicts:
         fit = self.context.fit(self.batch.view, row)
         if isinstance(fit, Undecided):
             budget, states = "more than the budget of the policy", f"{fit.states:,} for a pool"
-            yield _reason("fit", "states to settle it", budget, states)
+            yield _reason("fit", "states of search", budget, states)
             return
         label, need, have = self.context.fitter.shortfall(self.batch.view, row)
         yield _reason("fit", label, need, have)
 
     def _reasons_of(self, filter_: BoundFilter, row: int, *, full: bool) -> Iterable[Reason]:
         if filter_.name in self.batch.evaluation.failed_plugins:
-            return [_reason(filter_.name, "this filter", "an answer", "none: it failed")]
+            return [_reason(filter_.name, "this filter", "an answer", "an error")]
         terms = (term for term, holds in self._terms_of(filter_) if not holds[row])
         found = [_reason_from_term(filter_.name, term, row, full=full) for term in terms]
         return found or [_reason(filter_.name, "this filter", "yes", "no")]
 
     def _terms_of(self, filter_: BoundFilter) -> list[tuple[Term, Mask]]:
-        """Return the terms of a filter with where each holds; none where it explains nothing."""
+        """Return the terms of a filter with the rows where each holds; empty without terms."""
         if filter_.terms is not None and filter_.name not in self._terms:
             self._terms[filter_.name] = []
             try:
@@ -202,7 +202,7 @@ def _reason_from_term(name: str, term: Term, row: int, *, full: bool) -> Reason:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value as JSON holds it: numbers whole where they are, sets as sorted lists."""
+    """Return a value as JSON holds it: whole numbers as integers, sets as sorted lists."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):

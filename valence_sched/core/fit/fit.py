@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fit: the blocks and stock amounts of one pool that make one node with the least waste (exact).
 
-Which devices satisfy which group of the request is a matching; by Hall's theorem it exists just
-when every set of groups finds enough devices that pass for one of them. So a choice of blocks
-makes the node when it covers whole-number demands: the totals, one demand for each set of groups,
-and the pool's least numbers of blocks. The cheapest cover wastes least (prices:
-``view.block_kinds``); topology constraints are met by ``topology``. A question that the budget does
-not settle is undecided (``Spending``).
+The assignment of devices to the groups of the request is a matching. By Hall's theorem it exists if
+and only if every set of groups finds enough devices that pass for one of them. So a choice of
+blocks makes the node when it covers whole-number demands: the totals, one demand for each set of
+groups, and the pool's least numbers of blocks. The cheapest cover wastes least (prices:
+``view.block_kinds``); topology constraints are met by ``topology``. A question without an answer
+within the budget is undecided (``Spending``).
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from valence_sched.view.view import View
 if TYPE_CHECKING:
     from valence_sched.core.fit.topology import TopologyFitter
 
-MOST_DEMANDS = 32  # of a cover; with more, devices are assigned to needs one by one
-MOST_ANSWERS = 100_000  # questions whose answer is remembered per request
-NOTHING = "nothing"  # the question of a request for no block, in a pool without limits
+MOST_DEMANDS = 32  # most demands of a cover; with more, devices are assigned to needs one by one
+MOST_ANSWERS = 100_000  # remembered answers per request
+NOTHING = "nothing"  # of a request without blocks, in a pool without limits
 
 Offer = list[tuple[int, int]]  # kinds and numbers of blocks
 Limits = tuple[tuple[BlockType, Limit], ...]  # of a pool
@@ -57,7 +57,7 @@ class Fit(Struct, frozen=True, gc=False):
 class Fitter:
     """A request's needs, prepared once and fitted in many pools.
 
-    Pools share a search where the blocks that could help are alike.
+    Pools share a search if their useful blocks are equal.
     """
 
     needs: tuple[Need, ...]
@@ -83,11 +83,11 @@ class Fitter:
             self._topology = fitter if fitter.domains or is_wide else None
 
     def fit(self, view: View, row: int, spending: Spending | None = None) -> Fit | Undecided | None:
-        """Return what makes the node of pool ``row``, None when nothing does."""
+        """Return the fit of the node in pool ``row``, None without a fit."""
         return self._fit(view, row, spending or Spending(self.budget))
 
     def quick_fit(self, view: View, row: int) -> Fit | None:
-        """Return the fit of a pool where the short search settles it, which spends nothing."""
+        """Return the fit of a pool if the short search finds the answer, at no cost."""
         fit = self._fit(view, row, None)
         return fit if isinstance(fit, Fit) else None
 
@@ -131,7 +131,7 @@ class Fitter:
         spending: Spending | None,
         free_states: int = FREE_STATES,
     ) -> SearchOutcome:
-        """Return the answer to a question; pools that pose the same one share it."""
+        """Return the answer to a question; pools with the same question share it."""
         short = self._search_once(key, search, min(free_states, self.budget.pool_states))
         if short.complete or spending is None:
             return short
@@ -176,7 +176,7 @@ class Fitter:
         return SearchOutcome(answer.found[0], answer.complete, answer.states)
 
     def shortfall(self, view: View, row: int) -> tuple[str, float, float]:
-        """Return why no set of blocks makes the node: a label, the amount needed, the most."""
+        """Return the reason why no blocks make the node: a label, the need, the most."""
         shortfall = stocks.stock_shortfall(view, row, self._amounts, self.budget.pool_states)
         if shortfall:
             return shortfall
@@ -239,7 +239,7 @@ class Fitter:
         return items, caps, [d.amount for d in self.demands] + list(least.values())
 
     def _offer(self, free: Offer, pool: Pool) -> Offer:
-        """Return ``(kind, blocks)`` of the free blocks that could help, no more than could."""
+        """Return ``(kind, blocks)`` of the useful free blocks, at most the useful number."""
         useful = self._useful_by_kind(tuple(pool.limits.items()))
         offer: Offer = []
         for kind, number in free:
@@ -254,7 +254,7 @@ class Fitter:
         return self.kinds.kinds[pair[0]].sort_key
 
     def _useful_by_kind(self, limits: Limits) -> Counts:
-        """Return how many blocks of each kind a node can use; infinity where not yet known."""
+        """Return the number of blocks of each kind that a node can use; infinity if unknown."""
         useful = self._useful.get(limits)
         if useful is None or len(useful) < len(self.kinds.kinds):
             useful = self._useful[limits] = np.full(len(self.kinds), np.inf, np.float32)
@@ -268,7 +268,7 @@ class Fitter:
         return max(useful, default=0)
 
     def gives(self, kind: int) -> tuple[int, ...]:
-        """Return what one block of this kind gives to each demand."""
+        """Return the contribution of one block of this kind to each demand."""
         amounts = self._gives.get(kind)
         if amounts is None:
             lines = self.kinds.devices_of(kind)

@@ -3,9 +3,9 @@
 
 The work is bounded by counts, not by a clock: equal programmes get equal answers.
 
-HiGHS counts with floating-point numbers. So a whole solution is checked in whole numbers
-(``optimum``), and HiGHS is believed that a programme is infeasible only where numbers are too small
-for tolerances to matter. ``PropagationSearch`` counts with whole numbers alone.
+HiGHS uses floating-point numbers. So a whole solution is checked in whole numbers (``optimum``).
+HiGHS is trusted that a programme is infeasible only if its numbers are small enough for the
+tolerances. ``PropagationSearch`` uses only whole numbers.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 INFINITY = math.inf
-ROUNDING = 1e-4  # by which the solver's floating-point bound may be below the true one
+ROUNDING = 1e-4  # possible error of the solver's floating-point bound
 RELATIVE_ROUNDING = 1e-6
 
-#: The work of HiGHS in units of about a microsecond, measured: of a round of cuts at the root, of a
-#: node of the branch and bound, and of a simplex iteration, beside what depends on the entries.
+#: The measured work of HiGHS in units of about a microsecond: of a round of cuts at the root, of a
+#: node of the branch and bound, and of a simplex iteration, without the part that depends on the
+#: entries.
 ROOT_WORK, NODE_WORK, ITERATION_WORK = 800, 300, 30
-#: Options of HiGHS that look for solutions beside the branch and bound, or begin it anew.
+#: Options of HiGHS that search outside the branch and bound, or restart it.
 _RUNS = ("feasibility_jump", "rins", "rens", "root_reduced_cost")
 HEURISTICS = ("mip_allow_restart", *(f"mip_heuristic_run_{name}" for name in _RUNS))
 WORK_PER_STATE = 5  # in the time of a state of a set cover
-LARGEST_TRUSTED = 1_000_000  # number up to which "there is none" is believed
+LARGEST_TRUSTED = 1_000_000  # largest number with which "infeasible" is trusted
 PROPAGATED_PER_STATE = 4  # entries, in the time of a state of a set cover
-LARGEST = 1 << 45  # number that floating-point numbers count with
+LARGEST = 1 << 45  # largest number that is exact in the solver
 
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How much the solver may do: nodes of the branch and bound, and the relative gap to leave.
+    """The limits of the solver: nodes of the branch and bound, and the relative gap.
 
-    A model that is not exact is worth ``relaxed_nodes``. Of more than ``most_columns`` only the
-    linear relaxation is solved. The ``heuristics`` of HiGHS find a first solution sooner, and cost
-    more than the rest where one is known or easily found.
+    A model that is not exact gets ``relaxed_nodes``. A model of more than ``most_columns`` is
+    solved only as its linear relaxation. The ``heuristics`` of HiGHS find a first solution sooner,
+    but are expensive if a solution is known or easily found.
     """
 
     nodes: int = 500
@@ -57,7 +58,7 @@ class Effort:
     heuristics: bool = True
 
     def on(self, *, exact: bool) -> Effort:
-        """Return the effort that a model is worth."""
+        """Return the effort for a model."""
         return self if exact else replace(self, nodes=min(self.nodes, self.relaxed_nodes))
 
 
@@ -94,9 +95,9 @@ class ProgrammePart:
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """What the solver found: the values of the columns, if any, and a proven bound.
+    """The result of the solver: the values of the columns, if any, and a proven bound.
 
-    ``duals`` are the prices of the rows, of a linear programme only.
+    Only a linear programme has ``duals``, the prices of the rows.
     """
 
     values: Floats | None
@@ -109,7 +110,7 @@ class Solution:
 
     @property
     def whole_bound(self) -> int:
-        """Return the bound of an objective that is a number of nodes; 0 where it is infeasible."""
+        """Return the bound of an objective that is a number of nodes; 0 if it is infeasible."""
         return MAX_NODES if self.bound > MAX_NODES else math.floor(max(self.bound, 0.0) + ROUNDING)
 
 
@@ -127,7 +128,7 @@ class Programme:
         return self._columns
 
     def add(self, part: ProgrammePart, times: int = 1) -> int:
-        """Add a part, ``times`` as one of so many times the room; return its first column."""
+        """Add a part with ``times`` the room; return its first column."""
         first = self._columns
         self._upper.append(np.array(part.upper, dtype=np.float64) * times)
         self._limits.append((np.array(part.lower_rows) * times, np.array(part.upper_rows) * times))
@@ -152,14 +153,14 @@ class Programme:
         self._columns = columns
 
     def set_costs(self, costs: dict[int, float]) -> None:
-        """Set what one of each column adds to the objective, in place of what was set before."""
+        """Replace the coefficients of the columns in the objective."""
         self._cost = dict(costs)
 
     def solve(
         self, effort: Effort = DEFAULT_EFFORT, *, whole: bool, start: Sequence[int] | None = None
     ) -> Solution:
         """Return the best solution found, from a known ``start``, and the bound that is proven."""
-        import highspy  # a program that decides nothing hard does not wait for it
+        import highspy  # imported late: most decisions do not need it
 
         # Highs() prints the version of HiGHS on standard output before it takes an option
         solver = highspy._Highs()  # type: ignore[attr-defined]
@@ -218,7 +219,7 @@ class Programme:
 
 
 def least_work(entries: int) -> int:
-    """Return the work of HiGHS on so many entries before its first interrupt check."""
+    """Return the work of HiGHS on these entries before its first interrupt check."""
     return 3_000 + entries * (3 + entries // 1_000)
 
 
@@ -245,7 +246,7 @@ def _solution(highs: Any, solver: Any, columns: int, whole: bool) -> Solution:
 def optimum(
     part: ProgrammePart, prices: Mapping[int, int], states: int, start: Sequence[int] | None = None
 ) -> SearchOutcome:
-    """Return the values of the columns at the least price found within so many states."""
+    """Return the values of the columns at the least price found within the states."""
     known = None if start is None else list(start)
     limits = [abs(one) for one in (*part.lower_rows, *part.upper_rows) if abs(one) != INFINITY]
     largest = max([0, *limits, *part.upper])
@@ -281,8 +282,8 @@ def is_solution(part: ProgrammePart, values: Sequence[int]) -> bool:
 class PropagationSearch:
     """The depth-first search for the cheapest solution of a programme of whole numbers from 0.
 
-    Each step adds one to a column of the unmet row that has the least choice left, the first that
-    is not 0 if any, and propagates to the other columns; at a contradiction the search goes back.
+    Each step adds one to a column of the unmet row with the least choice left, the first that is
+    not 0 if any, and propagates to the other columns. At a contradiction the search backtracks.
 
     ``prices`` are by column, and ``demands`` the rows that must be met.
     """
@@ -314,7 +315,7 @@ class PropagationSearch:
         return -(-self._entries // PROPAGATED_PER_STATE)
 
     def run(self, bound: int | None, states: int) -> bool:
-        """Search within so many states; return whether it is complete.
+        """Search within the states; return whether the search is complete.
 
         ``bound`` is a lower bound of the price: a solution at it ends the search.
         """
@@ -329,7 +330,7 @@ class PropagationSearch:
         return self._descend(None, entries)
 
     def _descend(self, ceiling: int | None, entries: int) -> bool:
-        """Return whether all was searched, up to the first solution below a ceiling."""
+        """Search up to the first solution below a ceiling; return whether it is complete."""
         self._upper[self._price_row] = INFINITY if ceiling is None else ceiling
         path: list[tuple[int, int]] = []  # the changes before each step, and its column
         self._waiting.add(self._price_row)
@@ -358,7 +359,7 @@ class PropagationSearch:
         return False
 
     def _tightest_row(self) -> int | None:
-        """Return the unmet demand with the least choice left, None when all are met."""
+        """Return the unmet demand with the least choice left, None if all are met."""
         self._entries += len(self._demands)
         tightest, least = None, INFINITY
         for row in self._demands:
@@ -386,14 +387,14 @@ class PropagationSearch:
             self._row_most[row] += coefficient * high
 
     def _undo(self, mark: int) -> None:
-        """Take back all changes but so many, and what waits to be propagated."""
+        """Undo all changes after a mark, and clear the queue of the propagation."""
         self._waiting.clear()
         while len(self._changes) > mark:
             column, least, most = self._changes.pop()
             self._move(column, least - self._least[column], most - self._most[column])
 
     def _propagate(self) -> bool:
-        """Tighten columns until no row requires more; return whether no row contradicts."""
+        """Tighten columns until no row requires it; return whether all rows are consistent."""
         while self._waiting:
             row = self._waiting.pop()
             lower, upper = self._lower[row], self._upper[row]
@@ -412,7 +413,7 @@ class PropagationSearch:
 
     def _tightened(self, row: int, column: int, coefficient: int) -> tuple[int, int]:
         least, most = self._least[column], self._most[column]
-        above, below = most, most  # how far it may be above its least, and below its most
+        above, below = most, most  # its distances to its least and its largest value
         size = abs(coefficient)
         if self._upper[row] != INFINITY:
             above = int((self._upper[row] - self._row_least[row]) // size)

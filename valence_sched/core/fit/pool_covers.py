@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pool covers: the blocks that make a node in each pool, for as long as they are free.
+"""Pool covers: the blocks that make a node in each pool, while they are free.
 
-Pools whose offers differ little share few searches: demands and caps that share no kind of block
-are components, each with a tree of covers; their cheapest covers together are that of the whole.
+Pools with similar offers share few searches: demands and caps that share no kind of block are
+components, each with a tree of covers; their cheapest covers together are that of the whole.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from valence_sched.model.inventory import Limit, Pool
 from valence_sched.view.block_kinds import Counts
 from valence_sched.view.view import Ints, Mask, View
 
-MIN_POOLS = 8  # pools of equal limits from which on they share their covers
-MOST_KINDS = 64  # of blocks in a part: of more, the search in all of them would be too wide
+MIN_POOLS = 8  # least pools of equal limits that share their covers
+MOST_KINDS = 64  # of blocks in a part; a search in more would be too wide
 
 Offer = tuple[int, ...]  # numbers by kind
 
@@ -63,28 +63,29 @@ class PoolCovers:
         self._has: Mask = np.zeros(self._entries.shape, dtype=bool)
         self._entries[rows[useful], column[useful]] = useful
         self._has[rows[useful], column[useful]] = True
-        #: The last cover of each row: how many blocks of each column, and whether it is the best.
+        #: The last cover of each row: the number of blocks of each column, and whether it is the
+        #: best.
         self._covers = np.zeros(self._entries.shape, dtype=np.float32)
         self._is_best = np.zeros(len(view), dtype=bool)
         self.undecided_rows: set[int] = set()
 
     def free(self, rows: Ints) -> Counts:
-        """Return how many blocks are free now on some rows; shape ``(rows, columns)``."""
+        """Return the numbers of free blocks on some rows now; shape ``(rows, columns)``."""
         free: Counts = self._view.block_counts.free[self._entries[rows]] * self._has[rows]
         return free
 
     def holds(self, rows: Ints, free: Counts) -> Mask:
-        """Return for which rows the blocks of the last cover are still there."""
+        """Return the mask of the rows on which the blocks of the last cover are still free."""
         return self._is_best[rows] & (free >= self._covers[rows]).all(axis=1)
 
     def of(self, rows: Ints) -> tuple[Ints, Ints]:
-        """Return what the last covers of some rows take: entries of block counts, and numbers."""
+        """Return the blocks of the last covers of rows: entries of block counts, and numbers."""
         covers = self._covers[rows]
         places = covers.nonzero()
         return self._entries[rows][places], covers[places].astype(np.int64)
 
     def settle(self, rows: Ints) -> tuple[Mask, Mask]:
-        """Return which of some rows have a cover, and of which that is known by shared searches."""
+        """Return which rows have a cover, and for which rows shared searches know that."""
         free = self.free(rows)
         has_cover, known = np.ones(len(rows), dtype=bool), np.ones(len(rows), dtype=bool)
         limits_of = np.array(self._limits)[rows]
@@ -102,7 +103,7 @@ class PoolCovers:
         return has_cover, known
 
     def find(self, row: int, free: Counts) -> bool:
-        """Find the cover of a row; false without one, or if it is in ``undecided_rows``."""
+        """Find the cover of a row; false without one, or if the row is in ``undecided_rows``."""
         if (trees := self._trees_of.get(self._limits[row])) is not None:
             by_kind = dict(zip(self._column, free.tolist(), strict=True))
             before = self._nodes.get(row) or [tree.root for tree in trees]
@@ -137,7 +138,7 @@ class PoolCovers:
 
 
 class CoverComponent(Struct, frozen=True):
-    """A set cover by itself: the kinds of block, an item each of as many as a node can use."""
+    """An independent set cover: the kinds of block, each an item of as many as a node can use."""
 
     kinds: tuple[int, ...]
     items: tuple[Item, ...]
@@ -154,7 +155,7 @@ def cover_components(fitter: Fitter, pool: Pool) -> list[CoverComponent]:
 def connected_components(
     kinds: Sequence[int], items: Sequence[Item], amounts: Sequence[int], caps: Sequence[int]
 ) -> list[CoverComponent]:
-    """Return the parts of a set cover, of which the ``n``-th item is the ``n``-th kind of block."""
+    """Return the parts of a set cover whose ``n``-th item is the ``n``-th kind of block."""
     demands = [number for number, amount in enumerate(amounts) if amount]
     links = [
         [number for number in demands if item.gives[number]] + [~cap for cap in item.caps]
@@ -185,9 +186,9 @@ def connected_components(
 
 
 class CoverNode:
-    """An offer, and how many of which kinds are its cheapest cover, if it has any.
+    """An offer, and the numbers by kind of its cheapest cover, if it has any.
 
-    If the search was not ``complete``, nothing is known of smaller offers.
+    If the search was not ``complete``, it says nothing about smaller offers.
     """
 
     __slots__ = ("children", "complete", "cover", "offer")
@@ -200,10 +201,10 @@ class CoverNode:
 
 
 class CoverTree:
-    """The covers of all offers for one component, within so many states of the search each.
+    """The covers of all offers for one component, each within a limit of search states.
 
     The cheapest cover of an offer is that of every smaller offer that still has its blocks. So the
-    root has enough of everything, and a child has fewer of one kind of the cover.
+    root has enough of each kind, and a child has fewer of one kind of the cover.
     """
 
     def __init__(self, part: CoverComponent, states: int) -> None:
@@ -215,7 +216,7 @@ class CoverTree:
     def find(self, node: CoverNode, free: Mapping[int, float]) -> CoverNode:
         """Return the node with the cheapest cover of the free blocks, by kind.
 
-        ``node`` has no less of any kind: the root, or a node found when more was free.
+        ``node`` has at least as many of each kind: the root, or a node found with more free.
         """
         while node.complete and node.cover is not None:
             for kind, number in node.cover:
@@ -229,7 +230,7 @@ class CoverTree:
         return node
 
     def settle(self, free: Mapping[int, Counts], size: int) -> tuple[Mask, Mask]:
-        """Return which of ``size`` offers, by kind, have a cover, and of which that is known."""
+        """Return which of ``size`` offers, by kind, have a cover, and for which that is known."""
         has_cover, known = np.zeros(size, dtype=bool), np.ones(size, dtype=bool)
         waiting = [(self.root, np.arange(size))]
         while waiting:

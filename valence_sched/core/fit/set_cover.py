@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Set cover: the cheapest choice of items that meets every demand within the caps.
 
-Minimise ``sum(price * n)`` subject to ``sum(gives[j] * n) >= demand[j]`` for every demand,
-``sum(n over the items that count against a cap) <= cap`` and ``0 <= n <= available``. All
-numbers are whole, so an answer is exact. A depth-first dive, item by item in order of price per
-share of the demand, settles nearly every question within ``FREE_STATES``: of equally cheap covers
-the one with more of the earlier items. HiGHS (``optimiser``) gets those that it leaves open, and
-what floating-point numbers cannot settle the dive searches on.
+Minimise ``sum(price * n)`` subject to ``sum(gives[j] * n) >= demand[j]`` for every demand, ``sum(n
+over the items that count against a cap) <= cap`` and ``0 <= n <= available``. All numbers are
+whole, so an answer is exact. A depth-first dive, item by item in order of price per share of the
+demand, answers nearly every question within ``FREE_STATES``. Of equally cheap covers it prefers the
+one with more of the earlier items. HiGHS (``optimiser``) gets the open questions. If floating-point
+numbers leave a question open, the dive continues.
 
-The work is counted in states, not timed: equal questions get equal answers. A question that all
-states leave open is undecided.
+The work is counted in states, not timed: equal questions get equal answers. A question without an
+answer after all states is undecided.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from valence_sched.view.block_kinds import BlockKinds
 if TYPE_CHECKING:
     from valence_sched.core.fit.optimiser import ProgrammePart
 
-IMPROVE_STATES = 50_000  # in search of a cheaper cover once one is known
-LONG_WEIGHT = 12  # states of HiGHS as which one of a dive counts that goes on after it
-WIDTH = 16  # demands and caps from which on a state counts as several
+IMPROVE_STATES = 50_000  # to search a cheaper cover after the first
+LONG_WEIGHT = 12  # states of HiGHS that a state of a later dive counts
+WIDTH = 16  # with more demands and caps a state counts as several
 
 
 class Item(Struct, frozen=True):
-    """One kind of item: its number, the price of one, what one gives, and the caps it uses."""
+    """One kind of item: its number, and the price, the contributions and the caps of one."""
 
     available: int
     price: int
@@ -54,14 +54,14 @@ def cheapest_cover(
     states: int = FREE_STATES,
     improve: bool = True,
 ) -> SearchOutcome:
-    """Return how many to take of each item: the cheapest, without ``improve`` the first, found."""
+    """Return the count of each item in the cheapest cover, without ``improve`` in the first."""
     if not any(demand):
         return SearchOutcome([0] * len(items), True, 0)
     weight = 1 + (len(demand) + len(caps)) // WIDTH
     short = _dive(items, demand, caps, min(states, FREE_STATES), improve, weight)
     if short.complete or states <= FREE_STATES or not (improve or short.found is None):
         return short
-    from valence_sched.core.fit import optimiser  # few questions need it
+    from valence_sched.core.fit import optimiser  # only hard questions need it
 
     left = states - short.states  # HiGHS gets a third of the states while no cover is known
     left = left // 3 if short.found is None else min(left, IMPROVE_STATES)
@@ -110,7 +110,7 @@ def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]
 
 
 def whole_units(amount: int, gives: Sequence[int]) -> tuple[int, list[int]]:
-    """Return a demand in the unit that all gifts below it are multiples of, and the gifts."""
+    """Return a demand and its gifts in the common unit of all gifts below the demand."""
     unit = math.gcd(*[give for give in gives if give < amount])
     if unit <= 1:
         return amount, list(gives)
@@ -121,7 +121,7 @@ def whole_units(amount: int, gives: Sequence[int]) -> tuple[int, list[int]]:
 def _without_needless(
     items: Sequence[Item], demand: Sequence[int], found: Sequence[int]
 ) -> list[int]:
-    """Return the counts of a cover without what it does not need, the dearest left out first."""
+    """Return the counts of a cover without needless items, the most expensive dropped first."""
     counts = list(found)
     taken = list(zip(items, counts, strict=True))
     surplus = [sum(item.gives[j] * n for item, n in taken) - d for j, d in enumerate(demand)]
@@ -173,7 +173,7 @@ class Dive:
     ) -> None:
         self.complete, self.improve = True, improve
         self.demands = range(len(demand))
-        prices: list[tuple[float, int]] = []  # of an item for its share of the demand
+        prices: list[tuple[float, int]] = []  # price of an item for its share of the demand
         for item in items:
             gifts = zip(item.gives, demand, strict=False)
             share = sum(min(1.0, give / amount) for give, amount in gifts if amount)
@@ -204,7 +204,7 @@ class Dive:
             self.remaining_gifts[position], self.least_unit_price[position] = rest, unit
 
     def run(self, demand: tuple[int, ...], caps: tuple[int, ...]) -> None:
-        """Search depth first; ``best`` holds the cheapest cover found, None when there is none."""
+        """Search depth first; ``best`` is the cheapest cover found, None without a cover."""
         numbers: list[int] = []
         stack = [self._steps(0, demand, caps, 0)]
         while stack:
@@ -227,7 +227,7 @@ class Dive:
             numbers.pop()
 
     def counts(self) -> list[int] | None:
-        """Return the best cover by the items as they were given."""
+        """Return the best cover in the original order of the items."""
         if self.best is None:
             return None
         counts = [0] * len(self.items)
@@ -251,7 +251,7 @@ class Dive:
                 if self.states > self.most:
                     return  # as incomplete as :meth:`run` finds it
                 continue
-            if not number:  # without any of it, demand and caps stay the same
+            if not number:  # without the item, demand and caps are unchanged
                 yield 0, demand, caps, price
                 continue
             pairs = zip(demand, item.gives, strict=True)
@@ -272,7 +272,7 @@ class Dive:
         return self.ceiling is None or spent + floor < self.ceiling
 
     def cap_room(self, caps: tuple[int, ...]) -> list[int | None]:
-        """Return how many items the caps leave room for, per cap set; None where nothing caps."""
+        """Return the number of items that the caps allow, per cap set; None without a cap."""
         return [min([caps[index] for index in group]) if group else None for group in self.groups]
 
     def _useful(self, item: Item, demand: tuple[int, ...], caps: tuple[int, ...]) -> int:
@@ -281,7 +281,7 @@ class Dive:
 
 
 def _helpful(item: Item, demand: Sequence[int]) -> int:
-    """Return how many of an item help to meet some demand."""
+    """Return the number of an item that helps to meet some demand."""
     return max([-(-d // g) for d, g in zip(demand, item.gives, strict=True) if g], default=0)
 
 
@@ -297,7 +297,7 @@ DEVICE_KINDS = ("processor", "memory", "accelerator", "drive", "nic")
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """One row of the cover: an amount, and the needs that it is of."""
+    """One row of the cover: an amount, and its needs."""
 
     amount: int
     needs: tuple[Need, ...]
@@ -321,7 +321,7 @@ def demands(needs: tuple[Need, ...]) -> Iterator[Demand]:
 
 
 def least_blocks(limits: dict[BlockType, Limit]) -> dict[BlockType, int]:
-    """Return how many blocks of each type a node of a pool must have at least, if any."""
+    """Return the least number of blocks of each type in a node of a pool, if any."""
     return {name: limit.min for name, limit in limits.items() if limit.min}
 
 

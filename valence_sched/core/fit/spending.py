@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spending: the states that a decision may still spend on questions that are hard to settle.
+"""Spending: the states that a decision may still spend on hard questions.
 
-A question is whether one pool makes the node. A short search, which is free, settles nearly all;
+A question is whether one pool makes the node. A short search, which is free, answers nearly all;
 the others are searched within the budget of the policy, for each question and for all of one
 decision. States count whether or not the answer is remembered: decisions do not depend on that.
 """
@@ -17,13 +17,13 @@ FREE_STATES, FREE_TOPOLOGY_STATES = 400, 2_000  # of the short search
 
 
 class Undecided(Struct, frozen=True):
-    """Neither yes nor no: the question was not settled within so many states."""
+    """Neither yes nor no: the search had no answer within its states."""
 
     states: int
 
 
 class SearchOutcome(Struct, frozen=True, gc=False):
-    """What makes the node, None where nothing was found; ``complete``: no search finds better."""
+    """The fit of the node, None if nothing was found; ``complete``: no search finds better."""
 
     found: Any
     complete: bool
@@ -45,13 +45,13 @@ class Spending:
 
     @property
     def undecided(self) -> int:
-        """Return how many questions were left open."""
+        """Return the number of questions without an answer."""
         return sum(answer.is_open for answer in self._answers.values())
 
     def answer(
         self, question: Hashable, short: SearchOutcome, search: Callable[[], SearchOutcome]
     ) -> SearchOutcome:
-        """Return the answer of the long search; of the short one when nothing is left."""
+        """Return the answer of the long search, or of the short one if no states are left."""
         answer = self._answers.get(question)
         if answer is None:
             answer = short

@@ -10,20 +10,20 @@ from valence_sched.model.inventory import Stock, free_amount, grant_size
 from valence_sched.model.need import Need
 from valence_sched.view.view import View
 
-IMPROVE_STATES = 20_000  # states visited in search of less surplus, all amounts being assigned
-#: What assigning one amount counts as: it takes as long as so many states of a cover.
+IMPROVE_STATES = 20_000  # most states in search of less surplus
+#: The states of a cover that take as long as assigning one amount.
 STATES_PER_LEVEL, STATES_PER_STOCK = 20, 8
 
-ROUNDING = 1.0 + 1e-6  # by which a sum of amounts may exceed what is free
+ROUNDING = 1.0 + 1e-6  # rounding error of a sum of amounts
 
-StockAmount = tuple[int, float]  # which stock of the list, how much of it
+StockAmount = tuple[int, float]  # the index of the stock, and the amount
 NO_GRANTS = SearchOutcome(None, True, 1)
 
 
 def allocate(stocks: list[Stock], amounts: list[float], states: int) -> SearchOutcome:
-    """Return one grant per amount, in order, found within so many states; tightest stocks first.
+    """Return one grant per amount, in order, found within the states; tightest stocks first.
 
-    If any assignment of the amounts to the stocks exists, one is found, or the answer is open.
+    An existing assignment is found, or the answer is open.
     """
     if len(amounts) < 2:
         return SearchOutcome(_choices(stocks, amounts[0])[:1] or None if amounts else [], True, 1)
@@ -41,7 +41,7 @@ def allocate(stocks: list[Stock], amounts: list[float], states: int) -> SearchOu
 
 
 class _Level(msgspec.Struct):
-    """The stocks before the next amount is assigned, and the choices that are left for it."""
+    """The stocks before the next amount is assigned, and the remaining choices for it."""
 
     stocks: list[Stock]
     total: float
@@ -65,7 +65,7 @@ class _AllocationSearch:
         self.dead_ends: set[Hashable] = set()
 
     def run(self, stocks: list[Stock]) -> None:
-        """Assign every amount, depth first; ``best`` holds the least that can be granted."""
+        """Assign every amount, depth first; ``best`` holds the smallest possible grants."""
         grants: list[StockAmount] = []
         levels = [self._level(stocks, 0, 0.0)]
         while levels:
@@ -104,14 +104,14 @@ class _AllocationSearch:
         self._levels += 1
         if self._levels > len(self.amounts):  # the first try of all amounts is free
             self.states += STATES_PER_LEVEL + STATES_PER_STOCK * len(stocks)
-        # which of equal stocks is used makes no difference
+        # equal stocks are interchangeable
         contents = ((stock.total or 0.0) - stock.used for stock in stocks)
         state = (depth, tuple(sorted(zip(contents, self._limits, strict=True))))
         return _Level(stocks, total, iter(_choices(stocks, self.amounts[depth])), state)
 
 
 def _is_too_much(stocks: list[Stock], amounts: list[float]) -> bool:
-    """Return whether the sum, or the number of amounts of some size and above, is beyond all."""
+    """Return whether the sum, or the number of amounts from some size on, exceeds all stocks."""
     free = [free_amount(stock) for stock in stocks]
     if sum(amounts) > sum(free) * ROUNDING:
         return True
@@ -151,7 +151,7 @@ def stock_amounts(needs: Iterable[Need]) -> AmountsByResource:
 
 
 def question(view: View, row: int, by_resource: AmountsByResource) -> Hashable:
-    """Return what decides how a pool can grant amounts: the stocks of each resource."""
+    """Return the key of the possible grants of a pool: the stocks of each resource."""
     table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     return tuple(
         tuple((number, table.stocks[number]) for number in table.stocks_of(position, resource))
@@ -162,14 +162,14 @@ def question(view: View, row: int, by_resource: AmountsByResource) -> Hashable:
 def allocate_in_pool(
     view: View, row: int, by_resource: AmountsByResource, states: int
 ) -> SearchOutcome:
-    """Return how much of which stock pool ``row`` gives, within so many states a resource."""
+    """Return the stocks and amounts that pool ``row`` grants, within the states per resource."""
     table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     grants: list[StockAmount] = []
     complete, visited = True, 0
     stocks, stocks_of = table.stocks, table.stocks_of
     for resource, amounts in by_resource.items():
         numbers = stocks_of(position, resource)
-        if len(numbers) == len(amounts) == 1:  # no choice, and by far the usual case
+        if len(numbers) == len(amounts) == 1:  # no choice, the usual case
             amount = grant_size(stocks[numbers[0]], amounts[0])
             if amount is None:
                 return NO_GRANTS
@@ -189,7 +189,7 @@ def allocate_in_pool(
 def stock_shortfall(
     view: View, row: int, by_resource: AmountsByResource, states: int
 ) -> tuple[str, float, float] | None:
-    """Return a resource that a pool cannot grant: a label, the grants needed, the most."""
+    """Return a resource that a pool cannot grant: a label, the needed grants, the most."""
     table, position = view.block_tables[view.podm_of[row]], int(view.position_of[row])
     for resource, amounts in by_resource.items():
         stocks = [table.stocks[number] for number in table.stocks_of(position, resource)]
@@ -200,7 +200,7 @@ def stock_shortfall(
 
 
 def _most_grants(stocks: list[Stock], amounts: list[float], states: int) -> int:
-    """Return how many of the amounts, smallest first, the stocks are known to grant."""
+    """Return the number of amounts, smallest first, that the stocks certainly grant."""
     least_first, low, high = sorted(amounts), 0, len(amounts) - 1
     while low < high:
         middle = (low + high + 1) // 2

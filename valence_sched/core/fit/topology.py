@@ -4,8 +4,8 @@
 The node is an integer programme: how many blocks of each group it takes, which of their devices
 count for which need, and which domain values each need uses. The cheapest cover without the
 constraints is a bound, at which a search with propagation nearly always finds or excludes a
-solution. HiGHS gets what that leaves open. Pools that differ only in the names of their domain
-values are one problem: values are numbered in the order of the blocks at them.
+solution. HiGHS gets the open questions. Pools that differ only in the names of their domain values
+are one problem: values are numbered in the order of the blocks at them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from valence_sched.view.block_kinds import BlockKinds, device_amount
 from valence_sched.view.blocks import KindAndTopology
 from valence_sched.view.view import View
 
-ENTRIES_PER_STATE = 2  # of a programme that are made in the time of a state of a set cover
+ENTRIES_PER_STATE = 2  # entries of a programme made in the time of a state of a set cover
 
 Terms = list[tuple[int, float]]  # columns and their coefficients
 #: By domain, value and name: the column of whether devices of the name are at the value.
@@ -38,7 +38,7 @@ ValueNumbers = tuple[int | None, ...]  # numbers of the domain values, None wher
 
 
 class BlockGroup(NamedTuple):
-    """Free blocks of one kind with the same domain values, no more than could help."""
+    """Free blocks of one kind with the same domain values, at most the useful number."""
 
     kind: int
     values: ValueNumbers
@@ -71,7 +71,7 @@ class TopologyFitter:
         amounts: Counter[Need] = Counter()
         for need in (one for one in self.needs if one.kind != "stock"):
             subject, amount = replace(need, amount=0), math.ceil(need.amount)
-            is_total = need.measure != "devices"  # of two totals the larger one has both
+            is_total = need.measure != "devices"  # the larger of two totals includes the other
             amounts[subject] = (
                 max(amounts[subject], amount) if is_total else amounts[subject] + amount
             )
@@ -86,11 +86,11 @@ class TopologyFitter:
         return key, functools.partial(self.search, offer.groups, pool)
 
     def search(self, groups: tuple[BlockGroup, ...], pool: Pool, states: int) -> SearchOutcome:
-        """Return how many blocks of each group make the cheapest node found within the states."""
+        """Return the blocks of each group in the cheapest node found within the states."""
         outcome = self._search(groups, pool, states)
         if outcome.complete or outcome.found is None:
             return outcome
-        found = outcome.found  # the best of a search that was ended may have needless blocks
+        found = outcome.found  # an incomplete search may leave needless blocks
         chosen = tuple(groups[group]._replace(number=number) for group, number in found.items())
         needed = self._search(chosen, pool, FREE_TOPOLOGY_STATES)
         if needed.complete:
@@ -128,7 +128,7 @@ class TopologyFitter:
         numbers: Counter[int] = Counter()
         for group in groups:
             numbers[group.kind] += group.number
-        sizes = {one.needs[0].kind: len(one.needs) for one in self.demands}  # the last has all
+        sizes = {one.needs[0].kind: len(one.needs) for one in self.demands}  # last: all needs
         demands = [one for one in self.demands if len(one.needs) in (1, sizes[one.needs[0].kind])]
         least = set_cover.least_blocks(pool.limits)
         capped = [name for name, limit in pool.limits.items() if limit.max is not None]
@@ -157,7 +157,7 @@ class TopologyFitter:
     def shortfall(
         self, groups: tuple[BlockGroup, ...], pool: Pool, states: int
     ) -> tuple[str, float, float] | None:
-        """Return the constraint that a pool cannot satisfy: label, number needed, the most."""
+        """Return the constraint that a pool cannot satisfy: label, needed number, the most."""
         for constraint in self.constraints:
             for need in self.needs:
                 if constraint.applies_to(need):
@@ -201,7 +201,7 @@ class TopologyFitter:
         return None
 
     def block_offer(self, view: View, row: int) -> BlockOffer:
-        """Return the free blocks of a pool that could help, by kind and topology."""
+        """Return the useful free blocks of a pool, by kind and topology."""
         table = view.block_tables[view.podm_of[row]]
         free = table.free_by_topology(int(view.position_of[row]), self.domains)
         least = set_cover.least_blocks(view.pools[row].limits)
@@ -209,9 +209,9 @@ class TopologyFitter:
         return block_offer(free, self.kinds, useful.__getitem__, sum(useful.values()))
 
     def _useful(self, kind: int, least: Mapping[BlockType, int]) -> int:
-        """Return how many blocks of a kind a node without a needless block has at most.
+        """Return the largest number of blocks of a kind in a node without needless blocks.
 
-        That is one for each device, and for a total as many as add up to it.
+        That is one for each device, and for a total the number that adds up to it.
         """
         total = 0
         lines = self.device_gives(kind)
@@ -224,7 +224,7 @@ class TopologyFitter:
         return total + sum(n for name, n in least.items() if name in types)
 
     def device_gives(self, kind: int) -> list[dict[Need, int]]:
-        """Return what each device line of a kind gives to the needs, where it gives anything."""
+        """Return the contributions of each device line of a kind to the needs."""
         gives = self._device_gives.get(kind)
         if gives is None:
             lines = self.kinds.devices_of(kind)
@@ -253,7 +253,7 @@ class _BlockItem(NamedTuple):
 class TopologyProgramme:
     """The integer programme of the groups of a pool; blocks of the ``preferred`` kinds come first.
 
-    ``prices`` are those of the blocks, by column; ``demands`` are the rows of what is needed.
+    ``prices`` are those of the blocks, by column; ``demands`` are the rows of the needs.
     """
 
     def __init__(
@@ -271,7 +271,7 @@ class TopologyProgramme:
         self._owners: dict[tuple[int, str], str] = {}
         self._relate()
         self._apart: Uses = {}
-        self._together: Uses = {}  # by the owner of the names that are together
+        self._together: Uses = {}  # by the owner of names that are together
         self._sources: dict[Need, Terms] = {need: [] for need in fitter.needs}
         self._sources_at: defaultdict[tuple[int, Hashable, Need], Terms] = defaultdict(list)
         self._unreported: defaultdict[tuple[int, Need], Terms] = defaultdict(list)
@@ -282,14 +282,14 @@ class TopologyProgramme:
         self._items.sort(key=lambda one: (one.kind not in preferred, kinds[one.kind].price))
 
     def build(self, most: int) -> int:
-        """Make the programme; return its entries, or more than ``most`` where it has more."""
+        """Make the programme; return the number of its entries, above ``most`` if it has more."""
         for item in self._items:
             self._add_blocks(item)
             if len(self.part.entries) > most:
                 break
         else:
             for (domain, value, need), terms in self._sources_at.items():
-                if need.measure == "devices" and len(terms) > 1:  # together, a closer bound
+                if need.measure == "devices" and len(terms) > 1:  # a tighter bound together
                     self._place(domain, value, need, terms)
             for need, terms in self._sources.items():
                 gives = [int(give) for _, give in terms]
@@ -302,7 +302,7 @@ class TopologyProgramme:
         return len(self.part.entries)
 
     def blocks_by_group(self, values: list[int]) -> dict[int, int]:
-        """Return how many blocks of each group a solution takes."""
+        """Return the number of blocks of each group in a solution."""
         counts: Counter[int] = Counter()
         for item, column in zip(self._items, self._blocks, strict=True):
             left = values[column]
@@ -478,7 +478,7 @@ class TopologyProgramme:
 
 
 def _cliques(fitter: TopologyFitter) -> dict[int, list[list[str]]]:
-    """Return by domain the sets of names that are all apart from one another, made as large."""
+    """Return by domain maximal sets of names that are all apart from one another."""
     apart: defaultdict[int, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for constraint in fitter.constraints:
         if constraint.relation == "apart":
@@ -501,7 +501,7 @@ def _cliques(fitter: TopologyFitter) -> dict[int, list[list[str]]]:
 def block_offer(
     free: Mapping[KindAndTopology, int], kinds: BlockKinds, useful: Callable[[int], int], most: int
 ) -> BlockOffer:
-    """Return the blocks that could help, at most ``useful(kind)`` in a group.
+    """Return the useful blocks, at most ``useful(kind)`` in a group.
 
     Of values with equal blocks, ``most`` remain: a node has no more blocks than that.
     """

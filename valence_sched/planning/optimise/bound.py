@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bound: the most nodes that the pools can make, as two proven numbers.
 
-No placement exceeds ``bound``; ``nodes`` are placed, each verified by the fit. They differ by what
-the solver left open (``Effort``), and what the model does not say of single nodes (``model``).
+No placement exceeds ``bound``; ``nodes`` are placed, each verified by the fit. They differ if the
+solver was not finished (``Effort``), or if the model does not describe single nodes exactly
+(``model``).
 
 Without a mix, and without a limit to the nodes of several types, each pool group is solved alone,
 and groups with equal offers once. Else they are coupled: a small site is one integer programme. The
@@ -42,8 +43,8 @@ from valence_sched.view.view import View
 
 COST_UNITS = 10_000  # the largest cost of a node or a block, in the solver's whole numbers
 CHUNK_COLUMNS = 300  # of the integer programmes in which a large site is rounded
-CHUNK_NODES, CHUNK_GAP = 50, 0.002  # what each of them may take
-GOAL_ROUNDING = 1e-3  # by which a later goal may exceed what an earlier one reached
+CHUNK_NODES, CHUNK_GAP = 50, 0.002  # the effort of each of them
+GOAL_ROUNDING = 1e-3  # by which a later goal may worsen an earlier goal
 
 
 class PodmOptimum(Struct, frozen=True):
@@ -263,7 +264,7 @@ class CoupledGroups:
         return [node_type.most for node_type in self.node_types]
 
     def solve(self) -> int:
-        """Place as many nodes as are found; return the bound."""
+        """Place the nodes that are found; return the bound."""
         columns = sum(len(self.models[group.offer].programme.upper) for group in self.groups)
         if not columns:
             return 0
@@ -306,7 +307,7 @@ class CoupledGroups:
         return solution
 
     def _aimed(self, joint: JointProgramme, solution: Solution, best: Floats) -> Floats:
-        """Return values with equally many nodes that are best by the goals, one after another."""
+        """Return values with the same number of nodes that are best by the goals, in order."""
         programme, nodes = joint.programme, round(solution.objective)
         for goal in self.goals:
             terms = goal_terms(goal, joint, self.groups, self.node_types)
@@ -407,7 +408,7 @@ def _most_used(counts: Sequence[int], shares: Sequence[int], size: int) -> list[
 
 
 def _missing(counts: Sequence[int], shares: Sequence[int], size: int) -> list[int]:
-    """Return the types that a mix of a size lacks, else those that it has room for."""
+    """Return the types that a mix of a size lacks, else the types that it has room for."""
     weight = sum(shares)
     least = [size * share // weight for share in shares]
     missing = [n for n, (have, need) in enumerate(zip(counts, least, strict=True)) if have < need]

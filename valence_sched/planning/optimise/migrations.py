@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Migrations: the fewest moves of nodes that reach a goal, such as room for one more, in order.
 
-A migration takes the blocks of the destination, those that the fit chooses there, before it frees
-the blocks of the source. So capacity is never exceeded, and each state between two migrations is
-valid.
+A migration takes the blocks of the destination, which the fit chooses, before it frees the blocks
+of the source. So capacity is never exceeded, and each state between two migrations is valid.
 
 The search tries all plans by iterative deepening (Korf, 1985): no migration, then one, two and
-more, each node to each pool that makes it, also again: so it finds a spare place for two nodes that
-need each other's place. The work is counted in fits; a completed search is a proof. For room a
-greedy search comes first: it removes a set of nodes from a podm, and if that makes room, finds a
-destination for each, for which it may have to make room first.
+more, each node to each pool that makes it. A node may move several times: so the search finds a
+spare place for two nodes that need each other's place. The work is counted in fits; a completed
+search is a proof. For room a greedy search comes first: it removes a set of nodes from a podm. If
+that makes room, it finds a destination for each, and may make room there first.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ Mark = tuple[int, int]  # numbers of steps to undo and of migrations
 class MovableNode(Struct, frozen=True):
     """A node that may move: its type by number, and its blocks and amounts.
 
-    ``row`` is any of its podm. All blocks of a ``planned`` node, which was taken from the View,
-    become free with it; of a composed one those that the pod manager would free.
+    ``row`` is any row of its podm. All blocks of a ``planned`` node, which was taken from the View,
+    become free with it; for a composed node only those that the pod manager would free.
     """
 
     name: str
@@ -67,7 +66,7 @@ class MigrationPlan(Struct, frozen=True):
 
     ``complete`` is false if the fits ran out before the end of the search. ``fit`` is that of the
     new node, if room was the goal. ``waiting`` are nodes that need each other's places, and would
-    make room if they moved at once.
+    make room if they moved at the same time.
     """
 
     migrations: tuple[Migration, ...]
@@ -156,7 +155,7 @@ class MigrationState:
         return list(found.values())
 
     def room(self, node_type: int) -> int:
-        """Return how many more nodes of a type all podms make, one after another."""
+        """Return the number of nodes of a type that all podms still make, one after another."""
         total = 0
         for podm, table in enumerate(self.current.block_tables):
             known = self._room.get((podm, node_type))
@@ -272,7 +271,7 @@ def search_migrations(
 def _reach(
     state: MigrationState, goal: MigrationGoal, left: int, tried: dict[Hashable, int]
 ) -> bool:
-    """Make at most ``left`` migrations to the goal; ``tried`` states failed with so many."""
+    """Make at most ``left`` migrations to the goal; ``tried`` are failed states."""
     state.fits_left -= 1
     bound = goal.lower_bound(state, left)
     if not bound:
@@ -343,7 +342,7 @@ def fewest_migrations(
         state.fits_left = fits
         waiting = _waiting_nodes(state, wanted) if most else ()
         return MigrationPlan((), False, least, least > most, waiting=waiting)
-    state.fits_left = max(state.fits_left, 0) + len(view) + 1  # enough to look where the room is
+    state.fits_left = max(state.fits_left, 0) + len(view) + 1  # enough to find the room
     fit = state.fit(wanted)
     return MigrationPlan(found, fit is not None, least, True, fit)
 
@@ -355,7 +354,7 @@ class RoomGoal:
     node_type: int
 
     def lower_bound(self, state: MigrationState, left: int) -> int:
-        """Return 0 with room, 1 without, ``NEVER`` if not even an empty podm makes the node."""
+        """Return 0 with room, 1 without, ``NEVER`` if no empty podm makes the node."""
         if state.fit(self.node_type) is not None:
             return 0
         if left and not self._podms(state) and not (state.is_open or state.is_spent):
@@ -379,13 +378,13 @@ class RoomGoal:
 
     def _podms(self, state: MigrationState) -> dict[int, list[int]]:
         """Return the nodes of each podm that makes the node without its own nodes."""
-        # if the removal of all nodes does not help, that of some does not
+        # if the removal of all nodes does not help, no subset helps
         nodes = state.by_podm().items()
         return {podm: own for podm, own in nodes if would_help(state, own, self.node_type)}
 
 
 def would_help(state: MigrationState, chosen: Iterable[int], node_type: int) -> bool:
-    """Return whether the podm of these nodes makes one of a type without them."""
+    """Return whether the podm of these nodes makes a node of a type without them."""
     mark, podm = state.mark(), -1
     for number in chosen:
         podm = state.podm(number)

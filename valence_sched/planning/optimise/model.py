@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Count model: how many nodes of each variant the pools of one group make, as columns and rows.
+"""Count model: the nodes of each variant in the pools of one group, as columns and rows.
 
 Columns count the nodes of a variant in a pool; the covers of their parts, or blocks by class;
 grants by stock; and shared blocks by pool. Rows limit them to the free blocks and amounts.
@@ -38,10 +38,10 @@ from valence_sched.core.fit.set_cover import connected, least_blocks, whole_unit
 from valence_sched.model.request import MAX_NODES
 from valence_sched.planning.optimise.node_types import BlockClass, BlockClasses, GroupOffer, Limits
 
-MOST_COVERS = 1_500  # minimal covers of a part that are written out
-MOST_STATES, ALL_STATES = 20_000, 200_000  # visited in search of those of one part, of all parts
+MOST_COVERS = 1_500  # most minimal covers of a part in the model
+MOST_STATES, ALL_STATES = 20_000, 200_000  # states of their search for one part, for all parts
 MOST_CLASSES = 40  # of a part that is searched
-STOCK_ROUNDING = 1.0 + 1e-6  # by which a sum of grants may exceed what is free
+STOCK_ROUNDING = 1.0 + 1e-6  # rounding error of a sum of grants
 
 Counts = tuple[int, ...]
 Line = dict[int, int]  # the coverage of one demand by a block of each class, without zeros
@@ -122,7 +122,7 @@ def cover_parts(
 
 
 def _without_implied(lines: list[tuple[Line, int]]) -> list[tuple[Line, int]]:
-    """Return the demands that no other one implies, to which each class gives a smaller share."""
+    """Return the demands that no other demand implies: each class gives less to an implied one."""
 
     def implies(one: int, other: int) -> bool:
         (sizes, amount), (others, other_amount) = lines[one], lines[other]
@@ -180,7 +180,7 @@ class _CoverSearch:
         ]
 
     def run(self) -> bool:
-        """Return whether all were found within the limits."""
+        """Return whether all covers were found within the limits."""
         self._search((), self.part.demands)
         return self.states <= self.most_states and len(self.found) <= MOST_COVERS
 
@@ -283,7 +283,7 @@ class GroupModel:
                 demands = self.classes.variants[variant].demands
                 parts = cover_parts(demands, offer.limits, variant, own, self.finder)
                 if parts is not None:
-                    # by each demand of each part alone; where an added block will be is not known
+                    # by each demand of each part alone; the place of an added block is unknown
                     bound = MAX_NODES if pool in added else most
                     for part in parts:
                         amounts = [free[pool, key] for key in part.classes]

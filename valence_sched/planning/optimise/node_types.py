@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Node types: requested nodes, many of equal needs, and the offers of pools to them.
 
-Kinds of block that are equal for all node types, such as a drive of 1 TB and one of 2 TB for
-requests of 1 TB, are one *block class*, so that pools with unlike blocks have equal offers.
+Kinds of block that are equal for all node types, such as drives of 1 TB and of 2 TB for requests of
+1 TB, are one *block class*. So pools with different blocks have equal offers.
 
 A pool group is the pools of one podm that share free blocks or stocks. Groups are independent, and
 groups with equal offers are solved once.
@@ -55,8 +55,8 @@ class NodeType:
     def in_context(cls, context: EvaluationContext, most: int | None = None) -> NodeType:
         """Return the node type of a request in the pools that pass the filters of its policy.
 
-        Filters that read free capacity or the group change with each node and are passed over: a
-        bound may then count more nodes than the policy allows, never less.
+        Filters that read free capacity or the group change with each node and are ignored: a bound
+        may then count more nodes than the policy allows, never fewer.
         """
         evaluation = context.evaluation
         changing = evaluation.availability_readers | evaluation.group_state_readers
@@ -102,8 +102,8 @@ def variants_of(
 class BlockClass(Struct, frozen=True):
     """Kinds of block that are equal for all variants.
 
-    ``coverage`` is what a block covers of each demand of each variant; ``types`` are its types that
-    some pool limits. ``price`` is 0 unless classes differ by price.
+    ``coverage`` is the amount of each demand of each variant that a block covers; ``types`` are its
+    types that some pool limits. ``price`` is 0 unless classes differ by price.
     """
 
     coverage: tuple[tuple[int, ...], ...]
@@ -163,7 +163,7 @@ def _most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
         for value in {None}.union(*sums):
             counts = []
             for by_value, (_, demand) in zip(sums, lines, strict=True):
-                # a block without a value may serve as one of any value, if the need allows that
+                # a block without a value may have any value, if the need allows that
                 allowed = any(need.unknown == "allow" for need in demand.needs)
                 amount = (by_value[None] if allowed else 0) + (
                     0 if value is None else by_value[value]

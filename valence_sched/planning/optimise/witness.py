@@ -89,7 +89,7 @@ class Witness:
                     self._take(column.variant, fit)
 
     def realise_best(self, group: PoolGroup, model: GroupModel, values: Floats, bound: int) -> None:
-        """Take the nodes of a group: of a solution, or one after another if that makes more."""
+        """Take the nodes of a group: of a solution, or one after another if that gives more."""
         before, pairs = len(self.nodes), group.pairs()
         self.realise(group, model, values)
         bound = min(bound, self.most - before)
@@ -104,7 +104,7 @@ class Witness:
                 self._take(node.variant, node.fit)
 
     def fill(self, pairs: Iterable[tuple[int, int]], most: int) -> int:
-        """Take at most ``most`` nodes of pairs of row and variant, in order; return how many."""
+        """Take at most ``most`` nodes of pairs of row and variant, in order; return the count."""
         before = len(self.nodes)
         for row, variant in pairs:
             while len(self.nodes) - before < most and (row, variant) not in self._full:
@@ -116,7 +116,7 @@ class Witness:
         return len(self.nodes) - before
 
     def undo(self, number: int) -> None:
-        """Give back all nodes but the first ``number``."""
+        """Free all nodes except the first ``number``."""
         self._full.clear()
         while len(self.nodes) > number:
             self.nodes.pop()

@@ -131,7 +131,7 @@ class TestWeights(unittest.TestCase):
         asked = msgspec.structs.replace(request(CORES), policy="chance")
         explanation = explain(engine(view(*self.podms)).select_destinations(asked))
         self.assertEqual(((), None), (explanation.flips, explanation.runner_up))
-        self.assertIn("does not go by weights", explanation.notes[0])
+        self.assertIn("does not use weights", explanation.notes[0])
 
 
 class TestRunnerUp(unittest.TestCase):
@@ -408,5 +408,5 @@ class TestOverrides(unittest.TestCase):
         policy = Policy(name="mine", filters=FILTERS, weighers=uses)
         decision = decided(policy, request(CORES), podm("a", 9, 0, 0.1), podm("b", 1, 8, 0.9))
         self.assertEqual([], changes_of(decision, "weight"))
-        self.assertIn("flips: weights differ by aggregate or zone: no other weight was tried",
+        self.assertIn("sensitivity: weights differ by aggregate or zone: no other weight was tried",
                       explain(decision).notes)  # fmt: skip
