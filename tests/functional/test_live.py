@@ -189,7 +189,7 @@ class TestReading(Live):
         done = self.podm(
             "list", "--podm-file", self.write("deep/p.yaml", text), "--request-timeout", "2"
         )
-        self.assertIn(f"{self.folder}/deep/word: others can read", done.err)
+        self.assertIn(f"{self.folder}/deep/word: other users can read", done.err)
 
     def test_the_generation_moves_only_when_the_content_does(self):
         found = self.serve(TREE)

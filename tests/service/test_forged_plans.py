@@ -100,16 +100,16 @@ def let_every_pool_pass(plan: Any) -> None:
 #: What a client may write, and what is said once it is signed by the key of the service.
 FORGED: tuple[tuple[str, Any, int, str], ...] = (
     ("a block of four", take_four, REFUSED, "accelerators: 0 in use and 4 more"),
-    ("one block more", take_one_more, LOST, "not what a node"),
-    ("all free blocks", take_all, LOST, "not what a node"),
-    ("no blocks", choose(blocks=[]), LOST, "not what a node"),
+    ("one block more", take_one_more, LOST, "do not match a node"),
+    ("all free blocks", take_all, LOST, "do not match a node"),
+    ("no blocks", choose(blocks=[]), LOST, "do not match a node"),
     ("a pool that is not there", choose(pool="nope"), LOST, "no pool 'nope'"),
     ("a pool named by a space", choose(pool=" "), LOST, "no pool ' '"),
     ("an amount", choose(grants=[POWER]), LOST, "no stock /power"),
     ("next to nothing", choose(grants=[{**POWER, "amount": 1e-9}]), LOST, "no stock /power"),
     ("a request for nothing", ask(needs=[]), 400, "has no needs"),
     ("a request for less than a need", ask(
-        needs=[{"kind": "nic", "measure": "devices", "amount": 1}]), LOST, "not what a node"),
+        needs=[{"kind": "nic", "measure": "devices", "amount": 1}]), LOST, "do not match a node"),
     ("another policy's filters", let_every_pool_pass, LOST, "needs nowhere"),
     ("a policy that is not there", ask(policy="mine"), 404, "no policy named 'mine'"),
     ("another pod manager", ask(podms=["gpu-west"]), LOST, "not selected by --podm"),

@@ -425,9 +425,9 @@ class TestVeryBlocks(unittest.TestCase):
     def test_other_amounts_do_not(self):
         (grant,) = self.chosen.grants
         for amount in (0, -4, 8, 11.9, 12.1, 16, 100, 1e308, 2**60):
-            self.refused("not what a node", grants=(replace(grant, amount=amount),))
-        self.refused("not what a node", grants=())
-        self.refused("not what a node", grants=(grant, replace(grant, uri="t")))
+            self.refused("do not match a node", grants=(replace(grant, amount=amount),))
+        self.refused("do not match a node", grants=())
+        self.refused("do not match a node", grants=(grant, replace(grant, uri="t")))
         self.refused("no stock u in pool '1'", grants=(replace(grant, uri="u"),))
 
     def test_another_place_does_not(self):

@@ -201,7 +201,7 @@ class TestRegistry(unittest.TestCase):
         registry.create(Registration(name="a", url="https://h"))
         registry.passwords.path.write_text("{")
         registry.passwords.path.chmod(0o600)
-        with self.assertRaisesRegex(CredentialError, "not what podm create wrote"):
+        with self.assertRaisesRegex(CredentialError, "not a password file of podm create"):
             registry.delete("a")
         self.assertEqual("a", registry.get("a").name)
         registry.passwords.path.unlink()

@@ -452,7 +452,7 @@ class TestCandidates(StoreCase):
     def test_what_another_request_is_made_of_is_lost(self):
         """A token of one request does not pay for another one."""
         for properties in ({"processor": {"total_cores": 9}}, {"nics": [{"count": 1}]}):
-            with self.assertRaisesRegex(ClaimLost, "p: .* not what a node of the request"):
+            with self.assertRaisesRegex(ClaimLost, "p: .* do not match a node of the request"):
                 self.claimer.claim_candidates(request(properties), self.last)
         with self.assertRaisesRegex(RequestError, "has no needs"):
             self.claimer.claim_candidates(replace(self.asked, needs=()), self.last)

@@ -39,7 +39,7 @@ class TestUrl(unittest.TestCase):
             ("https://", "http://HOST"), ("https:///x", "http://HOST"),
             ("https://h:99999", "no URL"), ("https://h:x", "no URL"), ("https://[::1", "no URL"),
             ("http://::1:8000", "no URL: an IPv6 address has brackets, as in https://[fd00::7]"),
-            ("https://h:0", "without the port"), ("https://h:/", "without the port"),
+            ("https://h:0", "a colon and no port"), ("https://h:/", "a colon and no port"),
             ("https://h/?a=1", "query"), ("https://h/#a", "query"),
             ("https://h /", "characters"), ("https://h\n", "characters"),
             ("https://h/podm1", "path '/podm1'"), ("https://h/podm1/redfish/v1", "of its own"),

@@ -55,8 +55,8 @@ class TestZoneLines(unittest.TestCase):
         zones = DecisionZones(answered=1, rounds=1, silent=silent, excluded=silent[:1])
         self.assertEqual(
             [
-                "no answer from 5 zones: z0 (late); z1 (late); z2 (late); and 2 more: the choice "
-                "may lack the best",
+                "no answer from 5 zones: z0 (late); z1 (late); z2 (late); and 2 more: a better "
+                "candidate may be missing",
                 "not asked: 1 zone: z0 (late)",
             ],
             list(zone_lines(zones)),
