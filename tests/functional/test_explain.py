@@ -276,7 +276,7 @@ class TestBadReports(Explain):
         older = {name: value for name, value in self.document.items() if name != "explanation"}
         done = self.explain(self.write("older.json", json.dumps(older)))
         self.assertEqual(0, done.code)
-        self.assertIn("neither near misses nor flips", done.err)
+        self.assertIn("neither near misses nor sensitivity", done.err)
         self.assertIn("  mem-1 ", done.out)
 
 
