@@ -109,7 +109,7 @@ class TestInventory(Bad):
     def test_an_empty_file_is_refused(self):
         file = self.write("empty.json", "")
         self.assertEqual(
-            f"{file}: found an empty file, expected an inventory (was the capture finished?)",
+            f"{file}: found an empty file, expected an inventory (check that the capture finished)",
             self.unread(file),
         )
 

@@ -65,7 +65,7 @@ class TestClaims(Case):
         found = []
         for _ in range(100):  # until its second is over
             found = found or self.asked("reap", "--dry-run", "-f", "json").data
-        self.assertEqual((self.claim.id, "expired: freed what it held"),
+        self.assertEqual((self.claim.id, "expired: freed its holds"),
                          (found[0]["ID"], found[0]["Done"]))  # fmt: skip
         self.assertEqual(found, self.asked("reap", "-f", "json").data)
         self.assertEqual([], self.asked("reap", "-f", "json").data)

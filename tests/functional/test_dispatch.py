@@ -80,7 +80,7 @@ class TestDispatch(Live):
             words = ("schedule", "--inventory", SITE, "--flavor", flavor)
             done = self.podm(*words, "--dispatch", f"valence={there.url}", code=1)
             self.assertEqual([], there.came)
-        self.assertRegex(done.err, r"^Valence cannot be asked .*: it has no word for nic by its "
+        self.assertRegex(done.err, r"^Valence cannot be asked .*: it does not support nic by its "
                          r"speed_mbps\n$")  # fmt: skip
 
     def test_a_refusal_and_a_lost_answer_are_one_line_and_not_sent_again(self):
@@ -107,7 +107,7 @@ class TestDispatch(Live):
             (("--dispatch", "webhook=http://u:canary@h"), 2, "a URL with a password"),
             ((*hook, "--claim"), 2, "not allowed with"),
             ((*hook, "--compose"), 2, "not allowed with"),
-            ((*hook, "--dispatch-key-env", "NO_SUCH"), 1, "nothing is in NO_SUCH"),
+            ((*hook, "--dispatch-key-env", "NO_SUCH"), 1, "NO_SUCH"),
             (("--dispatch-key-env", "HOOK"), 2, "nothing to sign without --dispatch"),
         ):
             with self.subTest(words):

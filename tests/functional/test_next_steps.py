@@ -90,9 +90,9 @@ class TestClaim(Site):
             store.claims.renew(expired, 0.001)
         node = f"it is node vs-{composed}"
         for claim, words in (
-            (composed, f"is COMPOSED .{node}.: only one that is held is composed"),
-            (released, "is RELEASED: only one that is held is composed"),
-            (expired, "is EXPIRED: only one that is held is composed"),
+            (composed, f"is COMPOSED .{node}.: only a held claim can be composed"),
+            (released, "is RELEASED: only a held claim can be composed"),
+            (expired, "is EXPIRED: only a held claim can be composed"),
         ):
             done = self.podm("claim", "compose", claim, code=1)
             self.assertRegex(done.err, rf"\Aclaim {claim} {words}\n\Z")

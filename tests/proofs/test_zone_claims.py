@@ -215,7 +215,7 @@ class TestAllOrNothing(TreeCase):
             self.west.dead = True
             return selected
 
-        with self.assertRaisesRegex(ClaimLost, "lost 3 times in a row: at last zone west"):
+        with self.assertRaisesRegex(ClaimLost, "lost 3 times in a row, the last time: zone west"):
             claims = dataclasses.replace(self.top.claims_here, most_attempts=3)
             claims.claim(self.apart(), select_and_die)
         self.assertEqual({}, self.held())
@@ -314,7 +314,7 @@ class TestDeaths(TreeCase):
         self.assertEqual("would be ended in these zones", action.done)
         self.assertIn("west", self.held())
         (action,) = self.top.nodes_here.recovery.reap()
-        self.assertEqual("freed what it held: not composed in time", action.done)
+        self.assertEqual("freed its holds: not composed in time", action.done)
         self.assertEqual({}, self.held())
         self.assertEqual([], list(self.top.nodes_here.recovery.reap()))
 
@@ -342,7 +342,7 @@ class TestDeaths(TreeCase):
         done.wait(30)
         self.assertEqual({"west"}, self.held().keys())
         (action,) = self.top.nodes_here.recovery.reap()
-        self.assertEqual("freed what it held: not all of it could be claimed", action.done)
+        self.assertEqual("freed its holds: some parts could not be claimed", action.done)
         self.assertEqual({}, self.held())
 
 
@@ -377,7 +377,7 @@ class TestVerbs(TreeCase):
         self.assertIn("left as it is: zone west", action.done)
         self.west.dead = False
         (action,) = self.top.nodes_here.recovery.reap()
-        self.assertIn("freed what it held", action.done)
+        self.assertIn("freed its holds", action.done)
         self.assertEqual({}, self.held())
 
     def test_claims_are_listed_once_and_those_of_below_by_their_path(self):

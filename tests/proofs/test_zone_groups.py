@@ -220,7 +220,7 @@ class TestPlans(GroupCase):
 
     def test_rules_that_reach_over_zones_are_refused(self):
         scheduler = claiming(self.top)
-        with self.assertRaisesRegex(RequestError, "rules of group 'web' are over all zones"):
+        with self.assertRaisesRegex(RequestError, "rules of group 'web' cover all zones"):
             scheduler.plan(self.asked(anti_affinity=["zone"]))
         plan = scheduler.plan(self.asked(anti_affinity=["podm"], podms=["e1"])).plan
         self.assertEqual(("east/e1",), scheduler.claim_plan(plan).podms)

@@ -46,7 +46,7 @@ class TestComposed(NodeCase):
         self.assertTrue(below.id.startswith("east/e1/"), below.id)
         record = self.top.node_record(below.id)
         self.assertEqual(("COMPOSED", below), (record.state, record.node))
-        with self.assertRaisesRegex(ClaimState, "is COMPOSED: only one that is held is composed"):
+        with self.assertRaisesRegex(ClaimState, "is COMPOSED: only a held claim can be composed"):
             self.top.compose_claim(claim.id)
         errors = list(self.top.release([claim.id]))
         self.assertTrue(errors)
@@ -194,11 +194,11 @@ class TestSilent(NodeCase):
 
         with mock.patch.dict(self.west.__dict__, {"claims": composing}):
             (planned,), (action,) = recovery.reap(dry_run=True), recovery.reap()
-        self.assertRegex(action.done, "^left as it is: west goes on with claim ")
+        self.assertRegex(action.done, "^left as it is: west is still composing claim ")
         self.assertEqual(f"would be {action.done}", planned.done)
         self.assertEqual({"west"}, self.held().keys())
         (action,) = recovery.reap()
-        self.assertEqual("freed what it held: nothing was composed", action.done)
+        self.assertEqual("freed its holds: no node was composed", action.done)
         self.assertEqual({}, self.held())
 
     def test_a_key_says_what_is_missing_where_the_parent_died_between_two_shares(self):
@@ -286,7 +286,7 @@ class TestBounded(NodeCase):
         for number in (0, 2, 20_001):
             self.answer(lambda found, n=number: replace(found, nodes=found.nodes[:1] * n))
             result = self.top.compose(self.apart(min_count=3), wait_s=10)
-            text = f"zone west: it answers with {number:,} nodes, and was asked for 1: its nodes"
+            text = f"zone west: it answers with {number:,} nodes, expected 1: its nodes"
             self.assertEqual(3, len(result.nodes))
             self.assertEqual([True], [one.message.startswith(text) for one in result.unverified])
             (action,) = self.top.nodes_here.recovery.reap()
@@ -300,7 +300,7 @@ class TestBounded(NodeCase):
         many = [replace(one, id=f"c{number}") for number in range(3) for one in claims_of()]
         with mock.patch.dict(self.west.__dict__, {"claims": lambda **_words: many}):
             record = self.top.claim_record(claim.id).claim
-        self.assertEqual(("zone west: it answers with 3 nodes, and was asked for 1", 3),
+        self.assertEqual(("zone west: it answers with 3 nodes, expected 1", 3),
                          (record.note, record.nodes))  # fmt: skip
 
     def test_a_list_has_no_more_rows_of_a_zone_than_are_read(self):

@@ -230,7 +230,7 @@ class TestPlans(ZoneCase):
         self.assertEqual((made, ""), (plan_in(plan_in(made, "a/b"), ""), made.zone))
         claim = claiming(east).claim_plan(plan)  # at its own zone
         self.assertEqual(("east-p",), claim.podms)
-        with self.assertRaisesRegex(RequestError, "the plan does not name its zone, and .* name "
+        with self.assertRaisesRegex(RequestError, "the plan does not name its zone: .* name "
                                     "north/east-p or east2/east-p in a new plan"):  # fmt: skip
             scheduler.claim_plan(made)
 

@@ -258,7 +258,7 @@ class TestOverHttp(LiveTreeCase):
     def test_a_plan_is_applied_at_the_zone_that_has_its_pod_managers(self):
         west, east = scheduler(self.west), scheduler(self.east)
         plan = west.plan(request()).plan
-        text = "'west-p', which no zone here has: apply it at the zone that has it$"
+        text = "'west-p', which is unknown here: apply it at the zone that has it$"
         for verb in (east.claim_plan, east.compose_plan):
             with self.assertRaisesRegex(RequestError, text):
                 verb(plan)

@@ -430,7 +430,7 @@ class ComposingContract:
         self.assertEqual(sorted(node.id for node in result.nodes), self.composed_ids())
         self.check_sendable(result)
         for id_, error, words in (
-            (claim.id, ClaimState, "is [A-Z]+.*: only one that is held is composed"),
+            (claim.id, ClaimState, "is [A-Z]+.*: only a held claim can be composed"),
             (result.nodes[0].claim, ClaimState, f"it is node {result.nodes[0].id}"),
             ("nope", UnknownName, "'nope'"),
         ):
@@ -438,7 +438,7 @@ class ComposingContract:
                 self.scheduler.compose_claim(id_)
         released = self.scheduler.claim(request()).claim
         self.assertEqual([], list(self.scheduler.release([released.id, released.id])))
-        with self.assertRaisesRegex(ClaimState, "is RELEASED: only one that is held is composed"):
+        with self.assertRaisesRegex(ClaimState, "is RELEASED: only a held claim can be composed"):
             self.scheduler.compose_claim(released.id)
         self.assertEqual(2, len(self.composed_ids()))
 

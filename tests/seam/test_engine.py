@@ -226,7 +226,7 @@ class TestTree(ComposingContract, ClaimingContract, SchedulerContract, unittest.
         self.assertEqual(own, [podm.id for podm in self.scheduler.documents()])
 
     def test_a_plan_is_lost_once_it_would_break_the_rules_of_its_group(self):
-        with self.assertRaisesRegex(RequestError, "the rules of group 'apart' are over all zones"):
+        with self.assertRaisesRegex(RequestError, "the rules of group 'apart' cover all zones"):
             self.scheduler.plan(request(group={"name": "apart", "affinity": ["podm"]}))
 
 

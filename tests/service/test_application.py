@@ -332,7 +332,7 @@ class TestDecisions(ApplicationCase):
         self.assertEqual([1], views)
 
     def test_a_restarted_service_decides_on_its_own_store(self):
-        """S23: what pod managers reported is there without them."""
+        """S23: what pod managers reported exists without them."""
         self.settings = {}
         self.client = self.new_client()
         rack = {"pools": [{"id": "z"}], "blocks": [{"uri": "/b", "type": ["Compute"],

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bounds on one source, the stream that enforces them, and the marks of a Redfish tree.
+"""Bounds on one source, the stream that enforces them, and how a Redfish tree is recognised.
 
-It counts the bytes that really come.
+The stream counts the bytes that arrive, not the announced ones.
 """
 
 from __future__ import annotations
@@ -11,32 +11,32 @@ from typing import BinaryIO
 
 from valence_sched.errors import InputError
 
-#: Where in a folder a Redfish tree may begin.
+#: Subfolders in which a Redfish tree may begin.
 TREE_STARTS = ("redfish/v1/", "redfish/", "v1/", "")
 _TREE_PARTS = ("", "CompositionService/", "Systems/", "Chassis/")
-#: A folder with one of these documents is a tree.
+#: A folder with one of these documents is a Redfish tree.
 TREE_MARKERS = [f"{it}{part}index.json" for it in TREE_STARTS for part in _TREE_PARTS]
 
 MIB = 1 << 20
 
-#: Bytes of one document in a tree (a larger one is left out), and of all its documents together.
+#: Bytes of one document in a tree (a larger document is left out), and of all documents together.
 MAX_DOCUMENT_BYTES, MAX_TREE_BYTES = 16 * MIB, 512 * MIB
 #: Documents of a tree or an archive.
 MAX_DOCUMENTS = 200_000
-#: Files, folders and links of a folder or an archive, documents or not.
+#: Files, folders and links of any kind in a folder or an archive.
 MAX_MEMBERS = 1_000_000
 #: Bytes of one JSON inventory or map of documents, and of one line of JSON Lines.
 MAX_JSON_BYTES, MAX_LINE_BYTES = 512 * MIB, 64 * MIB
 #: Bytes of a stream after decompression, and of an archive that comes from standard input.
 MAX_STREAM_BYTES = 8192 * MIB
-#: Faults of one tree that are listed one by one.
+#: Faults of one tree that are listed separately; the rest are counted.
 MAX_NOTES = 100
 
 BUFFER_BYTES = 1 * MIB
 
 
 class BoundedStream(io.RawIOBase):
-    """A stream that begins with ``head``, goes on with ``source`` and ends with an error."""
+    """A stream of ``head`` and then ``source``, which raises an error above a number of bytes."""
 
     def __init__(self, source: BinaryIO, file: str, most: int, head: bytes = b"") -> None:
         self._source, self._file, self._most, self._head = source, file, most, head
@@ -53,7 +53,7 @@ class BoundedStream(io.RawIOBase):
         buffer[: len(data)] = data
         self._count += len(data)
         if self._count > self._most:
-            hint = "is it an archive bomb? unpack it and name what you need of it"
+            hint = "this may be an archive bomb: unpack it and name the part to read"
             expected = f"at most {self._most} bytes"
             raise InputError(self._file, "", "more than that", expected, hint)
         return len(data)
@@ -65,6 +65,6 @@ def bounded_reader(source: BinaryIO, file: str, most: int, head: bytes = b"") ->
 
 
 def error_text(error: BaseException) -> str:
-    """Return the text of an error of the system, in lower case."""
+    """Return the text of an operating system error, in lower case."""
     strerror = getattr(error, "strerror", None)
     return str(strerror or error or type(error).__name__).lower()

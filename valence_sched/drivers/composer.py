@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Composer: the protocol of composing, reading back and removing nodes on a pod manager.
 
-Every verb that writes reads back and returns the state of the node: an HTTP status is no outcome.
+Every verb that writes reads back and returns the state of the node, since an HTTP status does not
+prove the outcome.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from valence_sched.drivers.links import collection_pages, link_path
 from valence_sched.errors import InputError, PodmError, one_line
 from valence_sched.model.claim import CompositionRequest, CompositionResult
 
-#: Statuses of a write with another ETag than that of the document, or without one.
+#: Statuses of a write whose ETag is outdated, and of a write without a required ETag.
 PRECONDITION_FAILED, PRECONDITION_REQUIRED = 412, 428
 
 #: Called with each state of a node, to show progress.
@@ -27,7 +28,7 @@ Watch = Callable[[str], None]
 
 
 class Reply(NamedTuple):
-    """The answer to one HTTP request; ``text`` is its body if that is no JSON object."""
+    """The answer to one HTTP request; ``text`` is a body that is not a JSON object."""
 
     status: int
     headers: Mapping[str, str]
@@ -36,7 +37,7 @@ class Reply(NamedTuple):
 
 
 class Session(Protocol):
-    """A connection to one pod manager; every verb raises PodmError if no reply came.
+    """A connection to one pod manager; every verb raises PodmError without a reply.
 
     Each write is sent once. A service with ETags refuses a change or removal of a document that
     differs from the last read.
@@ -49,16 +50,16 @@ class Session(Protocol):
 
 
 class ComposerReads(Protocol):
-    """The verbs of one pod manager that only read."""
+    """The read-only verbs of one pod manager."""
 
     def refusal(self, request: CompositionRequest) -> str | None:
-        """Return why this can never be composed here, even on free blocks; None if it can."""
+        """Return why the pod manager can never compose this request, None if it can."""
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
-        """Return a line for each block that is no longer free, with its present state."""
+        """Return a line with the present state for each block that is no longer free."""
 
     def preview(self, request: CompositionRequest) -> str | None:
-        """Return why the node cannot be composed now, None if it can; or raise PodmError."""
+        """Return why the node cannot be composed now, None if it can; PodmError if unknown."""
 
     def read_node(self, request: CompositionRequest, node: str | None = None) -> CompositionResult:
         """Read a node back by its URI or, without one, by its name and blocks."""
@@ -68,28 +69,28 @@ class Composer(ComposerReads, Protocol):
     """One pod manager, ready to compose."""
 
     def reserve(self, request: CompositionRequest) -> bool:
-        """Reserve the blocks if the service can; return whether they are reserved.
+        """Reserve the blocks if the service supports it; return whether they are reserved.
 
         Raises ClaimLost if another client has reserved one, and PodmError if it is refused, or
         its state cannot be read.
         """
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Undo :meth:`reserve`, also of another process; PodmError if a block stays reserved."""
+        """Undo a :meth:`reserve` of any process; PodmError if a block stays reserved."""
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         """Compose the node, wait for it, and read it back."""
 
     def remove(self, request: CompositionRequest, node: str, watch: Watch) -> CompositionResult:
-        """Decompose a node and read back: ``absent`` means that it is gone with all its parts.
+        """Decompose a node and read back; ``absent`` means that the node and its parts are gone.
 
-        Another node that has its URI by now is left alone. ``node`` is empty if only memory chunks
-        or volumes of it are to be deleted.
+        If its URI now belongs to another node, that node is not changed. An empty ``node`` deletes
+        only its memory chunks and volumes.
         """
 
 
 def get_document(session: Session, uri: str | None) -> Json | None:
-    """Return a document, None if it is gone; PodmError if it cannot be read."""
+    """Return a document, None if it no longer exists; PodmError if it is unreadable."""
     if not uri:
         return None
     reply = session.get(uri)
@@ -121,14 +122,14 @@ def _describe(reply: Reply) -> str:
 
 MAX_MESSAGES = 5
 
-#: Message keys that report success; an error body may hold nothing else.
+#: Message keys that report success; an error body may consist of these alone.
 _SUCCESS_KEYS = ("success", "created", "accepteventnotification")
 
 _FAILED_TASK_STATES = ("Exception", "Killed", "Cancelled", "Interrupted")
 
 
 def refusal(reply: Reply) -> str | None:
-    """Return why a reply refuses, by its status or an error in its body; None if it does not."""
+    """Return the refusal in the status or body of a reply, None without one."""
     bodies = (reply.body, *_stanza_responses(reply.body))
     messages = [text for body in bodies for text in _messages(body)]
     task = reply.body or {}
@@ -155,7 +156,7 @@ def _messages(body: Any) -> list[str]:
     extended = error.get("@Message.ExtendedInfo")
     inner = extended if isinstance(extended, list) else [extended]
     messages = [text for text in dict.fromkeys(map(_message_text, [*inner, error])) if text]
-    # A general error only says that there are messages.
+    # A general error only refers to its messages.
     is_general = "generalerror" in str(error.get("code", "")).casefold() or not error.get("message")
     return messages[:-1] if len(messages) > 1 and is_general else messages
 
@@ -176,11 +177,11 @@ RUNNING_TASK_STATES += ("Cancelling", "Service", "Suspended")
 
 
 class SendResult(NamedTuple):
-    """The outcome of a write: the node that it names, and why it is refused or lost.
+    """The outcome of a write: the node in its answer, and why it was refused or lost.
 
-    A ``lost`` write may have had its effect, or have it later: its answer did not come, or is an
-    unreadable success that names no node. An ``unsent`` one cannot have had any. One that
-    ``goes_on`` was accepted and did not end in time.
+    A ``lost`` write may still take effect: it has no answer, or a success without a readable node.
+    An ``unsent`` write has no effect. A write that ``goes_on`` was accepted but did not end in
+    time.
     """
 
     node: str | None = None
@@ -206,10 +207,11 @@ def write(
     watch: Watch,
     is_undone: Callable[[], bool] = lambda: False,
 ) -> SendResult:
-    """Send once to ``target``, and wait for the task of a reply that only accepts.
+    """Send once to ``target``; if the reply only accepts the write, wait for its task.
 
-    A write that was refused because of its ETag, or without one, is sent again once each, or after
-    the pause that a busy service names, if ``is_undone``, which reads anew, finds it undone.
+    The write is sent again once if its ETag is refused, once if an ETag is required, and after each
+    pause that a busy service requests. Before each retry ``is_undone`` reads again and must find
+    that the write had no effect.
     """
     try:
         reply, stale = send(), {PRECONDITION_FAILED, PRECONDITION_REQUIRED}
@@ -246,7 +248,7 @@ def write(
 def _wait_for_task(
     session: Session, target: str, reply: Reply, patience: Patience, watch: Watch
 ) -> tuple[Reply, bool]:
-    """Return the last reply, and whether the task runs; failures of its monitor do not count."""
+    """Return the last reply, and whether the task runs; ignore failures of its monitor."""
     if reply.status != ACCEPTED:
         return reply, False
     link = reply.headers.get("Location") or (reply.body or {}).get("@odata.id")

@@ -23,15 +23,15 @@ from valence_sched.errors import InputError, PodmError, UnknownName, one_line
 from valence_sched.model.podm_address import change_text
 from valence_sched.model.registration import Registration
 
-MOST_TEXT = 200  # characters of a body that is no document
+MOST_TEXT = 200  # characters of a body that is not a document
 
 
 @dataclass(frozen=True, slots=True)
 class HttpSession:
-    """Sends over a connection; an answer with a status is a reply with any body.
+    """Sends over a connection; every answer with a status is a reply, with any body.
 
-    Each request has ``timeout_s`` of its own, since a lost write is read back. ``root`` is the
-    service root as read for the login. A change or removal has the ETag of the last read.
+    Each request has its own ``timeout_s``, since a lost write is read back. ``root`` is the service
+    root from the login. A PATCH or DELETE carries the ETag of the last read.
     """
 
     connection: Connection
@@ -66,7 +66,7 @@ class HttpSession:
     def _write(
         self, uri: str, send: Callable[[Mapping[str, str]], Answer], etag: str | None
     ) -> Reply:
-        """Write; some services refuse each of their ETags, others require one and have none."""
+        """Write; some services refuse their own ETags, others require ETags but send none."""
         known = self._etags.get(uri)
         required = "*" if known is None or (uri, known) in self._refused else known
         wanted = required if uri in self._required else None
@@ -91,7 +91,7 @@ class HttpSession:
             body, text = answer.json(uri) if answer.body else None, ""
         except InputError as error:
             body, text = None, one_line(answer.body[:MOST_TEXT].decode(errors="replace"), MOST_TEXT)
-            # for a page, or half an object, only its kind
+            # an HTML page or truncated JSON is reported only by its kind
             if answer.body.lstrip()[:1] in (b"<", b"{") or len(answer.body) > MAX_DOCUMENT_BYTES:
                 text = error.found
         return Reply(answer.status, answer.headers, body, text)
@@ -110,11 +110,11 @@ def connect(
 ) -> Iterator[ConnectedPodm]:
     """Yield the composer of a pod manager and its session, which is deleted afterwards.
 
-    ``timeout_s`` is for the login and for each request, ``patience_s`` for tasks after the answer.
+    ``timeout_s`` limits the login and each request, ``patience_s`` a task after its answer.
 
     Raises:
-        PodmError: it is unreachable, refuses the login, is another service than the registered
-            one, or is of a dialect that only reads.
+        PodmError: it is unreachable, refuses the login, is not the registered service, or has a
+            read-only dialect.
         PluginError: a dialect failed on the service root.
     """
     registration = target.registered
@@ -131,7 +131,7 @@ def connect(
             dialect = dialect_of_driver(name, root, dialects, registration.name)
             name, make_composer = dialect.name, dialect.composer
         if make_composer is None:
-            raise PodmError(f"driver {name!r} reads pod managers, and cannot compose on them")
+            raise PodmError(f"driver {name!r} only reads pod managers and cannot compose")
         session = HttpSession(connection, timeout_s, root)
         yield ConnectedPodm(make_composer(session, lambda: Patience(patience_s)), session)
 

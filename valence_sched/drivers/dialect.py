@@ -23,19 +23,20 @@ class Dialect(NamedTuple):
     """One kind of Redfish service; an entry point of ``valence_sched.dialects`` by its name."""
 
     name: str
-    #: The service root; links that are followed are ``fields.Link`` on it and what it leads to.
+    #: The class of the service root; the crawl follows each ``fields.Link`` from there.
     root: type[Resource]
-    #: Reads the documents of a pod manager, given its id and the name of the driver.
+    #: Reads the documents of a pod manager with its id and the name of the driver.
     read: Callable[[LinkedDocuments, str, str], FullPodm]
-    #: Whether a service root is of this dialect; else it is used only if a registration names it.
+    #: Whether a service root is of this dialect; by default only a registration selects the
+    #: dialect.
     recognise: Callable[[Json], bool] = lambda _root: False
-    #: Makes a composer of a session and a factory of patiences; without it the dialect only reads.
+    #: Makes a composer from a session and a factory of patiences; None: the dialect only reads.
     composer: Callable[[Session, Callable[[], Patience]], Composer] | None = None
-    #: The resources of stocks of which its composer can compose an amount.
+    #: The stock resources of which its composer can compose amounts.
     amounts: frozenset[str] = frozenset()
-    #: Links of which a root that composes has one; any link of the root if this is empty.
+    #: A root that composes has at least one of these links; empty: any link.
     services: tuple[Link, ...] = ()
-    #: Links to blocks of a root without such a service.
+    #: Links to blocks in a root without a composition service.
     bare_blocks: tuple[Link, ...] = ()
 
     def inventory(self, service: LinkedDocuments, id_: str) -> FullPodm:
@@ -53,7 +54,7 @@ class Dialect(NamedTuple):
     def refusal(self, resources: Iterable[str]) -> str | None:
         """Return why a node with amounts of these resources cannot be composed, None if it can."""
         if self.composer is None:
-            return f"driver {self.name!r} reads pod managers, and cannot compose on them"
+            return f"driver {self.name!r} only reads pod managers and cannot compose"
         lacking = sorted(set(resources) - self.amounts)
         return f"driver {self.name!r} cannot compose {', '.join(lacking)}" if lacking else None
 
@@ -63,7 +64,7 @@ Dialects = Mapping[str, Callable[[], Dialect]]
 
 
 def recognised_dialect(root: Json | None, dialects: Dialects) -> Dialect:
-    """Return the dialect of a service root: the first by name that recognises it, else DMTF's.
+    """Return the first dialect by name that recognises a service root, else DMTF's.
 
     Raises PluginError if a dialect fails, and UnknownName if DMTF's is not installed.
     """
@@ -81,7 +82,7 @@ def recognised_dialect(root: Json | None, dialects: Dialects) -> Dialect:
 
 
 def dialect_of_driver(driver: str, root: Json | None, dialects: Dialects, podm: str) -> Dialect:
-    """Return the dialect that a registration names; for ``auto``, as :func:`recognised_dialect`."""
+    """Return the dialect that a registration names; ``auto``: :func:`recognised_dialect`."""
     if driver == AUTO:
         return recognised_dialect(root, dialects)
     if driver not in dialects:

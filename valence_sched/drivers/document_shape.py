@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Older and drifted forms of Redfish documents, brought into the present form.
+"""Older and drifted forms of Redfish documents, converted to the present form.
 
-Older services have the members of a collection, and the entries of the root, below ``Links``.
-Others spell ``Members`` differently. Readers see the present form; a capture has the original.
+Older services put the members of a collection and the entries of the root below ``Links``. Other
+services spell ``Members`` differently. Readers get the present form, a capture keeps the original.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from valence_sched.model.problem import answer_of
 
 BOM = b"\xef\xbb\xbf"
 MEMBERS, NEXT, COUNT = "Members", "Members@odata.nextLink", "Members@odata.count"
-#: The spellings of the properties of a collection, folded: the first that is there is read.
+#: The folded spellings of the properties of a collection: the first present spelling is read.
 _MEMBERS = ("members", "members@odata.navigationlink")
 _NEXT = ("members@odata.nextlink", "@odata.nextlink", "nextlink")
 _COUNT = ("members@odata.count", "@odata.count")
 _OF_COLLECTIONS = frozenset((*_MEMBERS, _NEXT[0], _COUNT[0]))
-#: Lists of members, folded, in documents of which nothing says that they are something else.
+#: Folded names of member lists in documents without a contradicting type.
 _LISTS = ("items", "value", "member", "entries")
 _OF_ANY = _OF_COLLECTIONS.union(_LISTS, _NEXT, _COUNT)
-#: Names of types and properties that are remembered, and the longest.
+#: The number of remembered names of types and properties, and the longest.
 MAX_NAMES, MAX_NAME = 10_000, 200
 #: Types of error messages, folded.
 _MESSAGES = ("error", "redfisherror", "message")
-#: Entries of a root that stand below ``Links`` in its present form too.
+#: Root entries that stay below ``Links`` in the present form.
 _BELOW = ("Sessions", "ManagerProvidingService")
-#: Entries that may stand below ``Links`` of a document whose type has this name.
+#: By type name: entries that older documents have below ``Links``.
 _ENTRIES = {
     "compositionservice": ["ResourceBlocks", "ResourceZones"],
     "computersystem": [
@@ -68,19 +68,19 @@ def check_content(json: Json, uri: str, expected: str = "a document") -> Json:
     if not is_error and "@Message.ExtendedInfo" in json:
         is_error = all(key[:1] == "@" for key in json)
     if is_error or type_name(json) in _MESSAGES:
-        raise InputError(uri, "", "an error in an answer of success", expected)
+        raise InputError(uri, "", "an error message in a successful answer", expected)
     return json
 
 
 def current_form(json: Json, *, root: bool = False) -> Json:
     """Return a document in the present form, itself if it has that form.
 
-    A collection has ``Members``: a list, or None if its members are found in no form.
+    ``Members`` of a collection is a list, or None if no form of it is found.
 
     >>> current_form({"Links": {"Members": [{"@odata.id": "/a"}]}})["Members"]
     [{'@odata.id': '/a'}]
     """
-    if not json.get("Links"):  # it may be spelled otherwise; names below it begin with a capital
+    if not json.get("Links"):  # the spelling may differ; the names below begin with a capital
         spelled = next((it for it in json if it != "Links" and it.casefold() == "links"), None)
         if spelled and isinstance(inner := json[spelled], dict):
             named = {name[:1].upper() + name[1:]: inner[name] for name in reversed(inner)}
@@ -92,7 +92,7 @@ def current_form(json: Json, *, root: bool = False) -> Json:
     if below and kind in _ENTRIES:
         return _merged(json, {key: below[key] for key in _ENTRIES[kind] if key in below})
     if kind and not kind.endswith("collection"):
-        # A property that may be one of a collection has ``members`` in its name.
+        # Every property of a collection has ``members`` in its name.
         names = "".join((*json, *below)) if below else "".join(json)
         if "members" not in names.casefold():
             return json
@@ -100,12 +100,12 @@ def current_form(json: Json, *, root: bool = False) -> Json:
 
 
 class ShapeMemo:
-    """Brings the documents of one pod manager into the present form; works out each type once."""
+    """Converts the documents of one pod manager to the present form; examines each type once."""
 
     def __init__(self) -> None:
-        #: Types that are no collections, and whether they have entries below ``Links``.
+        #: Types other than collections, and whether they have entries below ``Links``.
         self._types: dict[str, bool] = {}
-        self._plain_names: set[str] = set()  # of properties that no collection has
+        self._plain_names: set[str] = set()  # names of properties that no collection has
 
     def __len__(self) -> int:
         return len(self._types) + len(self._plain_names)
@@ -118,7 +118,7 @@ class ShapeMemo:
         is_plain = not below or (not has_entries and plain.issuperset(below))
         if is_plain and has_entries is not None and plain.issuperset(json):
             return json
-        kind = type_name({"@odata.type": type_})  # without one the values count, too
+        kind = type_name({"@odata.type": type_})  # without a type the values decide
         names = {*json, *below}
         if kind and not kind.endswith("collection") and max(map(len, (type_, *names))) <= MAX_NAME:
             if len(self) + len(names) >= MAX_NAMES:
@@ -145,7 +145,7 @@ def type_name(json: Json) -> str:
         if last.isalpha() and key == "@odata.type":
             return last.casefold()
         parts = stated.rpartition("#")[2].partition("(")[0].casefold().split(".")
-        # Between the names stand versions: "v1_0_0", or "1", "0", "0".
+        # Versions separate the names: "v1_0_0", or "1", "0", "0".
         names = [part for part in parts if part.isalpha()]
         if names and (key != "@odata.context" or names[-1].endswith("collection")):
             return names[-1]
@@ -153,7 +153,7 @@ def type_name(json: Json) -> str:
 
 
 def _merged(own: Json, more: Json) -> Json:
-    """Return an object with what another has and it lacks, inside nested objects, too."""
+    """Return an object with the missing properties of another, also in nested objects."""
     found = dict(own)
     for key, value in more.items():
         present = own.get(key)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events of one pod manager: its stream, else a subscription, and hints of changes.
+"""Events of one pod manager: a stream or a subscription that yields hints of changes.
 
-An event is a hint that a reading may differ now, never content. A stream is a connection to the
-pod manager; the events of a subscription arrive elsewhere: here it is created, checked, and deleted
-in the end.
+An event is only a hint that a new reading may differ; its content is not used. A stream is a
+connection to the pod manager. This module creates, checks and deletes subscriptions; their events
+arrive at the service.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from valence_sched.drivers.links import ROOT, collection_pages
 from valence_sched.errors import InputError, PodmError, SchedulerError, one_line
 from valence_sched.model.podm_address import EventAddress
 
-#: Services whose resources are not read. The login of a reading is an event of the first, and as a
-#: hint it would cause another reading.
+#: Services whose resources are not read. The login of a reading is an event of SessionService, and
+#: as a hint it would cause another reading.
 OTHER_SERVICES = frozenset(
     "SessionService AccountService EventService TaskService TelemetryService UpdateService "
     "CertificateService JobService LicenseService KeyService Registries JsonSchemas".lower().split()
 )
-#: Types of events, as services name them that have no registry of such messages.
+#: Event types of services without a registry of resource messages.
 TYPES = ("ResourceAdded", "ResourceRemoved", "ResourceUpdated", "StatusChange")
 #: Registries whose messages are about resources.
 REGISTRIES = ("ResourceEvent", "Composition")
@@ -46,7 +46,7 @@ _MOST_TEXT = 120
 
 
 def hint_of(data: bytes) -> str | None:
-    """Return the hint of an event, as :func:`hint_of_records`; None if it cannot be parsed."""
+    """Return the hint of an event, as :func:`hint_of_records`; None if the event is unparsable."""
     try:
         event = msgspec.json.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -58,7 +58,7 @@ def hint_of(data: bytes) -> str | None:
 def hint_of_records(records: Iterable[Any]) -> str | None:
     """Return the first record of an event that may change a reading."""
     for record in (it for it in records if isinstance(it, dict)):
-        linked = record.get("OriginOfCondition")  # a link, or text of older services
+        linked = record.get("OriginOfCondition")  # a link; older services send text
         linked = linked.get("@odata.id") if isinstance(linked, dict) else linked
         values = (record.get("EventType"), record.get("MessageId"), linked)
         kind, message, origin = (value if isinstance(value, str) else "" for value in values)
@@ -72,7 +72,7 @@ def hint_of_records(records: Iterable[Any]) -> str | None:
     return None
 
 
-#: Bytes of one event; a stream with a larger one is not followed.
+#: Bytes of one event; a stream with a larger event is closed.
 MAX_EVENT_BYTES = 1 * MIB
 
 _END = re.compile(rb"\r\n|\n|\r")
@@ -81,21 +81,21 @@ _END = re.compile(rb"\r\n|\n|\r")
 class EventParser:
     """Parses a stream in pieces, and yields the data of each event at its end.
 
-    Other fields than ``data`` are ignored. Some services send JSON over several lines without a
-    field name; they belong to the data.
+    Fields other than ``data`` are ignored. Some services send JSON over several lines without a
+    field name; such lines belong to the data.
     """
 
     def __init__(self, most: int = MAX_EVENT_BYTES) -> None:
         self._most = most
-        self._line: list[bytes] = []  # pieces of a line that has not ended
+        self._line: list[bytes] = []  # pieces of an unfinished line
         self._data: list[bytes] = []
         self._size = 0
         self._after_return = False
 
     def feed(self, piece: bytes) -> Iterator[bytes]:
-        """Yield the events that a piece ends; PodmError if one is too large."""
+        """Yield the events that a piece completes; PodmError if an event is too large."""
         if self._after_return and piece.startswith(b"\n"):
-            piece = piece[1:]  # the other half of an end that two pieces share
+            piece = piece[1:]  # the second half of a line end that two pieces share
         self._after_return = piece.endswith(b"\r") if piece else self._after_return
         *lines, rest = _END.split(piece)
         for line in lines:
@@ -122,9 +122,9 @@ class EventParser:
 
 
 STREAM_TYPE = "text/event-stream"
-#: Seconds without a byte after which a stream is opened again: its peer may be lost.
+#: Seconds without a byte after which a stream is opened again, since its peer may be lost.
 QUIET_S = 900.0
-#: The most bytes of a stream in a number of seconds; one that sends more is not followed.
+#: The most bytes of a stream within a number of seconds; a stream with more is closed.
 MOST_BYTES, MOST_BYTES_S = 16 * MIB, 60.0
 
 
@@ -135,11 +135,11 @@ class NoEvents(PodmError):
 class EventService(Resource):
     """EventService, for its stream and its subscriptions."""
 
-    enabled = Field("ServiceEnabled", flag, "whether it sends events")
-    stream_uri = Field("ServerSentEventUri", text, "where its stream is")
+    enabled = Field("ServiceEnabled", flag, "whether the service sends events")
+    stream_uri = Field("ServerSentEventUri", text, "the URI of its stream")
     subscriptions = Field("Subscriptions", links, "the collection of its subscriptions")
-    registries = Field("RegistryPrefixes", words, "the registries of messages it filters by")
-    types = Field("EventTypesForSubscription", words, "the types of events it filters by")
+    registries = Field("RegistryPrefixes", words, "message registries that filters accept")
+    types = Field("EventTypesForSubscription", words, "event types that filters accept")
 
 
 def _event_services(connection: Connection) -> Iterator[EventService]:
@@ -172,12 +172,12 @@ class EventStream:
     def follow(self, opened: Callable[[], object], hint: Callable[[str], object]) -> None:
         """Call ``opened`` once the stream is open, then ``hint`` for each event about a resource.
 
-        Returns when the pod manager ends the stream. The session is deleted in the end.
+        Returns when the pod manager ends the stream, after deleting the session.
 
         Raises:
             NoEvents: it offers no stream.
-            PodmError, InputError: it does not answer, refuses the login, or sends too much, or
-                something else than a stream of events.
+            PodmError, InputError: it does not answer, refuses the login, sends too much, or sends
+                another content type than an event stream.
         """
         with self._connection, contextlib.closing(self._open()) as stream:
             opened()
@@ -204,19 +204,19 @@ class EventStream:
             return stream
         stream.close()
         if 300 <= stream.status < 400:
-            raise PodmError("redirects its event stream, which is not followed")
+            raise PodmError("redirects its event stream, and redirects are not followed")
         what = f"HTTP {stream.status}" if stream.status != 200 else (kind or "no content type")
         raise PodmError(f"its event stream: found {what}, expected {STREAM_TYPE}")
 
 
-#: Seconds between checks that the subscription still exists, and for its deletion.
+#: Seconds between checks that the subscription still exists, and seconds for its deletion.
 CHECK_S, DELETE_S = 300.0, 3.0
-#: Subscriptions of a pod manager that are searched for those of an earlier process.
+#: The most subscriptions of a pod manager to search for those of an earlier process.
 MOST_SUBSCRIPTIONS = 100
 
 
 class SubscriptionLeft(PodmError):
-    """A subscription that could not be deleted: the pod manager goes on sending to it."""
+    """A subscription that could not be deleted: the pod manager keeps sending events to it."""
 
 
 class EventDestination(Resource):
@@ -246,14 +246,15 @@ class EventSubscription:
         self._current: Connection | None = None
 
     def follow(self, opened: Callable[[], object], _hint: Callable[[str], object]) -> None:
-        """Subscribe, and call ``opened``; return once it is cut and the subscription deleted.
+        """Subscribe, and call ``opened``; return after :meth:`cut` and the deletion.
 
         Subscriptions of an earlier process to this address are deleted first.
 
         Raises:
             NoEvents: the pod manager offers no subscriptions.
             SubscriptionLeft: the subscription could not be deleted.
-            PodmError, InputError: it does not answer, refuses, or has another or no subscription.
+            PodmError, InputError: it does not answer, refuses, or dropped or changed the
+                subscription.
         """
         with self._connection(self._timeout_s) as connection:
             found = (it for it in _event_services(connection) if any(it.subscriptions))
@@ -261,7 +262,7 @@ class EventSubscription:
                 raise NoEvents("offers neither an event stream nor subscriptions")
             collection = connection.local_path(next(filter(None, service.subscriptions)))
             self._delete_leftovers(connection, collection)
-            filters: Json = {}  # events of resources, if it has such filters
+            filters: Json = {}  # only events of resources, if the service has such filters
             if registries := [one for one in REGISTRIES if one in service.registries]:
                 filters["RegistryPrefixes"] = registries
             elif types := [one for one in TYPES if one in service.types]:
@@ -296,7 +297,7 @@ class EventSubscription:
             return answer.json(uri) if answer.status == 200 else None
 
         members = (link for page in collection_pages(read, collection) for link in page.members)
-        # all before the first is deleted: that moves the others from page to page
+        # list all before deleting: a deletion moves the others to other pages
         some = tuple(itertools.islice(members, MOST_SUBSCRIPTIONS))
         for uri in (connection.local_path(link) for link in some if link):
             found = _destination(connection, uri)
@@ -307,7 +308,7 @@ class EventSubscription:
         body = {"Destination": self._destination, "Protocol": "Redfish", "Context": self._context}
         answer = connection.post(collection, body | filters)
         json = None
-        with contextlib.suppress(InputError):  # the status counts
+        with contextlib.suppress(InputError):  # only the status matters
             json = answer.json(collection) if answer.body else None
         if reason := refusal(Reply(answer.status, answer.headers, json)):
             raise PodmError(f"refuses to send events: {self._without_secret(reason)}")
@@ -322,9 +323,9 @@ class EventSubscription:
             enter_service(connection)
             found = _destination(connection, uri)
         if found is None:
-            raise PodmError("has dropped its subscription to events")
+            raise PodmError("dropped the event subscription")
         if not self._owns(found):
-            raise PodmError("has another subscription to events than the one requested")
+            raise PodmError("changed the requested event subscription")
 
     def _delete(self, uri: str) -> None:
         try:
@@ -338,15 +339,15 @@ class EventSubscription:
                     raise PodmError("it still exists")
         except SchedulerError as error:
             reason = self._without_secret(str(error))
-            raise SubscriptionLeft(f"its subscription to events stays: {reason}") from None
+            raise SubscriptionLeft(f"its event subscription was not deleted: {reason}") from None
 
     def _owns(self, found: EventDestination) -> bool:
-        if found.context:  # some services have none
+        if found.context:  # some services return no context
             return found.context == self._context
         return found.destination == self._destination
 
     def _without_secret(self, reason: str) -> str:
-        """Return a reason without the destination, which the pod manager may repeat."""
+        """Return a reason without the secret destination, which a pod manager may quote."""
         return reason.replace(self._destination, "(the destination)")
 
 

@@ -2,7 +2,7 @@
 """Redfish resources as declared fields: path, reader, meaning and unit.
 
 The readers accept drifted types: a boolean as ``"true"``, a number as ``"16"``, an array as its
-only element. A value that they cannot read is noted and unknown.
+only element. An unreadable value is noted and counts as unknown.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ MAX_NUMBER = MAX_WHOLE - 1
 #: The longest name, URI or other text, in characters; the inventory has the same bound.
 MAX_TEXT = 1024
 _NUMBERS = (int, float)
-#: What stands for an object that is not there.
+#: Represents an absent object.
 _NOTHING: tuple[Any, ...] = (None, [], "")
 #: Other spellings of ``@odata.id``, folded.
 _LINK_NAMES = ("@odata.id", "odata.id", "href")
 
 
 class Notes(Protocol):
-    """Takes notes on documents that were left out (``skip``) or are doubtful (``remark``)."""
+    """Takes notes on documents that are left out (``skip``) or doubtful (``remark``)."""
 
     def skip(self, text: object) -> None: ...
     def remark(self, text: str) -> None: ...
@@ -37,7 +37,7 @@ class Notes(Protocol):
 
 
 class _NoNotes:
-    """For documents that were noted when the inventory was read."""
+    """Discards notes on documents that were noted in an earlier reading."""
 
     def skip(self, text: object) -> None: ...
     def remark(self, text: str) -> None: ...
@@ -48,19 +48,19 @@ NO_NOTES = _NoNotes()
 
 
 class Resource:
-    """One Redfish object: its URI, its JSON, and the notes on what cannot be read."""
+    """One Redfish object: its URI, its JSON, and the notes on its unreadable values."""
 
-    #: Whether its content rarely changes, so that a repeated read may skip it.
+    #: Whether the content rarely changes, so that a repeated reading may use the cache.
     lasting: ClassVar[bool] = False
-    #: Whether it alone shows that others are in use, so that each of them must be read.
+    #: Whether only this resource shows that others are in use, so that each one must be read.
     tells_use: ClassVar[bool] = False
     #: The fields that link other documents, in the order of their names.
     link_fields: ClassVar[tuple[Link | Parts, ...]] = ()
-    #: The properties that describe it, apart from its name and its links.
+    #: The descriptive properties, without name and links.
     content_properties: ClassVar[tuple[str, ...]] = ()
     #: The fields that other resource classes do not have.
     own_fields: ClassVar[tuple[Field[Any], ...]] = ()
-    #: Whether all of these are links, so that an instance may have no property.
+    #: Whether all own fields are links, so that an instance may have no property.
     only_links: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
@@ -78,12 +78,12 @@ class Resource:
 
     @property
     def leads(self) -> bool:
-        """Whether its links are followed."""
+        """Whether the crawl follows its links."""
         return True
 
     @property
     def is_empty(self) -> bool:
-        """Whether it has neither a type nor a property of its class, if it needs one."""
+        """Whether it lacks both a type and the required properties of its class."""
         return False
 
     @property
@@ -101,7 +101,7 @@ class Resource:
 
 
 class Field(Generic[T]):
-    """A property of a resource; ``path`` has ``/`` between nested ones, ``first`` the outermost."""
+    """A property of a resource; ``path`` joins nested names by ``/``, ``first`` is the first."""
 
     def __init__(self, path: str, read: Callable[[Any], T], doc: str, unit: str = "") -> None:
         self.path, self.read, self.doc, self.unit = path, read, doc, unit
@@ -127,11 +127,11 @@ class Field(Generic[T]):
             return self._absent
 
     def raw(self, resource: Resource) -> Any:
-        """Return the JSON value, None without one."""
+        """Return the JSON value, None if absent."""
         return self._inside(resource, resource.json.get(self.first))
 
     def of(self, resource: Resource) -> T:
-        """Return the value; note one that cannot be read and take it for absent."""
+        """Return the value; note an unreadable value and treat it as absent."""
         return self.__get__(resource, type(resource))
 
     def _inside(self, resource: Resource, value: Any) -> Any:
@@ -150,11 +150,11 @@ class Identity(Field[T]):
 
 
 class Link(Field[tuple[str, ...]]):
-    """A property that links documents which must be read, too, and their resource class.
+    """A property that links documents to be read, and their resource class.
 
-    With ``collection`` it links a collection, whose members are meant. A ``late`` link is followed
-    only if something else was not found. ``levels`` is how many levels below a single link to
-    request at once, ``cached`` how many if the devices there are cached.
+    With ``collection`` it links a collection, and the members are read. A ``late`` link is followed
+    only if another document is missing. ``levels`` is the number of levels below a single link to
+    request together, ``cached`` the number if the devices there are cached.
     """
 
     def __init__(
@@ -175,7 +175,7 @@ class Link(Field[tuple[str, ...]]):
 
 
 class Parts(Field[tuple[Json, ...]]):
-    """A property with objects that hold links to follow; they have no URI of their own."""
+    """A property with objects that hold links to follow; the objects have no URI."""
 
     def __init__(self, path: str, of: type[Resource], doc: str) -> None:
         super().__init__(path, only_objects, doc)
@@ -199,7 +199,7 @@ def amount(value: Any) -> float | None:
 
 
 def number(value: Any) -> int | None:
-    """Read a whole number of at least 0, also from text; a fraction is cut off."""
+    """Read a whole number of at least 0, also from text; a fraction is truncated."""
     found = amount(value)
     return None if found is None else math.floor(found)
 
@@ -237,13 +237,13 @@ def words(value: Any) -> tuple[str, ...]:
 
 
 def objects(value: Any) -> tuple[Json, ...]:
-    """Read an array of objects, also from its only element; others are left out."""
+    """Read an array of objects, also from its only element; skip other elements."""
     items = value if isinstance(value, list) else [value]
     return tuple(item for item in items if isinstance(item, dict))
 
 
 def only_objects(value: Any) -> tuple[Json, ...]:
-    """Read an array of objects and null, also from its only element; ValueError for others."""
+    """Read an array of objects and null, also from its only element; else ValueError."""
     items = value if isinstance(value, list) else [value]
     if not all(item is None or isinstance(item, dict) for item in items):
         raise ValueError("an array of objects")
@@ -251,7 +251,7 @@ def only_objects(value: Any) -> tuple[Json, ...]:
 
 
 def links(value: Any) -> tuple[str, ...]:
-    """Read a link or an array of links; one without a target, or null in an array, is ""."""
+    """Read a link or an array of links; null, or a link without a target, is ""."""
     if value is None:
         return ()
     items = value if isinstance(value, list) else (value,)
@@ -292,7 +292,7 @@ def _link(item: Any) -> str:
 class NamedResource(Resource):
     """Any resource: its name and its health."""
 
-    name = Field("Name", text, "what people call it; not an identity")
+    name = Field("Name", text, "a display name, not an identity")
     state = Field("Status/State", text, "Enabled, Disabled, Absent, StandbyOffline, …")
     health = Field("Status/Health", choice("OK", "Warning", "Critical"), "of the resource itself")
     rollup = Field("Status/HealthRollup", choice("OK", "Warning", "Critical"), "of all below it")

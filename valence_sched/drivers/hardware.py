@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Concerned hardware: the computer systems that a change concerns, and what identifies them.
+"""Concerned hardware: the computer systems that a change affects, and their identifiers.
 
 Other services may know the same hardware by its UUID, by the MAC addresses of its network
-interfaces, or by the address of its own BMC.
+interfaces, or by the address of its BMC.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAC_DIGITS = 12
 
 
 def addresses(value: Any) -> tuple[str, ...]:
-    """Read the addresses of an array of IP addresses; other elements are left out."""
+    """Read the addresses of an array of IP addresses; skip other elements."""
     items = value if isinstance(value, list) else [value]
     found = (item.get("Address") for item in items if isinstance(item, dict))
     return tuple(one for one in found if isinstance(one, str) and one)
@@ -50,7 +50,7 @@ class BmcInterface(Resource):
 
 @dataclass
 class ConcernedHardware:
-    """The systems that a change concerns, by URI, and what else identifies them."""
+    """The systems that a change affects, by URI, and their other identifiers."""
 
     systems: set[str] = field(default_factory=set)
     uuids: set[str] = field(default_factory=set)
@@ -58,17 +58,18 @@ class ConcernedHardware:
     mac_addresses: set[str] = field(default_factory=set)
     #: Addresses and names.
     bmc_hosts: set[str] = field(default_factory=set)
-    #: Blocks of a node to be.
+    #: Blocks of a node to compose.
     blocks: set[str] = field(default_factory=set)
-    #: Reads the blocks of a system: not every block links its system.
+    #: Reads the blocks of a system, since some blocks do not link their system.
     blocks_of: Callable[[str], set[str]] = field(default=lambda _uri: set(), compare=False)
 
 
 def read_hardware(session: Session, node: str | None, blocks: Sequence[str]) -> ConcernedHardware:
-    """Return the hardware of a node, if there is one, and of blocks, by their URIs.
+    """Return the hardware of blocks and of an existing node, by their URIs.
 
-    The systems are the node, those that it and the blocks link, and those that the URI of a block
-    is below. Other nodes that share a block are not concerned. PodmError if one cannot be read.
+    The systems are the node, the systems that the node or a block links, and the systems whose URI
+    is a prefix of a block's URI. Other nodes that share a block are not affected. PodmError if a
+    system is unreadable.
     """
     get = functools.cache(functools.partial(get_document, session))
 
@@ -116,7 +117,7 @@ def _mac_addresses(get: Get, uri: str, json: Json) -> Iterator[str]:
 
 
 def _interfaces(get: Get, uri: str, json: Json) -> Iterator[tuple[str, Json]]:
-    """Yield the network interfaces that a document links, one by one or by their collection."""
+    """Yield the network interfaces that a document links, directly or by a collection."""
     for link in filter(None, map(link_path, IdentifiedSystem(uri, json, NO_NOTES).ethernet)):
         document = get(link) or {}
         if "Members" not in document:

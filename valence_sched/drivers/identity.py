@@ -19,7 +19,7 @@ from valence_sched.model.podm_address import ADDRESS_KIND, uuid_identity
 class ServiceManager(Resource):
     """Manager, for its identity."""
 
-    service_uuid = Field("ServiceEntryPointUUID", text, "the UUID of the service it provides")
+    service_uuid = Field("ServiceEntryPointUUID", text, "the UUID of its service")
     uuid = Field("UUID", text, "its own UUID")
 
 
@@ -29,7 +29,7 @@ class ServiceIdentity(Resource):
     uuid = Field("UUID", text, "the UUID of the service")
     rsd_uuid = Field("Oem/Intel_RackScale/UUID", text, "the UUID of a rack")
     provider = Link("Links/ManagerProvidingService", ServiceManager, "the manager it runs on")
-    managers = Field("Managers", links, "a single one identifies the service")
+    managers = Field("Managers", links, "a single manager identifies the service")
 
     @property
     def identity(self) -> str | None:
@@ -42,17 +42,17 @@ def root_identity(root: Json | None) -> str | None:
 
 
 def service_identity(get: Get, service: LinkedDocuments) -> str | None:
-    """Return the identity that a service states in its root or by its only manager.
+    """Return the identity that a service states in its root or its only manager.
 
-    ``get`` reads a document; ``service`` spells links and takes the notes.
+    ``get`` reads a document; ``service`` resolves links and takes notes.
     """
     quiet = LinkedDocuments(get, NO_NOTES)
     root = ServiceIdentity(ROOT, quiet.json(ROOT, ROOT) or {}, service.notes)
     if identity := root.identity:
         return identity
     for value in filter(None, (root.uuid, root.rsd_uuid)):
-        what = f"UUID: found {value[:60]!r}, expected a UUID of its own"
-        service.notes.remark(f"{ROOT}: {what} (it is known by its manager or its address)")
+        what = f"UUID: found {value[:60]!r}, expected a unique UUID"
+        service.notes.remark(f"{ROOT}: {what} (identified by its manager or its address)")
     uris = [uri for link in (root.provider, root.managers) for uri in service.uris(link, ROOT)]
     for manager in filter(None, (_only_manager(quiet, uri) for uri in uris)):
         if identity := uuid_identity(manager.service_uuid) or uuid_identity(manager.uuid):
@@ -61,7 +61,7 @@ def service_identity(get: Get, service: LinkedDocuments) -> str | None:
 
 
 def _only_manager(service: LinkedDocuments, uri: str) -> ServiceManager | None:
-    """Return the manager at a URI, or the only member of that collection if all is read."""
+    """Return the manager at a URI, or the only member of that collection if it is complete."""
 
     def read(uri: str) -> Json | None:
         return service.json(uri, ROOT)
@@ -80,7 +80,7 @@ def _only_manager(service: LinkedDocuments, uri: str) -> ServiceManager | None:
 
 
 def with_identity(podm: FullPodm) -> FullPodm:
-    """Return a pod manager that was read, identified by its address if it states no identity."""
+    """Return a read pod manager, identified by its address if it states no identity."""
     if podm.identity is not None or podm.url is None:
         return podm
     return replace(podm, identity=address_identity(podm.url))

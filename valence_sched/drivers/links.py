@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Linked Redfish documents: resolves and follows links safely, and collects notes.
 
-It needs only a function that returns the document at a URI, of a recorded tree or a live pod
-manager. A hub that aggregates agents may serve their documents below a path of its own, and leave
-the links in them as they are; such a short link is followed only if there is no document at it.
+It needs only a function that returns the document at a URI, from a recorded tree or a live pod
+manager. An aggregator may serve the documents of its agents below a path per agent without adapting
+their links. Such a short link is followed only if there is no document at the link itself.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from valence_sched.model.quantity import format_count
 
 #: Segments of the path of the service root.
 _ROOT = ("redfish", "v1")
-#: Places that are tried for one link.
+#: The most URIs to try for one link.
 MAX_PLACES = 8
 
 
 def places_below(parent: str, link: str) -> list[str]:
-    """Return the URIs that a link without the path of its document may mean, the likeliest first.
+    """Return the URIs that a link without its agent's path may mean, the likeliest first.
 
-    ``parent`` and ``link`` are paths; segments that end the one and begin the other are shared.
+    ``parent`` and ``link`` are paths; the end of ``parent`` may overlap the start of ``link``.
 
     >>> places_below("/redfish/v1/Agents/a/Systems/1", "/redfish/v1/Systems/1/Memory")[0]
     '/redfish/v1/Agents/a/Systems/1/Memory'
@@ -58,22 +58,22 @@ def _segments(path: str) -> list[str]:
     return parts[2:] if same else parts
 
 
-#: Returns a document, None when there is none; raises InputError when it cannot be read.
+#: Returns a document, None if there is none; raises InputError if it is unreadable.
 Get = Callable[[str], Json | None]
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")
-#: What pod managers that are read together share, by the function that makes it.
+#: Objects that pod managers of one reading share, by the function that makes them.
 Shared = dict[Callable[[], Any], Any]
 
 ROOT = "/redfish/v1"
 MAX_PAGES = 100_000
-#: Pages of one collection that are read while nothing but its links bounds the requests.
+#: The most pages of one collection if only its links bound the requests.
 MAX_PAGES_UNBOUNDED = 1000
 _PORTS = {"https": ":443", "http": ":80"}
 
 
 def path_of(uri: str) -> str:
-    """Return the path of a URI without trailing slash and fragment, with its query."""
+    """Return the path of a URI with its query, without trailing slash and fragment."""
     if _is_plain(uri):
         return uri
     path, _, query = uri.partition("#")[0].partition("?")
@@ -87,10 +87,10 @@ def _is_plain(uri: str) -> bool:
 
 
 class LinkedDocuments:
-    """Documents that link each other; every URI has one spelling, its first or a known one.
+    """Documents that link each other; every URI has one spelling, a known one or the first.
 
-    ``max_blocks`` is the operator's limit on blocks of a type in one node, ``known_nodes`` are
-    those of the last reading, ``shared`` is used by several threads.
+    ``max_blocks`` is the operator's limit on blocks of a type in one node, ``known_nodes`` are the
+    nodes of the last reading, ``shared`` is used by several threads.
     """
 
     def __init__(
@@ -112,24 +112,24 @@ class LinkedDocuments:
         self._shapes = self.shared(ShapeMemo)
         self._documents: dict[str, Json | None] = {}
         self._refused: set[str] = set()
-        #: Documents that exist, and cannot be read.
+        #: Existing but unreadable documents.
         self.unreadable: set[str] = set()
         self._is_short = False
 
     def shared(self, make: Callable[[], T]) -> T:
-        """Return the product of a function, one for all pod managers that are read together."""
+        """Return the result of a function, made once for all pod managers of one reading."""
         found: T | None = self._shared.get(make)
         return self._shared.setdefault(make, make()) if found is None else found
 
     def uri(self, link: str, where: str) -> str | None:
-        """Return the URI of a link; None, and a note, if it leads to another host.
+        """Return the URI of a link; for another host, take a note and return None.
 
         The host of a recording is the first that a link names.
         """
         if link in self._plain:
             return link
         if not link:
-            self._refuse(where, where, "a link without @odata.id, expected one")
+            self._refuse(where, where, "a link without @odata.id, expected @odata.id")
             return None
         if len(link) > MAX_TEXT:
             length = format_count(len(link), "character")
@@ -155,14 +155,14 @@ class LinkedDocuments:
                 yield uri
 
     def _below(self, uri: str, where: str) -> str:
-        """Return a known URI that a link without the path of its document means, else the link."""
+        """Return the known URI that a link without its agent's path means, else the link."""
         for place in places_below(where, uri) if self._known and where[:1] == "/" else ():
             known = self._spelled.get(fold_uri(place))
             if known in self._known:
                 if not self._is_short:
                     self._is_short = True
-                    what = "found links without the path of their document"
-                    self.notes.remark(f"{where}: {what}: {uri} is read as {known} (and others too)")
+                    what = "found links without the path of their agent"
+                    self.notes.remark(f"{where}: {what}: {uri} is read as {known} (and others)")
                 return known
         return uri
 
@@ -173,7 +173,7 @@ class LinkedDocuments:
     def member_uris(
         self, links: Iterable[str], where: str, known: Container[str] = ()
     ) -> Iterator[str]:
-        """Yield the URIs of the members that links, or the collections that they name, mean."""
+        """Yield the URIs of members that are linked directly or by a collection."""
         for uri in self.uris(links, where):
             json = None if uri in known else self.json(uri, where)
             if json and MEMBERS in json:
@@ -192,7 +192,7 @@ class LinkedDocuments:
                 present = self._shapes.current_form(found, root=uri == ROOT)
             else:
                 what = "no such document" if found is None else "an empty document"
-                self.notes.skip(f"{uri}: found {what}, expected it: {where} links it")
+                self.notes.skip(f"{uri}: found {what}, but {where} links it")
                 self.unreadable.update(() if found is None else (uri,))
         except InputError as error:
             self.unreadable.add(uri)
@@ -203,9 +203,9 @@ class LinkedDocuments:
     def follow(
         self, links: Iterable[str], type_: type[R], where: str, known: Container[str] = ()
     ) -> Iterator[R]:
-        """Return the resources that links name, each once; a collection means all its members.
+        """Return each linked resource once; a linked collection means all its members.
 
-        Of several links those of ``known`` URIs are left out.
+        Of several links, links to ``known`` URIs are left out.
         """
         targets = tuple(links)
         return self._follow(targets, type_, where, known) if targets else iter(())
@@ -227,8 +227,8 @@ class LinkedDocuments:
                 yield from self._follow_members(Collection(uri, json, self.notes), type_, seen)
                 continue
             found = type_(uri, json, self.notes)
-            if is_alone and found.is_empty:  # it could be a collection
-                what = "found neither members nor a property that a member has"
+            if is_alone and found.is_empty:  # it may be a collection
+                what = "found neither members nor a property of a member"
                 self.notes.skip(f"{uri}: {what}, expected a collection")
                 continue
             self._note_empty(found, where)
@@ -254,13 +254,13 @@ class LinkedDocuments:
                 outer.pop()
 
     def _note_empty(self, found: Resource, where: str) -> None:
-        """Note a document without type and properties, unless it is a device or only links."""
+        """Note a document without type and properties; devices and mere links are exempt."""
         if not found.lasting and found.is_empty and not found.only_links:
             self.unreadable.add(found.uri)
-            found.remark(f"found no property of its kind, expected it: {where} links it")
+            found.remark(f"found no property of its kind, but {where} links it")
 
     def collections(self, links: Iterable[str], where: str) -> Iterator[Collection]:
-        """Yield the collections that links name, first pages only."""
+        """Yield the first pages of the linked collections."""
         for link in links:
             uri = self.uri(link, where)
             if uri is not None and (json := self.json(uri, where)) and MEMBERS in json:
@@ -274,7 +274,7 @@ class LinkedDocuments:
                     yield uri
 
     def _members(self, first: Collection) -> Iterator[tuple[str, str]]:
-        """Yield the links of all members, each with the URI of its page; note what is missing."""
+        """Yield the links of all members, each with the URI of its page; note missing members."""
         count = 0
         for page in self._pages(first):
             if page.json[MEMBERS] is None and page.count != 0:
@@ -296,7 +296,7 @@ class LinkedDocuments:
             if uri is None:
                 return
             if uri in seen:
-                what = "found a next page that was read before, expected a new one"
+                what = "found a link to an earlier page, expected the next page"
                 self.notes.skip(f"{page.uri}: {what}")
                 return
             if (json := self.json(uri, page.uri)) is None:
@@ -329,7 +329,7 @@ def host_and_path(link: str) -> tuple[str, str]:
 
 
 def link_path(link: str | None) -> str | None:
-    """Return the path of a link to any host; None for no link."""
+    """Return the path of a link to any host, None without a link."""
     if not link:
         return None
     parts = urlsplit(link)
@@ -337,7 +337,7 @@ def link_path(link: str | None) -> str | None:
 
 
 def collection_pages(read: Get, uri: str | None) -> Iterator[Collection]:
-    """Yield the pages of a collection, each once, up to one without a document."""
+    """Yield the pages of a collection, each once, up to the first missing page."""
     seen: set[str] = set()
     while uri and uri not in seen and len(seen) < MAX_PAGES_UNBOUNDED:
         seen.add(uri)
@@ -366,7 +366,7 @@ class DocumentNotes:
             self._kinds.setdefault(text, kind)
 
     def diagnostics(self, file: str) -> Iterator[Diagnostic]:
-        """Yield the notes, each with the file in front; of very many only the first."""
+        """Yield the notes with the file in front, at most ``MAX_NOTES``."""
         for text, kind in itertools.islice(self._kinds.items(), MAX_NOTES):
             yield Diagnostic(kind, one_line(f"{file}: {text}"))
         if len(self._kinds) > MAX_NOTES:

@@ -3,8 +3,8 @@
 
 A source is a JSON inventory, JSON Lines, a map from URI to Redfish document, a Redfish tree
 (folder, zip or tar), or a folder or archive of several of these; ``-`` is standard input. Archives
-are not trusted: nothing is unpacked to disk, links are not followed, a name that leads out of the
-archive is an error, and every bound counts the bytes that really come.
+are not trusted: files are not unpacked to disk, links are not followed, a name that leads out of
+the archive is an error, and every bound counts the bytes that arrive.
 """
 
 from __future__ import annotations
@@ -39,24 +39,26 @@ if TYPE_CHECKING:
 
 Documents = Mapping[str, bytes | Path]
 _HEAD_BYTES = 512
-#: Errors of a damaged file; RuntimeError is of an encrypted zip, and of nesting.
+#: Errors of a damaged file; an encrypted zip and deep nesting raise RuntimeError.
 _DAMAGE: tuple[type[Exception], ...] = (EOFError, RuntimeError, OverflowError, ValueError)
 _DAMAGE += (BadZipFile, zlib.error, zstandard.ZstdError, struct.error)
 _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _OTHERS = {b"BZh": "bzip2", b"\xfd7zXZ": "xz", b"7z\xbc\xaf": "7z", b"Rar!": "rar"}
-_TAR_AT = 257  # where its magic word stands
+_TAR_AT = 257  # offset of the tar magic
 
 
 def open_stream(source: BinaryIO, file: str) -> tuple[Literal["text", "tar", "zip"], BinaryIO]:
     """Return the form of a source, and its stream decompressed from its beginning.
 
-    Raises InputError if it is empty, or packed in another way.
+    Raises InputError if it is empty or has another compression.
     """
     at = source.tell() if source.seekable() else None
     head = _read_head(source)
     if not head:
-        raise InputError(file, "", "an empty file", "an inventory", "was the capture finished?")
+        raise InputError(
+            file, "", "an empty file", "an inventory", "check that the capture finished"
+        )
     whole = bounded_reader(source, file, sys.maxsize, head)
     compressed = head.startswith((_GZIP, _ZSTD))
     if compressed:
@@ -75,7 +77,7 @@ def open_stream(source: BinaryIO, file: str) -> tuple[Literal["text", "tar", "zi
         hint = "unpack it first, or use gzip or zstd"
         raise InputError(file, "", f"a {packed} file", "JSON, zip, tar, gzip or zstd", hint)
     if compressed and (form == "zip" or head.startswith((_GZIP, _ZSTD))):
-        found = "a compressed archive that is compressed again"
+        found = "an archive that is compressed twice"
         raise InputError(file, "", found, "one layer", "unpack it first")
     if form != "zip" or at == 0:
         return form, source if form == "zip" else whole
@@ -97,7 +99,9 @@ def input_errors(file: str) -> Iterator[None]:
             hint = "check the path, or use - for standard input"
         raise InputError(file, "", error_text(error), expected, hint) from None
     except _DAMAGE as error:
-        raise InputError(file, "", error_text(error), "a whole file", "was it cut off?") from None
+        raise InputError(
+            file, "", error_text(error), "a whole file", "it may be truncated"
+        ) from None
 
 
 def _read_head(source: BinaryIO) -> bytes:
@@ -120,7 +124,7 @@ def children(folder: Path, file: str, diagnostics: Diagnostics) -> list[Path]:
 
 
 def files_below(root: Path, file: str, diagnostics: Diagnostics) -> dict[str, Path]:
-    """Return every ``index.json`` below ``root``, a resolved path, by its relative path."""
+    """Return every ``index.json`` below the resolved path ``root`` by its relative path."""
     found: dict[str, Path] = {}
     seen = size = 0
 
@@ -145,7 +149,7 @@ def files_below(root: Path, file: str, diagnostics: Diagnostics) -> dict[str, Pa
 
 
 def _walk(root: Path, file: str, diagnostics: Diagnostics) -> Iterator[Path]:
-    """Yield all below ``root``, parents first; a link to a folder around itself is noted."""
+    """Yield every path below ``root``, parents first; note a link to a parent folder."""
     waiting: list[tuple[Path, tuple[Path, ...]]] = [(root, (root,))]
     while waiting:
         here, around = waiting.pop()
@@ -155,14 +159,14 @@ def _walk(root: Path, file: str, diagnostics: Diagnostics) -> Iterator[Path]:
                 continue
             real = path.resolve() if path.is_symlink() else around[-1] / path.name
             if real in around:
-                found, place = "a link to a folder around it", _relative_path(path, root)
+                found, place = "a link to its parent folder", _relative_path(path, root)
                 diagnostics.skip(InputError(file, place, found, "a tree", "not followed"))
             else:
                 waiting.append((path, (*around, real)))
 
 
 def _entries(folder: Path, root: Path, file: str, diagnostics: Diagnostics) -> Iterator[Path]:
-    """Yield the entries of a folder in order; links that lead out of ``root`` are noted."""
+    """Yield the entries of a folder in order; note links that lead out of ``root``."""
     try:
         entries = sorted(folder.iterdir())
     except OSError as error:
@@ -174,7 +178,7 @@ def _entries(folder: Path, root: Path, file: str, diagnostics: Diagnostics) -> I
             target = path.resolve(strict=True) if path.is_symlink() else root
             found = "" if target.is_relative_to(root) else f"a link out of the tree, to {target}"
         except (OSError, RuntimeError) as error:
-            found = f"a link that leads nowhere ({error_text(error)})"
+            found = f"a dangling link ({error_text(error)})"
         if found:
             place = _relative_path(path, root)
             diagnostics.skip(InputError(file, place, found, "links within it", "not followed"))
@@ -186,7 +190,7 @@ def _relative_path(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else path.name
 
 
-_CENTRAL = b"PK\x01\x02"  # every entry of a zip's directory begins with this
+_CENTRAL = b"PK\x01\x02"  # starts each entry of a zip's directory
 _ENCRYPTED = 0x1
 
 
@@ -194,7 +198,7 @@ def zip_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[s
     """Return the documents of a zip by name; ``stream`` must be able to seek."""
     members = _ArchiveMembers(file, diagnostics)
     stream.seek(0)
-    count, tail = 0, b""  # the entries of its directory, before zipfile holds them all
+    count, tail = 0, b""  # count the directory entries before zipfile loads them
     while piece := stream.read(BUFFER_BYTES):
         count += (tail + piece).count(_CENTRAL)
         if count > bounds.MAX_MEMBERS:
@@ -218,7 +222,7 @@ def zip_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[s
 
 
 def tar_members(stream: BinaryIO, file: str, diagnostics: Diagnostics) -> dict[str, bytes]:
-    """Return the documents of a tar by name, read once, forward; ValueError if it is damaged."""
+    """Return the documents of a tar by name in one forward pass; ValueError if damaged."""
     import tarfile  # few sources are one
 
     members = _ArchiveMembers(file, diagnostics)
@@ -270,7 +274,7 @@ class _ArchiveMembers:
             left -= len(piece)
         data = b"".join(pieces)
         if len(data) > room:
-            hint = "is it an archive bomb? unpack it and name what you need of it"
+            hint = "this may be an archive bomb: unpack it and name the part to read"
             expected = f"at most {bounds.MAX_TREE_BYTES} bytes of documents"
             raise InputError(self._file, "", "more than that", expected, hint)
         if len(data) > most:
@@ -294,7 +298,7 @@ class _ArchiveMembers:
 
 
 class _ForwardStream:
-    """A stream that tarfile can only read forward, in pieces of bounded size."""
+    """A stream that makes tarfile read forward, in pieces of bounded size."""
 
     def __init__(self, stream: BinaryIO, file: str) -> None:
         self._stream, self._file, self._at = stream, file, 0
@@ -311,13 +315,13 @@ class _ForwardStream:
 
     def read(self, size: int = -1) -> bytes:
         if not 0 <= size <= bounds.MAX_DOCUMENT_BYTES:  # tarfile reads long names whole
-            raise InputError(self._file, "", f"a header of {size} bytes", "a sane archive")
+            raise InputError(self._file, "", f"a header of {size} bytes", "a valid archive")
         data = self._stream.read(size)
         self._at += len(data)
         return data
 
 
-#: An archive in an archive is read, one more level is not.
+#: An archive in an archive is read; deeper nesting is an error.
 MAX_NESTING = 1
 
 
@@ -332,9 +336,9 @@ class Entry(NamedTuple):
 def records(
     source: str, stdin: BinaryIO, diagnostics: Diagnostics, dialects: Dialects
 ) -> Iterator[Record]:
-    """Yield every pod manager of a source; InputError if it is unreadable as a whole.
+    """Yield every pod manager of a source; InputError if the whole source is unreadable.
 
-    ``diagnostics`` gets faults and doubts; ``dialects`` are used only if there is a tree.
+    ``diagnostics`` gets faults and doubts; ``dialects`` are loaded only for a tree.
     """
     reader = RecordReader(diagnostics, dialects)
     with input_errors("stdin" if source == "-" else source):
@@ -347,14 +351,14 @@ def records(
             return
         path.stat()
         if not path.is_file():
-            hint = "for a pipe, name - and redirect it to standard input"
+            hint = "for a pipe, use - and redirect it to standard input"
             raise InputError(source, "", "no regular file", "a file or a folder", hint)
         with path.open("rb") as file:
             yield from reader.read_stream(file, source, stem(path))
 
 
 def stem(path: Path) -> str:
-    """Return the id of the pod manager that a path is named after."""
+    """Return the id of the pod manager from the name of its path."""
     path = path.absolute()
     while path.name in ("redfish", "v1", "..", "."):
         path = path.resolve().parent if path.name in ("redfish", "v1") else path.resolve()
@@ -366,7 +370,7 @@ def stem(path: Path) -> str:
 
 
 class RecordReader:
-    """Reads the records of one source with all that it nests."""
+    """Reads the records of one source and of its nested archives and folders."""
 
     def __init__(self, diagnostics: Diagnostics, dialects: Dialects) -> None:
         self._diagnostics, self._dialects = diagnostics, dialects
@@ -407,7 +411,7 @@ class RecordReader:
             groups.setdefault(top, {})[rest] = files[name]
         if len(groups) == 1:
             (top, below), *_ = groups.items()
-            if "" not in below:  # one folder was packed, and its content is meant
+            if "" not in below:  # a single packed folder: read its content
                 yield from self._archive(below, f"{file}/{top}", top, nesting)
                 return
         entries = (
@@ -417,7 +421,7 @@ class RecordReader:
         yield from self._read_entries(entries, file, nesting)
 
     def _read_entries(self, entries: Iterable[Entry], file: str, nesting: int) -> Iterator[Record]:
-        """Yield the pod managers of entries; one that cannot be read does not stop the rest."""
+        """Yield the pod managers of entries; skip unreadable entries with a diagnostic."""
         known = False
         for entry in entries:
             name, id_ = f"{file.rstrip('/')}/{entry.name}", stem(Path(entry.name))
@@ -433,7 +437,7 @@ class RecordReader:
                                 yield record
                         known = True
             except json_inventory.NotAnInventory:
-                continue  # a folder of captures holds other JSON too
+                continue  # a folder of captures may hold other JSON files
             except InputError as error:
                 known = True
                 self._diagnostics.skip(error)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ironic: the bare metal nodes of a cloud, or of an Ironic that stands alone.
+"""Ironic: the bare metal nodes of a cloud, or of a standalone Ironic.
 
-Anything but a complete answer is an error: with missing nodes, or nodes without ``driver_info``,
-hardware in use would seem free.
+An incomplete answer is an error: with missing nodes or ``driver_info``, hardware in use would seem
+free.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ T = TypeVar("T")
 SERVICE_TYPE = "baremetal"
 VERSION_HEADER = "X-OpenStack-Ironic-API-Version"
 LATEST_HEADER = "X-OpenStack-Ironic-API-Maximum-Version"
-LEAST_MINOR = 52  # has the allocation of a node
-PROJECT_MINOR = 65  # filters nodes by project, before by owner
-CHILDREN_MINOR = 83  # has nodes below others, which its lists leave out unless they are asked for
+LEAST_MINOR = 52  # adds the allocation of a node
+PROJECT_MINOR = 65  # filters nodes by project, earlier versions by owner
+CHILDREN_MINOR = 83  # adds child nodes, which lists contain only on request
 PAGE_NODES = 500
 MOST_NODES = 100_000
-HIDDEN = "** Redacted"  # begins the placeholder of a value that the user may not read
-#: An answer with the allocations of a list of nodes is an error of Ironic 39; they are instances.
+HIDDEN = "** Redacted"  # start of the placeholder of a value that the user may not read
+#: Ironic 39 fails on allocations in a list of nodes; so instances are listed instead.
 _LISTED = "uuid,name,driver_info,provision_state,instance_uuid,reservation"
 _SHOWN = f"{_LISTED},maintenance,allocation_uuid,instance_info"
 
@@ -60,7 +60,7 @@ class _PortsAnswer(msgspec.Struct):
 
 
 class Ironic:
-    """The Ironic at a URL; ``session`` logs in. Threads may share it."""
+    """The Ironic at a URL; ``session`` logs in. Thread-safe."""
 
     def __init__(self, session: Session, url: str, timeout_s: float = 30.0) -> None:
         self._session, self._timeout_s = session, timeout_s
@@ -68,7 +68,7 @@ class Ironic:
         self._known_minor: int | None = None
 
     def is_ironic(self) -> bool:
-        """Return whether the service at the URL is an Ironic; or BaremetalUnavailable."""
+        """Return whether the service at the URL is an Ironic; else BaremetalUnavailable."""
         return LATEST_HEADER in self._send("/v1", {}, None).headers
 
     def nodes(self) -> list[BaremetalNode]:
@@ -82,16 +82,16 @@ class Ironic:
             page = self._get("/v1/nodes", _NodesAnswer, query)
             new = {node.uuid: self._checked(node) for node in page.nodes}
             if page.next is not None and new.keys() <= found.keys():
-                raise self._error("a page of nodes without nodes that names another page")
+                raise self._error("an empty page of nodes that links another page")
             found |= new
             if page.next is None:
                 return list(found.values())
-            # the address of the next page may be one that is reached from elsewhere only
+            # the address of the next page may be unreachable from here
             query["marker"] = page.nodes[-1].uuid
         raise self._error(f"more than {MOST_NODES:,} nodes")
 
     def node(self, uuid: str) -> BaremetalNode | None:
-        """Return a node as it is now, None where it is gone."""
+        """Return the present node, None if it is gone."""
         status, content = self._ask(f"/v1/nodes/{uuid}", {"fields": _SHOWN}, self._minor)
         if status == 404:
             return None
@@ -107,7 +107,7 @@ class Ironic:
 
     @property
     def _minor(self) -> int:
-        """Return the minor version to speak: the newest that both sides know."""
+        """Return the newest minor version that both sides support."""
         if self._known_minor is None:
             text = self._decode(*self._ask("/v1", {}, None), _VersionAnswer).version.version
             match = re.fullmatch(r"1\.([0-9]{1,4})", text)
@@ -117,9 +117,9 @@ class Ironic:
         return self._known_minor
 
     def _check_sees_all(self) -> None:
-        """Raise where the user sees the nodes of one project alone, which Ironic lists as all.
+        """Raise if the user sees only the nodes of one project, which Ironic lists without a hint.
 
-        To such a user it refuses to list the nodes of another project.
+        Ironic refuses to list the nodes of another project to such a user.
         """
         name = "project" if self._minor >= PROJECT_MINOR else "owner"
         query = {name: uuid.uuid4().hex, "limit": 1, "fields": "uuid"}
@@ -186,7 +186,7 @@ def ironic_at(
 
 
 def ironics_of(login: CloudLogin, timeout_s: float) -> list[Ironic]:
-    """Return each Ironic of the catalogue of a cloud; or BaremetalUnavailable."""
+    """Return each Ironic in the catalogue of a cloud; else BaremetalUnavailable."""
     session = login.session
     try:
         if hasattr(session.auth, "get_access"):
@@ -195,7 +195,7 @@ def ironics_of(login: CloudLogin, timeout_s: float) -> list[Ironic]:
         url = login.endpoint or session.auth.get_endpoint(session, service_type=SERVICE_TYPE)
     except (ClientException, OSError, ValueError) as error:
         raise _no_catalogue(f"it gives no token ({type(error).__name__})") from None
-    # a login without a catalogue has one endpoint for all services
+    # a login without a catalogue has the same endpoint for all services
     only = [Ironic(session, url, timeout_s)] if url else []
     return [one for one in only if one.is_ironic()]
 

@@ -167,7 +167,7 @@ def _read(path: Path) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise ValueError("it is no file")
         if status.st_uid != os.geteuid() or stat.S_IMODE(status.st_mode) & 0o077:
-            raise ValueError("others can read or write it")
+            raise ValueError("other users can read or write it")
         if status.st_size > MAX_VIEW_BYTES:
             raise ValueError("it is too large")
         return file.read()

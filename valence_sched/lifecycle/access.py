@@ -45,18 +45,18 @@ from valence_sched.model.request import Request
 from valence_sched.store.database import PATIENCE_S
 from valence_sched.store.store import Store
 
-#: To compose a node, read it back and take it back: how often that is waited for, and how many
-#: answers may each take as long as they are allowed.
+#: The number of waits, and of answers at their time limit, to compose a node, read it back and
+#: decompose it.
 MOST_WAITS, MOST_ANSWERS = 2, 8
 
 
 @dataclass(frozen=True)
 class PodmAccess:
-    """Reaches the live pod managers of a store, to compose, decompose and read them.
+    """Reaches the live pod managers of a store to compose, decompose and read nodes.
 
-    ``members`` are the pod managers by name with their known identities: another service in the
-    place of one is not changed. ``timeout_s`` is the wait for an answer, ``patience_s`` for an
-    effect after the answer, ``ttl_s`` the least time until a claim that is being composed is
+    ``members`` are the pod managers by name with their known identities; a service with another
+    identity is not changed. ``timeout_s`` is the wait for an answer, ``patience_s`` the wait for an
+    effect after the answer. ``ttl_s`` is the minimum time until a claim that is being composed is
     reaped.
     """
 
@@ -73,7 +73,7 @@ class PodmAccess:
 
     @property
     def composer(self) -> NodeComposer:
-        """Return the composer; its claims are reaped only after all its waiting."""
+        """Return the composer; its claims are not reaped before all its waits can end."""
         waiting_s = MOST_WAITS * self.patience_s + MOST_ANSWERS * self.timeout_s + PATIENCE_S
         ttl_s = max(self.ttl_s, waiting_s)
         return NodeComposer(self.store, self.connect, ttl_s, self.progress, self.checkpoint)
@@ -82,7 +82,7 @@ class PodmAccess:
         return Reconciler(self.store, self.connect, self.read, dry_run, self.progress)
 
     def provisioner(self, claim_source: ClaimSource | None = None) -> Provisioner:
-        """Return the provisioner of what a source claims, or only of claims that are held."""
+        """Return the provisioner of the claims of a source, or only of held claims."""
 
         def parallel(name: str) -> int:
             member = self.members.get(name)
@@ -93,7 +93,7 @@ class PodmAccess:
 
     @contextlib.contextmanager
     def connect(self, name: str) -> Iterator[GuardedComposer]:
-        """Yield the composer of one pod manager, which changes only what the guard allows.
+        """Yield the composer of one pod manager, whose changes the guard must allow.
 
         Raises:
             PodmError: it is not registered, or cannot be reached.
@@ -109,12 +109,12 @@ class PodmAccess:
             yield GuardedComposer(podm.composer, check)
 
     def read(self, name: str) -> FullPodm | None:
-        """Return a pod manager as it is now, None without an answer of the same service."""
+        """Return the present pod manager, None without an answer of the same service."""
         found = self.reading(name)
         return None if isinstance(found, str) else found
 
     def reading(self, name: str) -> FullPodm | str:
-        """Return a pod manager as it is now, or why it cannot be read."""
+        """Return the present pod manager, or the reason why it cannot be read."""
         try:
             target = self._target(name)
         except SchedulerError as error:
@@ -135,11 +135,11 @@ class PodmAccess:
         return f"{name}: another pod manager answers at its URL" if is_other else podm
 
     def nodes(self, podm: str | None = None, *, live: bool = False) -> list[NodeStatus]:
-        """Return nodes, each with its state: of all pod managers or of one.
+        """Return nodes with their states, of all pod managers or of one.
 
-        With ``live`` the pod managers decide which are COMPOSED, GONE, or FOREIGN, composed by
-        others. A node is UNKNOWN if its pod manager does not answer, or if a claim that is being
-        composed may have made it.
+        With ``live`` the pod managers decide whether a node is COMPOSED, GONE, or FOREIGN (composed
+        by another system). A node is UNKNOWN if its pod manager does not answer, or if a claim that
+        is being composed may have made it.
         """
         ours = self.store.nodes.list(podm)
         statuses = [] if live else [NodeStatus(node=node, state="COMPOSED") for node in ours]
@@ -150,7 +150,7 @@ class PodmAccess:
         return [_with_devices(status, known.get(status.node.podm)) for status in statuses]
 
     def node_record(self, node_id: str) -> NodeRecord:
-        """Return a node as its pod manager has it, also one that others composed; UnknownName."""
+        """Return the live state of a node, also of a foreign node; UnknownName if missing."""
         try:
             wanted = self.store.nodes.show(node_id)
         except UnknownName:
@@ -173,7 +173,7 @@ class PodmAccess:
         return replace(record, **self._hardware(status.node)) if is_there else record
 
     def _hardware(self, node: ComposedNode) -> dict[str, tuple[str, ...]]:
-        """Return the systems of a node, their UUIDs and MAC addresses; nothing if unreadable."""
+        """Return the systems of a node, their UUIDs and MAC addresses; empty if unreadable."""
         try:
             target = self._target(node.podm)
             with connect(target, self.dialects, self.timeout_s, self.patience_s) as podm:
@@ -188,7 +188,7 @@ class PodmAccess:
         }
 
     def reconcile(self, effects: EffectLog, *, dry_run: bool, keep_s: float) -> ReconcileResult:
-        """Reconcile all nodes and claims; ``effects`` notes each action."""
+        """Reconcile all nodes and claims; ``effects`` records each action."""
         actions = []
         for action in self.reconciler(dry_run=dry_run).reconcile():
             actions.append(action)
@@ -208,7 +208,7 @@ class PodmAccess:
     def refusals(self, request: Request) -> dict[str, str]:
         """Return the pod managers that can never compose a request, each with the reason.
 
-        Their dialect only reads, or cannot make the amounts of their own stocks that are needed.
+        Their dialect only reads, or cannot create the needed amounts from their stocks.
         """
         found: dict[str, str] = {}
         if not (resources := request.stock_resources):
@@ -261,11 +261,11 @@ class PodmAccess:
                 if claim is None:
                     yield NodeStatus(node=node, state="FOREIGN")
                     continue
-                reason = f"claim {claim.id} may have become it, and is still being composed"
+                reason = f"claim {claim.id} may be this node, and is still being composed"
                 yield NodeStatus(node=replace(node, claim=claim.id), state="UNKNOWN", reason=reason)
 
     def _unlisted_state(self, node: ComposedNode) -> tuple[str, str | None]:
-        """Return the state of a node that a reading does not show, and why it is unknown."""
+        """Return the state of a node that is missing in a reading, and the reason if unknown."""
         subject, wanted = f"node {node.id} on {node.podm}", request_from_node(node)
         try:
             with awaiting(self.progress, subject, "reading"), self.connect(node.podm) as composer:
@@ -275,7 +275,10 @@ class PodmAccess:
         if result.node is not None:
             return "COMPOSED", None
         if result.state == "unknown":
-            return "UNKNOWN", "the pod manager does not list it, and does not say that it is gone"
+            return (
+                "UNKNOWN",
+                "the pod manager does not list it, but does not confirm that it is gone",
+            )
         return "GONE", None
 
     def _target(self, name: str) -> ReadTarget:
@@ -290,7 +293,7 @@ def _unmanaged_node(podm: str, node: Node) -> ComposedNode:
 
 
 def _claim_of(podm: str, node: Node, composing: Sequence[Claim]) -> Claim | None:
-    """Return the claim that a node may have been made for: by its name, or by its blocks."""
+    """Return the claim that may have made a node, by its name or its blocks."""
     name = own_name(node.name, node.uri)
     for claim in composing:
         for part, allocation in node_allocations(claim):

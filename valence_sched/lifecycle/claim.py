@@ -38,14 +38,14 @@ from valence_sched.view.view import View
 from valence_sched.words.phrases import state_text
 
 MOST_ATTEMPTS = 32
-MOST_CHANGES = 5  # of pod managers while what they offered is being claimed
-LONGEST_PAUSE_S = 0.5  # after another claim of the same group
+MOST_CHANGES = 5  # of pod managers while their offers are being claimed
+LONGEST_PAUSE_S = 0.5  # after a lost race against a claim of the same group
 
 
 class ClaimOutcome(NamedTuple):
-    """The claim of a request, None where nothing fits, and the number of lost races.
+    """The claim of a request, None if no node fits, and the number of lost races.
 
-    ``decision`` is None where the claim was made earlier, under the same key.
+    ``decision`` is None if the claim was made earlier under the same key.
     """
 
     claim: Claim | None
@@ -54,27 +54,25 @@ class ClaimOutcome(NamedTuple):
 
 
 class ClaimSource(Protocol):
-    """Decides and claims: anew, or what a plan says."""
+    """Decides and claims, either afresh or by a plan."""
 
     def content(self, request: Request) -> str:
-        """Return the content that an idempotency key belongs to."""
+        """Return the content of an idempotency key."""
 
     def claim(
         self, request: Request, *, key: str | None, ttl_s: float, content: str | None
     ) -> ClaimOutcome:
-        """Hold what was chosen; errors as for a claimer."""
+        """Hold the chosen candidates; errors as for a claimer."""
 
 
 class Claimer:
-    """Decides on the present state of a store, and claims what is chosen.
+    """Decides on the present state of a store, and claims the choice.
 
-    ``declared`` adds resources; ``among`` are the pod managers that are decided on, by default all;
-    ``statuses`` are those of pod managers that were not read; those in ``known`` were just stored,
-    and are not read back. After a lost race, equal blocks are tried in an order drawn by ``salt``:
-    claimers with one order would lose to each other again and again.
-
-    A shared ``follower`` of the store replaces all these. Nothing is claimed of pod managers that
-    are ``unclaimable`` at the moment.
+    ``declared`` adds resources. ``among`` are the pod managers to decide on, by default all.
+    ``statuses`` are the statuses of unread pod managers. Pod managers in ``known`` were just
+    stored, and are not read back. After a lost race, ``salt`` shuffles the order of equal blocks,
+    since claimers with the same order would keep losing to each other. A shared ``follower`` of the
+    store replaces all these. Pod managers that are ``unclaimable`` at the moment are not claimed.
     """
 
     def __init__(
@@ -115,15 +113,15 @@ class Claimer:
         self._unclaimable, self._pause = unclaimable, pause
 
     def decider(self) -> Decider:
-        """Return the decider on the present state of the store, less the claimed hardware."""
+        """Return the decider on the present state of the store without claimed hardware."""
         return self._follower.decider()
 
     def select_destinations(self, request: Request) -> Decision:
-        """Decide on the present state, and hold nothing; errors as for a decider."""
+        """Decide on the present state without a claim; errors as for a decider."""
         return self.decider().select_destinations(request)
 
     def update_resource_stats(self, podm: str | tuple[str, str], stats: Mapping[str, Any]) -> int:
-        """Store the report of a pod manager, decide on it from now on, and return its generation.
+        """Store the report of a pod manager for later decisions, and return its generation.
 
         Errors as for :meth:`Store.update_stats`.
         """
@@ -134,7 +132,7 @@ class Claimer:
         return generation
 
     def content(self, request: Request) -> str:
-        """Return the content that an idempotency key belongs to: the request without its id."""
+        """Return the content of an idempotency key: the request without its id."""
         return asked_content(request).decode()
 
     def claim(
@@ -147,15 +145,15 @@ class Claimer:
         content: str | None = None,
         dispatched: bool = False,
     ) -> ClaimOutcome:
-        """Decide and hold what was chosen; after a lost race, decide again.
+        """Decide and hold the choice; after a lost race, decide again.
 
-        ``content`` is that of the key, by default of the request. With ``dispatched`` the decision
-        is queued for the controller.
+        ``content`` is the content of the key, by default of the request. With ``dispatched`` the
+        decision is queued for the controller.
 
         Raises:
-            ClaimLost: every race was lost; the message names the last conflict.
+            ClaimLost: all races were lost; the message names the last conflict.
             NameTaken: the key belongs to another request.
-            ClaimState: the key belongs to several nodes that are composed.
+            ClaimState: the key belongs to several composed nodes.
         """
         content = content if content is not None else self.content(request)
         owner = owner or request.owner
@@ -187,7 +185,8 @@ class Claimer:
                     longest_s = min(LONGEST_PAUSE_S, 0.005 * 2**retries)
                     self._pause(longest_s * random.random())  # noqa: S311 - so that others win
         times = format_count(self._most_attempts, "time")
-        raise ClaimLost(f"lost the race {times} in a row, at last: {lost}", lost.podm, lost.claim)
+        text = f"lost the race {times} in a row, the last time: {lost}"
+        raise ClaimLost(text, lost.podm, lost.claim)
 
     def claim_candidates(
         self,
@@ -202,17 +201,17 @@ class Claimer:
         generation: int | None = None,
         dispatched: Report | None = None,
     ) -> Claim:
-        """Hold the very candidates that were chosen for a request, in the order of its nodes.
+        """Hold exactly the candidates chosen for a request, in the order of its nodes.
 
-        ``content`` is that of the key, by default of the request and the candidates; ``elsewhere``
-        as of a decider that verifies them. ``generation`` is that of the group when they were
-        offered, where members elsewhere count. The report of a ``dispatched`` decision is queued
-        for the controller.
+        ``content`` is the content of the key, by default of the request and the candidates.
+        ``elsewhere`` is as for a decider that verifies them. ``generation`` is the generation of
+        the group at the time of the offer, if members elsewhere count. The report of a
+        ``dispatched`` decision is queued for the controller.
 
         Raises:
-            ClaimLost: a candidate is not available any more, the group has other members by now,
-                or a pod manager changed every time.
-            NameTaken: the key belongs to something else.
+            ClaimLost: a candidate is no longer available, the members of the group changed, or a
+                pod manager changed in every attempt.
+            NameTaken: the key belongs to another request.
         """
         if content is None:
             content = self.content(request) + to_json(tuple(candidates)).decode()
@@ -251,7 +250,7 @@ class Claimer:
         for one in self._store.claims.list(owner=owner):
             if one.owner == owner and keys.fullmatch(one.key or ""):
                 text = f"key {key!r} belongs to composed nodes, such as of claim {one.id}"
-                hint = "choose another key, or see podm node list"
+                hint = "choose another key, or run podm node list"
                 raise ClaimState(f"{text}, which is {state_text(one.state)}: {hint}")
 
     def _parts(
@@ -270,7 +269,7 @@ class Claimer:
         return parts
 
     def _group_generation(self, request: Request) -> int | None:
-        """Return the generation of the group of a request with hard rules, before they are read."""
+        """Return the group generation of a request with hard rules, before the members are read."""
         group = request.group
         if group is None or not group.hard:
             return None
@@ -294,7 +293,7 @@ def _allocation(
     table, kinds = view.block_tables[view.podm_of[fit.row]], view.kinds.kinds
     granted = [(table.stocks[number], amount) for number, amount in fit.grants]
     charges = Counter[str]()
-    # what several nodes share counts by what each of them asks for
+    # of shared hardware each node is charged its requested amount
     alone = [one for one in fit.blocks if table.slots[one] == 1 and not table.shared[one]]
     for block in alone if charged else ():
         charges.update(block_charges(kinds[table.kinds[block]].devices))

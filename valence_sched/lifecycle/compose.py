@@ -8,8 +8,7 @@
               FAILED <── nothing is left ─┴────────────────────── composed ──> COMPOSED
                                                   left: take back, and look again
 
-A process that dies leaves COMPOSING, with the name that its node would have. A reconciler finds
-the node by that name, or finds none.
+If a process dies, the claim stays COMPOSING. A reconciler then looks for the node by its name.
 """
 
 from __future__ import annotations
@@ -48,11 +47,11 @@ class NodeComposer:
     """Composes claims of one node each.
 
     ``connect`` opens the composer of a pod manager by its id. A claim that is being composed for
-    longer than ``ttl_s`` is reconciled. ``progress`` gets the steps, ``checkpoint`` each point that
-    a process may die at.
+    longer than ``ttl_s`` is reconciled. ``progress`` gets the steps, ``checkpoint`` each point at
+    which a process may die.
 
-    Only the node and its blocks are read. A claim holds what was composed until the next reading of
-    the pod manager shows it; what was removed is free at once.
+    Only the node and its blocks are read. A claim holds composed hardware until the next reading of
+    the pod manager shows it; removed hardware is free immediately.
     """
 
     store: Store
@@ -62,15 +61,16 @@ class NodeComposer:
     checkpoint: Callable[[str], None] = field(default=lambda _point: None)
 
     def compose(self, claim: Claim) -> ComposedNode:
-        """Make the node of a held claim.
+        """Compose the node of a held claim.
 
         Raises:
-            ClaimState: the claim is not held any more.
-            StoreError: the intent could not be stored; nothing was begun.
-            ClaimLost: another system uses a block by now; the claim is given up.
-            HardwareInUse, BaremetalUnavailable: the blocks may not be changed; it is given up.
-            ComposeFailed: the pod manager refuses; nothing is left there, the claim is given up.
-            StillComposing: the pod manager goes on after all waiting.
+            ClaimState: the claim is no longer held.
+            StoreError: the intent could not be stored; composing did not begin.
+            ClaimLost: another system now uses a block; the claim is given up.
+            HardwareInUse, BaremetalUnavailable: the blocks may not be changed; the claim is given
+                up.
+            ComposeFailed: the pod manager refuses and has no remains; the claim is given up.
+            StillComposing: the pod manager is still composing after all waits.
             Unverified: the node could not be read back, taken back, or stored.
         """
         part, allocation = next(node_allocations(claim))
@@ -88,9 +88,9 @@ class NodeComposer:
             composer = self._connect_and_check(stack, claim, part.podm, wanted)
             try:
                 changes = composer.may_change(wanted)
-            except errors.SchedulerError as error:  # nothing was written yet
+            except errors.SchedulerError as error:  # before the first write
                 refused = isinstance(error, errors.PodmError)
-                self._fail(claim, part.podm, f"not begun: {error}", refused=refused)
+                self._fail(claim, part.podm, f"not started: {error}", refused=refused)
                 if refused:
                     raise errors.ComposeFailed(f"{part.podm}: {error}", part.podm) from None
                 raise
@@ -114,14 +114,15 @@ class NodeComposer:
         """Decompose a node and give up its claim.
 
         Raises:
-            PodmError: its pod manager cannot be reached; nothing was begun.
-            HardwareInUse, BaremetalUnavailable: it may not be changed; nothing was begun.
-            Unverified: something of it remains, or that could not be read back or stored.
+            PodmError: its pod manager cannot be reached; decomposing did not begin.
+            HardwareInUse, BaremetalUnavailable: the node may not be changed; decomposing did not
+                begin.
+            Unverified: parts of it remain, or the result could not be read back or stored.
         """
         unsure = f"of {node.podm} may be gone: {RECONCILE_HINT}"
         with self.store.effects.change("node", node.id, unsure, f"of {node.podm} is deleted"):
             freed = self._remove(node)
-        with contextlib.suppress(errors.SchedulerError):  # else the next reading shows it
+        with contextlib.suppress(errors.SchedulerError):  # otherwise the next reading shows it
             self.store.note_removal(node.podm, node.uri, freed)
 
     def _remove(self, node: ComposedNode) -> tuple[str, ...]:
@@ -141,7 +142,9 @@ class NodeComposer:
             result = _result_or_unknown(lambda: changes.remove(wanted, node.uri, watch))
         self.checkpoint("removed")
         if result.state != "absent":
-            raise errors.Unverified(f"{node.podm}: {result.reason}: look there, then try again")
+            raise errors.Unverified(
+                f"{node.podm}: {result.reason}: check the pod manager, then try again"
+            )
         try:
             self.store.nodes.forget(node.id)
         except errors.SchedulerError as error:
@@ -153,7 +156,7 @@ class NodeComposer:
     def _connect_and_check(
         self, stack: contextlib.ExitStack, claim: Claim, podm: str, wanted: CompositionRequest
     ) -> GuardedComposer:
-        """Return the composer of a pod manager if every block is free; else give up the claim."""
+        """Return the composer of a pod manager if every block is free, else give up the claim."""
         try:
             composer = stack.enter_context(self.connect(podm))
             refusal = composer.refusal(wanted)
@@ -173,7 +176,7 @@ class NodeComposer:
     def _reserve_and_compose(
         self, composer: Composer, claim: Claim, podm: str, wanted: CompositionRequest
     ) -> CompositionResult:
-        """Reserve and compose; after an error the pod manager is read back."""
+        """Reserve and compose; after an error, read the pod manager back."""
         subject = _subject(wanted.name, podm)
 
         def note_state(state: str) -> None:
@@ -185,7 +188,7 @@ class NodeComposer:
             reserved = composer.reserve(wanted)
             self.checkpoint("reserved" if reserved else "not reserved")
             result = composer.compose(wanted, note_state)
-        except errors.ClaimLost as error:  # nothing was written but what is undone by now
+        except errors.ClaimLost as error:  # all writes are undone
             self._fail(claim, podm, f"no longer free: {error}")
             raise errors.ClaimLost(f"{podm}: {error}, expected it free", podm) from None
         except Exception as error:
@@ -223,21 +226,21 @@ class NodeComposer:
         if result.state != "absent":
             what = "; ".join(filter(None, dict.fromkeys(problems)))
             return errors.Unverified(f"{stays}: {what} ({RECONCILE_HINT})")
-        why = first or "it answered that it composed, and composed nothing"
+        why = first or "it reported success, but composed no node"
         self._fail(claim, podm, why, refused=True)
         return errors.ComposeFailed(f"{podm}: {why}", podm)
 
     def _fail(self, claim: Claim, podm: str, why: str, *, refused: bool = False) -> None:
-        """Give up a claim without a node; a refusal of the pod manager is counted there.
+        """Give up a claim without a node; count a refusal of the pod manager.
 
         Unverified if that could not be stored.
         """
         try:
             self.store.claims.fail(claim.id, errors.one_line(why, 200), podm if refused else None)
         except errors.ClaimState:
-            return  # a reconciler found the same
+            return  # a reconciler came to the same result
         except errors.SchedulerError as error:
-            nothing = f"{podm}: nothing is composed, but that could not be recorded"
+            nothing = f"{podm}: no node was composed, but that could not be recorded"
             text = f"{nothing}: {error}: claim {claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"
             raise errors.Unverified(text) from error
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decision results: the report and the details of a decision, in the detail that a caller needs."""
+"""Decision results: the report and the details of a decision, as detailed as requested."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def decision_result(decision: Decision, detail: Detail = "placements") -> DecisionResult:
-    """Return a decision with its report, as long as ``detail`` says, and its details."""
+    """Return a decision with its details and the report at the level ``detail``."""
     report = decision_report(decision) if detail == "report" else _short_report(decision, detail)
     return DecisionResult(report=report, details=_details(decision))
 
@@ -64,8 +64,8 @@ def _short_report(decision: Decision, detail: Detail) -> Report:
 
 
 def _short_verdicts(decision: Decision) -> Iterable[PodmVerdict]:
-    """Return every verdict where nothing fits or the inventory is small, else chosen ones."""
-    from valence_sched.core.explain.verdicts import Verdicts  # only where somebody asks
+    """Return every verdict if no node fits or the inventory is small, else the chosen ones."""
+    from valence_sched.core.explain.verdicts import Verdicts  # only on request
 
     if not decision.placed_nodes or len(decision.view.podms) <= MAX_LISTED_PODMS:
         return Verdicts(decision).podm_verdicts()
@@ -92,7 +92,7 @@ def _short_reports(decisions: Decisions, detail: Detail) -> Reports:
 
 
 def inventory_summary(view: View) -> InventorySummary:
-    """Return the size of the inventory; its digest would read all of it."""
+    """Return the size of the inventory without its slow digest."""
     sizes = {"podms": len(view.podms), "pools": len(view), "blocks": view.block_count}
     return InventorySummary(digest="", skipped=(), **sizes)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatch: sends a decision to another system that composes: once, or until it was taken."""
+"""Dispatch: sends a decision to another system that composes, once or until accepted."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from valence_sched.model.quantity import age_s
 if TYPE_CHECKING:
     from valence_sched.store.decisions import Dispatches
 
-LOOK_S = 1.0  # how often a process looks which decision is due
+LOOK_S = 1.0  # between checks for due decisions
 FIRST_PAUSE_S, MOST_DOUBLED = 1.0, 16
 
 
@@ -32,10 +32,10 @@ def dispatch(
     key_variable: str | None = None,
     timeout_s: float = 30.0,
 ) -> Sequence[Receipt]:
-    """Send a decision to the other system, once; nothing is held or composed here.
+    """Send a decision to the other system once, without a claim or a node here.
 
-    ``target`` is ``NAME=URL``: the dispatcher, and the URL that it sends to. ``key_variable`` names
-    the variable of ``environ`` with the key that signs.
+    ``target`` is ``NAME=URL``: the dispatcher and its URL. ``key_variable`` names the variable of
+    ``environ`` with the signing key.
 
     Raises:
         UsageError: the target has no valid URL.
@@ -48,7 +48,7 @@ def dispatch(
     key = None
     if key_variable is not None:
         if not (text := environ.get(key_variable)):
-            found = f"nothing is in {key_variable}, expected a key"
+            found = f"{key_variable} is empty, expected a key"
             raise CredentialError(f"--dispatch-key-env: {found}")
         key = text.encode("utf-8", "surrogateescape")
     return _send(name, dispatcher, url, _order(report, key, timeout_s))
@@ -98,19 +98,19 @@ def _send(name: str, dispatcher: Dispatcher, url: str, order: Order) -> Sequence
         return receipts
     except SchedulerError:
         raise
-    except Exception as error:  # an operator must not take it for unsent
-        hint = "the decision may have been taken or not: look there first"
+    except Exception as error:  # the message must not suggest that it was not sent
+        hint = "the decision may have been accepted: check there first"
         text = f"dispatcher {name!r}: {type(error).__name__}: {error}: {hint}"
         raise PluginError(text) from error
 
 
 class DispatchSender:
-    """Posts the decisions of a store that wait for a controller, each until it was taken.
+    """Posts the waiting decisions of a store to a controller, each until it is accepted.
 
-    ``post`` raises a SchedulerError unless the decision was surely taken. It is posted again after
-    a pause that doubles; the others go on, but for those of the same request. Each process of a
-    service may have a sender: only one of them posts a decision at a time. ``log`` takes a line
-    for each change, ``sleep`` waits.
+    ``post`` raises a SchedulerError unless the decision was certainly accepted. Then the decision
+    is posted again after a pause that doubles; only decisions of the same request wait for it. Each
+    process of a service may have a sender, but a decision is posted by one sender at a time.
+    ``log`` takes a line for each change, ``sleep`` waits.
     """
 
     def __init__(
@@ -125,13 +125,13 @@ class DispatchSender:
         self._log, self._sleep, self._problem = log, sleep, ""
 
     def run(self, ended: Callable[[], bool]) -> None:
-        """Post until ``ended``; errors as of the state."""
+        """Post until ``ended``; raises the errors of the store."""
         while not ended():
             if not self.step():
                 self._sleep(LOOK_S)
 
     def step(self) -> bool:
-        """Post one decision that is due; return whether the controller took it."""
+        """Post one due decision; return whether the controller accepted it."""
         one = self._dispatches.take(2 * self._settings.timeout_s)
         if one is None:
             return False

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follower: the pod managers of a store as they are now, and a decider on them.
+"""Follower: the present pod managers of a store, and a decider on them.
 
-Before each decision it takes in what changed by the change log of the store, and nothing else.
+Before each decision it reads only the changes in the change log of the store.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from valence_sched.store.store import Store
 from valence_sched.view.builder import ViewBuilder
 from valence_sched.view.view import View
 
-#: Of so many changes, or this part of all, a new view costs less than as many splices.
+#: From this number or share of changes on, a new view costs less than splicing.
 MANY_CHANGES, MANY_PART = 64, 4
 
 
 @dataclass(slots=True)
 class FollowedPodm:
-    """A pod manager as the store has it, what claims hold of it, and why it is not read."""
+    """A pod manager of the store, its usage by claims, and its read failure."""
 
     podm: LeanPodm
     usage: Usage = NO_USAGE
@@ -41,37 +41,37 @@ Followed = Mapping[str, FollowedPodm]
 
 
 class Members(Protocol):
-    """Decides which pod managers of a store are decided on, and as what."""
+    """Selects the pod managers of a store for decisions, and prepares them."""
 
     @property
     def skipped(self) -> Sequence[str]:
-        """Return a line for each pod manager that is not decided on as it is."""
+        """Return a line for each pod manager that is left out or outdated."""
 
     def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
-        """Take in a snapshot; return the ids of pod managers that may have changed.
+        """Process a snapshot; return the ids of pod managers that may have changed.
 
-        ``changed`` are those of the snapshot with more than new claims. The store may lack some of
-        the result.
+        ``changed`` are the pod managers of the snapshot with more than new claims. The result may
+        include ids that the store lacks.
         """
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
-        """Return a pod manager as it is decided on, before claims, if it is."""
+        """Return a pod manager for decisions, before claims, None if it is left out."""
 
     def order(self, ids: Collection[str]) -> list[str]:
         """Return ids in the order of the view."""
 
     def refuse(self, podm_id: str, error: InputError) -> None:
-        """Note that a pod manager is invalid and left out, or raise the error."""
+        """Record that a pod manager is invalid and left out, or raise the error."""
 
     def check(self, count: int) -> None:
-        """Raise an error where the ``count`` pod managers must not be decided on."""
+        """Raise an error if the ``count`` pod managers do not allow decisions."""
 
 
 class Follower:
     """Follows a store: its decider has the pod managers of ``members``, without claimed hardware.
 
-    ``make_decider`` makes a decider of a view. The pod managers of ``known`` were just stored, and
-    are not read back.
+    ``make_decider`` makes a decider of a view. Pod managers in ``known`` were just stored, and are
+    not read back.
     """
 
     def __init__(
@@ -94,13 +94,13 @@ class Follower:
         self._decider: Decider | None = None
 
     def decider(self) -> Decider:
-        """Return the decider on the present state; errors as of a store, and of the members."""
+        """Return the decider on the present state; errors as for a store and the members."""
         since = self._position
         snapshot = self._store.snapshot(since, self._known)
         if not since.is_before(snapshot.position):  # a state that was restored from a backup
             since = LogPosition()
             snapshot = self._store.snapshot(since)
-        # should this be interrupted, the next call reads everything again
+        # after an interruption the next call reads everything again
         self._position, self._known = LogPosition(), {}
         if not since.shards:
             for known in (self._followed, self._bases, self._remainders):
@@ -121,9 +121,9 @@ class Follower:
         return decider
 
     def decider_without(self, ids: Collection[str]) -> Decider:
-        """Return a decider without some pod managers, which does not follow.
+        """Return a decider without some pod managers, which does not follow changes.
 
-        Their nodes count for groups all the same.
+        Their nodes still count for groups.
         """
         builder = ViewBuilder()
         for podm_id in self._viewed:
@@ -147,14 +147,14 @@ class Follower:
         return self._position
 
     def base(self, podm_id: str) -> LeanPodm:
-        """Return a pod manager that is decided on, before claims."""
+        """Return a pod manager of the decider, before claims."""
         return self._bases[podm_id]
 
     def generation(self, podm_id: str) -> int:
         return self._followed[podm_id].podm.generation
 
     def refresh(self, podm_id: str) -> None:
-        """Ask the members again about a pod manager before the next decision."""
+        """Prepare a pod manager again before the next decision."""
         self._due.add(podm_id)
 
     def sort_blocks(self, podm_id: str, key: Callable[[str], bytes]) -> None:
@@ -168,12 +168,12 @@ class Follower:
         self._orders.clear()
 
     def _take_in(self, change: PodmChange) -> bool:
-        """Note a change; return whether it was only a new claim of one that is decided on."""
+        """Record a change; return whether it was only a new claim on a selected pod manager."""
         known = self._followed.get(change.id)
         if change.gone:
             self._followed.pop(change.id, None)
         elif known is None and change.podm is None:
-            pass  # it could not be decoded, and its content is not another one
+            pass  # undecodable, but with unchanged content
         elif change.incremental:
             assert known is not None
             known.usage = known.usage.plus(change.usage)
@@ -204,13 +204,13 @@ class Follower:
         self._remainders[podm_id] = PodmRemainder(base, usage)
 
     def _updated_decider(self, changed: set[str], *, is_ordered: bool) -> Decider:
-        """Return the decider with the changes spliced in, or a new one where that costs less.
+        """Return the decider with the changes spliced in, or a new one if that costs less.
 
-        Unless it ``is_ordered``, pod managers may have changed places: one that reports by itself
-        was registered, say.
+        Unless ``is_ordered``, the order of pod managers may have changed, for example by a new
+        registration.
         """
         viewed = self._viewed
-        # true also of an invalid one, which is not in the view: it may be valid by now
+        # also for an invalid one outside the view, which may be valid now
         left = any((one in viewed) != (one in self._remainders) for one in changed)
         many = len(changed) > max(MANY_CHANGES, len(viewed) // MANY_PART)
         if self._decider is None or left or many:
@@ -222,7 +222,7 @@ class Follower:
             try:
                 key = self._orders.get(podm_id, str)
                 self._decider.replace(self._remainders[podm_id].podm, key=key)
-            except InputError:  # making a new one tells the members
+            except InputError:  # a new decider informs the members
                 return self._new_decider()
         return self._decider
 
@@ -245,7 +245,7 @@ class Follower:
 
 
 class FixedMembers:
-    """Members that the caller has read: ``among`` (None: all), as ``prepare`` returns them."""
+    """Members that the caller has read: ``among`` (None: all), prepared by ``prepare``."""
 
     skipped: Sequence[str] = ()
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Hardware guard: refuses to change hardware that another system uses.
 
-Every effect on a node passes :meth:`GuardedComposer.may_change`: nothing else returns a composer
-that changes a pod manager. Hardware is not changed while Ironic has a server on it, or is at work
-there.
+Every effect on a node passes :meth:`GuardedComposer.may_change`, the only source of a composer that
+changes a pod manager. Hardware is not changed while Ironic has a server on it, or works on it.
 """
 
 from __future__ import annotations
@@ -25,26 +24,26 @@ from valence_sched.model.baremetal import Baremetal, BaremetalNode, Baremetals
 from valence_sched.model.claim import CompositionRequest, CompositionResult
 from valence_sched.model.podm_address import UUID_KIND, uuid_identity
 
-#: How long a list of nodes counts: one that may be the hardware is read anew each time.
+#: Lifetime of a list of nodes; a node that may match the hardware is always read again.
 LIST_AGE_S = 10.0
 _PORTS = {"http": 80, "https": 443}
-#: What the keys of driver_info end with that have the address of a BMC, whatever the driver.
+#: Suffixes of the driver_info keys with the address of a BMC, for all drivers.
 _ADDRESS_KEYS = ("_address", "_manager_ip", "_host")
 
 
 class ConcernedParts(NamedTuple):
-    """The parts that a change concerns: a node by its URI, if there is one, and blocks."""
+    """The parts that a change affects: an existing node by its URI, and blocks."""
 
     node: str | None
     blocks: Sequence[str]
 
 
-#: Raises where the hardware may not be changed; the argument tells what the change concerns.
+#: Raises if the hardware may not be changed; the argument has the affected parts.
 Check = Callable[[Callable[[], ConcernedParts]], None]
 
 
 class GuardedComposer:
-    """A composer that reads everything, and changes only what its check allows."""
+    """A composer that reads freely, and changes only after its check."""
 
     def __init__(self, composer: Composer, check: Check = lambda _concerned: None) -> None:
         self._composer, self._check = composer, check
@@ -62,7 +61,7 @@ class GuardedComposer:
         return self._composer.read_node(request, node)
 
     def may_change(self, request: CompositionRequest, node: str | None = None) -> Composer:
-        """Return what changes a node, or the blocks that are to be one.
+        """Return the composer that may change a node, or the blocks of a new node.
 
         Raises:
             HardwareInUse: another system uses the hardware.
@@ -73,17 +72,17 @@ class GuardedComposer:
         return self._composer
 
     def _concerned(self, request: CompositionRequest, node: str | None) -> ConcernedParts:
-        """Return a node, whose URI may have changed, and its blocks."""
+        """Return the parts of a node: its URI, which may have changed, and its blocks."""
         if node is None:
             return ConcernedParts(None, request.blocks)
         found = self.read_node(request, node or None)
-        if found.state == "absent":  # a removal changes nothing
+        if found.state == "absent":  # a removal would change nothing
             return ConcernedParts(None, ())
         return ConcernedParts(found.node or node or None, found.blocks or request.blocks)
 
 
 class HardwareGuard:
-    """Asks each Ironic that ``baremetals`` returns for its use; threads may share it."""
+    """Asks each Ironic from ``baremetals`` about its use of hardware; thread-safe."""
 
     def __init__(
         self, baremetals: Baremetals = tuple, clock: Callable[[], float] = time.monotonic
@@ -106,7 +105,7 @@ class HardwareGuard:
             return self._known
 
     def check(self, podm: str, url: str, read_hardware: Callable[[], ConcernedHardware]) -> None:
-        """Check that hardware of the pod manager at a URL may be changed; reads it if necessary.
+        """Check that hardware of the pod manager at a URL may be changed; read it if needed.
 
         Raises:
             HardwareInUse, BaremetalUnavailable: an Ironic uses it, or may use it.
@@ -134,14 +133,14 @@ def _refusal(podm: str, node: BaremetalNode, *, sure: bool) -> HardwareInUse | B
 
 
 class BmcAddress(NamedTuple):
-    """Host and port of a URL; the port is None if it is the usual one of the scheme."""
+    """Host and port of a URL; the port is None if it is the default of the scheme."""
 
     host: str
     port: int | None = None
 
     @classmethod
     def of(cls, text: object) -> BmcAddress | None:
-        """Return the endpoint of a URL, or of a bare host, None for another text."""
+        """Return the endpoint of a URL or a bare host, None for other text."""
         bare = text.strip() if isinstance(text, str) else ""
         if _address(bare) is not None:
             return cls(bare)
@@ -154,7 +153,7 @@ class BmcAddress(NamedTuple):
 
 
 class HardwareMatch:
-    """Finds the nodes of Ironic that are some hardware of the pod manager at a URL.
+    """Finds the Ironic nodes of hardware of the pod manager at a URL.
 
     ``names`` returns the names and addresses of a host.
     """
@@ -171,7 +170,7 @@ class HardwareMatch:
         self._bmcs = frozenset().union(*map(names, hardware.bmc_hosts)) - self._podm
 
     def holds(self, node: BaremetalNode) -> bool | None:
-        """Return whether a node is the hardware, None where its host has no address here."""
+        """Return whether a node is the hardware, None if its host cannot be resolved."""
         info = node.driver_info
         address, uri = BmcAddress.of(info.get("redfish_address")), _system_of(node)
         known_as = {uuid_identity(text) for text in (node.uuid, (uri or "").rpartition("/")[2])}
@@ -196,7 +195,7 @@ class HardwareMatch:
     def _is_at(self, address: BmcAddress, uri: str | None) -> bool | None:
         """Return whether a system of a Redfish service is the hardware.
 
-        A service without a URI has one system alone, by the word of its operator.
+        A service without a system URI has only one system, by its configuration.
         """
         folded = uri and fold_uri(uri)
         is_one = folded in self._systems if folded else bool(self._systems)
@@ -214,7 +213,7 @@ class HardwareMatch:
 
 
 def host_names(host: str) -> frozenset[str]:
-    """Return the name of a host, and its known addresses, each in one spelling."""
+    """Return the name of a host and its known addresses, in canonical spelling."""
     if (address := _address(host)) is not None:
         return frozenset({address})
     name = host.casefold().rstrip(".")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Intake: reads the pod managers of a selection, and stores them or builds deciders of them."""
+"""Intake: reads the pod managers of a selection, and stores them or builds deciders."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
 
-BATCH_SIZE = 500  # pod managers that are held whole in memory until they are stored
+BATCH_SIZE = 500  # pod managers in memory before they are stored
 
 
 class StoredPodms(NamedTuple):
-    """Stored readings: their times, and the pod managers as the store has them now."""
+    """Stored readings: their times, and the stored pod managers."""
 
     read_at: dict[str, str | None]
     podms: dict[str, LeanPodm]
@@ -54,21 +54,21 @@ class Intake:
 
     @functools.cached_property
     def stated(self) -> Mapping[str, tuple[str, ...]]:
-        """Return the capabilities that the settings of the zone state for its pod managers.
+        """Return the capabilities that the zone settings state for its pod managers.
 
-        Recorded ones are of this zone only in its service.
+        Recorded pod managers belong to this zone only in its service.
         """
         if self.selection.zones is None and self.selection.sources:
             return {}
         return (self.selection.zones or self.config.zones()).capability_map
 
     def declared_resources(self) -> DeclaredResources | None:
-        """Return the resources that an operator declares, if any."""
+        """Return the declared resources, if any."""
         resources = self.config.resources(self.selection.resource_files)
         return DeclaredResources(resources) if resources else None
 
     def view(self, texts: dict[str, bytes] | None = None) -> View:
-        """Return the pod managers as they are read now; errors and ``texts`` as of a loader."""
+        """Read and return the pod managers; errors and ``texts`` as for a loader."""
         self._begin_reading()
         return self.loader.view(self.selection, texts)
 
@@ -79,8 +79,8 @@ class Intake:
         )
 
     def claimer(self, store: Store) -> Claimer:
-        """Return a claimer on the readings, once they are stored; errors as for a view."""
-        from valence_sched.lifecycle.claim import Claimer  # SQL: only to claim
+        """Store the readings, and return a claimer on them; errors as for a view."""
+        from valence_sched.lifecycle.claim import Claimer  # imports SQL: only for claims
 
         with collector_paused():
             stored = self.store_podms(store, self.selection)
@@ -108,7 +108,7 @@ class Intake:
     ) -> StoredPodms:
         """Read pod managers and store them, many in one transaction.
 
-        Declared resources are not stored. Readings before an error are stored all the same.
+        Declared resources are not stored. Readings before an error are still stored.
         """
         self._begin_reading()
         stored = StoredPodms({}, {})
@@ -123,7 +123,7 @@ class Intake:
                 if podm.id in self.sources.unread_ids or (only is not None and podm.id not in only):
                     continue
                 stored.read_at[podm.id] = podm.read_at
-                # the state has reports from themselves, and what was stored before
+                # the state has their own reports and earlier readings
                 if podm.id not in self.sources.reported_ids and not selection.live.stored:
                     batch.append(podm)
                 if len(batch) == BATCH_SIZE:
@@ -137,7 +137,7 @@ class Intake:
     def refuse_outage(self, requests: Sequence[Request], known: Collection[str]) -> None:
         """Raise InventoryIncomplete if none of the ``known`` pod managers could be read.
 
-        Where each of the requests names pod managers, only these count.
+        If every request names pod managers, only these count.
         """
         if all(request.podms for request in requests):
             known = {name for request in requests for name in request.podms}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planner: makes plans of decisions, claims their very blocks later, or finds the differences."""
+"""Planner: makes plans of decisions, claims exactly their blocks later, or diffs them."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ MOST_NAMED = 3  # changes in one line
 
 @dataclass
 class PlanClaimer:
-    """Claims a plan once; ``statuses`` are those of pod managers that were not read.
+    """Claims a plan once; ``statuses`` are the statuses of unread pod managers.
 
-    Another claimer verifies and holds it. No other node replaces one of the plan; ``claim_lost`` is
-    set where a lost race would have needed one.
+    Another claimer verifies and holds it. Nodes of the plan are never replaced; ``claim_lost`` is
+    set if a lost race would have required that.
     """
 
     store: Store
@@ -45,7 +45,7 @@ class PlanClaimer:
     _done: bool = False
 
     def earlier_claim(self, key: str | None) -> Claim | None:
-        """Return the claim of this plan under a key, if any; else NameTaken for another."""
+        """Return the claim of this plan under a key, if any; NameTaken if it is another plan's."""
         if key is None:
             return None
         owner, content = self.plan.decision.request.owner, self.plan.digest
@@ -53,20 +53,20 @@ class PlanClaimer:
         return self.store.claims.find_by_key(owner, key, content)
 
     def content(self, request: Request) -> str:
-        """Return the content that an idempotency key belongs to: the plan."""
+        """Return the content of an idempotency key: the plan."""
         return self.plan.digest
 
     def claim(
         self, request: Request, *, owner: str | None = None, key: str | None = None,
         ttl_s: float = TTL_S, content: str | None = None, dispatched: bool = False,
     ) -> ClaimOutcome:  # fmt: skip
-        """Hold the plan; ``dispatched`` as of a claimer.
+        """Hold the plan; ``dispatched`` as for a claimer.
 
-        ClaimLost if something of it has changed or is in use, NameTaken for a key of another plan.
+        ClaimLost if a part has changed or is in use, NameTaken for a key of another plan.
         """
         if self._done:
             excluded = self.plan.decision.request.exclude_podms
-            self.claim_lost |= request.exclude_podms == excluded  # else a pod manager refused
+            self.claim_lost |= request.exclude_podms == excluded  # otherwise a pod manager refused
             return ClaimOutcome(None, None, 0)
         self._done = True
         owner = owner or request.owner
@@ -79,7 +79,7 @@ class PlanClaimer:
     def _hold(self, owner: str | None, key: str | None, ttl_s: float, *, dispatched: bool) -> Claim:
         for basis in self.plan.podms:
             if basis.recorded and basis.podm.identity is None:
-                text = "the plan was made on a recording that does not tell which service"
+                text = "the plan was made on a recording that does not identify the service of"
                 hint = "make it on a new capture (podm capture), or live"
                 text = f"{text} pod manager {basis.podm.id!r} is (no identity): {hint}"
                 raise ClaimLost(text, basis.podm.id)
@@ -135,7 +135,7 @@ class PlanClaimer:
 
 
 def describe_differences(differences: list[Difference], most: int = MOST_NAMED) -> str:
-    """Return changes in one line, ``most`` of them by name."""
+    """Return changes in one line, at most ``most`` of them by name."""
     named = "; ".join(_describe_difference(one) for one in differences[:most])
     more = f"; and {len(differences) - most} more" if len(differences) > most else ""
     return f"{named}{more}"
@@ -184,11 +184,11 @@ class Planner:
         return make_plan(report, podms.values(), decided_at, recorded)
 
     def claimer(self, store: Store, plan: Plan, claimer: Claimer | None = None) -> PlanClaimer:
-        """Return the claimer of a plan, once its pod managers were read and stored.
+        """Read and store the pod managers of a plan, and return its claimer.
 
-        ``claimer`` holds it: by default one on the state, under the policy of the plan unless files
-        of policies are named. ClaimLost if a pod manager of it is gone, InventoryIncomplete if one
-        cannot be read.
+        ``claimer`` holds the plan: by default a claimer on the state, under the policy of the plan
+        unless policy files are given. ClaimLost if a pod manager of the plan is gone,
+        InventoryIncomplete if one is unreadable.
         """
         names = tuple(basis.podm.id for basis in plan.podms)
         selection = replace(self._selection, live=self._options_for(names))
@@ -212,8 +212,8 @@ class Planner:
     def refresh(self, plan: Plan) -> PlanRefresh:
         """Repeat the decision of a plan on present readings; also return the differences.
 
-        The policy is that of the plan, unless files of policies are named. Errors as for a view and
-        for a decision.
+        Uses the policy of the plan unless policy files are given. Errors as for a view and a
+        decision.
         """
         texts: dict[str, bytes] = {}
         live = replace(self._live, subtract_claims=True)
@@ -229,7 +229,7 @@ class Planner:
     def _podms_as_read(
         self, texts: Mapping[str, bytes], names: Collection[str]
     ) -> dict[str, FullPodm]:
-        """Return pod managers by name as they were read, with their status by liveness."""
+        """Return read pod managers by name, with their status by liveness."""
         known = [name for name in names if name in texts]
         podms = [decode(texts[name], FullPodm, f"pod manager {name}") for name in known]
         statuses = self._loader.statuses([(podm.id, podm.read_at) for podm in podms], self._live)

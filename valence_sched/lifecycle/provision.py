@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Provisioner: claims and composes all nodes of a request, or removes them again.
 
-A node that its pod manager refuses goes to the next best one. Where fewer nodes are composed than
-the request must have, these are decomposed again.
+If a pod manager refuses a node, the next best pod manager is tried.
+
+If fewer nodes than required are composed, they are decomposed again.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from valence_sched.store.tables import key_of
 from valence_sched.words.phrases import state_text
 
 MOST_ATTEMPTS = 5
-GRACE_S = 5.0  # after an interruption, for what is being composed
+GRACE_S = 5.0  # after an interruption, for nodes that are being composed
 
 _NodeResult = tuple[ComposedNode | errors.SchedulerError, list[str]]
 _FindAnother = Callable[[tuple[str, ...], str | None], Claim | None]
@@ -51,7 +52,7 @@ class _Progress:
 
     @property
     def node_count(self) -> int:
-        """Return how many nodes are composed, or still being composed."""
+        """Return the number of nodes that are composed or being composed."""
         going_on = [error for error in self.unverified if isinstance(error, errors.StillComposing)]
         return len(self.nodes) + len(going_on)
 
@@ -69,13 +70,13 @@ class _Progress:
 
 @dataclass(frozen=True)
 class Provisioner:
-    """Makes the nodes of requests, which a source claims, and of claims that are held already.
+    """Composes the nodes of requests, which a source claims, and of held claims.
 
-    ``read`` reads a pod manager, None where it does not answer. ``refusals`` are the pod managers
-    that can never compose a request, with the reasons: they are excluded. ``prepare`` raises,
-    before anything is claimed, where the hardware in use is unknown. ``disabled`` are those on
-    which no node may be placed now. ``parallel`` is how many nodes a pod manager composes at a
-    time.
+    ``read`` reads a pod manager and returns None without an answer. ``refusals`` returns the pod
+    managers that can never compose a request, with the reasons; they are excluded. ``prepare``
+    raises before the claim if the hardware in use is unknown. ``disabled`` returns the pod managers
+    that must not get nodes now. ``parallel`` is the number of nodes that a pod manager composes at
+    a time.
     """
 
     store: Store
@@ -97,10 +98,10 @@ class Provisioner:
         ttl_s: float = TTL_S,
         detail: Detail = "placements",
     ) -> ProvisionResult:
-        """Make the nodes of a request, or as many as it must have.
+        """Compose the nodes of a request, or at least its required number.
 
         Raises:
-            ClaimLost: every race was lost; nothing is held.
+            ClaimLost: all races were lost; nothing is held.
             ClaimState: the key belongs to nodes that are being composed; a pod manager of the
                 claim was disabled, and the claim stays held.
             NameTaken: the key belongs to another request.
@@ -133,11 +134,11 @@ class Provisioner:
         return progress.result(replace(result, report=report))
 
     def compose_claim(self, claim_id: str) -> ProvisionResult:
-        """Make all nodes of a claim, or no node: there is no second choice.
+        """Compose all nodes of a claim or none, without a second choice.
 
         Raises:
-            ClaimState, UnknownName: the claim is not held, or a pod manager of it was disabled,
-                and then it stays held; unknown claim.
+            ClaimState, UnknownName: the claim is not held; a pod manager of it was disabled, and
+                the claim stays held; the claim is unknown.
             BaremetalUnavailable: Ironic does not answer.
         """
         self.store.claims.expire()
@@ -147,7 +148,7 @@ class Provisioner:
             reason = f"it is node {nodes}" if nodes else claim.note
             why = f" ({reason})" if reason else ""
             state = state_text(claim.state)
-            text = f"claim {claim_id} is {state}{why}: only one that is held is composed"
+            text = f"claim {claim_id} is {state}{why}: only a held claim can be composed"
             raise errors.ClaimState(text)
         self.prepare()
         progress = _Progress()
@@ -159,8 +160,8 @@ class Provisioner:
     ) -> None:
         """Compose the nodes of a claim side by side, and decompose them if they are too few.
 
-        ``find_another`` claims a node in place of one that failed, given the pod managers to avoid
-        and its key.
+        ``find_another`` claims a replacement for a failed node, given the pod managers to avoid and
+        a key.
         """
         if disabled := sorted(set(claim.podms).intersection(self.disabled())):
             raise disabled_error(claim.id, disabled[0])
@@ -173,7 +174,7 @@ class Provisioner:
         except KeyboardInterrupt:
             for future in futures:
                 future.cancel()
-            wait(futures, GRACE_S)  # most end within it, and are known then
+            wait(futures, GRACE_S)  # most end within this time
             raise
         for claim, future in zip(claims, futures, strict=True):
             self._collect(progress, claim, future)
@@ -181,7 +182,7 @@ class Provisioner:
             self._remove_nodes(progress)
 
     def _collect(self, progress: _Progress, claim: Claim, future: Future[_NodeResult]) -> None:
-        """Note the result of one claim; nothing that its pod manager has gets lost."""
+        """Record the result of one claim; unexpected errors also count as unverified."""
         try:
             node, notes = future.result()
         except Exception as error:
@@ -200,7 +201,7 @@ class Provisioner:
             progress.cannot_tell |= isinstance(node, errors.BaremetalUnavailable)
 
     def _earlier_nodes(self, request: Request, key: str | None, content: str) -> list[ComposedNode]:
-        """Return the composed nodes of a key; one that is only held is composed now."""
+        """Return the composed nodes of a key; compose claims that are only held."""
         if key is None:
             return []
         keys = {key, *(f"{key}#{number}" for number in range(1, request.count + 1))}
@@ -210,7 +211,7 @@ class Provisioner:
             raise errors.NameTaken(f"{text}: choose another key")
         ours = {one.id for one in claims if one.state in ("COMPOSED", "SETTLED")}
         others = [one for one in claims if one.id not in ours]
-        # one of the key itself is composed now where it is held, and split where it has several
+        # a held claim of the key is composed now, and split if it has several nodes
         for one in others:
             if one.key != key or (one.nodes == 1 and one.state != "HELD"):
                 text = f"key {key!r} belongs to claim {one.id}, which is {one.state}"
@@ -235,10 +236,10 @@ class Provisioner:
                 problem = error
                 with contextlib.suppress(
                     errors.SchedulerError
-                ):  # the refusal stands, read again or not
+                ):  # the refusal stands even if the reading failed
                     if (reading := self.read(part.podm)) is not None:
                         self.store.remember(reading)
-            except errors.SchedulerError as error:  # unverified, or not begun
+            except errors.SchedulerError as error:  # unverified or not started
                 return error, notes
             another = find_another(avoid, claim.key) if attempt < MOST_ATTEMPTS else None
             if another is None:
@@ -252,7 +253,7 @@ class Provisioner:
         self, source: ClaimSource, request: Request, content: str, ttl_s: float,
         avoid: tuple[str, ...], key: str | None,
     ) -> Claim | None:  # fmt: skip
-        """Claim one node on another pod manager, under the key of the one that failed."""
+        """Claim one node on another pod manager under the key of the failed node."""
         podms = tuple(name for name in request.podms if name not in avoid)
         if request.podms and not podms:
             return None
@@ -269,19 +270,19 @@ class Provisioner:
             try:
                 self.composer.remove(node)
                 self.store.effects.forget("node", node.id)
-                gone = f"{node.podm}: {node.uri} decomposed again: too few nodes were composed"
+                gone = f"{node.podm}: {node.uri} decomposed: too few nodes were composed"
                 progress.failures.append(gone)
             except errors.Unverified as error:
                 progress.unverified.append(error)
             except errors.SchedulerError as error:
-                stays = f"{node.podm}: {node.uri} stays, though too few nodes were composed"
+                stays = f"{node.podm}: {node.uri} stays, although too few nodes were composed"
                 text = errors.one_line(f"{stays}: {error} (podm node delete)")
                 progress.unverified.append(errors.Unverified(text))
         progress.nodes = []
 
 
 def _start(calls: Sequence[Callable[[], _NodeResult]]) -> list[Future[_NodeResult]]:
-    """Start calls side by side, on threads that do not keep the process from ending."""
+    """Start calls in parallel on daemon threads."""
     futures: list[Future[_NodeResult]] = [Future() for _ in calls]
     queue = iter(list(zip(futures, calls, strict=True)))
     lock = threading.Lock()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reconciler: matches claims and nodes of the store with those of each pod manager.
+"""Reconciler: matches claims and nodes of the store with each pod manager.
 
-The pod manager decides about a claim that was being composed when its process died: it has the
-node, or nothing, or parts to remove. Unreadable things stay as they are.
+If a process died while composing a claim, the pod manager has the node, no node, or parts to
+remove. Unreadable claims and nodes stay as they are.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from valence_sched.model.inventory import FullPodm, Node
 from valence_sched.model.lifecycle import Action
 from valence_sched.store.store import Store
 
-#: What was done about a claim or a node, and the exit code of that, which is 0 but for a refusal.
+#: The action on a claim or a node, and its exit code, which is 0 unless refused.
 Done = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciler:
-    """Reconciles a store; ``connect`` and ``read`` as of a composer. A dry run changes nothing."""
+    """Reconciles a store; ``connect`` and ``read`` as for a composer. A dry run changes nothing."""
 
     store: Store
     connect: Connector
@@ -50,7 +50,7 @@ class Reconciler:
     progress: Progress = field(default_factory=NoProgress)
 
     def reconcile(self) -> Iterator[Action]:
-        """Yield each action once it is done."""
+        """Yield each action after it is done."""
         for expiry in self.store.claims.reap(dry_run=self.dry_run):
             if expiry.claim.state != "COMPOSING":
                 yield _claim_action(expiry.claim, (expiry.outcome, 0))
@@ -77,12 +77,12 @@ class Reconciler:
                 return _left(part.podm, error)
             if result.works:
                 return errors.one_line(
-                    f"left as it is: {part.podm} goes on: {result.reason}", 200
+                    f"left as it is: {part.podm} is still composing: {result.reason}", 200
                 ), 0
             if result.state == "composed":
                 nodes.append(composed_node(claim, part, allocation, result))
             elif result.state == "left" and result.node is None and not result.amounts:
-                remains.append(result.reason)  # the status of its blocks counts it
+                remains.append(result.reason)  # the status of its blocks includes it
             elif result.state != "absent":
                 return errors.one_line(f"left as it is: {result.reason}", 200), 0
         if nodes:
@@ -92,11 +92,11 @@ class Reconciler:
             except errors.ClaimLost as error:
                 return self._undo(claim, nodes, error)
             return f"composed: found {', '.join(node.uri for node in nodes)}", 0
-        text = f"nothing was composed, but check {'; '.join(remains)}"
-        note = errors.one_line(text if remains else "nothing was composed", 200)
+        text = f"no node was composed, but check {'; '.join(remains)}"
+        note = errors.one_line(text if remains else "no node was composed", 200)
         if not self.dry_run:
             self.store.claims.fail(claim.id, note)
-        return f"freed what it held: {note}", 0
+        return f"freed its holds: {note}", 0
 
     def _undo(self, claim: Claim, nodes: list[ComposedNode], lost: errors.ClaimLost) -> Done:
         for node in nodes:
@@ -107,7 +107,7 @@ class Reconciler:
             if result.state != "absent":
                 return errors.one_line(f"left as it is: {lost}; {result.reason}", 200), 0
         self.store.claims.fail(claim.id, errors.one_line(str(lost), 200))
-        return errors.one_line(f"decomposed, and freed what it held: {lost}", 200), 0
+        return errors.one_line(f"decomposed, and freed its holds: {lost}", 200), 0
 
     def _remove(self, podm: str, wanted: CompositionRequest, uri: str) -> CompositionResult:
         with self._composer(podm, f"node {wanted.name}") as composer:
@@ -124,7 +124,7 @@ class Reconciler:
     def _find_result(
         self, composer: GuardedComposer, claim: Claim, part: ClaimPart, allocation: NodeAllocation
     ) -> CompositionResult:
-        """Return the state of a node on its pod manager, after removing a part of a node."""
+        """Return the state of a node on its pod manager, after removing a partial node."""
         known = self.store.load_podms([part.podm]).get(part.podm)
         wanted = composition_request(claim, allocation, known)
         result = composer.read_node(wanted)
@@ -136,13 +136,13 @@ class Reconciler:
             return result
         began = any(event.kind == "reserving" for event in self.store.events(claim.id))
         if began and (result.state == "composed" or result.node is None):
-            # before that, a reservation is another system's; so it is once the node is in use
+            # before that, and once the node is in use, a reservation belongs to another system
             with contextlib.suppress(errors.HardwareInUse):
                 composer.may_change(wanted, result.node).unreserve(wanted)
         return result
 
     def _reconcile_nodes(self) -> Iterator[Action]:
-        """Yield nodes that are gone, and nodes composed here that the store does not know."""
+        """Yield gone nodes, and nodes that were composed here but are not in the store."""
         known: dict[str, list[ComposedNode]] = {}
         for node in self.store.nodes.list():
             known.setdefault(node.podm, []).append(node)
@@ -169,7 +169,7 @@ class Reconciler:
             yield from filter(None, actions)
 
     def _forget_missing(self, node: ComposedNode) -> Action:
-        """Forget a node that is gone; a reading without it is not enough."""
+        """Forget a node that is gone, after confirming that."""
         try:
             with self._composer(node.podm, f"node {node.id}") as composer:
                 wanted = request_from_node(node)
@@ -189,7 +189,7 @@ class Reconciler:
     def _remove_orphan(self, podm: str, node: Node, names: Mapping[str, Claim]) -> Action | None:
         """Decompose a node that was composed after its claim was given up.
 
-        Without a known claim the node belongs to another system with the same names of nodes.
+        Without a known claim, the node belongs to another system with the same node names.
         """
         name = own_name(node.name, node.uri)
         claim = names.get(name)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""StateVerbs: the verbs of an engine about what its state stores, without any decision."""
+"""StateVerbs: the verbs of an engine on its stored state, without decisions."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ T = TypeVar("T")
 
 
 class StateVerbs:
-    """Implements verbs of a scheduler on the state of ``live``, with what ``effects`` notes.
+    """Implements verbs of a scheduler on the state of ``live``; ``effects`` records changes.
 
-    ``changing_store`` opens the store for a change of what is decided on, which
-    ``forget_snapshot`` has read again.
+    ``changing_store`` opens the store for changes that affect decisions. After them
+    ``forget_snapshot`` makes the next decision read again.
     """
 
     def __init__(
@@ -51,18 +51,18 @@ class StateVerbs:
 
     @functools.cached_property
     def registry(self) -> Registry:
-        """Return the registered pod managers, and the way to the store."""
+        """Return the registered pod managers with access to the store."""
         return self._sources.registry(self._live.state)
 
     def _read(self, read: Callable[[Store], T], without: T) -> T:
-        """Return the result of a function of the store, ``without`` if there is no state."""
+        """Return the result of a function of the store, or ``without`` if there is no state."""
         if self.registry.empty:
             return without
         with self.registry.store() as store:
             return read(store)
 
     def change(self, kind: str, id_: str, done: str) -> AbstractContextManager[None]:
-        """Note a change within a context; ``done`` is a participle."""
+        """Record a change within a context; ``done`` is a participle."""
         return self._effects.change(kind, id_, f"may be {done}", f"is {done}")
 
     def decision(self, decision_id: str) -> Report | Reports:

@@ -28,14 +28,14 @@ from valence_sched.model.registration import Registration
 from valence_sched.store.snapshot import StoreSnapshot
 from valence_sched.store.store import Store
 
-#: How soon it is looked up again whether an old reading is old still, in seconds.
+#: Seconds before the time of an old reading is looked up again.
 ASK_AGAIN_S = 1.0
 
 
 class StoredInventory:
-    """Members of a follower: those of a selection, as a live reading would return them.
+    """Members of a follower: the pod managers of a selection, as from a live reading.
 
-    After each update the attributes and diagnostics of ``sources`` are about the present state.
+    Each update sets the attributes and diagnostics of ``sources`` to the present state.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class StoredInventory:
     ) -> None:
         self._store, self._sources, self._loader = store, sources, loader
         self._selection, self._live, self._declared = selection, selection.live, declared
-        # read by the first update, which is about everything
+        # read by the first update, which covers everything
         self._members: StoredMembers
         self._names: frozenset[str]
         self._live_ids: set[str]
@@ -74,7 +74,7 @@ class StoredInventory:
         return self._unread.keys()
 
     def update(self, followed: Followed, snapshot: StoreSnapshot, changed: set[str]) -> set[str]:
-        """Take in what changed: content, failures, registrations, reports, ages and liveness."""
+        """Process changes of content, failures, registrations, reports, ages and liveness."""
         again = set(changed)
         now = self._sources.now()
         reported = {one for one in changed if one in followed and followed[one].report is not None}
@@ -95,7 +95,7 @@ class StoredInventory:
         return again | self._update_statuses(followed)
 
     def podm(self, podm_id: str, followed: FollowedPodm | None) -> LeanPodm | None:
-        """Return a pod manager as it is decided on, if it is in the selection."""
+        """Return a pod manager for decisions if it is in the selection."""
         self._unread.pop(podm_id, None)
         self._refused.discard(podm_id)
         if podm_id not in self._ranks:
@@ -125,10 +125,10 @@ class StoredInventory:
         self._invalid[podm_id] = str(error)
 
     def check(self, count: int) -> None:
-        """Update the sources, and check what is decided on.
+        """Update the sources, and check the selected pod managers.
 
         Raises:
-            NoPodm: there is no pod manager.
+            NoPodm: no pod manager is selected.
             InventoryStale: a reading is older than the selection allows.
             InventoryIncomplete: with ``strict``, one is not read.
         """
@@ -164,7 +164,7 @@ class StoredInventory:
         return _differing(self._registered, before) | (self._ranks.keys() ^ ranks_before)
 
     def _update_ages(self, followed: Followed) -> set[str]:
-        """Look up the times of readings that seem old; return those whose blocks come or go."""
+        """Look up the times of readings that seem old; return pod managers with changed ages."""
         self._ask_times(self._max_ages, self._too_old())
         now = self._sources.now()
         at, old = now.timestamp(), self._warn_ages.older(now) & self._ranks.keys()
@@ -223,7 +223,7 @@ def _differing(known: Mapping[str, object], before: Mapping[str, object]) -> set
 
 
 class StoredDeciders:
-    """One follower of a store for the decisions and the claims of a selection; for one thread."""
+    """The follower of a store for decisions and claims of a selection; for one thread."""
 
     def __init__(self, intake: Intake, store: Store) -> None:
         self.store, self._intake = store, intake
@@ -238,7 +238,7 @@ class StoredDeciders:
 
     @functools.cached_property
     def _follower(self) -> Follower:
-        """Return the follower, made for the first decision: what only changes needs none."""
+        """Return the follower, made at the first decision, since mere changes need no follower."""
         return Follower(self.store, self._intake.make_decider(), self._inventory)
 
     def decider(self) -> Decider:
@@ -250,7 +250,7 @@ class StoredDeciders:
 
     @contextlib.contextmanager
     def claimer(self) -> Iterator[Claimer]:
-        """Yield a claimer with the same follower; it claims only of readable pod managers."""
+        """Yield a claimer with the same follower; it claims only readable pod managers."""
         self.decider()
         unread = self._inventory.unread_ids
         claimer = Claimer(self.store, (), follower=self._follower, unclaimable=unread)
@@ -261,7 +261,7 @@ class StoredDeciders:
 
     @property
     def changes(self) -> int:
-        """Return how many changes of the change log are taken in."""
+        """Return the number of processed changes of the change log."""
         return 0 if self._is_new else self._follower.position.changes
 
     def with_read_times(self, overviews: Iterable[PodmOverview]) -> list[PodmOverview]:

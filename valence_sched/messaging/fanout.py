@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fan-out: hints to all processes of a site that the state changed, through its RabbitMQ.
+"""Fan-out: hints to all processes of a site that the state changed, through RabbitMQ.
 
-A hint that is lost, doubled, late or forged changes no answer: only the state does. Sending never
-waits for the broker, and nothing here fails while it is away. Reports of pod managers come the same
-way to the processes that store them.
+A lost, duplicate, late or forged hint changes no answer, since answers depend only on the state.
+Sending never waits for the broker, and an unreachable broker causes no failure. Reports of pod
+managers reach the processes that store them the same way.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from valence_sched.model.tls import default_authorities
 
 LOG = logging.getLogger(__name__)
 
-#: Names of one hint; one of more names none.
+#: The most names of one hint; a hint about more pod managers has no names.
 MOST_NAMES = 1000
 MAX_NAME = 1024
-#: How long the end may take.
+#: Seconds to wait for the end.
 END_S = 3.0
-#: Groups of options that the library reads and does not list.
+#: Groups of options that the library reads but does not list.
 _UNLISTED = ("oslo_messaging_metrics", "oslo_messaging_tracing")
 
 Heard = Callable[[tuple[str, ...]], object]
@@ -43,8 +43,8 @@ Reported = Callable[[str, dict[str, Any]], object]
 class HintFanout:
     """Sends hints, and calls ``heard`` with the names of each hint of another process.
 
-    A hint without names says only that something changed. A thread calls ``heard``, and
-    ``reported`` with a pod manager and its stats. UsageError, without the URL, for an invalid one.
+    A hint without names only means that the state changed. A thread calls ``heard``, and
+    ``reported`` with a pod manager and its stats. UsageError, without the URL, for an invalid URL.
     """
 
     def __init__(
@@ -71,26 +71,26 @@ class HintFanout:
         self.listening = threading.Event()
 
     def start(self) -> None:
-        """Listen, and send what is given from now on."""
+        """Start listening and sending."""
         for thread in self._threads:
             thread.start()
 
     def send(self, names: Iterable[str] = ()) -> None:
-        """Hint that these pod managers, or something, changed; hints that wait are one."""
+        """Hint that these pod managers or other data changed; waiting hints are merged."""
         with self._change:
             self._names.update(names)
             self._wanted = True
             self._change.notify()
 
     def report(self, podm: str, stats: Mapping[str, Any]) -> None:
-        """Send what a pod manager has to all that take reports; ServiceError if that fails."""
+        """Send the stats of a pod manager to all receivers of reports; ServiceError on failure."""
         try:
             self._client.cast({}, "stats_reported", podm=podm, stats=stats, sender=self._id)
         except Exception as error:
-            raise ServiceError(f"the broker does not take it: {_text(error)}") from None
+            raise ServiceError(f"the broker does not accept the report: {_text(error)}") from None
 
     def close(self) -> None:
-        """Send what waits, if the broker takes it, and end."""
+        """Send waiting hints if the broker accepts them, and end."""
         with self._change:
             self._ended = True
             self._change.notify()
@@ -107,11 +107,11 @@ class HintFanout:
         self._transport.cleanup()
 
     def _listen(self) -> None:
-        """Connect; where the broker is away, the library tries again and again."""
+        """Connect; the library retries while the broker is unreachable."""
         try:
             self._server.start()
         except Exception as error:
-            LOG.warning("hints are not heard: %s", _text(error))
+            LOG.warning("hints are not received: %s", _text(error))
         else:
             self.listening.set()
 
@@ -134,7 +134,7 @@ class HintFanout:
                 failed = True
 
     def _take(self, names: object, sender: object) -> None:
-        """Pass on the valid part of a hint: every client of the broker may send anything."""
+        """Pass on the valid part of a hint, since any client of the broker may send messages."""
         if sender == self._id:
             return
         given = names if isinstance(names, list) and len(names) <= MOST_NAMES else []
@@ -149,7 +149,7 @@ class HintFanout:
 
 
 class _Endpoint:
-    """What the library calls for a message."""
+    """The endpoint that the library calls for a message."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class _Endpoint:
 
 
 def _transport(url: str, settings: MessagingSettings) -> Any:
-    """Return the transport to the broker, with no configuration but what stands here."""
+    """Return the transport to the broker, configured only here."""
     with contextlib.suppress(ValueError):
         parts = urlsplit(url)
         if parts.scheme == "rabbit" and parts.hostname:
@@ -195,10 +195,10 @@ def _options(settings: MessagingSettings) -> Any:
     }
     if settings.tls:
         usual = default_authorities(os.environ)
-        if usual is None or not os.path.isfile(usual):  # the library reads no folder
+        if usual is None or not os.path.isfile(usual):  # the library accepts no folder
             usual = ssl.get_default_verify_paths().cafile
         authorities = settings.cacert or usual
-        if authorities is None:  # the library verifies nothing without
+        if authorities is None:  # without it the library does not verify
             raise UsageError("messaging: tls needs a cacert: the system has no authorities")
         values |= {"ssl": True, "ssl_ca_file": authorities}
     for key, value in values.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connection to a service: one request and its answer, whose errors are raised as they were."""
+"""Connection to a service: sends requests, and raises the errors of the answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOKEN_HEADER = "X-Auth-Token"  # noqa: S105 - its name
 MAX_ANSWER_BYTES = 512 << 20
 PIECE_BYTES = 1 << 20
 LEAST_TIMEOUT_S = 0.001
-#: The variables that name the authorities of the service, and the certificate to present to it.
+#: The variables for the trusted authorities, and for the client certificate and its key.
 AUTHORITIES = "VALENCE_SCHED_CACERT"
 CERTIFICATE, KEY = "VALENCE_SCHED_CERT", "VALENCE_SCHED_KEY"
 _PLAIN = re.compile(r"(?!\.{1,2}$|-$)[\w.~-]+", re.ASCII)
@@ -41,9 +41,9 @@ Query = Mapping[str, Any]
 
 
 def new_session(url: str, verify: bool | str = True) -> requests.Session:
-    """Return a session to a URL: of the environment it takes the proxy, and no login.
+    """Return a session to a URL, which takes only the proxy from the environment, no login.
 
-    ``verify`` as of a connection.
+    ``verify`` as for a connection.
     """
     session = requests.Session()
     session.proxies, session.trust_env = get_environ_proxies(url), False
@@ -54,12 +54,12 @@ def new_session(url: str, verify: bool | str = True) -> requests.Session:
 class ServiceConnection:
     """Requests to the service at ``url``; ``user`` and ``password`` are for HTTP basic.
 
-    ``token`` returns a token of Keystone for each request, from the first answer 401 on. With
-    ``renew`` it does from the first request on; ``renew`` is called after a refused token, and the
-    request sent once more. ``verify`` is False for any certificate, the file of the trusted
-    authorities, or True for the usual ones; ``certificate`` is presented to the service. It may be
-    silent for ``timeout_s``. ``route`` returns the ids of the zones above. Errors about the URL
-    name its environment ``variable``. Threads may share one.
+    ``token`` returns a Keystone token for each request after the first HTTP 401. With ``renew``,
+    every request has a token; after a refused token ``renew`` is called, and the request is sent
+    again once. ``verify`` is False for any certificate, a file of trusted authorities, or True for
+    the default authorities. ``certificate`` is presented to the service. The service may be silent
+    for ``timeout_s``. ``route`` returns the ids of the zones above. Errors about the URL name its
+    environment ``variable``. Thread-safe.
 
     Raises:
         UsageError: the URL is invalid, or holds a password.
@@ -82,7 +82,7 @@ class ServiceConnection:
         with errors_at(variable):
             _check_url(url)
         self.url = url.rstrip("/").removesuffix("/v1")
-        # the service reads UTF-8, and requests would send Latin-1
+        # the service expects UTF-8, but requests would send Latin-1
         login = (user.encode(), (password or "").encode()) if user is not None else None
         self._login = login and HTTPBasicAuth(*login)
         self._verify, self._certificate, self._timeout_s = verify, certificate, timeout_s
@@ -103,11 +103,12 @@ class ServiceConnection:
     ) -> tuple[bytes, Mapping[str, str]]:
         """Return the body and the headers of an answer; ``path`` is below ``/v1``.
 
-        The whole answer comes within ``deadline_s``, if that is given, and has ``most_bytes``.
+        The whole answer must arrive within ``deadline_s``, if given, and have at most
+        ``most_bytes``.
 
         Raises:
-            ServiceError: the service does not answer, or with an invalid answer.
-            SchedulerError: as of the service.
+            ServiceError: the service does not answer, or its answer is invalid.
+            SchedulerError: an error of the service.
         """
         given = {name: value for name, value in (query or {}).items() if value is not None}
         words = {
@@ -123,12 +124,12 @@ class ServiceConnection:
             headers[ROUTE_HEADER] = ",".join(route)
         if (left_s := DEADLINE.get()) is not None:
             headers[DEADLINE_HEADER] = f"{max(left_s, LEAST_TIMEOUT_S):.3f}"
-        # maps keep their order: of the attributes of a request the first that fails is the reason
+        # maps keep their order: the first failing attribute of a request is the reason
         data = None if body is None else msgspec.json.encode(body)
         where = f"{self.url}/v1/{path}"
         bounds = _Bounds(most_bytes, deadline_s or self._timeout_s, deadline_s is not None)
         status, content, found = self._send(method, where, words, data, headers, bounds)
-        # a request that was refused may be allowed with a token, or a new one
+        # a refused request may be allowed with a token or a new token
         if status == 401 and self._token and (self._renew or not self._sends_token):
             if self._renew and self._sends_token:
                 self._renew()
@@ -172,7 +173,7 @@ class ServiceConnection:
         try:
             return msgspec.json.decode(content, type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            text = f"{self.url}: an answer that cannot be parsed ({error}): is the service newer?"
+            text = f"{self.url}: the answer cannot be parsed ({error}): the service may be newer"
             raise ServiceError(text) from None
 
     def _session(self) -> requests.Session:
@@ -195,20 +196,20 @@ def _check_url(url: str) -> None:
     except ValueError:  # of a port or an IPv6 address
         is_one, has_login = False, "@" in url
     if has_login:
-        raise UsageError("the URL of the service holds a password: put it into the environment")
+        raise UsageError("the URL of the service contains a password: set it in the environment")
     if not is_one:
         raise UsageError(f"{url!r}: expected the http or https URL of a service")
 
 
 class _Bounds:
-    """The limits of one answer: bytes, and the time of all of it, or only of silence."""
+    """The limits of one answer: bytes, and the total time or only the silent time."""
 
     def __init__(self, most_bytes: int, timeout_s: float, is_total: bool) -> None:
         self._most_bytes, self._timeout_s = most_bytes, timeout_s
         self._until = time.monotonic() + timeout_s if is_total else None
 
     def left_s(self) -> float:
-        """Return how long the service may be silent from now on."""
+        """Return the time that the service may still be silent."""
         if self._until is None:
             return self._timeout_s
         return max(self._until - time.monotonic(), LEAST_TIMEOUT_S)
@@ -232,9 +233,9 @@ class _Bounds:
 
 
 def path_of(collection: str, name: str, part: str = "") -> tuple[str, dict[str, str]]:
-    """Return the path and the query of one thing of a collection, or of a part of it.
+    """Return the path and the query of an object in a collection, or of a part of it.
 
-    A name that a path cannot have, such as one with a slash, is in the query.
+    A name that a path cannot contain, for example with a slash, is in the query.
     """
     plain = bool(_PLAIN.fullmatch(name))
     path = f"{collection}/{quote(name, safe='') if plain else '-'}"
@@ -249,7 +250,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, requests.ConnectionError):
         return "does not answer: check that the service runs and that the URL is right"
     if isinstance(error, requests.RequestException | urllib3.exceptions.HTTPError):
-        return answer_of(describe_error(error))  # some name what was received
+        return answer_of(describe_error(error))  # some messages quote the received data
     return describe_error(error)
 
 
@@ -275,10 +276,10 @@ def connection(
     verify: bool | str = True,
     certificate: tls.ClientCertificate | None = None,
 ) -> ServiceConnection | None:
-    """Return the connection to a service: at ``url``, else where the environment says.
+    """Return the connection to a service at ``url``, else at the URL of the environment.
 
-    None where neither names one. ``token``, ``verify`` and ``certificate`` as of a connection;
-    files that the environment names win over them, and where it has a user no token is sent.
+    None without a URL. ``token``, ``verify`` and ``certificate`` as for a connection. Files from
+    the environment override them, and a user from the environment replaces the token.
 
     Raises:
         UsageError: the URL is invalid; a user without a password or the reverse; a file of the

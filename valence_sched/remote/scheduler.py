@@ -28,16 +28,16 @@ from valence_sched.remote.connection import ServiceConnection, path_of
 P = ParamSpec("P")
 R = TypeVar("R")
 
-POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # pauses before an operation is looked at again; the last stays
-#: Fields of bodies that have another name than the argument of the verb.
+POLL_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # pauses between checks of an operation; the last pause repeats
+#: Body fields whose names differ from the argument of the verb.
 FIELDS = {"spec": "request", "request": "compiled", "requests": "compiled", "report": "decision"}
 
 
 class RemoteScheduler(Scheduler):
-    """Calls a service for every verb, by the table of verbs; errors as of the service.
+    """Calls a service for every verb, by the table of verbs; raises the errors of the service.
 
-    A request that is only decided gets an id of its content, as a scheduler in this process gives
-    it, so that the service decides it alike each time.
+    A request for a mere decision gets an id from its content, as in a local scheduler, so that the
+    service repeats the decision.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class RemoteScheduler(Scheduler):
         return cast("R", self._send(VERBS[verb.__name__], arguments))
 
     def _send(self, route: Route, arguments: dict[str, Any]) -> Any:
-        """Return the answer to a verb; for several names, yield the errors about each."""
+        """Return the answer to a verb; for several names, yield the errors of each."""
         collection, named, part = route.path.removeprefix("/v1/").partition("/{name}")
         path, query, key = collection, dict[str, Any](), arguments.pop("key", None)
         if named:
@@ -80,12 +80,12 @@ class RemoteScheduler(Scheduler):
         return self._listed(answer, headers) if route.lists else answer
 
     def _listed(self, answer: Sequence[R], headers: Mapping[str, str]) -> zone.ZonedList[R]:
-        """Return a list; ServiceError where its header does not say which zones it lacks."""
+        """Return a list; ServiceError if its header with missing zones is invalid."""
         try:
             silent = zone.parse_silent_header(headers.get(zone.SILENT_HEADER, ""))
         except ValueError as error:
             raise errors.ServiceError(
-                f"{self._connection.url}: {error}: is the service newer?"
+                f"{self._connection.url}: {error}: the service may be newer"
             ) from None
         return zone.ZonedList(answer, silent)
 
@@ -104,7 +104,7 @@ class RemoteScheduler(Scheduler):
         if operation.problem is not None:
             raise problem.error_of(operation.problem)
         if operation.state != "done":
-            hint = "see the claims and nodes, and reconcile them"
+            hint = "check the claims and nodes, and reconcile them"
             text = f"operation {operation.id} was interrupted with its process"
             raise errors.Unverified(f"{text}: {hint}")
         return self._connection.decode(bytes(operation.result), kind)
@@ -169,11 +169,11 @@ class RemoteScheduler(Scheduler):
     def claim_plan(self, plan: Plan, *, key: str | None = None, ttl_s: float = TTL_S) -> Claim:
         arguments = {"plan": plan, "key": key, "ttl_s": ttl_s}
         result: lifecycle.ClaimResult = self._send(VERBS["claim"], arguments)
-        assert result.claim is not None, "a plan is claimed whole, or that is an error"
+        assert result.claim is not None, "a plan is claimed completely, or an error is raised"
         return result.claim
 
     def check_plan(self, plan: Plan) -> None:
-        return  # its service does, with each verb
+        return  # its service does so with each verb
 
     def set_quota(self, owner: str | None, limits: Mapping[str, float]) -> Quota:
         if owner is None:
@@ -202,10 +202,10 @@ def _identified(argument: Any) -> Any:
 
 
 def _body(kind: type[msgspec.Struct], arguments: Mapping[str, Any]) -> msgspec.Struct:
-    """Return the body with these arguments as fields; one that is a body itself as it is.
+    """Return the body with these arguments as fields; a body as argument is returned as is.
 
     Raises:
-        RequestError: they are no such body, as a mix of no requests.
+        RequestError: they do not form a valid body, such as a mix without requests.
     """
     (first, *_) = arguments.values()
     if isinstance(first, kind):
@@ -220,5 +220,5 @@ def _body(kind: type[msgspec.Struct], arguments: Mapping[str, Any]) -> msgspec.S
 
 def _refuse_password(password: str | None) -> None:
     if password is not None:
-        hint = "name --password-env or --password-file, which it reads where it runs"
-        raise errors.UsageError(f"a typed password is sent to no service: {hint}")
+        hint = "use --password-env or --password-file, which the service reads on its host"
+        raise errors.UsageError(f"a typed password is not sent to a service: {hint}")

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Claim rows: inserts, finds and updates claims, each step within one transaction.
 
-A claim of which nothing need be counted is one fact: its pod manager is of the generation that was
-decided on, and each of its blocks is free. PostgreSQL and MariaDB check and hold it with one
-statement, so that the rows that other claims wait for are locked for one round trip, or two with
-the commit. Where it does not hold, and where there is something to count (amounts, shared blocks,
-limits of the owner), the statement writes nothing or fails, and those of
-:mod:`valence_sched.store.claims` find out why, or hold the claim.
+A plain claim has nothing to count: it needs only the decided generation of its pod manager and free
+blocks. PostgreSQL and MariaDB check and hold a plain claim with one statement, so that the rows
+that other claims wait for are locked for one round trip, or two with the commit. If the check
+fails, or amounts, shared blocks or limits of the owner must be counted, the statement writes
+nothing or fails. Then the statements of :mod:`valence_sched.store.claims` find the reason or hold
+the claim.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ decode_parts = msgspec.json.Decoder(tuple[ClaimPart, ...]).decode
 decode_node = msgspec.json.Decoder(ComposedNode).decode
 NodesByClaim = dict[tuple[str, str], list[ComposedNode]]
 _UNCHANGED = ("id", "state", "owner", "content", "created_at", "expires_at", "note")
-#: The column of each field; the id comes first: it names a row.
+#: The column of each field; the first column, the id, names a row.
 _FIELDS = {name: name for name in _UNCHANGED} | {"group": "group_name", "key": "idempotency_key"}
 _INSERT = sa.insert(_table)
 
@@ -61,7 +61,7 @@ _claim = functools.partial(claim_of, Claim, decode_parts)
 
 
 def check_same(claim: Claim | ZoneClaim, key: str, content: str) -> None:
-    """Raise NameTaken for the claim of a key with other content, ClaimLost while it is prepared."""
+    """Raise NameTaken if the claim of a key has other content, ClaimLost if not held yet."""
     if claim.content != content:
         other = f"claim {claim.id} of another request"
         raise NameTaken(f"key {key!r} belongs to {other}: choose another key")
@@ -75,13 +75,13 @@ def consumer_key(owner: str | None, key: str | None) -> str | None:
 
 
 def insert(connection: sa.Connection, claim: Claim) -> None:
-    """Insert a claim that may be expired from its end on; its row is its first event as well."""
+    """Insert a claim, which may be expired after its end; its row is also its first event."""
     times = {"created_at": claim.created_at, "expires_at": claim.expires_at}
     connection.execute(_INSERT, {**columns(claim), **times, "sweep_at": claim.expires_at})
 
 
 def columns(claim: Claim | ZoneClaim) -> dict[str, Any]:
-    """Return the columns of a new claim, but for its times."""
+    """Return the columns of a new claim without its times."""
     row = {name: getattr(claim, name) for name in ("id", "state", "owner", "content")}
     row |= {"group_name": claim.group, "idempotency_key": claim.key}
     row["consumer_key"] = consumer_key(claim.owner, claim.key)
@@ -94,7 +94,7 @@ def find(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> list[Clai
 
 
 def find_one(connection: sa.Connection, where: sa.ColumnElement[bool]) -> Claim | None:
-    """Return the claim of a unique key, if any; Undecodable where it cannot be decoded."""
+    """Return the claim of a unique key, if any; Undecodable if it cannot be decoded."""
     if (row := connection.execute(_SELECT.where(where)).first()) is None:
         return None
     return one_readable(connection, _table, "claim", row, _claim, row.owner)
@@ -103,7 +103,7 @@ def find_one(connection: sa.Connection, where: sa.ColumnElement[bool]) -> Claim 
 def newest(
     connection: sa.Connection, most: int, skip: int, *where: sa.ColumnElement[bool]
 ) -> tuple[list[Claim], int]:
-    """Return claims, the newest first, after ``skip`` newer ones, and how many there are in all."""
+    """Return claims, the newest first, after ``skip`` newer ones, and the total number."""
     order = (_table.c.created_at.desc(), _table.c.id)
     query = _SELECT.where(*where).order_by(*order).limit(most).offset(skip)
     count = sa.select(sa.func.count()).select_from(_table).where(*where)
@@ -111,7 +111,7 @@ def newest(
 
 
 def holds_of(connection: sa.Connection, podm: str) -> sa.ColumnElement[bool]:
-    """Return whether the document of a claim has a part on a pod manager: it begins with that."""
+    """Return whether the document of a claim has a part on a pod manager, by its start."""
     text = sa.literal(b'{"podm":%s,"generation":' % to_json(podm), sa.LargeBinary)
     if connection.dialect.name == "postgresql":
         return sa.func.position(text.op("IN")(_table.c.document)) > 0
@@ -123,7 +123,7 @@ def _claims(connection: sa.Connection, query: sa.Select[Any]) -> list[Claim]:
 
 
 def get(connection: sa.Connection, claim_id: str) -> Claim:
-    """Return a claim; UnknownName without one, Undecodable as to find one."""
+    """Return a claim; UnknownName if missing, else errors as for finding one."""
     claim = find_one(connection, _table.c.id == claim_id)
     if claim is None:
         others = connection.scalars(sa.select(_table.c.id).order_by(_table.c.id).limit(50))
@@ -135,7 +135,7 @@ def change_state(
     connection: sa.Connection, claim_id: str, before: Sequence[State], after: State,
     *where: sa.ColumnElement[bool], **values: Any,
 ) -> bool:  # fmt: skip
-    """Move a claim to another state if it is in one of ``before``; return whether it was."""
+    """Move a claim from a state in ``before`` to another state; return whether it moved."""
     update = sa.update(_table).where(_table.c.id == claim_id, _table.c.state.in_(before), *where)
     changed = connection.execute(update.values(state=after, **values)).rowcount
     if changed:
@@ -144,7 +144,7 @@ def change_state(
 
 
 def state_error(connection: sa.Connection, claim_id: str, reason: str) -> ClaimState:
-    """Return the error of a claim whose state, which may be EXPIRED by time, forbids a change."""
+    """Return the error of a claim whose state forbids a change; time may have made it EXPIRED."""
     claim = get(connection, claim_id)
     is_over = connection.scalar(
         sa.select(_table.c.sweep_at <= now()).where(_table.c.id == claim_id)
@@ -169,13 +169,13 @@ def end(
     after: State,
     note: str | None,
 ) -> bool:
-    """End a claim; from now on what it holds may be freed, and its key is free."""
+    """End a claim; afterwards its holds may be freed, and its key is free."""
     values = {"note": note, "consumer_key": None, "sweep_at": 0.0}
     return change_state(connection, claim_id, before, after, **values)
 
 
 def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim:
-    """Add a part to a prepared claim, unless it holds one of this pod manager already."""
+    """Add a part to a prepared claim, unless it already holds a part of this pod manager."""
     parts = tables.claim_parts.c
     own = parts.podm_key == key_of(part.podm), parts.claim_id == claim_id
     if connection.scalar(sa.select(parts.claim_id).where(*own)) is None:
@@ -188,9 +188,9 @@ def add_part(connection: sa.Connection, claim_id: str, part: ClaimPart) -> Claim
 
 
 def commit(connection: sa.Connection, claim_id: str, ttl_s: float, generation: int | None) -> Claim:
-    """Make a prepared claim a held one: its one row decides for all its parts.
+    """Make a prepared claim a held one; its single row decides for all parts.
 
-    From now on its nodes count as members of its group, of which ``generation`` is as of a claim.
+    Afterwards its nodes count as members of its group. ``generation`` as for a claim.
     """
     claim = get(connection, claim_id)
     if claim.state == "HELD":  # the answer to an earlier commit was lost
@@ -214,7 +214,7 @@ def find_by_key(
     """Return the claim of an owner's key, if any.
 
     Raises:
-        ExpiredConflict, NameTaken: that claim has expired; it is of another content.
+        ExpiredConflict, NameTaken: that claim has expired; it has other content.
         ClaimLost: it is being prepared.
     """
     of = _table.c
@@ -228,9 +228,9 @@ def find_by_key(
 
 
 def events(connection: sa.Connection, claim: str | None = None, last: int = 1000) -> list[Event]:
-    """Return the ``last`` events, of one claim or of all, the oldest first.
+    """Return the ``last`` events of one claim or of all, the oldest first.
 
-    The creation of a claim is in its row.
+    The row of a claim has its creation.
     """
     of, claims = tables.events.c, _table.c
     later = sa.select(of.at, of.kind, of.claim_id.label("claim"), of.podm, of.words)
@@ -247,13 +247,13 @@ def events(connection: sa.Connection, claim: str | None = None, last: int = 1000
 
     history = [*readable(connection, _table, reversed(firsts), creation)]
     history += [Event(**row) for row in reversed(rows)]
-    if claim is None:  # of one claim, its creation always comes first
+    if claim is None:  # the creation of a claim always comes first
         history.sort(key=lambda event: event.at)
     return history[-last:]
 
 
-#: The lock comes first: all others read it. A statement that waited for it sees the row of the pod
-#: manager as it is then; blocks that were held meanwhile are refused by their primary key.
+#: The lock comes first, since the other parts read from it. A statement that waited for the lock
+#: sees the present row of the pod manager; the primary key refuses blocks that were held meanwhile.
 _POSTGRESQL = """
 with podm as materialized (
     select podm_key from podms
@@ -287,7 +287,7 @@ select created_at, expires_at from claim
 """
 
 
-#: The same one after another; what one of them wrote before another failed is rolled back.
+#: The same steps in sequence; after a failed step all of them are rolled back.
 _MARIADB = """
 begin not atomic
     declare at double;
@@ -315,7 +315,7 @@ end
 
 
 def is_plain(part: ClaimPart) -> bool:
-    """Return whether a part holds blocks alone, each for one node."""
+    """Return whether a part holds only blocks, each for one node."""
     blocks = part.blocks.values()
     return bool(blocks) and set(blocks) <= {1} and not any(part.amounts.values())
 
@@ -323,7 +323,7 @@ def is_plain(part: ClaimPart) -> bool:
 def insert_whole(
     connection: sa.Connection, claim: Claim, part: ClaimPart, ttl_s: float
 ) -> Claim | None:
-    """Hold a plain part with a new claim; return it with its times, None where nothing is written.
+    """Hold a plain part with a new claim; return it with its times, None if nothing is written.
 
     After an IntegrityError the caller rolls back. InvalidDocument is raised as for each document.
     """
@@ -389,7 +389,7 @@ def write_nodes(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> Non
 
 
 def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> bool:
-    """Return whether these very nodes were written before."""
+    """Return whether exactly these nodes were written before."""
     query = sa.select(_nodes.c.id, _nodes.c.document)
     rows = connection.execute(query.where(_nodes.c.id.in_([one.id for one in nodes])))
     uris = dict(readable(connection, _nodes, rows, lambda id_, text: (id_, decode_node(text).uri)))
@@ -397,10 +397,10 @@ def are_written(connection: sa.Connection, nodes: Sequence[ComposedNode]) -> boo
 
 
 def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> set[str]:
-    """Settle the claims whose composed nodes the pod managers, by key, show.
+    """Settle the claims whose composed nodes appear in the readings of pod managers, by key.
 
     Runs within the transaction that has locked their rows. Returns the keys of the pod managers
-    of which less is held from now on.
+    with fewer holds.
     """
     settled, parts = set(), tables.claim_parts.c
     for (key, claim), nodes in sorted(composed_claims(connection, podms).items()):
@@ -417,9 +417,9 @@ def settle_claims(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> s
 
 
 def composed_claims(connection: sa.Connection, keys: Iterable[str]) -> NodesByClaim:
-    """Return the nodes of composed claims that hold something, by pod manager and claim.
+    """Return the nodes of composed claims with holds, by pod manager and claim.
 
-    A claim of which a node cannot be decoded is left out: a reading cannot be compared with it.
+    A claim with an undecodable node is left out, since it cannot be compared with a reading.
     """
     parts, claims = tables.claim_parts, tables.claims
     of_claim, of_podm = _nodes.c.claim_id == parts.c.claim_id, _nodes.c.podm_key == parts.c.podm_key

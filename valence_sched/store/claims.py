@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Claims of the store, whole or not at all, and the nodes that are composed of them.
+"""Claims of the store, each atomic over its parts, and the nodes composed from them.
 
-A claim may be split by node, or moved to the blocks that its nodes really use. No block is free in
-between: rows change their claim within one transaction.
+A claim may be split by node, or moved to the blocks that its nodes actually use. No block becomes
+free in between: rows change their claim within one transaction.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _blocks, _amounts = tables.claimed_blocks, tables.claimed_amounts
 
 
 def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
-    """Return claims of one node each that replace a held claim, which is released.
+    """Release a held claim and return claims of one node each in its place.
 
     They have its owner, group, content and end, and its key with ``#`` and the node's number.
     """
@@ -60,9 +60,9 @@ def split_claim(connection: sa.Connection, claim_id: str) -> list[Claim]:
     if all(found):  # the answer to an earlier commit was lost
         return [existing for (existing,) in found]
     unexpired = _claims.c.sweep_at > now()
-    values = {"consumer_key": None, "note": "split into one claim a node"}
+    values = {"consumer_key": None, "note": "split into one claim per node"}
     if not change_state(connection, claim_id, ["HELD"], "RELEASED", unexpired, **values):
-        raise state_error(connection, claim_id, "only one that is held can be split")
+        raise state_error(connection, claim_id, "only a held claim can be split")
     claim_rows.delete_charges(connection, [claim_id])
     for one in singles:
         claim_rows.insert(connection, one)
@@ -93,7 +93,7 @@ def _is_held_block(claim_id: str, key: str, uri: str) -> sa.ColumnElement[bool]:
 
 
 def reassign_blocks(connection: sa.Connection, claim: Claim, nodes: Sequence[ComposedNode]) -> None:
-    """Hold the blocks of the nodes where they differ from the planned ones; errors as ``hold``."""
+    """Hold the blocks of the nodes if they differ from the planned blocks; errors as ``hold``."""
     parts = []
     for part in claim.parts:
         local = [node for node in nodes if node.podm == part.podm]
@@ -126,21 +126,21 @@ def _swap_blocks(connection: sa.Connection, id_: str, planned: ClaimPart, used: 
 
 
 TTL_S = 600.0
-PREPARE_TTL_S = 60.0  # how long the parts of a claim of several pod managers wait for each other
+PREPARE_TTL_S = 60.0  # for the parts of a claim on several pod managers
 MOST_EXPIRY_ROUNDS = 20
 
 
 class ReapResult(NamedTuple):
-    """A claim and what :meth:`Claims.reap` did with it, or would do."""
+    """A claim and the action of :meth:`Claims.reap` on it, done or planned."""
 
     claim: Claim
     outcome: str
 
 
 class Claims:
-    """The claims of a store; ``ids`` makes the id of each new one, ``effects`` has their states.
+    """The claims of a store; ``ids`` makes new ids, ``effects`` records state changes.
 
-    A record of an effect on a pod manager waits while the database is away.
+    A record of an effect on a pod manager waits for an unreachable database.
     """
 
     def __init__(
@@ -167,15 +167,15 @@ class Claims:
     ) -> Claim:
         """Hold all parts for ``ttl_s`` seconds, or none; return the claim.
 
-        The same ``key`` of the same owner gives the same claim until that has ended. ``content``
+        The same ``key`` of the same owner returns the same claim until it ends. ``content``
         identifies the request. ``generation`` is that of the group at the decision, under hard
         rules of the group. The report of a ``dispatched`` decision is queued for the controller
         once the claim is held.
 
         Raises:
             ClaimLost: a pod manager or the group changed since the decision, or another claim holds
-                some of it.
-            NameTaken: the key belongs to a claim of another content.
+                a part.
+            NameTaken: the key belongs to a claim with other content.
             QuotaExceeded: the claim exceeds the quota of its owner.
         """
         if not parts or ttl_s <= 0:
@@ -217,12 +217,12 @@ class Claims:
             raise
 
     def _abort(self, id_: str) -> None:
-        doing, note = "giving up a claim", "not all of it could be claimed"
+        doing, note = "giving up a claim", "some parts could not be claimed"
         self._write(lambda c: claim_rows.end(c, id_, ["PREPARED"], "FAILED", note), doing)
         expiry.free_claim(self._database, id_)
 
     def group_generation(self, group: str) -> int:
-        """Return the generation of a group: to be read before the members of the group are."""
+        """Return the generation of a group; read it before the members of the group."""
         return self._read(lambda c: holds.group_generation(c, group), "reading a group")
 
     def find_by_key(self, owner: str | None, key: str, content: str) -> Claim | None:
@@ -248,32 +248,34 @@ class Claims:
             for state in ("HELD", "COMPOSING"):
                 if change_state(connection, claim_id, [state], state, unexpired, **times):
                     return claim_rows.get(connection, claim_id)
-            raise state_error(connection, claim_id, "only one that is held can be renewed")
+            raise state_error(connection, claim_id, "only a held claim can be renewed")
 
         return self._write(work, "renewing a claim")
 
     def release(self, claim_id: str, note: str | None = None) -> None:
-        """End a claim, decodable or not, and free all that it holds; an ended one stays as it is.
+        """End a claim, decodable or not, and free its holds; an ended claim stays as it is.
 
         Raises:
-            ClaimState, InUse: it is being composed; a node was composed of it.
+            ClaimState, InUse: it is being composed; a node was composed from it.
         """
 
         def work(connection: sa.Connection) -> bool:
             nodes = tables.nodes.c
             node = connection.scalar(sa.select(nodes.id).where(nodes.claim_id == claim_id))
             if node is not None:
-                raise errors.InUse(f"node {node} is made of claim {claim_id}: delete the node")
+                raise errors.InUse(
+                    f"node {node} was composed from claim {claim_id}: delete the node"
+                )
             states: tuple[State, ...] = ("PREPARED", "HELD", "COMPOSED", "SETTLED")
             return claim_rows.end(connection, claim_id, states, "RELEASED", note)
 
         self._end(self._database, claim_id, work, FINAL_STATES, "releasing a claim")
 
     def fail(self, claim_id: str, note: str, refused_by: str | None = None) -> None:
-        """End a claim that left nothing on its pod manager; a refusal is counted there."""
+        """End a claim without remains on its pod manager; count a refusal of the pod manager."""
 
         def work(connection: sa.Connection) -> bool:
-            if refused_by is not None:  # before the claim: all lock in this order
+            if refused_by is not None:  # before the claim: every transaction locks in this order
                 podms.lock_row(connection, key_of(refused_by))
             ended = claim_rows.end(connection, claim_id, ("HELD", "COMPOSING"), "FAILED", note)
             if ended and refused_by is not None:
@@ -284,7 +286,7 @@ class Claims:
         self._effects.forget("claim", claim_id)
 
     def start_composing(self, claim_id: str, ttl_s: float = TTL_S) -> Claim:
-        """Let a held claim never expire while it is composed; ClaimState if it is not held."""
+        """Stop the expiry of a held claim while it is composed; ClaimState if it is not held."""
         attempts = itertools.count()
 
         def work(connection: sa.Connection) -> Claim:
@@ -293,22 +295,22 @@ class Claims:
             retried = next(attempts) > 0
             changed = change_state(connection, claim_id, ["HELD"], "COMPOSING", unexpired, **times)
             claim = claim_rows.get(connection, claim_id)
-            # after a retry: the answer to the commit was lost, the commit was not
+            # after a retry: only the answer to the commit was lost
             if changed or (retried and claim.state == "COMPOSING"):
                 return claim
-            raise state_error(connection, claim_id, "only one that is held is composed")
+            raise state_error(connection, claim_id, "only a held claim can be composed")
 
         return self._write(work, "noting an intent to compose")
 
     def note_reserving(self, claim_id: str) -> None:
-        """Record that from now on the pod manager may have blocks reserved for a claim."""
+        """Record that the pod manager may have blocks reserved for a claim."""
         doing = "noting an intent to reserve"
         self._patient.write(lambda c: claim_rows.add_event(c, "reserving", claim_id), doing)
 
     def finish_composing(self, claim_id: str, nodes: Sequence[ComposedNode]) -> Claim:
-        """Record the nodes of a claim, which holds their blocks from then on; repeatable.
+        """Record the nodes of a claim, which then holds their blocks; repeatable.
 
-        It settles at once if a reading shows the nodes already.
+        The claim settles immediately if a reading already shows the nodes.
 
         Raises:
             ClaimState, ClaimLost: it was not being composed; another claim holds a block of a node.
@@ -336,7 +338,7 @@ class Claims:
         return self._patient.read(lambda c: claim_rows.get(c, claim_id), "reading claims")
 
     def split(self, claim_id: str) -> Sequence[Claim]:
-        """Return claims of one node each in place of a held claim; ClaimState if it is not held."""
+        """Replace a held claim by claims of one node each; ClaimState if it is not held."""
         claims = self._write(lambda c: split_claim(c, claim_id), "splitting a claim")
         for claim in claims:
             self._effects.note("claim", claim.id, held_state(claim.id))
@@ -344,7 +346,7 @@ class Claims:
         return claims
 
     def list_stuck(self) -> Sequence[Claim]:
-        """Return claims that are being composed after their time is over."""
+        """Return claims that are still being composed after their time."""
         stuck = _claims.c.state == "COMPOSING", _claims.c.expires_at <= statement_time()
         return self._read(lambda c: claim_rows.find(c, *stuck), "reading claims")
 
@@ -353,15 +355,15 @@ class Claims:
             expiry.expire_claims(self._database)
 
     def reap(self, *, dry_run: bool = False) -> Sequence[ReapResult]:
-        """End expired claims; return each with what was done, or would be.
+        """End expired claims; return each with the done or planned action.
 
-        A claim that was being composed is only listed: its pod manager decides about it.
+        A claim that was being composed is only listed, since its pod manager decides about it.
         """
         over = _claims.c.sweep_at <= statement_time()
         expired = self._read(lambda c: claim_rows.find(c, over), "reading claims")
         if not dry_run:
             expiry.expire_claims(self._database)
-        freed = [ReapResult(claim, "expired: freed what it held") for claim in expired]
+        freed = [ReapResult(claim, "expired: freed its holds") for claim in expired]
         stuck = "was being composed: ask its pod manager"
         return [*freed, *(ReapResult(claim, stuck) for claim in self.list_stuck())]
 
@@ -371,7 +373,7 @@ class Claims:
         podm: str | None = None,
         owner: str | None = None,
     ) -> Sequence[Claim]:
-        """Return claims in these states, the oldest first; of one pod manager or owner if given."""
+        """Return claims in these states, the oldest first, of all or one pod manager or owner."""
         of = _claims.c
         where = (of.state.in_(states), sa.true() if owner is None else of.owner == owner)
         claims = self._read(lambda c: claim_rows.find(c, *where), "reading claims")
@@ -386,9 +388,9 @@ class Claims:
         podm: str | None = None,
         owner: str | None = None,
     ) -> tuple[Sequence[Claim], int]:
-        """Return ``most`` claims, the newest first, after ``skip`` newer ones; and how many in all.
+        """Return ``most`` claims, the newest first, after ``skip`` newer ones, and their total.
 
-        Arguments as to list claims. No document of another claim leaves the database.
+        Arguments as for listing claims. Only documents of these claims are read.
         """
 
         def work(connection: sa.Connection) -> tuple[Sequence[Claim], int]:
@@ -410,7 +412,7 @@ class Claims:
         def work(connection: sa.Connection) -> Claim:
             nonlocal may_be_written
             if may_be_written and (own := claim_rows.find(connection, _claims.c.id == claim.id)):
-                return own[0]  # the answer to the commit was lost, the commit was not
+                return own[0]  # only the answer to the commit was lost
             may_be_written = True
             if claim.key is not None:
                 other = claim_rows.find_by_key(connection, claim.owner, claim.key, claim.content)
@@ -444,14 +446,14 @@ class Claims:
         doing: str = "claiming",
         database: Database | None = None,
     ) -> Claim:
-        """Run a transaction again after ending the expired claims that are in its way."""
+        """Run a transaction again after ending the conflicting expired claims."""
         database = database or self._database
         for _ in range(MOST_EXPIRY_ROUNDS):
             try:
                 return database.write(work, doing, single)
             except ExpiredConflict:
                 expiry.expire_claims(database)
-        raise ClaimLost("expired claims are in the way and could not be ended: run podm claim reap")
+        raise ClaimLost("conflicting expired claims could not be ended: run podm claim reap")
 
     def _end(
         self, database: Database, claim_id: str, work: Work[bool], states: Sequence[State], do: str
@@ -461,7 +463,7 @@ class Claims:
             if claim.state not in states:
                 hint = "the state does not allow this"
                 if claim.state == "COMPOSING":
-                    hint = "a node of it may exist by now: reap it once its time is over"
+                    hint = "its node may exist: reap the claim once its time is over"
                 elif claim.state not in ACTIVE_STATES:
                     hint = "it has ended already"
                 state = state_text(claim.state)
@@ -495,9 +497,9 @@ class Nodes:
     def newest(
         self, most: int, *, skip: int = 0, podm: str | None = None, owner: str | None = None
     ) -> tuple[Sequence[ComposedNode], int]:
-        """Return ``most`` nodes after ``skip`` of newer claims; and how many in all.
+        """Return ``most`` nodes after ``skip`` nodes of newer claims, and the total number.
 
-        Of one pod manager or owner if given.
+        If given, only of a pod manager or owner.
         """
         claims = tables.claims
         both = tables.nodes.outerjoin(claims, claims.c.id == _node.claim_id)
@@ -515,7 +517,7 @@ class Nodes:
         return self._database.read(work, "reading nodes")
 
     def show(self, node_id: str) -> ComposedNode:
-        """Return a node by its id or its only URI; UnknownName without one, else Undecodable."""
+        """Return a node by its id or unique URI; UnknownName or Undecodable otherwise."""
         nodes = self.list()
         for name in ("id", "uri"):
             matching = [node for node in nodes if getattr(node, name) == node_id]
@@ -529,8 +531,8 @@ class Nodes:
         raise errors.UnknownName("node", node_id, [node.id for node in nodes])
 
     def forget(self, node_id: str) -> None:
-        """Delete the record of a node that is gone; the last one of a claim releases that."""
-        patient = self._database.patient()  # its pod manager has no such node any more
+        """Delete the record of a node that is gone; the last node releases its claim."""
+        patient = self._database.patient()  # its pod manager no longer has the node
         claim_id = patient.write(lambda c: _forget(c, node_id), "forgetting a node")
         if claim_id:
             expiry.free_claim(patient, claim_id)
@@ -549,7 +551,7 @@ def _forget(connection: sa.Connection, node_id: str) -> str | None:
     if is_last := connection.scalar(others) is None:
         composed: tuple[State, ...] = ("COMPOSED", "SETTLED")
         claim_rows.end(connection, claim_id, composed, "RELEASED", "its node is gone")
-    tables.log_changes(connection, [key])  # the node counts no more for its owner and group
+    tables.log_changes(connection, [key])  # the node no longer counts for its owner and group
     return claim_id if is_last else None
 
 

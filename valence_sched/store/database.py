@@ -24,7 +24,7 @@ from sqlalchemy.engine import URL, make_url
 from valence_sched.errors import StoreError, one_line
 from valence_sched.store.document import Quarantine
 
-# Of each engine: the driver, its module and the extra that installs it.
+# By engine: the driver, its module, and the extra that installs it.
 DRIVERS = {
     "sqlite": ("sqlite", "sqlite3", ""),
     "postgresql": ("postgresql+psycopg", "psycopg", "postgresql"),
@@ -34,7 +34,7 @@ DRIVERS = {
 
 
 class StoreUrl:
-    """A store's URL; printed without its password and its query."""
+    """The URL of a store; printed without password and query."""
 
     def __init__(self, text: str) -> None:
         try:
@@ -55,7 +55,7 @@ class StoreUrl:
 
     @property
     def file(self) -> Path | None:
-        """Return the file of an embedded store, None for a server's or one in memory."""
+        """Return the file of an embedded store, None for a server or a store in memory."""
         name = self.url.database
         is_file = self.engine == "sqlite" and name and name != ":memory:"
         return Path(os.path.expanduser(name)) if name and is_file else None
@@ -78,20 +78,20 @@ class StoreUrl:
 # Conflicts of transactions: serialisation failure, deadlock, lock timeout.
 RETRYABLE_SQLSTATES = {"40001", "40P01", "55P03"}
 RETRYABLE_MYSQL_NUMBERS = {1205, 1213, 1020, 1637}
-# Too many connections; read-only, as while another server takes over.
+# Too many connections; read-only, as during a failover.
 PASSING_SQLSTATES = {"53300", "25006"}
 PASSING_MYSQL_NUMBERS = {1040, 1203, 1290, 1836}
-# Only other settings end these. PostgreSQL gives no SQLSTATE before the login.
+# Errors that only other settings resolve. PostgreSQL has no SQLSTATE before the login.
 REFUSED_MYSQL_NUMBERS = {1044, 1045, 1049}
 REFUSED_LOGIN = re.compile(r"does not exist|authentication failed|pg_hba\.conf")
 RETRYABLE_SQLITE_CODES = {5, 6}  # SQLITE_BUSY, SQLITE_LOCKED
 
 HINTS = {
-    "full": "make room, then run it again: nothing of this change was written",
-    "readonly": "give this user the right to write there, or name another store",
-    "corrupt": "it is not a store of ours, or damaged: restore a copy, or name another store",
-    "disk": "make room if the disk is full, or name a store on another one",
-    "unreachable": "is the database running, and are host, port and login right?",
+    "full": "free space, then run it again: the change was not written",
+    "readonly": "grant this user write access, or name another store",
+    "corrupt": "damaged, or no valence-sched store: restore a copy, or name another store",
+    "disk": "free space if the disk is full, or name a store on another disk",
+    "unreachable": "check that the database runs, and its host, port and login",
 }
 SQLITE_KINDS = {8: "readonly", 10: "disk", 11: "corrupt", 13: "full", 14: "unreachable"}
 SQLITE_KINDS[26] = "corrupt"
@@ -101,20 +101,20 @@ SQLSTATE_KINDS = {"53100": "full", "25006": "readonly", "42501": "readonly", "XX
 
 
 def is_retryable(error: sa.exc.SQLAlchemyError) -> bool:
-    """Return whether the same transaction may succeed when it is run again."""
+    """Return whether the same transaction may succeed on a retry."""
     sqlite, sqlstate, mysql = _codes(error)
     known = sqlite in RETRYABLE_SQLITE_CODES or sqlstate in RETRYABLE_SQLSTATES
     return known or mysql in RETRYABLE_MYSQL_NUMBERS
 
 
 def is_disconnect(error: sa.exc.SQLAlchemyError) -> bool:
-    """Return whether the connection is gone, as when the database was restarted."""
+    """Return whether the connection is lost, as after a restart of the database."""
     cut: bool = getattr(error, "connection_invalidated", False)
     return cut or _codes(error)[1].startswith(("08", "57P"))
 
 
 def is_unreachable(error: sa.exc.SQLAlchemyError) -> bool:
-    """Return whether no connection, or only a read-only one, was available for now."""
+    """Return whether no writable connection was available for now."""
     _, sqlstate, mysql = _codes(error)
     passing = sqlstate in PASSING_SQLSTATES or mysql in PASSING_MYSQL_NUMBERS
     all_wait = isinstance(error, sa.exc.TimeoutError)  # all connections of this process
@@ -122,20 +122,20 @@ def is_unreachable(error: sa.exc.SQLAlchemyError) -> bool:
 
 
 def is_away(error: sa.exc.SQLAlchemyError) -> bool:
-    """Return whether a server may answer later: it did not refuse a login."""
+    """Return whether a server may answer later: False if it refused a login."""
     _, _, fatal = str(getattr(error, "orig", error)).partition("FATAL: ")
     refused = _codes(error)[2] in REFUSED_MYSQL_NUMBERS or REFUSED_LOGIN.search(fatal)
     return not refused and (is_unreachable(error) or is_disconnect(error))
 
 
 class RowRefused(StoreError):
-    """The engine cannot store a value of one row; it may well store other rows."""
+    """The engine cannot store a value of one row; other rows are not affected."""
 
 
 def store_error(error: Exception, address: StoreUrl, doing: str = "") -> StoreError:
-    """Return the error of one line: the store, the message of the engine, what to do."""
+    """Return an error of one line: the store, the message of the engine, the remedy."""
     cause, hint = getattr(error, "orig", None) or error, HINTS.get(_kind(error), "")
-    # the first line; PyMySQL gives a number before the message
+    # the first line; PyMySQL puts a number before the message
     words = next((arg for arg in reversed(cause.args) if isinstance(arg, str)), "")
     message = (words or str(cause) or type(cause).__name__).strip().splitlines()[0].strip()
     if address.url.password:  # some drivers repeat the URL
@@ -156,7 +156,7 @@ def _kind(error: Exception) -> str:
 
 
 def _codes(error: Exception) -> tuple[int, str, int]:
-    """Return SQLite's code, the SQLSTATE and MySQL's number of an error, as far as it has them."""
+    """Return SQLite's code, the SQLSTATE and MySQL's number of an error, if present."""
     cause = getattr(error, "orig", None)
     args = getattr(cause, "args", ())
     mysql = args[0] if args and isinstance(args[0], int) else 0
@@ -170,11 +170,11 @@ Work = Callable[[sa.Connection], T]
 MOST_ATTEMPTS = 40
 LONGEST_PAUSE_S = 0.5
 BUSY_TIMEOUT_MS = 20_000
-PATIENCE_S = 60.0  # for a database that is away, once a pod manager was changed
+PATIENCE_S = 60.0  # for an unreachable database after a pod manager was changed
 
 
 class WorkCounts:
-    """The work done through one database: tests and benchmarks count it instead of seconds."""
+    """The work done through one database, which tests and benchmarks count instead of time."""
 
     def __init__(self) -> None:
         self.transactions = 0
@@ -188,7 +188,7 @@ class WorkCounts:
 class Database:
     """Connections to one store; ``sleep`` makes a pause, ``jitter`` (0..1) draws its length.
 
-    ``patience_s`` is how long a transaction waits for a database that cannot be reached.
+    ``patience_s`` is the time that a transaction waits for an unreachable database.
     """
 
     def __init__(
@@ -209,7 +209,7 @@ class Database:
         self.quarantine = quarantine or Quarantine()
         for engine in {self.writer, self.reader}:
             self.quarantine.follow(engine)
-        self._row_connections: list[sa.PoolProxiedConnection] = []  # between two calls, one
+        self._row_connections: list[sa.PoolProxiedConnection] = []  # kept between two calls
         self._alone: sa.Engine | None = None
         if address.engine == "postgresql":  # over the connections of the writer
             self._alone = self.writer.execution_options(isolation_level="AUTOCOMMIT")
@@ -221,10 +221,10 @@ class Database:
         return self.run_unwatched(work, doing, write=False)
 
     def read_row(self, statement: sa.Select[Any] | sa.TextClause, doing: str = "") -> Sequence[Any]:
-        """Return the only row of one statement: a transaction of its own, without parameters.
+        """Return the only row of one statement without parameters, in its own transaction.
 
-        It takes a fraction of the time of :meth:`read`: a server is asked once, without BEGIN and
-        COMMIT, over a connection that stays for the next call.
+        It is much faster than :meth:`read`: one round trip without BEGIN and COMMIT over a
+        persistent connection.
         """
 
         def run() -> Sequence[Any]:
@@ -236,7 +236,7 @@ class Database:
                 with contextlib.closing(connection.cursor()) as cursor:
                     cursor.execute(text)
                     (row,) = cursor.fetchall()
-            except BaseException as found:  # also amid an answer: the rest must not be read
+            except BaseException as found:  # also within an answer, whose rest must not be read
                 error: Any = found
                 driver = None if connection is None else connection.dbapi_connection
                 is_known = isinstance(error, dialect.loaded_dbapi.Error)
@@ -250,12 +250,12 @@ class Database:
                     text, None, error, base, True, cut, dialect
                 )
                 raise wrapped from error
-            # of several connections that were in use at a time, one is left for the next call
+            # one of the connections used in parallel is kept for the next call
             if not self._row_connections and not self.address.in_memory:
                 self._row_connections.append(connection)
             elif self.address.engine == "sqlite":
                 connection.close()
-            else:  # transactions need one of another mode
+            else:  # transactions need another mode
                 _drop(connection)
             return tuple(row)
 
@@ -264,12 +264,12 @@ class Database:
         return self.retry(run, doing)
 
     def write(self, work: Work[T], doing: str = "", single: Work[T | None] | None = None) -> T:
-        """Return the result of ``work`` once all it wrote is committed; StoreError if refused.
+        """Return the result of ``work`` after the commit; StoreError if refused.
 
         ``work`` runs again as a whole after a conflict of transactions or a lost connection. It
-        must find the writes of an earlier run: the answer to a commit can be lost where the commit
-        was not. On PostgreSQL and MariaDB ``single`` runs once before: one statement, which
-        returns None where it wrote nothing.
+        must recognise the writes of an earlier run, since the answer to a successful commit can be
+        lost. On PostgreSQL and MariaDB, ``single`` runs once before: one statement that returns
+        None if it wrote nothing.
         """
         for watch in self.watches:
             watch(self)
@@ -278,7 +278,7 @@ class Database:
 
         def run() -> T:
             if remaining and alone is not None:
-                # after a hit of a unique key the statements of ``work`` find the reason
+                # after a duplicate key the statements of ``work`` find the reason
                 with contextlib.suppress(sa.exc.IntegrityError):
                     if (written := self._transact(remaining.pop(), alone)) is not None:
                         return written
@@ -287,12 +287,12 @@ class Database:
         return self.retry(run, doing, write=True)
 
     def _engine_of_single(self) -> sa.Engine | None:
-        """Return the engine that runs one statement alone, None where that is not known to work."""
+        """Return the engine for single statements, None if it is not known to support them."""
         is_mariadb = getattr(self.writer.dialect, "is_mariadb", False)
         return self.writer if is_mariadb else self._alone
 
     def run_raw(self, statement: str, *values: object) -> None:
-        """Run a statement of SQLite that is no transaction."""
+        """Run a statement of SQLite outside a transaction."""
         with self.writer.connect() as connection:
             raw: Any = connection.connection.dbapi_connection
             try:
@@ -301,7 +301,7 @@ class Database:
                 raise sa.exc.OperationalError(None, None, error) from None
 
     def patient(self, patience_s: float = PATIENCE_S) -> Database:
-        """Return this database, over the same connections, that waits while it is away."""
+        """Return this database with the same connections, but waiting while it is unreachable."""
         patient = copy.copy(self)
         patient.patience_s = patience_s
         return patient
@@ -323,7 +323,7 @@ class Database:
         driver: Any = connection.dbapi_connection
         try:
             if self.address.engine == "postgresql":
-                driver.autocommit = True  # asks no server
+                driver.autocommit = True  # does not need a server
             elif self.address.engine == "mysql":
                 driver.autocommit(True)
         except BaseException:
@@ -339,16 +339,16 @@ class Database:
     def retry(
         self, work: Callable[[], T], doing: str, *, write: bool = False, most: int = MOST_ATTEMPTS
     ) -> T:
-        """Return the result of ``work``, which runs again after failures that may not repeat.
+        """Return the result of ``work``, which runs again after transient failures.
 
-        StoreError for other failures, and when neither attempts nor patience are left.
+        StoreError for other failures, and when attempts or patience are exhausted.
         """
         until, lost = self._clock() + self.patience_s, False
         for attempt in itertools.count(1):
             try:
                 return work()
             except sa.exc.SQLAlchemyError as error:
-                # a transaction that hits a unique key finds its holder on its next run
+                # after a duplicate key the next run finds the holder
                 conflict = write and isinstance(error, sa.exc.IntegrityError)
                 away, cut = is_unreachable(error), is_disconnect(error)
                 again = attempt < most and (conflict or cut or is_retryable(error))
@@ -359,18 +359,18 @@ class Database:
                     raise problem from None
                 lost |= write and cut
                 self.counts.retries += 1
-                # longer each time, and never as long as another process
+                # increasing, and different from other processes
                 self._sleep(min(LONGEST_PAUSE_S, 0.002 * 2 ** min(attempt, 10)) * self._jitter())
         raise AssertionError("unreachable")
 
 
 def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
-    """Return the connections of writers, which see rows as they lock them, or of readers.
+    """Return the connections of writers, which see rows as of their lock, or of readers.
 
-    A reader needs one snapshot. The isolation level is set once a connection.
+    A reader needs one snapshot. The isolation level is set once per connection.
     """
     url = address.url if address.file is None else address.url.set(database=str(address.file))
-    # every transaction has ended when its connection is returned: no need to roll back again
+    # every transaction has ended when its connection returns: no rollback is needed
     arguments: dict[str, Any] = {"pool_reset_on_return": None, "hide_parameters": True}
     if address.engine == "sqlite":
         arguments["connect_args"] = {"timeout": BUSY_TIMEOUT_MS / 1000}
@@ -378,7 +378,7 @@ def _engine(address: StoreUrl, *, write: bool) -> sa.Engine:
         arguments["connect_args"] = {"connect_timeout": 10}
         arguments["isolation_level"] = "READ COMMITTED" if write else "REPEATABLE READ"
     if address.engine == "postgresql":
-        # the driver logs this beside the error that it raises
+        # the driver logs this besides raising its error
         noise = "error ignored terminating"
         logging.getLogger("psycopg").addFilter(lambda it: not str(it.msg).startswith(noise))
     engine = sa.create_engine(url, **arguments)
@@ -401,6 +401,6 @@ def _drop(connection: sa.PoolProxiedConnection) -> None:
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
-    connection.isolation_level = None  # the driver begins nothing by itself
+    connection.isolation_level = None  # the driver must not begin transactions
     connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     connection.execute("PRAGMA foreign_keys = ON")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions of the store: documents by id, their summaries, and a queue for a controller.
+"""Decisions of the store: documents by id, summaries, and the queue for a controller.
 
-A decision is queued in the transaction that stores it, or that holds what it chose. Those of one
-request are posted in their order: while one waits, those after it wait too.
+A decision is queued in the transaction that stores it or holds its choice. Decisions of one request
+are posted in order: while one of them waits, the later ones wait too.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from valence_sched.store.tables import decode_decision, key_of, now
 
 _dispatches = tables.dispatches
 _queue = _dispatches.c
-_UNREAD = ("id", "request_key", "due_at")  # the id comes first: it names a row
+_UNREAD = ("id", "request_key", "due_at")  # the first column, the id, names a row
 _COLUMNS = (_queue.id, *(one for one in _queue if one.name not in _UNREAD))
 _WAITS = _queue.due_at.is_not(None)
-PAGE = 20  # of due ones that are looked at: some of them may be undecodable, or another's by now
+PAGE = 20  # due ones to examine: some may be undecodable or taken
 
 
 def queue_dispatch(
     connection: sa.Connection, id_: str, report: Report, claim_id: str | None = None
 ) -> None:
-    """Queue a decision that placed a node, with the rest of a transaction."""
+    """Queue a decision that placed a node, within a transaction."""
     if report.placements:
         request_key, document = key_of(report.request.id), to_json(report)
         row = {"id": id_, "request_key": request_key, "claim_id": claim_id, "document": document}
@@ -43,13 +43,13 @@ def queue_dispatch(
 
 
 class Dispatches:
-    """The dispatches of a store; StoreError where the store cannot be used."""
+    """The dispatches of a store; StoreError if the store cannot be used."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def take(self, hold_s: float) -> Dispatch | None:
-        """Return the oldest due one, if any; it is due again after ``hold_s`` a node."""
+        """Return the oldest due dispatch, if any; it is due again after ``hold_s`` per node."""
         earlier = _dispatches.alias()
         is_first = ~sa.exists().where(
             earlier.c.request_key == _queue.request_key,
@@ -60,7 +60,7 @@ class Dispatches:
         due = due.order_by(_queue.number).limit(PAGE)
 
         for one in self._read(due):
-            assert isinstance(one.report, Report), "no other is queued"
+            assert isinstance(one.report, Report), "other decisions are not queued"
             due_at = now() + hold_s * len(one.report.placements)
             values = {"due_at": due_at, "attempts": one.attempts + 1}
             if self._change(one, values, _queue.attempts == one.attempts):
@@ -68,18 +68,18 @@ class Dispatches:
         return None
 
     def finish(self, one: Dispatch, receipts: Sequence[Receipt]) -> None:
-        """Note that the controller took a decision; repeatable."""
+        """Record that the controller accepted a decision; repeatable."""
         values: dict[str, Any] = {"sent_at": now(), "due_at": None, "error": None}
         answers = (filter(None, (f"HTTP {each.status}", each.reference)) for each in receipts)
         text = "; ".join(map(" ".join, answers))
         self._change(one, {**values, "receipts": to_json(tuple(receipts))}, event=text)
 
     def delay(self, one: Dispatch, error: str, pause_s: float) -> None:
-        """Note why a decision was not taken, and when to post it again."""
+        """Record why a decision was not accepted, and when to post it again."""
         self._change(one, {"due_at": now() + pause_s, "error": error[:1000]})
 
     def drop(self, id_: str) -> None:
-        """Delete a waiting decision; else UnknownName."""
+        """Delete a waiting decision; UnknownName if it does not wait."""
         delete = sa.delete(_dispatches).where(_queue.id == id_, _WAITS)
         if not self._database.write(lambda c: c.execute(delete).rowcount, "dropping a dispatch"):
             waiting = (one.id for one in self.newest(PAGE) if one.sent_at is None)
@@ -95,7 +95,7 @@ class Dispatches:
         )
 
     def waiting(self) -> WaitingDispatches:
-        """Return how many wait, how many of them failed, and for how long the oldest waits."""
+        """Return the numbers of waiting and of failed decisions, and the age of the oldest."""
         counts = sa.func.count(), sa.func.count(_queue.error), now() - sa.func.min(_queue.queued_at)
         query = sa.select(*counts).where(_WAITS)
         row = self._database.read(lambda c: c.execute(query).one(), "reading dispatches")
@@ -104,7 +104,7 @@ class Dispatches:
     def _change(
         self, one: Dispatch, values: Mapping[str, Any], *where: Any, event: str | None = None
     ) -> bool:
-        """Change a waiting one, with an ``event`` of its claim; return whether it waits."""
+        """Change a waiting decision, with an ``event`` of its claim; return whether it waits."""
         update = sa.update(_dispatches).where(_queue.number == one.number, _WAITS, *where)
 
         def work(connection: sa.Connection) -> bool:
@@ -146,7 +146,7 @@ class StoredDecisions:
         summary: DecisionSummary | None = None,
         dispatched: Report | None = None,
     ) -> None:
-        """Store a decision as a document, unless there is one of this id.
+        """Store a decision as a document, unless the id exists.
 
         The report of a ``dispatched`` one is queued for the controller.
         """
@@ -182,7 +182,7 @@ class StoredDecisions:
     def newest(
         self, most: int, *, skip: int = 0, owner: str | None = None
     ) -> Sequence[DecisionSummary]:
-        """Return summaries of the newest decisions of an owner, None: of all owners."""
+        """Return summaries of the newest decisions of an owner, for None of all owners."""
         query = sa.select(_of.id, _of.decided_at, _of.summary)
         if owner is not None:
             query = query.where(_of.owner_key == key_of(owner))

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from valence_sched.errors import Undecodable, one_line
 from valence_sched.store.tables import UNDECODABLE
-from valence_sched.store.tables import NonNegative as NonNegative  # a migration imports it here
+from valence_sched.store.tables import NonNegative as NonNegative  # imported here by a migration
 
 LOG = logging.getLogger("valence_sched.store")
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class Quarantine:
             LOG.warning(_LEFT_OUT, table, label, one_line(str(error), 200))
 
     def keep(self, table: str, labels: Iterable[str]) -> None:
-        """Forget the rows of a table but these: every row of it was decoded just now."""
+        """Replace the rows of a table by these, after every row of it was decoded."""
         with self._lock:
             self._rows[table] = self._rows.get(table, set()).intersection(labels)
 
@@ -52,7 +52,7 @@ class Quarantine:
             return {table: len(rows) for table, rows in sorted(self._rows.items()) if rows}
 
     def follow(self, engine: sa.Engine) -> None:
-        """Let what reads rows over the connections of an engine find this."""
+        """Register the quarantine for reads over the connections of an engine."""
 
         def note(_connection: object, record: Any) -> None:
             record.info[_KEY] = self
@@ -61,7 +61,7 @@ class Quarantine:
 
 
 def quarantine_of(connection: sa.Connection) -> Quarantine:
-    """Return where the undecodable rows of a connection's store are noted."""
+    """Return the quarantine of a connection's store."""
     found: Quarantine | None = connection.info.get(_KEY)
     return connection.info.setdefault(_KEY, Quarantine()) if found is None else found
 
@@ -69,7 +69,7 @@ def quarantine_of(connection: sa.Connection) -> Quarantine:
 def readable(
     connection: sa.Connection, table: sa.Table, rows: Iterable[Any], make: Callable[..., T]
 ) -> Iterator[T]:
-    """Yield what ``make`` makes of each row; those that it cannot decode are noted and left out."""
+    """Yield the result of ``make`` for each row; note and leave out undecodable rows."""
     for row in rows:
         try:
             found = make(*row)
@@ -80,7 +80,7 @@ def readable(
 
 
 def decoded(connection: sa.Connection, column: sa.Column[Any], label: str, data: Any) -> Any:
-    """Return a document, None for an empty one and for one that is noted as undecodable."""
+    """Return a document, None if it is empty or undecodable, which is noted."""
     kind: Any = column.type
     rows = ((label, data),) if data else ()
     return next(readable(connection, column.table, rows, lambda _, text: kind.decode(text)), None)
@@ -94,7 +94,7 @@ def one_readable(
     make: Callable[..., T],
     owner: str | None = None,
 ) -> T:
-    """Return what ``make`` makes of a row; Undecodable, with its first column, for nothing."""
+    """Return the result of ``make`` for a row; Undecodable, with its first column, on failure."""
     for found in readable(connection, table, (row,), make):
         return found
     raise Undecodable(kind, str(row[0]), owner)

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expiry: ends claims whose time is over, frees what they held, and purges old records.
+"""Expiry: ends claims whose time is over, frees their holds, and purges old records.
 
-A claim ends by its state alone. Its rows on each pod manager are then dropped one pod manager after
-another, by any process, so that no transaction spans two of them. Time is the database's.
+A claim ends by a change of its state. Any process then drops its rows one pod manager after
+another, so that no transaction spans two pod managers. Time is the database's.
 
-A server has one clock for all schedulers. A store in a file has that of the machine, which may be
-set while claims are held. Each boot has a row with what its clock was ahead of its uptime: where
-that is another now, the clock jumped, and every end moves by as much, so that no claim ends sooner
-or later for it. On a machine that was started anew, time goes on from what was noted last.
+A server has one clock for all schedulers. A store in a file uses the clock of the machine, which
+may be set while claims are held. Each boot has a row with the difference between clock and uptime.
+If that difference changes, the clock jumped, and every end moves by the same amount. After a
+reboot, time continues from the last recorded time.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from valence_sched.store.database import Database
 from valence_sched.store.holds import purge_groups
 from valence_sched.store.tables import CHUNK, now, statement_time
 
-RECORD_S = 3600.0  # for which an operation, or an answer to repeat, is found
+RECORD_S = 3600.0  # minimum age of records of operations and answers
 
 _claims, _parts, _nodes = tables.claims, tables.claim_parts, tables.nodes
 _events, _decisions = tables.events, tables.decisions
 
 
 def expire_claims(database: Database) -> int:
-    """End all expired claims and free what they held; return how many."""
+    """End all expired claims and free their holds; return the number of claims."""
     query = sa.select(_claims.c.id).where(_claims.c.sweep_at <= statement_time())
     ids = database.read(lambda c: c.scalars(query).all(), "reading claims")
     for claim_id in ids:
@@ -46,7 +46,7 @@ def expire_claims(database: Database) -> int:
 
 
 def free_claim(database: Database, claim_id: str) -> None:
-    """Drop what an ended claim held, one pod manager after another."""
+    """Drop the holds of an ended claim, one pod manager after another."""
     query = sa.select(_parts.c.podm_key).where(_parts.c.claim_id == claim_id)
     keys = database.read(lambda c: c.scalars(query).all(), "reading claims")
     for key in sorted(keys):
@@ -78,7 +78,7 @@ def _mark_freed(connection: sa.Connection, claim_id: str) -> None:
 
 
 class PurgeCounts(NamedTuple):
-    """How many records were deleted, or would be."""
+    """The numbers of deleted records, or of records to delete."""
 
     claims: int
     events: int
@@ -86,7 +86,7 @@ class PurgeCounts(NamedTuple):
 
 
 def purge(database: Database, older_than_s: float, *, dry_run: bool = False) -> PurgeCounts:
-    """Delete ended claims, events, decisions, taken dispatches and records that are older.
+    """Delete older ended claims, events, decisions, accepted dispatches and records.
 
     Claims over several zones count as claims. Records of operations and answers stay for
     ``RECORD_S`` at least. A claim with a node or a hold stays. Each transaction deletes at most
@@ -144,7 +144,7 @@ def _delete_rest(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     old = _old_rows(older_than_s).items()
     deleted = [connection.execute(sa.delete(table).where(where)).rowcount for table, where in old]
     events, decisions, zones = deleted
-    # a caller may repeat a request whose operation goes on, or that was answered just now
+    # a caller may repeat a request that is running or was just answered
     over = tables.records.c.at < statement_time() - max(older_than_s, RECORD_S)
     connection.execute(sa.delete(tables.records).where(over))
     sent = tables.dispatches.c.sent_at < statement_time() - older_than_s
@@ -164,20 +164,20 @@ def _count(connection: sa.Connection, older_than_s: float) -> PurgeCounts:
     return PurgeCounts(count(_claims, purgeable) + zones, events, decisions)
 
 
-TOLERANCE_S = 5.0  # clocks are set by less than this all the time
+TOLERANCE_S = 5.0  # smaller clock corrections are common
 KEEP_S = 90 * 86400.0  # rows of earlier boots
 _clocks = tables.clocks
 
 
 class Boot(NamedTuple):
-    """A boot of the machine, and the seconds since it, suspended or not."""
+    """A boot of the machine, and the seconds since then, including suspension."""
 
     id: str
     uptime_s: float
 
 
 def read_boot() -> Boot | None:
-    """Return the present boot, None where the kernel is not Linux."""
+    """Return the present boot, None if the kernel is not Linux."""
     try:
         id_ = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return Boot(id_, float(Path("/proc/uptime").read_text().split()[0]))
@@ -188,7 +188,7 @@ def read_boot() -> Boot | None:
 class ClockWatch:
     """Compares the clock of the machine with its uptime before transactions of an embedded store.
 
-    ``ahead`` is cheap, and decides when to compare. ``remark`` takes a line about moved ends.
+    The cheap ``ahead`` decides when to compare. ``remark`` takes a line about moved ends.
     """
 
     def __init__(
@@ -201,18 +201,18 @@ class ClockWatch:
         self._compared: float | None = None
 
     def __call__(self, database: Database) -> None:
-        """Let the ends of claims follow the clock where it was set since the last comparison."""
+        """Move the ends of claims if the clock was set since the last comparison."""
         ahead, doing = self._ahead(), "comparing clocks"
         if self._compared is not None and abs(ahead - self._compared) <= TOLERANCE_S / 2:
             return
         if database.run_unwatched(self.jump_s, doing, write=False) != 0.0:
-            with contextlib.suppress(StoreError):  # a user who may only read
+            with contextlib.suppress(StoreError):  # for a user with read access only
                 if line := database.run_unwatched(self.follow, doing, write=True):
                     self._remark(f"{database.address}: {line}")
         self._compared = ahead
 
     def jump_s(self, connection: sa.Connection) -> float | None:
-        """Return by how much the clock jumped, None for a boot that is new to this store."""
+        """Return the jump of the clock, None for a boot that is new to this store."""
         boot = self._boot()
         if boot is None:
             return 0.0
@@ -254,5 +254,5 @@ def _move_ends(connection: sa.Connection, jump_s: float) -> str:
     if not moved.rowcount:
         return ""
     way, count = "ahead" if jump_s > 0 else "back", format_count(moved.rowcount, "claim")
-    text = f"the clock of this machine went {way} by {abs(jump_s):,.0f} s"
+    text = f"the clock of this machine was set {way} by {abs(jump_s):,.0f} s"
     return f"{text}: the ends of {count} moved with it"

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds: the blocks, amounts and groups that claims hold behind locks, and their conflicts.
+"""Holds: blocks, amounts and groups that claims hold under locks, and their conflicts.
 
-The members of a group may be on any pod manager, so the generation of a pod manager says nothing
-of them. A decision under hard rules reads the generation of the group before the members. The
-transaction that adds members locks the row of the group, compares, and advances it: of two at the
-same time the second one is decided anew. A claim over several zones adds its members zone by zone;
-while it is prepared, no other claim of the group is written here.
+The members of a group may be on any pod manager, so the generation of a pod manager does not cover
+them. A decision under hard rules reads the generation of the group before the members. The
+transaction that adds members locks the row of the group, compares the generation, and advances it.
+Of two concurrent claims, the second one is decided again. A claim over several zones adds its
+members zone by zone; while it is prepared, other claims of the group are not written here.
 """
 
 from __future__ import annotations
@@ -35,36 +35,36 @@ def lock_group(
 ) -> None:
     """Lock the row of a group, before that of any pod manager.
 
-    ``expected`` is the generation that was decided on, None for a claim without hard rules.
-    ``claim`` is the id of the zone claim that this is a part of, if any.
+    ``expected`` is the generation of the decision, None for a claim without hard rules. ``claim``
+    is the id of the zone claim that contains this part, if any.
 
     Raises:
         ClaimLost: members were added since the decision, or another zone claim is adding some.
     """
     query = sa.select(_of_group.generation).where(_of_group.group_key == key_of(name))
     current: int | None = connection.scalar(query.with_for_update())
-    if current is None:  # another transaction may insert it first: then this one is run again
+    if current is None:  # if another transaction inserts it first, this one runs again
         row = {"group_key": key_of(name), "generation": 0, "moved_at": now()}
         connection.execute(sa.insert(_generations).values(row))
     of, problem = _zone_claims.c, ""
     other = (of.group_name == name, of.state == "PREPARED", of.expires_at > now())
     pending = sa.select(of.id).where(*other, of.id != (claim or "")).limit(1)
     if expected is not None and (current or 0) != expected:
-        problem = "another node of it was claimed since the decision"
+        problem = "another node of the group was claimed since the decision"
     elif connection.scalar(pending) is not None:
-        problem = "another claim of it is being prepared over several zones"
+        problem = "another claim of the group is being prepared over several zones"
     if problem:
         raise ClaimLost(f"group {name!r}: {problem}", group=name)
 
 
 def advance_group(connection: sa.Connection, name: str) -> None:
-    """Move the generation of a locked group, of which members were added or given up."""
+    """Advance the generation of a locked group after members were added or given up."""
     update = sa.update(_generations).where(_of_group.group_key == key_of(name))
     connection.execute(update.values(generation=_of_group.generation + 1, moved_at=now()))
 
 
 def purge_groups(connection: sa.Connection, older_than_s: float) -> None:
-    """Delete the rows of groups that did not move for longer than any decision takes."""
+    """Delete the rows of groups that have not changed for longer than any decision takes."""
     old = _of_group.moved_at < statement_time() - older_than_s
     connection.execute(sa.delete(_generations).where(old))
 
@@ -77,11 +77,11 @@ _INSERT_BLOCKS, _INSERT_AMOUNTS = sa.insert(_blocks), sa.insert(_amounts)
 
 
 class ExpiredConflict(Exception):
-    """An expired claim is in the way: end it, then try again."""
+    """An expired claim conflicts: end it, then try again."""
 
 
 class ConflictingClaim(NamedTuple):
-    """A claim that is in the way of another one."""
+    """A claim that conflicts with another claim."""
 
     id: str
     owner: str | None
@@ -98,7 +98,7 @@ def _conflicting_claims(
 ) -> list[ConflictingClaim]:
     """Return the claims of these ids, the latest first; ExpiredConflict if one has expired.
 
-    The claims of other owners than that of the claim are anonymous.
+    Claims of other owners are anonymous.
     """
     of = tables.claims.c
     expired = sa.func.coalesce(of.sweep_at <= now(), sa.false())
@@ -114,7 +114,7 @@ def _conflicting_claims(
 
 
 def _wanted(table: sa.Table, key: sa.Column[str], *columns: Any) -> sa.Select[Any]:
-    """Select from a table by the wanted keys of one pod manager."""
+    """Select the wanted keys of one pod manager from a table."""
     return sa.select(key, *columns).where(table.c.podm_key == _KEY, key.in_(_WANTED))
 
 
@@ -138,7 +138,7 @@ _STOCKS = sa.union_all(
 
 
 class LockedPodm(NamedTuple):
-    """A locked pod manager: the time, and of the wanted blocks the claim of each held slot."""
+    """A locked pod manager: the time, and the claim of each held slot of the wanted blocks."""
 
     at: float
     slot_claims: dict[str, dict[int, str]]
@@ -146,20 +146,20 @@ class LockedPodm(NamedTuple):
 
 
 def lock(connection: sa.Connection, part: ClaimPart, *, any_generation: bool = False) -> LockedPodm:
-    """Lock a pod manager; ClaimLost if it is gone or changed, but for ``any_generation``.
+    """Lock a pod manager; ClaimLost if it is gone or, without ``any_generation``, changed.
 
-    From here on claims of one pod manager run one after another. A transaction that waited for the
-    lock may not see the rows of the one before: the primary key of the blocks refuses its own, and
-    it is run again.
+    After the lock, claims of one pod manager run one after another. A transaction that waited for
+    the lock may not see the rows of the previous one: then the primary key of the blocks refuses
+    its rows, and it runs again.
     """
     wanted = sorted({key_of(uri) for uri in part.blocks})
     rows = connection.execute(_LOCK, {"key": key_of(part.podm), "wanted": wanted}).all()
     generation, gone, at = rows[0][:3] if rows else (0, True, 0.0)
     if gone and not any_generation:
-        raise ClaimLost(f"pod manager {part.podm!r} is no longer here", part.podm)
+        raise ClaimLost(f"pod manager {part.podm!r} is no longer registered", part.podm)
     if generation != part.generation and not any_generation:
         moved = f"moved from generation {part.generation} to {generation}"
-        text = f"pod manager {part.podm!r} {moved} since it was decided on"
+        text = f"pod manager {part.podm!r} {moved} since the decision"
         raise ClaimLost(text, part.podm)
     locked = LockedPodm(at, {}, {})
     for *_, block, number, claim in rows:
@@ -171,14 +171,14 @@ def lock(connection: sa.Connection, part: ClaimPart, *, any_generation: bool = F
 
 
 def hold(connection: sa.Connection, claim_id: str, part: ClaimPart, locked: LockedPodm) -> None:
-    """Hold a part for an inserted claim; ClaimLost, or ExpiredConflict, if another one holds it."""
+    """Hold a part for an inserted claim; ClaimLost or ExpiredConflict if another claim holds it."""
     hold_blocks(connection, claim_id, part, locked)
     _hold_amounts(connection, claim_id, part)
     tables.add_claim_part(connection, key_of(part.podm), claim_id)
 
 
 def drop(connection: sa.Connection, claim_id: str, key: str) -> bool:
-    """Delete the holds of a claim on a locked pod manager; return whether it had any."""
+    """Delete the holds of a claim on a locked pod manager; return whether any existed."""
     for table in (_blocks, _amounts, tables.claim_parts):
         of_claim = table.c.claim_id == claim_id, table.c.podm_key == key
         deleted = connection.execute(sa.delete(table).where(*of_claim))
@@ -194,7 +194,9 @@ def hold_blocks(connection: sa.Connection, id_: str, part: ClaimPart, locked: Lo
         free = [slot for slot in range(locked.slots.get(block, 1)) if slot not in slot_claims]
         if len(free) < nodes:
             conflicts = _conflicting_claims(connection, id_, [*slot_claims.values()])
-            why = f"is held by {conflicts[0]}" if conflicts else "has no place for another node"
+            why = (
+                f"is held by {conflicts[0]}" if conflicts else "has no free place for another node"
+            )
             text = f"block {uri} of pod manager {part.podm!r} {why}"
             raise ClaimLost(text, part.podm, conflicts[0].id if conflicts else "")
         row = {"podm_key": key, "block_key": block, "claim_id": id_, "uri": uri}
@@ -222,7 +224,7 @@ def _hold_amounts(connection: sa.Connection, claim_id: str, part: ClaimPart) -> 
             holders = sa.select(_amounts.c.claim_id).where(*of_stock)
             conflicts = _conflicting_claims(connection, claim_id, holders)
             text = f"stock {uri} of pod manager {part.podm!r} has {max(left, 0.0):g} left"
-            latest = f" (latest claim of it: {conflicts[0]})" if conflicts else ""
+            latest = f" (latest claim: {conflicts[0]})" if conflicts else ""
             text = f"{text}, chosen {amount:g}{latest}"
             raise ClaimLost(text, part.podm, conflicts[0].id if conflicts else "")
         row = {"podm_key": key, "stock_key": stock, "claim_id": claim_id, "uri": uri}

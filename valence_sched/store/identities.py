@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identities of the store: one name for each service, one service for each name, and their use."""
+"""Identities of the store: one name per service, one service per name, and their use."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Conflicts = dict[str, IdentityConflict]
 
 
 class IdentityMove(NamedTuple):
-    """A reading with another identity, or with other blocks where these identify the service."""
+    """A reading with another identity, or with other blocks if blocks identify the service."""
 
     key: str
     name: str
@@ -47,27 +47,27 @@ _decode_blocks = msgspec.json.Decoder(_StoredBlocks).decode
 
 
 def columns(identity: str | None) -> dict[str, str | None]:
-    """Return the columns of an identity; several rows may have an unknown one."""
+    """Return the columns of an identity; several rows may have an unknown identity."""
     return {"identity": identity, "identity_key": None if identity is None else key_of(identity)}
 
 
 def registration_columns(registration: Registration) -> dict[str, Any]:
-    """Return the columns of a registration, but for its name."""
+    """Return the columns of a registration without its name."""
     return {"document": to_json(registration), **columns(registration.identity)}
 
 
 def known_identities(connection: sa.Connection) -> dict[str, str]:
-    """Return the identities of pod managers by name, those of the registry before those read."""
+    """Return the identities of pod managers by name; registered identities override read ones."""
     columns = ((of.name, of.identity) for of in (_podms.c, _registry.c))
     queries = (sa.select(*both).where(both[1].is_not(None)) for both in columns)
     return {name: known for query in queries for name, known in connection.execute(query)}
 
 
 def conflicts(connection: sa.Connection, moves: Sequence[IdentityMove]) -> Conflicts:
-    """Return by key the readings that must not be stored: of another service, or of another name.
+    """Return by key the readings of another service or name, which must not be stored.
 
-    The other name of a service is dropped where it is neither registered nor in use: its file names
-    it differently now.
+    An old name of a service that is neither registered nor in use is dropped: its file has renamed
+    it.
     """
     found = _changed_services(connection, moves)
     names: dict[str, str] = {}
@@ -114,9 +114,9 @@ def _registered_identities(connection: sa.Connection, keys: Sequence[str]) -> di
 
 
 def _other_names(connection: sa.Connection, keys: Mapping[str, str]) -> dict[str, str]:
-    """Return by key of an identity another name that keeps it; other names lose it.
+    """Return by identity key another name that keeps the identity; other names lose it.
 
-    ``keys`` are the pod managers, by identity, that have the identities from now on.
+    ``keys`` are the new pod managers by identity.
     """
     found: dict[str, str] = {}
     for table in (_registry, _podms):
@@ -144,13 +144,13 @@ def check_free(connection: sa.Connection, registration: Registration) -> None:
 
 
 def forget_read(connection: sa.Connection, name: str) -> None:
-    """Forget the identity that was read under a name: the next reading sets it."""
+    """Forget the identity that was read under a name; the next reading sets it."""
     update = sa.update(_podms).where(_podms.c.podm_key == key_of(name))
     connection.execute(update.values(**columns(None)))
 
 
 def learn(connection: sa.Connection, identities: Mapping[str, str]) -> None:
-    """Note the identities of registered pod managers, by key, as they were read."""
+    """Store the identities of registered pod managers, by key, as read."""
     of, rows = _registry.c, []
     decode = msgspec.json.Decoder(Registration).decode
     for some in chunks(sorted(identities)):
@@ -168,7 +168,7 @@ def learn(connection: sa.Connection, identities: Mapping[str, str]) -> None:
 
 
 def uses(connection: sa.Connection, key: str) -> list[str]:
-    """Return the numbers of claims and of nodes of a pod manager, as text, but for 0."""
+    """Return the numbers of claims and nodes of a pod manager as text, without zeros."""
     claims, nodes, found = tables.claim_parts.c, tables.nodes.c, []
     for noun, id_, of in (("claim", claims.claim_id, claims), ("node", nodes.id, nodes)):
         ids = connection.scalars(sa.select(id_).where(of.podm_key == key).order_by(id_)).all()
@@ -178,6 +178,6 @@ def uses(connection: sa.Connection, key: str) -> list[str]:
 
 
 def listed(ids: Sequence[str]) -> str:
-    """Return the first of some IDs, and how many more there are."""
+    """Return the first IDs and the number of the others as text."""
     more = f" and {len(ids) - MAX_LISTED_USES:,} more" if ids[MAX_LISTED_USES:] else ""
     return ", ".join(ids[:MAX_LISTED_USES]) + more

@@ -26,13 +26,13 @@ from valence_sched.store.decisions import Dispatches
 from valence_sched.store.service_state import record_kind
 from valence_sched.store.tables import UNDECODABLE, Document, NonNegative, resolved
 
-PAGE_ROWS, PAGE_DOCUMENTS = 500, 20  # of one query: of small rows, of large documents
+PAGE_ROWS, PAGE_DOCUMENTS = 500, 20  # per query: small rows, large documents
 LARGE = (tables.podms, tables.decisions, tables.dispatches, tables.records)
-#: What names a row, where a column of its key is a digest.
+#: The columns that name a row if its key has a digest.
 LABELS = {"stocks": ("uri",), "dispatches": ("id",), "quotas": ("owner", "resource")}
 LABELS |= dict.fromkeys(("podms", "registry", "zones"), ("name",))
 LABELS |= dict.fromkeys(("claimed_amounts", "claimed_blocks"), ("claim_id", "uri"))
-STEP_ROWS, STEP_PAUSE_S = 2000, 0.5  # of one step of a scrub, and between two
+STEP_ROWS, STEP_PAUSE_S = 2000, 0.5  # of one step of a scrub, and of the pause between steps
 
 
 class UndecodableRow(NamedTuple):
@@ -57,7 +57,7 @@ class UndecodableRow(NamedTuple):
 
 
 class RowPage(NamedTuple):
-    """The number of rows of a page, its undecodable rows, and whether it is the last."""
+    """The number of rows of a page, its undecodable rows, and whether it is the last page."""
 
     table: sa.Table
     rows: int
@@ -66,7 +66,7 @@ class RowPage(NamedTuple):
 
 
 def table_pages(database: Database, table: sa.Table) -> Iterator[RowPage]:
-    """Yield the pages of a table, each read in a transaction of its own."""
+    """Yield the pages of a table, each read in a separate transaction."""
     size = PAGE_DOCUMENTS if table in LARGE else PAGE_ROWS
     key, names = list(table.primary_key), [str(column.name) for column in table.c]
     every = sa.select(*(sa.type_coerce(one, sa.types.NULLTYPE) for one in table.c))
@@ -83,7 +83,7 @@ def table_pages(database: Database, table: sa.Table) -> Iterator[RowPage]:
 
 
 def undecodable(table: sa.Table, values: Mapping[str, Any]) -> UndecodableRow | None:
-    """Return the row with the first column that cannot be decoded, if there is one."""
+    """Return the row with its first undecodable column, if any."""
     for column in table.c:
         try:
             _check(column, values)
@@ -110,7 +110,7 @@ def _check(column: sa.Column[Any], values: Mapping[str, Any]) -> None:
 
 
 class Scrub:
-    """Decodes a store part by part, over and over, to keep its quarantine up to date."""
+    """Decodes a store part by part in an endless cycle to keep its quarantine up to date."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
         self._database, self._clock = database, clock
@@ -122,7 +122,7 @@ class Scrub:
     def step(self, most: int = STEP_ROWS) -> Mapping[str, int]:
         """Decode the next rows, at most every ``STEP_PAUSE_S``; return undecodable ones by table.
 
-        A smaller store is decoded as a whole.
+        A small store is decoded in one step.
         """
         if self._clock() >= self._due_at and self._lock.acquire(blocking=False):
             try:
@@ -154,7 +154,7 @@ class Scrub:
 Change = Callable[[sa.Connection, UndecodableRow], object]
 NO_PARTS, EMPTY_REPORT = b"[]", b"{}"
 NOTE = "its parts could not be decoded: store repair took them out"
-#: Tables without a row that can be spared: the schema, the counts and the identity.
+#: Tables without deletable rows: the schema, the counts and the identity.
 SINGULAR = (tables.version, tables.shards, tables.zone_identity)
 HELD = (tables.claimed_blocks, tables.claimed_amounts, tables.claim_parts)
 
@@ -181,7 +181,7 @@ def repair_of(row: UndecodableRow) -> Repair:
         state, change = row.values["state"], _clear_claim
         words = "its parts are cleared: it has ended"
         if state in ("PREPARED", "HELD"):
-            words = "ended, and what it holds is freed"
+            words = "ended, and its holds are freed"
         elif state in ACTIVE_STATES:
             words = "its parts are cleared; it holds its blocks until it is released"
     elif table is tables.nodes:
@@ -192,7 +192,7 @@ def repair_of(row: UndecodableRow) -> Repair:
 
 
 def repair(database: Database, repairs: Sequence[Repair], file: Path) -> None:
-    """Write the rows to a new file, as JSON Lines, and then repair each unless it has changed."""
+    """Write the rows to a new file as JSON Lines, then repair each row unless it has changed."""
     with _file_errors(file), open(_new_file(file), "wb") as stream:
         for row in (one.row for one in repairs):
             values = {name: _plain(value) for name, value in row.values.items()}
@@ -247,7 +247,7 @@ def _end_zone_claim(connection: sa.Connection, row: UndecodableRow) -> None:
 
 
 def _clear_claim(connection: sa.Connection, row: UndecodableRow) -> None:
-    """Clear the parts of a claim: a held one ends, a composed one holds its blocks."""
+    """Clear the parts of a claim: a held claim ends, a composed claim keeps its blocks."""
     id_, never = row.values["id"], {"expires_at": None, "sweep_at": None}
     claim_rows.end(connection, id_, ("PREPARED", "HELD"), "FAILED", NOTE)
     change_state(connection, id_, ["COMPOSING"], "COMPOSED", **never)
@@ -267,9 +267,9 @@ def _delete_claim(connection: sa.Connection, row: UndecodableRow) -> None:
 _CHANGES: Mapping[str, tuple[str, Change]] = {
     "podms": ("forgotten until it is read again", _forget_podm),
     "registry": ("unregistered: podm create registers it again", _delete),
-    "zones": ("no child any more: scheduler zone add adds it again", _delete),
-    "zone_claims": ("ended; the zones end their parts by their time", _end_zone_claim),
-    "claims": ("deleted with what it holds", _delete_claim),
+    "zones": ("no longer a child: scheduler zone add adds it again", _delete),
+    "zone_claims": ("ended; its parts in other zones expire", _end_zone_claim),
+    "claims": ("deleted with its holds", _delete_claim),
 }
 
 
@@ -315,7 +315,7 @@ class StoreCheck(NamedTuple):
 
 
 class Maintenance:
-    """A store that is opened without upgrading it; StoreError if it cannot be."""
+    """A store that is opened without an upgrade; StoreError if it cannot be opened."""
 
     def __init__(self, url: str) -> None:
         self._database = Database(StoreUrl(url))
@@ -335,7 +335,7 @@ class Maintenance:
 
     @property
     def is_file(self) -> bool:
-        """Return whether the store is a file, which this program can back up."""
+        """Return whether the store is a file that this program can back up."""
         return self._database.address.file is not None
 
     @property
@@ -368,7 +368,7 @@ class Maintenance:
         return StoreCheck(self.address, revision, latest, rows, tuple(problems), max(0, unread))
 
     def repairs(self) -> list[Repair]:
-        """Return the necessary repairs, and do nothing; StoreError for another schema."""
+        """Return the necessary repairs without applying them; StoreError for another schema."""
         if (revision := self.revision) != tables.REVISION:
             version = f"version {revision or 'none'} of {tables.REVISION}"
             hint = "upgrade it first, or use its own program"
@@ -379,7 +379,7 @@ class Maintenance:
         repair(self._database, repairs, rows)
 
     def _pages(self, *, deep: bool) -> Iterator[RowPage]:
-        """Yield the first page or all pages of each table of a store of the present version."""
+        """Yield the first page or all pages of each table; the store has the present version."""
         if self.revision == tables.REVISION:
             for table in tables.METADATA.sorted_tables:
                 every = table_pages(self._database, table)
@@ -394,10 +394,10 @@ class Maintenance:
         return schema.downgrade(self._database, revision)
 
     def backup(self, path: Path) -> None:
-        """Write a whole copy of a store in a file, which may be in use meanwhile.
+        """Write a complete copy of a store to a file; the store may be in use.
 
         Raises:
-            StoreError: it is not in a file, or the copy cannot be written, not even in part.
+            StoreError: it is not in a file, or the copy cannot be written; no partial copy remains.
         """
         engine = self._database.address.engine
         if self._database.address.file is None:

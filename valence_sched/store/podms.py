@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pod managers of the store: as last read, with their generation, reports and failures."""
+"""Pod managers of the store: their last readings, generations, reports and failures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _lean_decoder = msgspec.json.Decoder(LeanPodm)
 T = TypeVar("T")
 P = TypeVar("P", FullPodm, LeanPodm)
 NOTHING_REPORTED = ReportedStats({})
-FAILURES = "failures"  # the fact that the weigher and the filter of failures read
+FAILURES = "failures"  # the fact of the failure weigher and filter
 FailedReadings = Mapping[str, tuple[FullPodm, ReadFailure]]
 Row = dict[str, Any]
 Keys = Sequence[str]
@@ -42,7 +42,7 @@ class _Named(msgspec.Struct, gc=False):
 
 
 class _Outline(msgspec.Struct, gc=False):
-    """The part of the document of a pod manager that the next reading is compared with."""
+    """The part of a pod manager's document that is compared with the next reading."""
 
     id: str
     blocks: list[_Named] = []
@@ -67,9 +67,9 @@ class PodmRow(NamedTuple):
     reported: ReportedStats = NOTHING_REPORTED
 
     def sound(self) -> PodmRow:
-        """Return the row without values of other types, which the next reading rewrites.
+        """Return the row without values of wrong types, which the next reading rewrites.
 
-        A generation that replaces one is one that the pod manager never had.
+        A damaged generation is replaced by a generation that the pod manager never had.
         """
         is_number = isinstance(self.generation, int)
         read_at = self.read_at if isinstance(self.read_at, str) else None
@@ -81,7 +81,7 @@ class PodmRow(NamedTuple):
 
 
 class EncodedPodm:
-    """A pod manager as it was read, encoded once however often its transaction runs."""
+    """A read pod manager, encoded once even if its transaction runs again."""
 
     def __init__(self, podm: FullPodm) -> None:
         self.podm = podm
@@ -99,7 +99,7 @@ Readings = Mapping[str, EncodedPodm]
 
 
 class StoredPodm(NamedTuple):
-    """A pod manager as the store has it: generation and time of reading are not in the document."""
+    """A pod manager in the store: generation and time of reading are outside the document."""
 
     name: str
     generation: int
@@ -122,9 +122,9 @@ class StoredPodm(NamedTuple):
 
 
 class PodmUpdate(NamedTuple):
-    """A pod manager that is to be stored over its row, None for a new one.
+    """A pod manager to store over its row, which is None for a new one.
 
-    It was read, unless ``is_read`` says that it was not: then a failure to read it stays.
+    If ``is_read`` is False, it was not read, and an earlier read failure stays.
     """
 
     key: str
@@ -139,7 +139,7 @@ class PodmUpdate(NamedTuple):
 
     @property
     def content_changed(self) -> bool:
-        """Return whether anything but the time of reading and the reported stats changes."""
+        """Return whether more than the time of reading and the reported stats changes."""
         return self.row is None or self.row.gone or self.row.digest != self.reading.digest
 
     @property
@@ -152,7 +152,7 @@ class PodmUpdate(NamedTuple):
 
     @property
     def identity_move(self) -> IdentityMove | None:
-        """Return the reading that is to be compared with the known identities, if it is new."""
+        """Return the reading to compare with the known identities, if it is new."""
         podm, identity = self.reading.podm, self.identity
         by_address = self.content_changed and is_address(identity)
         if identity is None or not (by_address or identity != self.known_identity):
@@ -187,14 +187,14 @@ class PodmUpdate(NamedTuple):
 
 
 def lock_row(connection: sa.Connection, key: str) -> PodmRow | None:
-    """Return the row of a pod manager after locking it, None when it was never read."""
+    """Lock and return the row of a pod manager, None if it was never read."""
     return rows_of(connection, [key], lock=True).get(key)
 
 
 def rows_of(
     connection: sa.Connection, keys: Iterable[str], lock: bool = False
 ) -> dict[str, PodmRow]:
-    """Return the rows of pod managers that were read, by key; locked in the order of their keys."""
+    """Lock and return the rows of read pod managers by key, in the order of their keys."""
     of, names = _table.c, PodmRow._fields[:-2]
     query = sa.select(of.podm_key, of.name, *(of[name] for name in names), now())
     if lock:
@@ -207,7 +207,7 @@ def rows_of(
             if reported := decoded(connection, of.stats, name, row.stats):
                 row = row._replace(reported=reported)
             if quarantine.has(_table.name, name):
-                row = row._replace(digest="")  # what is read next takes its place
+                row = row._replace(digest="")  # the next reading replaces it
             found[key] = row
     return found
 
@@ -215,11 +215,11 @@ def rows_of(
 def remember(
     connection: sa.Connection, readings: Readings
 ) -> dict[str, StoredPodm | IdentityConflict]:
-    """Store pod managers as they were read, by key; return them as they are known from now on.
+    """Store read pod managers by key; return their stored form.
 
-    A generation moves only with the content. A reading that began before the stored one is ignored,
-    and so is one of another service. Composed nodes that a reading shows are from now on counted by
-    the reading alone.
+    A generation moves only with the content. A reading that began before the stored one, or that is
+    of another service, is ignored. After a reading shows composed nodes, only the reading counts
+    them.
     """
     every, stored = _compare(connection, rows_of(connection, readings, lock=True), readings)
     moves = (update.identity_move for update in every)
@@ -230,7 +230,7 @@ def remember(
 
 
 def unchanged(connection: sa.Connection, readings: Readings) -> dict[str, StoredPodm]:
-    """Return the pod managers, by key, of which :func:`remember` would write nothing."""
+    """Return the pod managers, by key, that :func:`remember` would leave unchanged."""
     rows = rows_of(connection, readings)
     updates, stored = _compare(connection, rows, {key: readings[key] for key in rows})
     equal = {update.key: update.stored for update in updates if not update.row_changed}
@@ -241,7 +241,7 @@ def unchanged(connection: sa.Connection, readings: Readings) -> dict[str, Stored
 def _compare(
     connection: sa.Connection, rows: Mapping[str, PodmRow], readings: Readings
 ) -> tuple[list[PodmUpdate], dict[str, StoredPodm]]:
-    """Return the updates in the order of their keys, and pod managers of a later stored reading.
+    """Return the updates in key order, and pod managers with a later stored reading.
 
     The reported stats of a pod manager override its reading.
     """
@@ -267,10 +267,10 @@ def _compare(
 
 
 def write(connection: sa.Connection, updates: Sequence[PodmUpdate]) -> None:
-    """Write pod managers whose rows are locked, and settle the claims that they show."""
+    """Write pod managers with locked rows, and settle the claims that they show."""
     changed = {update.key: update for update in updates if update.content_changed}
     new, rewritten, reread, learnt = [], [], [], {}
-    reporting = set()  # begin to report by themselves, or stop
+    reporting = set()  # start or stop reporting by themselves
     for update in updates:
         key, podm, is_new = update.key, update.reading.podm, update.row is None
         if key in changed and is_new:
@@ -316,7 +316,7 @@ def note_composed(connection: sa.Connection, name: str) -> None:
 
 
 def note_removal(connection: sa.Connection, key: str, uri: str, freed: Collection[str]) -> None:
-    """Remove a node from the stored reading, and free these blocks, one place of a shared one."""
+    """Remove a node from the stored reading, and free its place on each of these blocks."""
     row = lock_row(connection, key)
     found = documents(connection, [key]).get(key)
     if row is None or found is None:
@@ -338,7 +338,7 @@ def note_removal(connection: sa.Connection, key: str, uri: str, freed: Collectio
 
 
 def load(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
-    """Return pod managers as last read, by name; all by default."""
+    """Return the last readings of pod managers by name, by default of all."""
     keys = None if names is None else sorted({key_of(name) for name in names})
     found = decodable(connection, documents(connection, keys), StoredPodm.full).values()
     return {podm.id: podm for podm in sorted(found, key=lambda podm: podm.id)}
@@ -347,7 +347,7 @@ def load(connection: sa.Connection, names: Iterable[str] | None = None) -> dict[
 def decodable(
     connection: sa.Connection, found: Mapping[str, StoredPodm], decode: Callable[[StoredPodm], T]
 ) -> dict[str, T]:
-    """Return decoded pod managers, without those that cannot be decoded."""
+    """Return decoded pod managers without undecodable ones."""
     rows = ((stored.name, key, stored) for key, stored in found.items())
     return dict(readable(connection, _table, rows, lambda _, key, stored: (key, decode(stored))))
 
@@ -372,7 +372,7 @@ def previous_readings(connection: sa.Connection, keys: Keys) -> dict[str, Previo
 
 
 def read_times(connection: sa.Connection, keys: Keys) -> dict[str, str | None]:
-    """Return when pod managers that are not gone were read last, by name."""
+    """Return the times of the last readings of pod managers that are not gone, by name."""
     of = _table.c
     query = sa.select(of.name, of.read_at).where(~of.gone)
     queries = (query.where(of.podm_key.in_(some)) for some in chunks(keys))
@@ -380,7 +380,7 @@ def read_times(connection: sa.Connection, keys: Keys) -> dict[str, str | None]:
 
 
 def forget(connection: sa.Connection, key: str) -> None:
-    """Forget what was read of a pod manager; its row stays, so that no generation repeats."""
+    """Forget the reading of a pod manager; its row stays, so that generations never repeat."""
     for table in (tables.stocks, tables.shares):
         connection.execute(sa.delete(table).where(table.c.podm_key == key))
     nothing = {"gone": True, "document": b"", "digest": "", **identities.columns(None)}
@@ -391,7 +391,7 @@ def forget(connection: sa.Connection, key: str) -> None:
 
 
 def _write_stocks_and_shares(connection: sa.Connection, podms: Mapping[str, FullPodm]) -> None:
-    """Write the amounts and slots that transactions of claims check against."""
+    """Write the amounts and slots that claim transactions check."""
     if not podms:
         return
     for table in (tables.stocks, tables.shares):
@@ -411,9 +411,9 @@ def _write_stocks_and_shares(connection: sa.Connection, podms: Mapping[str, Full
 
 
 def _is_older(read_at: str | None, row: PodmRow) -> bool:
-    """Return whether a reading began before the stored one; False where a time cannot be parsed.
+    """Return whether a reading began before the stored one; False if a time is unparsable.
 
-    A stored time in the future, of a wrong clock, counts for nothing: it would block all readings.
+    A stored time in the future, from a wrong clock, is ignored: it would block all readings.
     """
     if read_at is None or row.read_at is None:
         return False
@@ -433,7 +433,8 @@ def lock_and_load(connection: sa.Connection, name: str) -> tuple[PodmRow | None,
 def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
     """Store the report of a pod manager about itself; return its generation.
 
-    It overrides later readings. A pod manager that is never read is as old as its latest report.
+    The report overrides later readings. The age of a pod manager that is never read is that of its
+    report.
     """
     row = lock_row(connection, key_of(name))
     at = connection.scalar(sa.select(now())) or 0.0
@@ -443,7 +444,7 @@ def store_report(connection: sa.Connection, name: str, stats: Stats) -> int:
 def count_failure(connection: sa.Connection, name: str) -> None:
     """Count a compose that a pod manager refused in its fact ``failures``.
 
-    The fact stands beside what the pod manager reports, which becomes no newer by it.
+    The count does not renew the report of the pod manager.
     """
     row, stored = lock_and_load(connection, name)
     if row is not None and stored is not None:
@@ -453,7 +454,7 @@ def count_failure(connection: sa.Connection, name: str) -> None:
 
 
 def _store_failures(connection: sa.Connection, name: str, row: PodmRow, count: float) -> None:
-    """Store the count where it is reported already: in ``facts``, or as a key of its own."""
+    """Store the count where the pod manager reports it: in ``facts``, or as a separate key."""
     in_facts = FAILURES in (row.reported.stats.get("facts") or {})
     stats: Stats = {"facts": {FAILURES: count}} if in_facts else {FAILURES: count}
     _store_report(connection, name, row, stats, row.reported.at)
@@ -480,13 +481,13 @@ def reported_stats(connection: sa.Connection) -> dict[str, Stats]:
 
 
 def report_ages_s(connection: sa.Connection) -> dict[str, float]:
-    """Return how many seconds ago pod managers reported last, by name and the database's clock."""
+    """Return the seconds since the last reports of pod managers, by the database's clock."""
     reports = _reports(connection)
     return {name: max(0.0, at - one.at) for name, one, at in reports if one.at is not None}
 
 
 def report_times(connection: sa.Connection) -> dict[str, float]:
-    """Return when pod managers reported last, by name and the database's clock."""
+    """Return the times of the last reports of pod managers, by the database's clock."""
     return {name: one.at for name, one, _ in _reports(connection) if one.at is not None}
 
 
@@ -499,7 +500,7 @@ def _reports(connection: sa.Connection) -> list[tuple[str, ReportedStats, float]
 
 
 def forget_report(connection: sa.Connection, name: str) -> None:
-    """Remove a report, or all of one never read; UnknownName, or InUse as to unregister."""
+    """Remove a report, and a pod manager never read; UnknownName, or InUse as to unregister."""
     key = key_of(name)
     row = lock_row(connection, key)
     if row is None or row.gone or row.stats is None:
@@ -514,17 +515,17 @@ def forget_report(connection: sa.Connection, name: str) -> None:
 
 
 def check_unused(connection: sa.Connection, name: str) -> None:
-    """Raise InUse if the store has claims or nodes of a pod manager, whose row is locked."""
+    """Raise InUse if the store has claims or nodes of a pod manager with a locked row."""
     if parts := uses(connection, key_of(name)):
         hint = "run podm claim release and podm node delete first"
         raise InUse(f"pod manager {name!r} still has {' and '.join(parts)}: {hint}")
 
 
 def record_failures(connection: sa.Connection, readings: FailedReadings) -> list[str]:
-    """Store by name why pod managers could not be read; return the names of those that changed.
+    """Store read failures of pod managers by name; return the names with a change.
 
-    A failure that goes on keeps the time at which it began. One that was never read is known from
-    now on as the pod manager of its failed reading, which has no blocks.
+    A repeated failure keeps the time of its start. A pod manager that was never read is stored from
+    its failed reading, without blocks.
     """
     by_key = {key_of(name): (name, *reading) for name, reading in readings.items()}
     known_rows = rows_of(connection, by_key, lock=True)
@@ -538,7 +539,7 @@ def record_failures(connection: sa.Connection, readings: FailedReadings) -> list
         if present == known:
             continue
         if row is None or row.gone:
-            # the properties of its registration may be unset: they are not stored here as well
+            # registered properties may be unset later: they are not stored here
             bare = replace(podm, read_at=None, identity=None, zone=None, aggregates=(), traits=())
             bare = replace(bare, capabilities={}, facts={})
             unknown.append(PodmUpdate(key, EncodedPodm(bare), row, None, is_read=False))
@@ -551,7 +552,7 @@ def record_failures(connection: sa.Connection, readings: FailedReadings) -> list
 
 
 def failures(connection: sa.Connection) -> dict[str, ReadFailure]:
-    """Return the failures of pod managers that cannot be read at present, by name."""
+    """Return the present read failures of pod managers by name."""
     of = _table.c
     query = sa.select(of.name, of.failure).where(~of.gone, of.failure.is_not(None))
     rows = connection.execute(query.order_by(of.name))

@@ -24,7 +24,7 @@ _Limit = tuple[str, str | None, str, float]  # key and owner, resource and amoun
 
 
 class Quotas:
-    """The quotas of a store; owner None means all owners without limits of their own."""
+    """The quotas of a store; owner None means all owners without own limits."""
 
     def __init__(self, database: Database) -> None:
         self._read, self._write = database.read, database.write
@@ -36,17 +36,17 @@ class Quotas:
     def change(
         self, owner: str | None, limits: Mapping[str, float | None], *, keep: bool = True
     ) -> Quota:
-        """Change limits of an owner, by resource, None removes its own; return the quota.
+        """Change limits of an owner by resource, where None removes a limit; return the quota.
 
-        With ``keep`` its other limits stay. On PostgreSQL and SQLite each claim is either made
-        before, and counts, or is checked against the new limits. On MariaDB a claim that is being
-        made at this moment may escape the check, but counts from then on.
+        With ``keep`` its other limits stay. On PostgreSQL and SQLite, each claim is either made
+        before, and counts, or is checked against the new limits. On MariaDB a concurrent claim may
+        escape the check, but counts afterwards.
         """
 
         def work(connection: sa.Connection) -> Quota:
             key = owner_key(owner)
             if connection.dialect.name == "postgresql":
-                # transactions that have read the limits end first, all others read the new ones
+                # transactions with the old limits end first, later ones read the new limits
                 connection.exec_driver_sql(f"LOCK TABLE {_quotas.name} IN ACCESS EXCLUSIVE MODE")
             old = sa.delete(_quotas).where(_quotas.c.owner_key == key)
             connection.execute(old.where(_quotas.c.resource.in_(limits)) if keep else old)
@@ -79,7 +79,7 @@ def check(connection: sa.Connection, claim: Claim) -> None:
 
     Raises:
         QuotaExceeded: the claim exceeds the quota.
-        ExpiredConflict: the same, but expired claims still count.
+        ExpiredConflict: the same, while expired claims still count.
     """
     if claim.owner is None:
         return
@@ -104,12 +104,12 @@ def check(connection: sa.Connection, claim: Claim) -> None:
     expired = of.owner == claim.owner, of.state.in_(ACTIVE_STATES), of.sweep_at <= now()
     if connection.scalar(sa.select(of.id).where(*expired).limit(1)) is not None:
         raise ExpiredConflict
-    hint = "release something, or ask the operator for more"
+    hint = "release claims, or ask the operator for a larger quota"
     raise QuotaExceeded(f"quota of {claim.owner!r}: {'; '.join(problems)}: {hint}")
 
 
 def charge(connection: sa.Connection, claim: Claim, parts_of: int = 1) -> None:
-    """Count an inserted claim against the quota of its owner; it is one of ``parts_of``."""
+    """Count an inserted claim, one of ``parts_of``, against the quota of its owner."""
     if claim.owner is None:
         return
     charges = claim_charges(claim.parts)
@@ -120,7 +120,7 @@ def charge(connection: sa.Connection, claim: Claim, parts_of: int = 1) -> None:
 
 
 def _quota(connection: sa.Connection, owner: str | None) -> Quota:
-    """Return a quota, without the use of the many accelerators that are not limited."""
+    """Return a quota without the use of unlimited accelerators."""
     limits, used = _limits(connection, owner), {} if owner is None else _used(connection, owner)
     hidden = {name for name in used if name.startswith("accelerators:")} - limits.keys()
     shown = {name: amount for name, amount in used.items() if name not in hidden}
@@ -128,7 +128,7 @@ def _quota(connection: sa.Connection, owner: str | None) -> Quota:
 
 
 def _limits(connection: sa.Connection, owner: str | None) -> dict[str, float]:
-    """Return the limits of an owner: of each resource its own, else the default."""
+    """Return the limits of an owner: its own limit of each resource, else the default."""
     of, key = _quotas.c, owner_key(owner)
     query = sa.select(of.owner_key, of.owner, of.resource, of.most)
     found = _limit_rows(connection, query.where(of.owner_key.in_((key, owner_key(None)))))

@@ -28,26 +28,26 @@ def registrations(connection: sa.Connection) -> list[Registration]:
 
 
 def register(connection: sa.Connection, registration: Registration) -> None:
-    """Register a pod manager; NameTaken or IdentityConflict where name or service are known."""
+    """Register a pod manager; NameTaken or IdentityConflict if name or service exist."""
     name = registration.name
     if connection.scalar(_document(name)) is not None:
-        hint = "change that one, or choose another name"
+        hint = "change the registered one, or choose another name"
         raise NameTaken(f"a pod manager named {name!r} is registered already: {hint}")
     identities.check_free(connection, registration)
     tables.log_registry_change(connection)
     row = {"podm_key": key_of(name), "name": name, **identities.registration_columns(registration)}
     try:
         connection.execute(sa.insert(_table), row)
-    except sa.exc.IntegrityError:  # another process was faster by an instant
-        text = f"lost the race to register pod manager {name!r}, or its service: change that one"
+    except sa.exc.IntegrityError:  # another process was faster
+        text = f"lost the race to register pod manager {name!r} or its service: change that one"
         raise NameTaken(text) from None
 
 
 def change(connection: sa.Connection, registration: Registration) -> None:
     """Replace the registration of the same name; UnknownName, or errors as to register.
 
-    Without identity the next reading sets it. Properties that are unset also leave the stored
-    reading, and maxima of blocks change, until the pod manager is read next.
+    Without identity the next reading sets it. Unset properties also leave the stored reading, and
+    changed maxima of blocks apply to it, until the next reading.
     """
     name, key = registration.name, key_of(registration.name)
     tables.log_registry_change(connection)
@@ -72,7 +72,7 @@ def change(connection: sa.Connection, registration: Registration) -> None:
 def unregister(connection: sa.Connection, name: str) -> None:
     """Remove a registration and the reading; UnknownName, or InUse with claims or nodes.
 
-    A pod manager of a file or a catalogue has a reading without a registration.
+    A pod manager from a file or a catalogue has a reading without a registration.
     """
     key = key_of(name)
     is_registered = connection.scalar(_document(name).with_for_update()) is not None

@@ -19,15 +19,15 @@ from valence_sched.store.tables import REVISION
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 LOCK = "valence-sched schema"
-LOCK_NUMBER = 0x76616C65  # the same for engines that lock numbers
+LOCK_NUMBER = 0x76616C65  # the same for engines with numbered locks
 LOCK_TIMEOUT_S = 60
 
 
 def prepare(database: Database, revision: str = REVISION, migrations: Path = MIGRATIONS) -> None:
-    """Create or upgrade the file, journal mode and tables; several processes may do so at once.
+    """Create or upgrade file, journal mode and tables; safe for concurrent processes.
 
     ``revision`` is the latest of ``migrations``. StoreError if the store cannot be opened, is of a
-    newer version or is another program's.
+    newer version or belongs to another program.
     """
     if database.address.file is not None:
         _make_file(database.address.file)
@@ -44,7 +44,7 @@ def prepare(database: Database, revision: str = REVISION, migrations: Path = MIG
 
     def work(connection: sa.Connection) -> None:
         with _schema_lock(connection):
-            stored = stored_revision(connection)  # another process may have been faster
+            stored = stored_revision(connection)  # another process may be faster
             _refuse_newer(stored, revision, database)
             if stored is None:
                 _create(connection, revision)
@@ -56,7 +56,7 @@ def prepare(database: Database, revision: str = REVISION, migrations: Path = MIG
 
 
 def _create(connection: sa.Connection, revision: str) -> None:
-    # MySQL commits each table: some may be left of an interrupted process
+    # MySQL commits each table: an interrupted process may have left some
     found = set(sa.inspect(connection).get_table_names())
     missing = [one for one in tables.METADATA.sorted_tables if one.name not in found]
     tables.METADATA.create_all(connection, missing, checkfirst=False)
@@ -74,7 +74,7 @@ def _schema_lock(connection: sa.Connection) -> Iterator[None]:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_NUMBER)))
         yield
     elif connection.dialect.name in ("mysql", "mariadb"):
-        # a lock's name is the server's: each database has its own
+        # lock names are global to the server: use one per database
         name = sa.func.left(sa.func.concat(LOCK, " ", sa.func.database()), 64)
         if not connection.scalar(sa.select(sa.func.get_lock(name, LOCK_TIMEOUT_S))):
             raise StoreError("another process is changing the schema of the store: try again")
@@ -95,9 +95,9 @@ def stored_revision(connection: sa.Connection) -> str | None:
 
 
 def _refuse_foreign(connection: sa.Connection, database: Database) -> None:
-    """Raise StoreError where only another program has tables.
+    """Raise StoreError if only another program has tables.
 
-    A server's database may have other tables beside ours, but for the version of their schema.
+    A server's database may have other tables besides ours, but no other schema version.
     """
     found = set(sa.inspect(connection).get_table_names())
     version = {tables.version.name}
@@ -117,9 +117,9 @@ def _refuse_newer(stored: str | None, revision: str, database: Database) -> None
 
 
 def _make_file(file: Path) -> None:
-    """Create the file for this user alone before the engine opens it.
+    """Create the file with access for this user only, before the engine opens it.
 
-    An existing file is not opened: closing it would end the locks of all connections on it.
+    An existing file is not opened, since closing it would end the locks of all its connections.
     """
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -148,7 +148,7 @@ def downgrade(database: Database, revision: str, migrations: Path = MIGRATIONS) 
             _refuse_newer(stored, REVISION, database)
             earlier = [one for one in revisions(migrations) if stored and one <= stored]
             if revision not in earlier:
-                text = f"no earlier version {revision!r}: name one of {', '.join(earlier) or '-'}"
+                text = f"no earlier version {revision!r}: use one of {', '.join(earlier) or '-'}"
                 raise StoreError(f"{database.address}: {text}")
             leases = tables.leases
             if sa.inspect(connection).has_table(leases.name):

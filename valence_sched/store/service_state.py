@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Service state: the leases, audit and records that all processes of a service share.
+"""Service state: leases, audit and records that all processes of a service share.
 
-A lease is a job that one process at a time does, for as long as that process renews it. Time is the
-database's. A holder that dies does not renew: its lease ends, and another process takes it. The
-audit has the user, the object and the outcome of the latest changes.
+A lease gives a job to one process at a time, as long as that process renews it. Time is the
+database's. If a holder dies, its lease ends, and another process takes it. The audit has the user,
+the object and the outcome of the latest changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Leases:
         self._database = database
 
     def acquire(self, name: str, holder: str, ttl_s: float) -> bool:
-        """Take a lease that is free or the holder's own, for ``ttl_s``; False if it is not."""
+        """Take a lease for ``ttl_s`` if it is free or the holder's; return whether it was."""
 
         def work(connection: sa.Connection) -> bool:
             of, end = _leases.c, now() + ttl_s
@@ -56,7 +56,7 @@ class Leases:
         return self._database.write(work, "taking a lease")
 
     def renew(self, name: str, holder: str, ttl_s: float) -> bool:
-        """Let a lease end ``ttl_s`` from now; return False where the holder has lost it."""
+        """Let a lease end ``ttl_s`` from now; return False if the holder has lost it."""
         of = _leases.c
         own = of.name == name, of.holder == holder, of.expires_at > now()
         update = sa.update(_leases).where(*own).values(expires_at=now() + ttl_s)
@@ -73,7 +73,7 @@ class Leases:
         return self._database.read(lambda c: c.scalar(query), "reading leases")
 
 
-TRIM = 100  # lines between two deletions of old ones
+TRIM = 100  # lines between two deletions of old lines
 _audit = tables.audit.c
 #: The texts of a line, with the length of each column.
 _TEXTS = {one.name: one.type.length for one in _audit if isinstance(one.type, sa.String)}
@@ -86,7 +86,7 @@ class Audit:
         self._database = database
 
     def add(self, lines: Iterable[AuditLine], most: int = AUDIT_LINES) -> None:
-        """Store lines with the time of the database, and keep ``most`` of all, or ``TRIM`` more."""
+        """Store lines with the time of the database, and keep at least the last ``most``."""
         known = list(lines)
 
         def work(connection: sa.Connection) -> None:
@@ -116,7 +116,7 @@ class Audit:
 
 _records = tables.records.c
 _END = b"\0"  # of a word
-#: The types of the records of a service by the beginning of their ids; other records are raw bytes.
+#: The types of the records of a service by prefix of their ids; other records are raw bytes.
 _KINDS = {
     "operation": Document("model.verbs.Operation"),
     "answer": Document("model.verbs.RecordedReply"),
@@ -140,7 +140,7 @@ class Records:
         self._database = database
 
     def put_new(self, id_: str, document: bytes) -> bytes:
-        """Store a record unless there is one of this id; return the stored one."""
+        """Store a record unless its id exists; return the stored record."""
         _check(id_, document)
 
         def work(connection: sa.Connection) -> bytes:
@@ -180,7 +180,7 @@ class Records:
         return self._database.write(work, "taking a record")
 
     def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
-        """Replace an existing record; waits so long for a database that is away."""
+        """Replace an existing record; waits this long for an unreachable database."""
         _check(id_, document)
         values = {"at": now(), "document": document}
         statement = sa.update(tables.records).where(_records.id == id_).values(values)

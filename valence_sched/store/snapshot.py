@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Snapshot: the pod managers that changed since a log position, and their usage by claims.
 
-Usage is what live claims hold until the inventory shows their composed nodes.
+Usage is the hardware that live claims hold until the inventory shows their composed nodes.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def log_counts(connection: sa.Connection) -> dict[int, int]:
 class LogTotals(NamedTuple):
     """The counts of the change log in one row: their sum, a weighted one, and claims to be freed.
 
-    Counts only grow, so equal sums mean equal counts; the weights detect a state that was restored
-    and has changed as often since.
+    Counts only grow, so equal sums mean equal counts. The weights detect a restored state with as
+    many changes since.
     """
 
     sum: int
@@ -59,7 +59,7 @@ class LogTotals(NamedTuple):
 
 
 def log_totals(database: Database) -> LogTotals:
-    """Return the totals of the change log, in a fraction of the time of its counts."""
+    """Return the totals of the change log, much faster than its counts."""
     return LogTotals(*map(int, database.read_row(_TOTALS, "looking")))
 
 
@@ -71,7 +71,7 @@ def registry_count(connection: sa.Connection) -> int:
 
 @dataclass(frozen=True)
 class LogPosition:
-    """The count of each shard of the change log that a caller has read up to."""
+    """A position in the change log: the count of each shard at the last read."""
 
     shards: Mapping[int, int] = field(default_factory=dict)
 
@@ -94,11 +94,11 @@ class LogPosition:
 
 @dataclass(frozen=True, slots=True)
 class PodmChange:
-    """A pod manager that changed; ``podm`` is None if its content did not, or if it is gone.
+    """A changed pod manager; ``podm`` is None if its content is unchanged, or if it is gone.
 
-    ``usage`` is that of all claims or, if ``incremental``, only that of new claims: then nothing
-    else changed. ``failure`` is why it is not read at present. ``report`` is None where it never
-    reported. An undecodable pod manager counts as gone. ``read_at`` also moves without a change.
+    ``usage`` is the usage by all claims. If ``incremental``, it is only the usage by new claims,
+    and nothing else changed. ``failure`` is the present read failure. ``report`` is None without a
+    report. An undecodable pod manager counts as gone. ``read_at`` also moves without a change.
     """
 
     id: str
@@ -115,8 +115,8 @@ class PodmChange:
 class StoreSnapshot:
     """The changes since a position, and the position after them.
 
-    ``expired_claims`` counts the claims whose time is over but whose holds are in ``changes``.
-    ``registry_changed`` says whether registrations changed, too.
+    ``expired_claims`` counts the claims whose time is over but whose holds are still in
+    ``changes``. ``registry_changed`` tells whether registrations changed.
     """
 
     changes: tuple[PodmChange, ...]
@@ -127,9 +127,9 @@ class StoreSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class _ChangedRow:
-    """The row of a changed pod manager; where only ``claims`` are new, other columns are not read.
+    """The row of a changed pod manager; if only ``claims`` are new, other columns are not read.
 
-    Without them anything may be new.
+    Without ``claims`` everything may be new.
     """
 
     key: str
@@ -161,7 +161,7 @@ def take_snapshot(
     registry_changed = tables.REGISTRY_SHARD in behind
     behind = [shard for shard in behind if shard < tables.SHARDS]
     newer = (sa.and_(_podms.shard == shard, _podms.moved > before[shard]) for shard in behind)
-    is_first = all(count < 0 for count in before.values())  # then all are newer
+    is_first = all(count < 0 for count in before.values())  # all counts are newer
     rows = _rows(connection, before, sa.true() if is_first else sa.or_(*newer)) if behind else []
     if since.shards and behind:
         rows += _newly_claimed(connection, before, behind, {row.key for row in rows})
@@ -202,7 +202,7 @@ def _rows(
     query = sa.select(*first, _podms.generation, _podms.read_at, _podms.failure, _podms.stats)
     found = []
     for key, name, gone, shard, moved, *columns in connection.execute(query.where(where)):
-        known = before.get(shard)  # a count that a hand has damaged may be newer
+        known = before.get(shard)  # a manually damaged count may be newer
         is_newer = known is None or not isinstance(moved, int) or moved > known
         found.append(_ChangedRow(key, name, bool(gone), is_newer, *columns))
     return found
@@ -213,8 +213,8 @@ def _newly_claimed(
 ) -> list[_ChangedRow]:
     """Return pod managers with new claims and no other change.
 
-    A claim on several pod managers counts as any change: its blocks may be known since it was
-    prepared, while its nodes count only since it is held.
+    A claim on several pod managers counts as another change: its blocks may be known since the
+    preparation, while its nodes count only since the hold.
     """
     newer = [sa.and_(_parts.shard == shard, _parts.moved > before[shard]) for shard in behind]
     others = tables.claim_parts.alias().c
@@ -235,9 +235,9 @@ def _newly_claimed(
 def _changed_podms(
     connection: sa.Connection, rows: Sequence[_ChangedRow], known: Mapping[str, LeanPodm]
 ) -> tuple[dict[str, LeanPodm], int]:
-    """Return decodable pod managers, known ones of the same generation as they are.
+    """Return decodable pod managers; reuse known ones of the same generation.
 
-    Also returns how many documents were read.
+    Also returns the number of read documents.
     """
     found = {}
     for row in rows:
@@ -261,9 +261,9 @@ def usages(
     claims: Sequence[str] | None = None,
     everything: bool = False,
 ) -> dict[str, Usage]:
-    """Return the usage of pod managers, by key, of all live claims or only of these.
+    """Return the usage of pod managers, by key, by all live claims or only by these.
 
-    With ``everything`` the usage of many pod managers is read in one query without their keys.
+    With ``everything``, one query without keys reads the usage of many pod managers.
     """
     if everything and len(keys) > CHUNK:
         return _read_usages(connection, lambda _table: sa.true())
@@ -277,7 +277,7 @@ def usages(
 
 
 def usages_by_name(connection: sa.Connection, names: Iterable[str]) -> dict[str, Usage]:
-    """Return the usage of pod managers by live claims, by name, where there is any."""
+    """Return the nonempty usage of pod managers by live claims, by name."""
     keys = {key_of(name): name for name in names}
     found = usages(connection, list(keys), everything=True)
     return {keys[key]: one for key, one in found.items() if key in keys}
@@ -295,7 +295,7 @@ def _read_usages(connection: sa.Connection, among: _Condition) -> dict[str, Usag
     of_blocks = sa.select(slot.c.podm_key, slot.c.uri).where(among(slot))
     for key, uri in connection.execute(of_blocks):
         blocks[key][uri] = blocks[key].get(uri, 0) + 1
-    # a negative amount would add to what is free
+    # a negative amount would increase the free amount
     of_amounts = sa.select(stock.c.podm_key, stock.c.uri, stock.c.amount)
     for key, uri, amount in connection.execute(of_amounts.where(among(stock), stock.c.amount > 0)):
         amounts[key][uri] = amounts[key].get(uri, 0.0) + amount
@@ -307,7 +307,7 @@ def _read_usages(connection: sa.Connection, among: _Condition) -> dict[str, Usag
     }
 
 
-#: Whether the rules of groups, or preferences about an owner, count the nodes of a claim.
+#: Whether group rules or owner preferences count the nodes of a claim.
 _IS_COUNTED = sa.or_(tables.claims.c.owner.is_not(None), tables.claims.c.group_name.is_not(None))
 
 

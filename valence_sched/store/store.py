@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Store: the one entrance to the database, opened by URL."""
+"""Store: the only access to the database, opened by URL."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from valence_sched.store.maintenance import Scrub
     from valence_sched.store.zones import ZoneClaimRows, Zones
 
-Refusal = StoreError | IdentityConflict  # of a reading that is not stored
+Refusal = StoreError | IdentityConflict  # generation of an unstored reading
 BATCH_SIZE = 50  # pod managers that one transaction stores, and locks until it ends
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -45,7 +45,7 @@ _Work = Callable[Concatenate[Connection, P], T]
 
 
 def _reading(work: _Work[P, T], doing: str) -> Callable[Concatenate[Store, P], T]:
-    """Return a verb of a store that runs a function of its room in one snapshot."""
+    """Return a method of a store that runs a function of this package in one snapshot."""
 
     @functools.wraps(work)
     def verb(store: Store, /, *args: P.args, **options: P.kwargs) -> T:
@@ -55,7 +55,7 @@ def _reading(work: _Work[P, T], doing: str) -> Callable[Concatenate[Store, P], T
 
 
 def _writing(work: _Work[P, T], doing: str) -> Callable[Concatenate[Store, P], T]:
-    """Return a verb of a store that runs a function of its room in one transaction."""
+    """Return a method of a store that runs a function of this package in one transaction."""
 
     @functools.wraps(work)
     def verb(store: Store, /, *args: P.args, **options: P.kwargs) -> T:
@@ -68,9 +68,9 @@ class Store:
     """A store, open from the start; a context manager that closes its connections.
 
     ``sleep`` makes the pauses between attempts, ``jitter`` (0..1) draws their length. Time that
-    processes must agree on, such as the end of a claim, is the database's. ``effects`` has the
-    states of claims; ``remark`` takes a line when the clock of a machine jumped, which ``watch``
-    finds. Rows that cannot be decoded are noted in the ``quarantine``.
+    processes must agree on, such as the end of a claim, is the database's. ``effects`` records the
+    states of claims; ``remark`` takes a line when ``watch`` finds a jump of the machine's clock.
+    Undecodable rows are noted in the ``quarantine``.
 
     Raises:
         StoreError: it cannot be opened, is not a store, or is of a newer version.
@@ -117,20 +117,20 @@ class Store:
 
     @functools.cached_property
     def zones(self) -> Zones:
-        from valence_sched.store.zones import Zones  # only of a zone that has others below it
+        from valence_sched.store.zones import Zones  # used only by a zone with child zones
 
         return Zones(self._database)
 
     @functools.cached_property
     def zone_claims(self) -> ZoneClaimRows:
-        from valence_sched.store.zones import ZoneClaimRows  # only of such a zone, too
+        from valence_sched.store.zones import ZoneClaimRows  # also only by such a zone
 
         return ZoneClaimRows(self._database)
 
     @functools.cached_property
     def scrub(self) -> Scrub:
-        """The search for rows that cannot be decoded."""
-        from valence_sched.store.maintenance import Scrub  # only of a store that a service has open
+        """The search for undecodable rows."""
+        from valence_sched.store.maintenance import Scrub  # used only by a service
 
         return Scrub(self._database)
 
@@ -159,8 +159,8 @@ class Store:
     def remember(self, podm: FullPodm) -> int:
         """Store a reading; return the generation, which moves with the content.
 
-        A reading older than the stored one changes nothing. IdentityConflict if the name is that
-        of another service, or the service has another name.
+        A reading older than the stored one changes nothing. IdentityConflict if the name belongs to
+        another service, or the service has another name.
         """
         key = key_of(podm.id)
         stored = self._write_readings({key: EncodedPodm(podm)})[key]
@@ -169,15 +169,15 @@ class Store:
         return stored.generation
 
     def note_removal(self, name: str, node: str, freed: Collection[str]) -> None:
-        """Store that a node, by its URI, is gone from a reading, and which blocks are free."""
+        """Remove a node, by its URI, from the stored reading, and free these blocks."""
         self._write(lambda c: podms.note_removal(c, key_of(name), node, freed), "storing a removal")
 
     def remember_all(self, podms: Iterable[FullPodm]) -> dict[str, LeanPodm]:
-        """Store readings; return the pod managers as they are known from now on, by id.
+        """Store readings; return the stored pod managers by id.
 
-        One transaction finds the unchanged ones of ``CHUNK`` at a time; the others are stored
-        ``BATCH_SIZE`` a transaction, each as :meth:`remember` stores it. Of two readings of one pod
-        manager the last counts. With the result :meth:`snapshot` need not read these documents.
+        One transaction finds the unchanged ones of each ``CHUNK``; the others are stored as by
+        :meth:`remember`, ``BATCH_SIZE`` per transaction. Of two readings of one pod manager, the
+        last counts. With the result :meth:`snapshot` need not read these documents.
 
         Raises:
             StoreError, IdentityConflict: one of them cannot be stored; all others are stored.
@@ -200,7 +200,7 @@ class Store:
     def upsert_all(self, podms: Sequence[FullPodm]) -> list[FullPodm | Refusal]:
         """Store readings as :meth:`remember_all`; return each pod manager, or its error, in order.
 
-        Its own report overrides its reading. StoreError if the store cannot be used.
+        The report of a pod manager overrides its reading. StoreError if the store cannot be used.
         """
         stored = self._store_all({key_of(podm.id): EncodedPodm(podm) for podm in podms})
         results = (stored[key_of(podm.id)] for podm in podms)
@@ -232,9 +232,9 @@ class Store:
         return stored
 
     def record_failures(self, readings: FailedReadings) -> list[str]:
-        """Store failures of readings by name; return the names of those that changed.
+        """Store failures of readings by name; return the names with a change.
 
-        Earlier readings stay; the next reading that is stored ends the failure.
+        Earlier readings stay; the next stored reading ends the failure.
         """
         changed: list[str] = []
         for names in chunks(sorted(readings), BATCH_SIZE):
@@ -255,7 +255,7 @@ class Store:
         """Store the report of a pod manager about itself; return its generation.
 
         ``name`` is its id, or host and node. Keys that are not fields of a pod manager are stored
-        as facts. An unknown pod manager is known from then on. An invalid value is an InputError.
+        as facts. An unknown pod manager is created. An invalid value is an InputError.
         """
         podm = podm_id(name)
         return self._write(lambda c: podms.store_report(c, podm, stats), "storing a report")
@@ -263,7 +263,7 @@ class Store:
     def usages(self, names: Iterable[str]) -> dict[str, Usage]:
         """Return the usage by live claims that stored readings do not show yet, by name."""
         wanted = list(names)
-        self.claims.expire()  # a user who may only read sees more held, never less
+        self.claims.expire()  # a read-only user may see more holds, never fewer
         return self._read(lambda c: snapshots.usages_by_name(c, wanted), "reading usage")
 
     def load_podms(self, names: Iterable[str] | None = None) -> dict[str, FullPodm]:
@@ -275,9 +275,9 @@ class Store:
     ) -> StoreSnapshot:
         """Return the pod managers that changed since a position, with their usage by claims.
 
-        One consistent snapshot, after expired claims were freed. Pod managers in ``known``, by id,
-        whose generation is the stored one are not read again. Where the totals of the change log
-        did not move since the position, nothing else is read.
+        Frees expired claims first, then reads one consistent snapshot. Pod managers in ``known``,
+        by id, with the stored generation are not read again. If the totals of the change log have
+        not moved since the position, nothing else is read.
         """
         position = since or LogPosition()
         totals = self.log_totals()

@@ -2,8 +2,8 @@
 """Tables: columns, documents, keys, clock functions and the change log, alike on every engine.
 
 A document is checked before it is written. The change log counts the changes of each shard in the
-last statements of a transaction. Another one that changes a pod manager of the same shard waits, so
-that the counts of a shard become visible in their order.
+last statements of a transaction. A concurrent transaction with a pod manager of the same shard
+waits, so that the counts of a shard become visible in order.
 """
 
 from __future__ import annotations
@@ -31,21 +31,22 @@ from valence_sched.model.reading import ReadFailure
 from valence_sched.model.registration import Registration
 from valence_sched.model.stats import ReportedStats
 
-#: What decoding a value of another kind raises; msgspec's errors are ValueErrors.
+#: The errors of decoding a wrong value; msgspec's errors are ValueErrors.
 UNDECODABLE = (ValueError, TypeError, RecursionError, InputError)
 BINARY_BYTES = 2**32 - 1  # MySQL chooses its column type by the size
 NAME = "stored document"
 
 
 class InvalidDocument(InputError, sa.exc.DontWrapMixin):
-    """A document that could not be read back: nothing of its transaction is written."""
+    """A document that could not be read back: its transaction is not written."""
 
 
 class Document(sa.TypeDecorator[bytes]):
-    """A column of JSON documents of one ``kind``: a type, its name, or what decodes one.
+    """A column of JSON documents of one ``kind``: a type, its name, or a decoder.
 
-    A kind by its name, as in ``model.claim.Claim``, is imported when a document is decoded first.
-    An empty document is no document.
+    A kind by name, such as ``model.claim.Claim``, is imported at the first decoding.
+
+    An empty document means no document.
     """
 
     impl = sa.LargeBinary
@@ -56,11 +57,11 @@ class Document(sa.TypeDecorator[bytes]):
         super().__init__(BINARY_BYTES)
 
     def decode(self, data: bytes) -> Any:
-        """Return a decoded document; one of :data:`UNDECODABLE` for another kind."""
+        """Return a decoded document; raises an error in :data:`UNDECODABLE` for another kind."""
         return _decoder(self.kind)(data)
 
     def check(self, data: bytes) -> None:
-        """Raise InvalidDocument, which names the place, for what could not be read back."""
+        """Raise InvalidDocument, which names the place, if a value could not be read back."""
         try:
             try:
                 self.decode(data)
@@ -102,7 +103,7 @@ def _decoder(kind: Any) -> Callable[[bytes], Any]:
 
 
 def resolved(kind: Any) -> Any:
-    """Return a kind that may be named by a text."""
+    """Return a kind, imported if it is a name."""
     if not isinstance(kind, str):
         return kind
     module, _, name = kind.rpartition(".")
@@ -110,7 +111,7 @@ def resolved(kind: Any) -> Any:
 
 
 def decode_decision(data: bytes) -> Report | Reports:
-    """Return a stored decision, without fields that only a newer program knows."""
+    """Return a stored decision without the fields of newer programs."""
     return parse_report(data, NAME)[0]
 
 
@@ -120,7 +121,7 @@ _INNODB = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
 KEY = sa.String(32)
 TEXT = sa.String(1024)
 DOCUMENT = sa.LargeBinary(BINARY_BYTES)  # of any kind, where a migration makes a column
-KIND = "kind"  # of a column's ``info``: the type of its values where its SQL type has more
+KIND = "kind"  # key in a column's ``info``: the type of its values if its SQL type allows more
 SERIAL = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 
 
@@ -131,7 +132,7 @@ def table(name: str, *columns: SchemaItem) -> sa.Table:
 
 @sa.event.listens_for(METADATA, "before_create")
 def _choose_innodb(metadata: sa.MetaData, connection: sa.Connection, **_options: Any) -> None:
-    """Set the options of MySQL only there: a table that names them loads its dialect everywhere."""
+    """Set the options of MySQL only on MySQL: a table with them always loads that dialect."""
     for each in metadata.tables.values():
         each.dialect_kwargs.update(table_options(connection.dialect.name))
 
@@ -153,12 +154,12 @@ def digest_of(content: bytes) -> str:
 
 
 def chunks(values: Sequence[str], size: int = CHUNK) -> Iterator[Sequence[str]]:
-    """Yield values in parts, by default as many as one statement can name."""
+    """Yield values in parts, by default as many as one statement can contain."""
     return (values[first : first + size] for first in range(0, len(values), size))
 
 
 class statement_time(FunctionElement[float]):  # noqa: N801
-    """Seconds since 1970 when the statement began: constant in it, so that an index can be used."""
+    """Seconds since 1970 at the start of the statement: constant, so that indexes work."""
 
     type = sa.Double()
     inherit_cache = True
@@ -185,7 +186,7 @@ _compile(statement_time, _at_start, "postgresql")
 _compile(statement_time, "(unix_timestamp(now(6)) + 0e0)", "mysql", "mariadb")
 
 
-REVISION = "0013"  # the latest of migrations/versions, so that opening need not import alembic
+REVISION = "0013"  # the latest of migrations/versions; a constant avoids importing alembic
 SHARDS = 64
 Shard = Annotated[int, Meta(ge=0, lt=SHARDS)]
 REGISTRY_SHARD = SHARDS  # counts the changes of registrations, and has no pod manager
@@ -193,8 +194,8 @@ ZONES_SHARD = SHARDS + 1  # counts the changes of child zones, and has no pod ma
 
 version = table("alembic_version", sa.Column("version_num", sa.String(32), primary_key=True))
 
-#: Pod managers as operators register them; ``document`` is a ``Registration``. No two names have
-#: one ``identity``, whose key is ``identity_key``.
+#: Registered pod managers; ``document`` is a ``Registration``. Each ``identity``, with the key
+#: ``identity_key``, has only one name.
 registry = table(
     "registry",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -205,12 +206,12 @@ registry = table(
     sa.Index("registry_identity", "identity_key", unique=True),
 )
 
-#: Pod managers as last read. ``generation`` moves with the content. ``moved`` and ``read_moved``
-#: are the counts of the shard when anything but a new claim changed, and when the content did. A
-#: ``gone`` pod manager keeps its row: its generation never repeats, and other processes see that.
-#: No two that are not gone have one ``identity``, so that a block, which is claimed by the key of
-#: its pod manager, is claimed by the identity of that. ``failure`` is a ``ReadFailure`` as long as
-#: the pod manager cannot be read.
+#: The last readings of pod managers. ``generation`` moves with the content. ``moved`` and
+#: ``read_moved`` are the counts of the shard when anything but a new claim changed, and when the
+#: content did. A ``gone`` pod manager keeps its row, so that its generation never repeats and other
+#: processes notice. Pod managers that are not gone have distinct identities, so a claim by the key
+#: of a pod manager is also a claim by its identity. ``failure`` is a ``ReadFailure`` while the pod
+#: manager cannot be read.
 podms = table(
     "podms",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -231,14 +232,14 @@ podms = table(
     sa.Index("podms_identity", "identity_key", unique=True),
 )
 
-#: The number of changes to the pod managers of a shard: an incremental snapshot reads it first.
+#: The number of changes to the pod managers of a shard, which an incremental snapshot reads first.
 shards = table(
     "shards",
     sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("moved", sa.BigInteger, nullable=False),
 )
 
-#: The free amounts of stocks, as last read: claims of amounts are checked against them.
+#: The free amounts of stocks at the last reading, which limit claims of amounts.
 stocks = table(
     "stocks",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -247,7 +248,7 @@ stocks = table(
     sa.Column("left_over", NonNegative, nullable=False),
 )
 
-#: Blocks that several nodes may use, and how many more nodes may.
+#: Blocks that several nodes may use, and their free places.
 shares = table(
     "shares",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -255,9 +256,9 @@ shares = table(
     sa.Column("slots", sa.Integer, nullable=False),
 )
 
-#: Claims, also those that ended; ``document`` has their parts. From ``sweep_at`` on a claim may be
-#: expired or freed, None: never by time alone. ``consumer_key`` identifies owner and idempotency
-#: key, None once the claim has ended.
+#: Claims, including ended claims; ``document`` has their parts. After ``sweep_at`` a claim may be
+#: expired or freed; None means never by time alone. ``consumer_key`` identifies owner and
+#: idempotency key, None once the claim has ended.
 claims = table(
     "claims",
     sa.Column("id", sa.String(40), primary_key=True),
@@ -275,8 +276,8 @@ claims = table(
     sa.Index("claims_sweep_at", "sweep_at"),
 )
 
-#: The parts of claims that still hold something, one for each pod manager; ``moved`` is the count
-#: of the shard when the part was added, so that a claim changes no wide row of a pod manager.
+#: The parts of claims with holds, one for each pod manager; ``moved`` is the count of the shard
+#: when the part was added, so that a claim changes no wide row of a pod manager.
 claim_parts = table(
     "claim_parts",
     sa.Column("podm_key", KEY, primary_key=True),
@@ -320,8 +321,7 @@ nodes = table(
     sa.Index("nodes_claim", "claim_id"),
 )
 
-#: By how much the clock of each boot of the machine was ahead of its uptime; only of a store in a
-#: file.
+#: The difference between clock and uptime for each boot of the machine; only for a store in a file.
 clocks = table(
     "clocks",
     sa.Column("boot", sa.String(64), primary_key=True),
@@ -329,8 +329,7 @@ clocks = table(
     sa.Column("noted_at", sa.Double, nullable=False),
 )
 
-#: Leases: which process does a job that one process at a time does, until when by the clock of the
-#: database.
+#: Leases: the process that does an exclusive job, and the end by the clock of the database.
 leases = table(
     "leases",
     sa.Column("name", sa.String(64), primary_key=True),
@@ -359,7 +358,8 @@ records = table(
     sa.Column("document", DOCUMENT, nullable=False),
 )
 
-#: How much owners may have claimed, by resource; without an owner: each without a limit of its own.
+#: The limits of the claims of owners, by resource; without an owner: each owner without its own
+#: limit.
 quotas = table(
     "quotas",
     sa.Column("owner_key", KEY, primary_key=True),
@@ -368,10 +368,11 @@ quotas = table(
     sa.Column("most", NonNegative, nullable=False),
 )
 
-#: A row for each owner with limits, which its claims lock: of two at a time one sees the other.
+#: A row for each owner with limits, which its claims lock, so that concurrent claims see each
+#: other.
 quota_locks = table("quota_locks", sa.Column("owner_key", KEY, primary_key=True))
 
-#: What a claim counts against the quota of its owner, by resource, until it has ended.
+#: The charges of a claim against the quota of its owner, by resource, until the claim ends.
 quota_charges = table(
     "quota_charges",
     sa.Column("claim_id", sa.String(40), primary_key=True),
@@ -381,7 +382,7 @@ quota_charges = table(
     sa.Index("quota_charges_owner", "owner_key"),
 )
 
-#: Claims over the zones directly below, also those that ended; ``document`` has their parts, each
+#: Claims over the zones directly below, including ended claims; ``document`` has their parts, each
 #: a zone and its claim there. ``consumer_key`` as of a claim.
 zone_claims = table(
     "zone_claims",
@@ -412,8 +413,8 @@ audit = table(
     sa.Column("outcome", sa.String(64), nullable=False),
 )
 
-#: How often members were added to each group of nodes, by claims here and over the zones below: a
-#: claim under hard rules is written only at the generation that it was decided on.
+#: The number of additions of members to each group of nodes, by claims here and over the zones
+#: below. A claim under hard rules is written only at the generation of its decision.
 group_generations = table(
     "group_generations",
     sa.Column("group_key", KEY, primary_key=True),
@@ -421,8 +422,8 @@ group_generations = table(
     sa.Column("moved_at", sa.Double, nullable=False),
 )
 
-#: Decisions for a controller, in order; ``document`` is a ``Report``, which a claim may hold. Of
-#: one that is posted ``due_at`` is empty, and ``receipts`` are what the controller answered.
+#: Decisions for a controller, in order; ``document`` is a ``Report``, which a claim may hold. A
+#: posted decision has no ``due_at``, and ``receipts`` has the answers of the controller.
 dispatches = table(
     "dispatches",
     sa.Column("number", SERIAL, primary_key=True, autoincrement=True),
@@ -453,7 +454,7 @@ events = table(
 )
 
 #: The zones directly below; ``document`` is a ``ZoneRegistration`` and ``digest`` the digest of it,
-#: ``report`` is a ``ZoneReport``. What is below a child stands in the state of the child alone.
+#: ``report`` is a ``ZoneReport``. Only the state of a child has its own children.
 zones = table(
     "zones",
     sa.Column("id", SERIAL, primary_key=True, autoincrement=True),
@@ -475,7 +476,7 @@ zone_identity = table(
 
 
 def owner_key(owner: str | None) -> str:
-    """Return the key of an owner, for None that of all owners without limits of their own."""
+    """Return the key of an owner, or for None the key of all owners without own limits."""
     return key_of(owner or "")
 
 
@@ -500,7 +501,7 @@ def shard_of(key: str) -> int:
 def log_changes(
     connection: sa.Connection, usage: Iterable[str] = (), content: Iterable[str] = ()
 ) -> None:
-    """Record the keys of pod managers whose usage changed, and of those whose content did."""
+    """Record the keys of pod managers with changed usage, and with changed content."""
     marks: list[tuple[sa.Update, list[dict[str, Any]]]] = [
         (statement, [{"number": shard_of(key), "key": key} for key in sorted(keys)])
         for statement, keys in ((_MARK_USAGE, usage), (_MARK_CONTENT, content))
@@ -524,13 +525,13 @@ def log_zone_change(connection: sa.Connection) -> None:
 
 
 def add_claim_part(connection: sa.Connection, key: str, claim_id: str) -> None:
-    """Record that a claim holds a part of a pod manager from now on."""
+    """Record that a claim now holds a part of a pod manager."""
     connection.execute(_ADVANCE, {"number": shard_of(key)})
     connection.execute(_INSERT_PART, {"number": shard_of(key), "key": key, "claim": claim_id})
 
 
 def recount_claim(connection: sa.Connection, keys: Iterable[str], claim_id: str) -> None:
-    """Record that the nodes of a claim count from now on: no row of a pod manager changes."""
+    """Record that the nodes of a claim now count; the rows of pod managers do not change."""
     rows = [{"number": shard_of(key), "key": key, "claim": claim_id} for key in sorted(keys)]
     numbers = sorted({shard_of(str(row["key"])) for row in rows})
     connection.execute(_ADVANCE, [{"number": number} for number in numbers])

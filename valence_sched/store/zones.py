@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones of the store: the zones directly below this one, their reports, and claims over them.
+"""Zones of the store: the zones directly below, their reports, and claims over them.
 
-A zone claim says which zone directly below has which part of a claim. What a zone holds, and the
-zones below it, stand in its own state.
+A zone claim tells the part of a claim in each zone directly below. The holds of a zone, and the
+zones below it, are in its own state.
 """
 
 from __future__ import annotations
@@ -61,14 +61,14 @@ class ZoneClaimRows:
         self, parts: Sequence[ZoneClaimPart], *, owner: str | None, group: str | None,
         key: str | None, content: str, ttl_s: float, generation: int | None = None,
     ) -> tuple[ZoneClaim, bool]:  # fmt: skip
-        """Store the zones that are about to be asked; return the claim, and whether it is new.
+        """Store the zones to ask; return the claim, and whether it is new.
 
-        The same ``key`` of the same owner gives the same claim until that has ended. While it is
-        prepared, no other claim of its ``group`` is begun or held here. ``generation`` is that of
-        the group at the decision, under hard rules of the group.
+        The same ``key`` of the same owner returns the same claim until it ends. During its
+        preparation, other claims of its ``group`` cannot begin or be held here. ``generation`` is
+        that of the group at the decision, under hard rules of the group.
 
         Raises:
-            NameTaken: the key belongs to a claim of another content.
+            NameTaken: the key belongs to a claim with other content.
             ClaimLost: that claim is being prepared; the group changed since the decision, or
                 another claim of it is being prepared.
         """
@@ -79,9 +79,9 @@ class ZoneClaimRows:
         def work(connection: sa.Connection) -> tuple[ZoneClaim, bool]:
             own = _find_one(connection, _of.id == id_)
             if own is not None:
-                return own, True  # the answer to the commit was lost, the commit was not
-            if key is not None:  # a claim of it whose time is over ends
-                # of one that was prepared parts may be left
+                return own, True  # only the answer to the commit was lost
+            if key is not None:  # ends a claim of it whose time is over
+                # parts of a prepared claim may remain
                 state = sa.case((_of.state == "PREPARED", "RELEASING"), else_="EXPIRED")
                 over = sa.update(_table).where(_is_of_key(owner, key), _IS_OVER)
                 connection.execute(over.values(state=state, consumer_key=None))
@@ -97,7 +97,7 @@ class ZoneClaimRows:
         return self._database.write(work, "claiming")
 
     def find_by_key(self, owner: str | None, key: str, content: str) -> ZoneClaim | None:
-        """Return the live claim of a key, if any; errors as to begin one."""
+        """Return the live claim of a key, if any; errors as to begin a claim."""
         digest = key_of(content)
         return self._database.read(lambda c: _find_by_key(c, owner, key, digest), "reading")
 
@@ -112,12 +112,12 @@ class ZoneClaimRows:
         note: str | None = None,
         dispatched: Report | None = None,
     ) -> ZoneClaim | None:
-        """Move a claim to another state, if it is in one of the states ``before``; else None.
+        """Move a claim from one of the states ``before`` to another state; else return None.
 
-        After its time, held or prepared, it can only be released or ended. From now on the claim
-        lasts ``ttl_s``, or for ever without. A released or ended claim frees its key. The
-        generation of its group moves when it is held, or was prepared and is given up. The report
-        of a ``dispatched`` decision is queued for the controller.
+        After its time, a held or prepared claim can only be released or ended. The claim then lasts
+        ``ttl_s``, or forever without it. A released or ended claim frees its key. The generation of
+        its group moves when it is held, or was prepared and is given up. The report of a
+        ``dispatched`` decision is queued for the controller.
         """
         ends = after in ENDED_STATES or after == "RELEASING"
 
@@ -155,7 +155,7 @@ class ZoneClaimRows:
         return self._database.read(lambda c: group_generation(c, group), "reading a group")
 
     def known(self, request: Request, answering: Container[str]) -> GroupState:
-        """Return the group members that were claimed through zones that are not ``answering``."""
+        """Return the group members claimed through zones that are not ``answering``."""
         group, owner = request.group, request.owner
         name = group.name if group is not None else None
         live = _of.state.in_(LIVE_STATES), _of.group_name == name
@@ -171,12 +171,12 @@ class ZoneClaimRows:
         return GroupState(members={domain: dict(one) for domain, one in members.items()})
 
     def due(self) -> Sequence[ZoneClaim]:
-        """Return claims that are over and may have left something in a zone below."""
+        """Return ended claims that may have parts left in a zone below."""
         due = _of.state.in_(("PREPARED", "COMPOSING", "RELEASING")), _of.expires_at <= now()
         return self._database.read(lambda c: _find(c, *due), "reading claims")
 
     def expire(self) -> None:
-        """End held claims whose time is over; nothing happens in a read-only store."""
+        """End held claims whose time is over; does nothing in a read-only store."""
         over = sa.and_(_of.state == "HELD", _of.expires_at <= now())
 
         end = sa.update(_table).where(over).values(state="EXPIRED", consumer_key=None)
@@ -198,7 +198,7 @@ def _find_one(connection: sa.Connection, *where: sa.ColumnElement[bool]) -> Zone
 
 def _get(connection: sa.Connection, claim_id: str) -> ZoneClaim:
     claim = _find_one(connection, _of.id == claim_id)
-    assert claim is not None, "it was written just now"
+    assert claim is not None, "just written"
     return claim
 
 
@@ -209,7 +209,7 @@ def _is_of_key(owner: str | None, key: str) -> sa.ColumnElement[bool]:
 def _find_by_key(
     connection: sa.Connection, owner: str | None, key: str, digest: str
 ) -> ZoneClaim | None:
-    """Return the live claim of a key, if its time is not over."""
+    """Return the live claim of a key if its time is not over."""
     claim = _find_one(connection, _is_of_key(owner, key), sa.not_(_IS_OVER))
     if claim is not None:
         claim_rows.check_same(claim, key, digest)
@@ -221,22 +221,22 @@ _CHANGES = sa.select(tables.shards.c.moved).where(tables.shards.c.shard == table
 
 
 class PolledZone(NamedTuple):
-    """A child zone as it was when it was polled, and the new report."""
+    """A child zone at the time of its poll, and the new report."""
 
     zone: ZoneOverview
     report: ZoneReport
 
 
 class Zones:
-    """The child zones of a store, by name; each name is one that this zone gave."""
+    """The child zones of a store, by the names that this zone gave them."""
 
     def __init__(self, database: Database) -> None:
         self._read, self._write, self._read_row = database.read, database.write, database.read_row
 
     def changes(self) -> int:
-        """Return how often the child zones changed, which is cheaper than their list.
+        """Return the number of changes of the child zones, which is cheaper than their list.
 
-        A poll with nothing new but its time does not count.
+        A poll with only a new time does not count.
         """
         return int(self._read_row(_CHANGES, "looking")[0])
 
@@ -251,7 +251,7 @@ class Zones:
         raise UnknownName("child zone", name, [one.registration.name for one in zones])
 
     def add(self, registration: ZoneRegistration) -> ZoneOverview:
-        """Store a child zone under a name that is free, and return it; else NameTaken."""
+        """Store a child zone under a free name, and return it; else NameTaken."""
         name = registration.name
 
         def work(connection: sa.Connection) -> int:
@@ -271,7 +271,7 @@ class Zones:
     def change(self, zone: ZoneOverview, registration: ZoneRegistration) -> None:
         """Replace the registration of a child zone; UnknownName if it is gone.
 
-        Its report is forgotten where another service may answer from now on.
+        Its report is forgotten if another service may answer now.
         """
         of = _children.c
 
@@ -288,7 +288,7 @@ class Zones:
         self._write(work, "changing a zone")
 
     def delete(self, zone: ZoneOverview) -> None:
-        """Delete a child zone, or do nothing; InUse where live claims have a part in it."""
+        """Delete a child zone, or do nothing; InUse if live claims have a part in it."""
         name = zone.registration.name
 
         def work(connection: sa.Connection) -> None:
@@ -304,9 +304,9 @@ class Zones:
         self._write(work, "deleting a zone")
 
     def record(self, polled: Sequence[PolledZone]) -> None:
-        """Store the reports of polled child zones, but for those changed or deleted meanwhile.
+        """Store the reports of polled child zones, except zones changed or deleted meanwhile.
 
-        The change log moves where more than the time of the poll is new.
+        The change log moves if more than the time of the poll is new.
         """
         of = _children.c
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones below: the pod managers of a zone and its children, found by name and asked at once."""
+"""Zones below: the pod managers of a zone and its children, found by name and asked in parallel."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from valence_sched.zones.logins import RemoteZone
 R = TypeVar("R")
 T = TypeVar("T")
 
-DEADLINE_S = 30.0  # for what each zone is asked
-MOST_ROWS = 10_000  # of the claims, or the nodes, of one child
+DEADLINE_S = 30.0  # the query to each zone
+MOST_ROWS = 10_000  # claims, or nodes, of one child
 
 
 class ZoneChild(NamedTuple):
-    """A zone directly below: what offers and holds, and its verbs."""
+    """A zone directly below: its offers and holds, and its verbs."""
 
     zone: RemoteZone
     verbs: Scheduler
 
 
 class ZoneAnswers(NamedTuple):
-    """Answers by zone, ``""`` for own pod managers; ``silent`` are missing zones of any level."""
+    """Answers by zone, ``""`` for own pod managers; ``silent`` has missing zones of all levels."""
 
     by_zone: Mapping[str, Any]
     silent: Sequence[SilentZone]
@@ -42,11 +42,11 @@ class ZoneAnswers(NamedTuple):
 
 @dataclass(frozen=True)
 class ZonesBelow:
-    """The parts directly below a zone: its ``own`` pod managers (``""``) and its children by name.
+    """The parts directly below a zone: its ``own`` pod managers (``""``), and children by name.
 
-    A child that cannot be asked is the reason for that. ``disabled`` ones are asked for claims and
-    nodes alone. ``stated`` are the capabilities of the zone, which hold for all. ``note_silence``
-    takes each zone whose claims or nodes a list lacks.
+    A child that cannot be asked is represented by the reason. ``disabled`` children are asked only
+    for claims and nodes. ``stated`` are the capabilities of the zone, which apply to all.
+    ``note_silence`` takes each zone whose claims or nodes a list lacks.
     """
 
     own: OwnScheduler
@@ -61,7 +61,7 @@ class ZonesBelow:
         return self._child(zone).verbs if zone else self.own
 
     def child(self, zone: str) -> RemoteZone:
-        """Return a child; ServiceError where it cannot be asked, or is no longer a child."""
+        """Return a child; ServiceError if it cannot be asked, or is no longer a child."""
         return self._child(zone).zone
 
     def _child(self, zone: str) -> ZoneChild:
@@ -73,18 +73,18 @@ class ZonesBelow:
         return found
 
     def find(self, name: str) -> tuple[str, Scheduler, str]:
-        """Return the part that a path leads to, and the name there; errors as for a child."""
+        """Return the part of a path, and the name in that part; errors as for a child."""
         zone, rest = paths.split(name, self.children)
         return zone, self.part(zone), rest
 
     def find_podm(self, name: str) -> tuple[str, Scheduler, str]:
         """Return the part with a pod manager, this zone for an unknown one.
 
-        ``CHILD/NAME`` is a path; a name alone is looked up in all zones.
+        ``CHILD/NAME`` is a path; a plain name is looked up in all zones.
 
         Raises:
-            UsageError: several zones have one of this name.
-            ServiceError: only a zone that does not answer may have it.
+            UsageError: several zones have a pod manager of this name.
+            ServiceError: only a zone that does not answer may have the pod manager.
         """
         zone, verbs, rest = self.find(name)
         if zone or self.has_own(name):
@@ -104,7 +104,7 @@ class ZonesBelow:
     def requests(self, request: Request) -> Callable[[str], Request]:
         """Return a function from a zone to the request with its names; ``""`` is this zone.
 
-        A name alone is that of every pod manager of this name. Errors as to find a pod manager;
+        A plain name means every pod manager of this name. Errors as to find a pod manager;
         UnknownName: no zone has a pod manager of the request.
         """
         request = with_inherited(request, self.stated)
@@ -115,7 +115,7 @@ class ZonesBelow:
                 try:
                     having[name] = [child] if self._has(child, rest) else []
                 except errors.SchedulerError:
-                    having[name] = [child]  # it is silent: the next query reports that
+                    having[name] = [child]  # it does not answer: the next query reports that
             else:
                 here = [""] if self.has_own(name) else []
                 having[name] = here + self._children_having(name, surely=not here)
@@ -135,16 +135,16 @@ class ZonesBelow:
         return True
 
     def _children_having(self, name: str, *, surely: bool = True) -> list[str]:
-        """Return the children with a pod manager; ServiceError if only a silent one may have it.
+        """Return the children with a pod manager; ServiceError if only a silent child may have it.
 
-        Unless ``surely``, silent ones count as without it: another zone has it.
+        Unless ``surely``, silent children count as without it, since another zone has it.
         """
         calls = {child: functools.partial(self._has, child, name) for child in self._enabled()}
         answers = call_below(calls, self.deadline_s)
         having = [child for child, answer in answers.items() if answer is True]
         for child, answer in answers.items():
             if isinstance(answer, errors.SchedulerError) and surely and not having:
-                text = f"zone {child} may have pod manager {name!r}, and does not answer: {answer}"
+                text = f"zone {child} may have pod manager {name!r}, but does not answer: {answer}"
                 raise errors.ServiceError(text)
         return having
 
@@ -152,12 +152,12 @@ class ZonesBelow:
         return [name for name in self.children if name not in self.disabled]
 
     def ask(self, ask: Callable[..., Any], *requests: Request) -> ZoneAnswers:
-        """Return the answers of zones, but those that raise UnknownName or NoPodm.
+        """Return the answers of zones, except zones that raise UnknownName or NoPodm.
 
-        Each is asked with the ``requests`` with its names of pod managers.
+        Each zone is asked with the request from ``requests`` in its own names.
 
         Raises:
-            UnknownName, NoPodm: every zone raises one of them.
+            UnknownName, NoPodm: every zone raises one of these.
         """
         named = [self.requests(one) for one in requests]
         calls = {zone: functools.partial(self._ask, ask, zone, named) for zone in self._enabled()}
@@ -189,7 +189,7 @@ class ZonesBelow:
     def merged(
         self, ask: Callable[..., Sequence[T]], below: Callable[[str, T], R], *requests: Request
     ) -> ZonedList[R]:
-        """Return the lists of all zones as one, each element renamed by ``below``."""
+        """Return the lists of all zones as one list, each element renamed by ``below``."""
         answers, silent = self.ask(ask, *requests)
         rows = [below(zone, one) for zone, found in answers.items() for one in found]
         return ZonedList(rows, silent)
@@ -207,7 +207,7 @@ class ZonesBelow:
         return call_below(calls, self.deadline_s)
 
     def records(self, ask: Callable[[Scheduler], Sequence[Any]]) -> ZoneAnswers:
-        """Return the claims or nodes of every part, also of disabled zones; note silent children.
+        """Return the claims or nodes of every part, also of disabled zones; record silent children.
 
         Errors of the zone's own pod managers are raised.
         """
@@ -231,7 +231,7 @@ class ZonesBelow:
     def claims_of(self, part: ZoneClaimPart, row: ZoneClaim) -> list[Claim]:
         """Return the claims of a part in its zone: one, or one for each node.
 
-        ServiceError: they have more nodes than the part.
+        ServiceError: the claims have more nodes than the part.
         """
         claims = self.part(part.zone).claims(owner=row.owner, ended=row.state in ENDED_STATES)
         found = parts_of(row, claims)
@@ -239,14 +239,14 @@ class ZonesBelow:
         return found
 
     def release(self, row: ZoneClaim) -> dict[str, errors.SchedulerError]:
-        """Release the parts of a claim, all at once; return the error of each zone with one."""
+        """Release the parts of a claim in parallel; return the errors by zone."""
 
         def release(part: ZoneClaimPart) -> None:
             known = [part.claim]
-            if not part.claim or row.state == "COMPOSED":  # by then it may be a claim for each node
+            if not part.claim or row.state == "COMPOSED":  # it may now be one claim per node
                 known = [claim.id for claim in self.claims_of(part, row)]
             for error in self.part(part.zone).release(known):
-                if not isinstance(error, errors.UnknownName):  # forgotten: it ended long ago
+                if not isinstance(error, errors.UnknownName):  # purged: it ended long ago
                     raise error
 
         calls = {part.zone: functools.partial(release, part) for part in row.parts}
@@ -257,24 +257,24 @@ class ZonesBelow:
 
 
 def zone_claim_id(claim: Claim) -> str:
-    """Return the id of the zone claim that a claim is a part of, else another text: by its key."""
+    """Return the id of the zone claim of a claim from its key, else another text."""
     return (claim.key or "").partition("#")[0]
 
 
 def parts_of(row: ZoneClaim, claims: Iterable[Claim]) -> list[Claim]:
-    """Return those of a zone's claims that are parts of a claim above it."""
+    """Return the claims of a zone that are parts of a claim above it."""
     found = [claim for claim in claims if zone_claim_id(claim) == row.id]
     single = [claim for claim in found if claim.key != row.id]
     return single or found
 
 
 def check_nodes(nodes: int, asked: int, least: int = 0) -> None:
-    """Raise ServiceError where a zone answers with more nodes than it was asked, or fewer."""
+    """Raise ServiceError if a zone answers with more or fewer nodes than requested."""
     if not least <= nodes <= asked:
         found = format_count(nodes, "node")
-        raise errors.ServiceError(f"it answers with {found}, and was asked for {asked:,}")
+        raise errors.ServiceError(f"it answers with {found}, expected {asked:,}")
 
 
 def in_zone(zone: str, error: errors.SchedulerError) -> errors.SchedulerError:
-    """Return an error with the name of the zone that it is about."""
+    """Return an error with the name of its zone in front."""
     return error.at(f"zone {zone}") if zone else error

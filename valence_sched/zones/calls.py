@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls: several zones asked at the same time, each for as long as the deadline allows."""
+"""Calls: several zones asked in parallel, each until the deadline."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from valence_sched.model.http_headers import DEADLINE
 
 T = TypeVar("T")
 
-DEADLINE_SHARE = 0.8  # of the time that is left, for the zones below
+DEADLINE_SHARE = 0.8  # share of the remaining time for the zones below
 
 
 class NoAnswerInTime(ServiceError):
-    """A zone that did not answer in time: it may have carried out the call, or may do so later."""
+    """A zone that did not answer in time: it may carry out the call, even later."""
 
     def __init__(self) -> None:
         super().__init__("it did not answer in time")
@@ -28,9 +28,9 @@ class NoAnswerInTime(ServiceError):
 def call_all(
     calls: Mapping[str, Callable[[], T]], deadline_s: float
 ) -> dict[str, T | SchedulerError]:
-    """Call each at once; return by name its result or its error.
+    """Call all in parallel; return by name the result or the error.
 
-    A call that takes longer than ``deadline_s`` goes on, on a daemon thread. A defect is raised.
+    A call beyond ``deadline_s`` continues on a daemon thread. A defect is raised.
     """
     futures: dict[str, Future[T]] = {name: Future() for name in calls}
     for name, call in calls.items():
@@ -55,9 +55,9 @@ def call_all(
 def call_below(
     calls: Mapping[str, Callable[[], T]], deadline_s: float
 ) -> dict[str, T | SchedulerError]:
-    """Call zones below as ``call_all`` does, within the time that this zone has left.
+    """Call zones below as ``call_all`` does, within the remaining time of this zone.
 
-    Zones below get eight tenths of it, so that one whose own child hangs answers in time.
+    Zones below get eight tenths of it, so that a zone with a hanging child still answers in time.
     """
     left_s = time_left(deadline_s)
     token = DEADLINE.set(left_s * DEADLINE_SHARE)
@@ -68,7 +68,7 @@ def call_below(
 
 
 def time_left(deadline_s: float) -> float:
-    """Return how long this zone may take: ``deadline_s``, or less if the zone above says so."""
+    """Return the time of this zone: ``deadline_s``, or less if the zone above gives less."""
     left_s = DEADLINE.get()
     return deadline_s if left_s is None else min(deadline_s, left_s)
 

@@ -42,11 +42,11 @@ class StateOpener(Protocol):
         """Return its location, without a password."""
 
     def store(self) -> Store:
-        """Return it open; it is made if it does not exist."""
+        """Return it open; create it if needed."""
 
 
 class OwnPart(NamedTuple):
-    """The zone itself: its pod managers, their reports with ages and times, and the time."""
+    """The zone itself: its pod managers, their reports with ages and times, and the clock."""
 
     podms: Callable[[], Sequence[PodmOverview]]
     reports: Callable[[], tuple[Mapping[str, Any], Mapping[str, float], Mapping[str, float]]]
@@ -56,8 +56,8 @@ class OwnPart(NamedTuple):
 class ZoneRegistry:
     """The zones directly below, in a state, and the ``own`` part of the zone: the verbs of zones.
 
-    ``settings_file`` is where an operator sets what ``settings`` say. ``password`` resolves the
-    reference of a child, errors as of a reference. ``effects`` has what is changed.
+    ``settings_file`` is the source of ``settings``, named in messages. ``password`` resolves the
+    reference of a child; errors as for a reference. ``effects`` records changes.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class ZoneRegistry:
         self._state, self._password, self._logins = state, password, ChildLogins()
 
     def zone_info(self) -> nouns.ZoneInfo:
-        """Return what the zone reports to the zone above it."""
+        """Return the report of the zone to the zone above it."""
         reports, ages_s, _ = self._own.reports()
         enabled = (one.report for one in self.zones() if one.registration.enabled)
         below = [one.info for one in enabled if one.is_active and one.info is not None]
@@ -84,12 +84,12 @@ class ZoneRegistry:
     def zone_tree(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> nouns.ZoneNode:
-        """Return the zone with those below it; arguments and errors as of ``zone_branches``."""
+        """Return the zone with the zones below; arguments and errors as for ``zone_branches``."""
         children = self.zone_branches(hops=hops, deadline_s=deadline_s, route=route)
         return zone_node(self._settings.name, self._own.podms(), self._own.now(), children)
 
     def zones(self) -> Sequence[nouns.ZoneOverview]:
-        """Return the child zones by name; what they reported expires after three intervals."""
+        """Return the child zones by name; their reports expire after three intervals."""
         if self._state.empty:
             return ()
         with self._state.store() as store:
@@ -103,11 +103,11 @@ class ZoneRegistry:
             return self._current(store.zones.show(name))
 
     def add_zone(self, registration: nouns.ZoneRegistration) -> nouns.ZoneOverview:
-        """Store a child zone; no connection to it is made.
+        """Store a child zone without connecting to it.
 
         Raises:
             AccessDenied: this zone does not route.
-            InputError, NameTaken: the registration is invalid; another one has the name.
+            InputError, NameTaken: the registration is invalid; another child has the name.
         """
         with self._change(registration.name, "added"):
             self._check_routing()
@@ -127,7 +127,7 @@ class ZoneRegistry:
                 return self._current(store.zones.show(changed.name))
 
     def delete_zones(self, names: Sequence[str]) -> Iterator[errors.SchedulerError]:
-        """Forget child zones without a call to them; yield the error about each that stays.
+        """Forget child zones without calling them; yield an error for each that stays.
 
         AccessDenied: this zone does not route. InUse: claims of this zone have a part in it.
         """
@@ -145,7 +145,7 @@ class ZoneRegistry:
         return self._effects.change("zone", name, f"may be {done}", f"is {done}")
 
     def own_id(self) -> str:
-        """Return the id of this zone, empty where it has no state yet."""
+        """Return the id of this zone, empty if it has no state yet."""
         if self._state.empty:
             return ""
         with self._state.store() as store:
@@ -154,17 +154,17 @@ class ZoneRegistry:
     def zone_branches(
         self, *, hops: int = MOST_HOPS, deadline_s: float = TREE_S, route: Sequence[str] = ()
     ) -> tuple[nouns.ZoneNode, ...]:
-        """Return the trees of the enabled child zones, asked at once, or the reasons of silence.
+        """Ask the enabled child zones in parallel; return their trees, or the reasons of silence.
 
-        ``hops`` levels below this zone are asked; ``route`` has the ids of the zones above it.
-        RequestError: the zones are a circle.
+        ``hops`` is the number of levels to ask below this zone; ``route`` has the ids of the zones
+        above it. RequestError: the zones form a circle.
         """
         zones = [one for one in self.zones() if one.registration.enabled]
         if not self._settings.enable_zone_routing or not zones or hops < 1:
             return ()
         own = self.own_id()
         if own in route:
-            raise errors.RequestError("the zones are a circle: one of them is below itself")
+            raise errors.RequestError("the zones form a circle: one of them is below itself")
 
         def tree_of(child: nouns.ZoneRegistration) -> nouns.ZoneNode:
             lower_s = deadline_s * DEADLINE_SHARE
@@ -191,19 +191,19 @@ class ZoneRegistry:
             raise errors.AccessDenied(f"child zones are not enabled: {hint}")
 
 
-FAILURES = 3  # in a row, after which a child is inactive
+FAILURES = 3  # failures in a row until a child is inactive
 LEASE, LEASE_S = "zone poller", 30.0
-RENEWALS = 3  # of a lease in its time
-LIST_S = 1.0  # at least, after which the children of a process are read again
-LOOK_S = 1.0  # how often the process that polls looks which child is due
+RENEWALS = 3  # share of a lease's time
+LIST_S = 1.0  # at least, before the children of a process are read again
+LOOK_S = 1.0  # between checks of the polling process for due children
 DEADLINE_S = 10.0  # for an answer to a poll
 
 
 class Children:
-    """The child zones of a state, as they are at each call.
+    """The child zones of a state at each call.
 
-    They are read again after a change, and otherwise once in ``LIST_S``, as their reports expire.
-    ``zones`` returns those of the state, which are polled every ``interval_s``.
+    They are read again after a change, and otherwise every ``LIST_S``, since their reports expire.
+    ``zones`` returns the children of the state, which are polled every ``interval_s``.
     """
 
     def __init__(
@@ -216,13 +216,13 @@ class Children:
         self._list: tuple[int, float, Sequence[nouns.ZoneOverview]] | None = None
 
     def list(self) -> Sequence[nouns.ZoneOverview]:
-        """Return them by name; StoreError where the state cannot be read."""
+        """Return them by name; StoreError if the state cannot be read."""
         zones, known, at = self._zones(), self._list, self._clock()
         changes = zones.changes()
         if known is not None and known[0] == changes and at - known[1] < LIST_S:
             return known[2]
         found = [current(one, self._interval_s) for one in zones.list()]
-        self._list = changes, at, found  # counted before it was read: never newer than the list
+        self._list = changes, at, found  # counted before the read: never newer than the list
         return found
 
 
@@ -236,11 +236,11 @@ def current(zone: nouns.ZoneOverview, interval_s: float) -> nouns.ZoneOverview:
 
 
 class ZonePoller:
-    """Polls each enabled child for its report, as one of the processes of a zone.
+    """Polls each enabled child for its report; one of the processes of a zone polls.
 
     ``ask`` returns the info of a child within ``deadline_s``, or raises a SchedulerError. The
     process with the lease polls each child every ``interval_s``; ``holder`` names this process.
-    ``tell`` takes a line for each child that becomes active, or no longer answers.
+    ``tell`` takes a line for each child that becomes active or stops answering.
     """
 
     def __init__(
@@ -263,7 +263,7 @@ class ZonePoller:
         self._problem = ""
 
     def run(self, ended: Callable[[], bool] = lambda: False) -> None:
-        """Poll until ``ended``; wait for a state that cannot be used."""
+        """Poll until ``ended``; wait while the state cannot be used."""
         try:
             while not ended():
                 self._sleep(self.step())
@@ -271,13 +271,13 @@ class ZonePoller:
             self.close()
 
     def close(self) -> None:
-        """Let another process poll at once; StoreError where the state cannot be used."""
+        """Let another process poll immediately; StoreError if the state cannot be used."""
         if self._leads:
             self._leads = False
             self._leases.give_up(LEASE, self._holder)
 
     def step(self) -> float:
-        """Poll the children that are due, if this process has the lease; return what to wait."""
+        """Poll the due children if this process has the lease; return the seconds to wait."""
         try:
             if self._clock() >= self._renew_at:
                 self._leads = self._leases.acquire(LEASE, self._holder, LEASE_S)
@@ -300,7 +300,7 @@ class ZonePoller:
         return LOOK_S
 
     def poll(self, zones: Sequence[nouns.ZoneOverview]) -> None:
-        """Ask these children at once, and store the report of each, or its error."""
+        """Ask these children in parallel, and store the report or the error of each."""
         by_name = {one.registration.name: one for one in zones}
         if not by_name:
             return
@@ -325,14 +325,14 @@ class ZonePoller:
     def _info(self, zone: nouns.ZoneOverview) -> nouns.ZoneInfo:
         info = self._ask(zone.registration)
         if info.id and info.id == self._zones.own_id():
-            raise errors.AccessDenied("it is this zone itself: name the URL of a zone below it")
+            raise errors.AccessDenied("it is this zone itself: set the URL of a zone below it")
         return info
 
 
 def _failed(report: nouns.ZoneReport, error: errors.SchedulerError) -> nouns.ZoneReport:
     """Return the report of a child that did not answer, with its earlier info.
 
-    It is inactive after ``FAILURES`` in a row, or at once where it refuses the credentials.
+    The child is inactive after ``FAILURES`` in a row, or immediately if it refuses the credentials.
     """
     failures = report.failures + 1
     refused = isinstance(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zone claims: offers of several zones held as one claim, all of them or none.
+"""Zone claims: offers of several zones, held together as one claim or not at all.
 
 ::
 
@@ -8,8 +8,8 @@
         └── one refuses or does not answer: the others release ──> FAILED          v
                                                       RELEASED, EXPIRED <── COMPOSED
 
-A zone stores which child has which part, and nothing of what the child holds. Prepared parts
-expire where the zone above dies.
+A zone stores the part of each child, but not the holds of the child. Prepared parts expire if the
+zone above dies.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ from valence_sched.zones.calls import DEADLINE_SHARE, call_all
 from valence_sched.zones.selection import Selected
 from valence_sched.zones.tokens import OwnToken, Tokens
 
-PREPARE_TTL_S = 60.0  # how long a part waits for the other zones
+PREPARE_TTL_S = 60.0  # wait of a part for the other zones
 MOST_ATTEMPTS = 8
-MOST_LOSSES = 2  # of one zone, before others are decided on instead
-MOST_ID = 255  # characters of the claim of a zone
+MOST_LOSSES = 2  # lost parts of one zone before others are preferred
+MOST_ID = 255  # characters of a zone's claim ID
 MOST_CONTENDED = 64  # attempts that lost to another claim of the same group
 LONGEST_PAUSE_S = 1.0
-OWN = "this zone"  # in messages, for the pod managers of the zone itself
+OWN = "this zone"  # in messages: the pod managers of the zone itself
 
-#: Errors that another decision may avoid: a lost part, or a zone that does not answer.
+#: Errors that a new decision may avoid: a lost part, or a zone without an answer.
 _AVOIDABLE = (errors.ClaimLost, errors.StaleOffer, errors.ServiceError, errors.ServiceBusy)
 
 
 class PartLost(errors.ClaimLost):
-    """A part of a claim that zones did not hold, with the error of each such child."""
+    """A claim that zones did not hold completely, with the error of each such child."""
 
     def __init__(self, text: str, by_zone: Mapping[str, errors.SchedulerError]) -> None:
         super().__init__(text)
@@ -60,7 +60,7 @@ class PartLost(errors.ClaimLost):
 
     @property
     def refusal(self) -> errors.SchedulerError | None:
-        """Return the error of a child that it would repeat at once."""
+        """Return the error of a child that a retry would repeat."""
         for zone, error in self.errors.items():
             if not isinstance(error, _AVOIDABLE):
                 return in_zone(zone, error)
@@ -68,9 +68,9 @@ class PartLost(errors.ClaimLost):
 
 
 class ZoneClaimOutcome(NamedTuple):
-    """The claim of a request, None where nothing fits, and the number of retries.
+    """The claim of a request, None if no node fits, and the number of retries.
 
-    ``selected`` is None for a claim that was made earlier under the same key.
+    ``selected`` is None for an earlier claim under the same key.
     """
 
     claim: Claim | None
@@ -78,15 +78,15 @@ class ZoneClaimOutcome(NamedTuple):
     retries: int
 
 
-#: Decides on the nodes of a request, without some zones.
+#: Selects the nodes of a request without some zones.
 Select = Callable[[Request, Sequence[SilentZone]], Selected]
 
 
 @dataclass
 class _Share:
-    """The offers that one zone is to hold, in the order of the nodes ``numbers``.
+    """The offers for one zone to hold, in the order of the nodes ``numbers``.
 
-    ``generations`` are those of the group in this zone when each was offered.
+    ``generations`` has the generation of the group in this zone at the time of each offer.
     """
 
     numbers: list[int] = field(default_factory=list)
@@ -100,8 +100,8 @@ class _Share:
 class ZoneClaims:
     """The claims of one zone over the zones directly ``below`` it.
 
-    ``id`` and ``tokens`` are as of its tree. A zone without children stores no zone claims.
-    Prepared parts outlive a zone that dies by ``prepare_ttl_s``.
+    ``id`` and ``tokens`` are those of its tree. A zone without children stores no zone claims. If a
+    zone dies, its prepared parts expire after ``prepare_ttl_s``.
     """
 
     id: str
@@ -123,16 +123,16 @@ class ZoneClaims:
         avoid: Sequence[SilentZone] = (),
         report: Callable[[Selected], Report] | None = None,
     ) -> ZoneClaimOutcome:
-        """Decide and hold the choice; where a zone lost its part, decide again.
+        """Decide and hold the choice; if a zone lost its part, decide again.
 
-        Zones to ``avoid``, and those that fail meanwhile, are left out; zones that lost their part
-        twice only where the others make enough nodes. The ``report`` of the selection, if any, is
-        queued for the controller.
+        Zones to ``avoid`` and failing zones are left out. Zones that lost their part twice are left
+        out if the other zones have enough nodes. The ``report`` of the selection, if any, is queued
+        for the controller.
 
         Raises:
-            ClaimLost: a part was lost every time; the message names the last zone.
-            NameTaken: the key is that of another request.
-            SchedulerError: as of a zone that refuses, where the others make too few nodes.
+            ClaimLost: a part was lost in every attempt; the message names the last zone.
+            NameTaken: the key belongs to another request.
+            SchedulerError: a zone refuses, and the others have too few nodes.
         """
         content = asked_content(request).decode()
         lost_parts = contended = 0
@@ -178,16 +178,18 @@ class ZoneClaims:
             lost_parts, contended = lost_parts + (not of_group), contended + of_group
             longest_s = min(LONGEST_PAUSE_S, 0.01 * 2**retries)
             self.pause(longest_s * random.random())  # noqa: S311 - so that others win
-        raise errors.ClaimLost(f"lost {lost_parts + contended} times in a row: at last {lost}")
+        raise errors.ClaimLost(
+            f"lost {lost_parts + contended} times in a row, the last time: {lost}"
+        )
 
     def hold_offers(self, body: nouns.ZoneClaimBody, *, key: str | None = None) -> Claim:
-        """Hold offers of this zone, in the order of the nodes: all, or none.
+        """Hold all offers of this zone, in the order of the nodes, or none.
 
         Raises:
             ClaimLost: an offer is taken, or its zone does not answer.
-            StaleOffer: a token is not one of this zone, or too old.
-            NameTaken: the key is that of another request.
-            SchedulerError: the zones are a circle, or too deep; or as of a zone.
+            StaleOffer: a token is too old or not of this zone.
+            NameTaken: the key belongs to another request.
+            SchedulerError: the zones form a circle or are too deep; or an error of a zone.
         """
         if self.id in body.route:
             raise errors.SchedulerError("the zones are a circle: one of them is below itself")
@@ -203,7 +205,7 @@ class ZoneClaims:
     ) -> Claim:
         shares, request = self._shares(body), body.request
         if not body.hops and set(shares) != {""}:
-            raise errors.SchedulerError("the zones below are too deep to be asked")
+            raise errors.SchedulerError("the zones below are nested too deeply to be asked")
         parts = [
             nouns.ZoneClaimPart(zone=zone, nodes=tuple(one.numbers), places=tuple(one.places))
             for zone, one in shares.items()
@@ -231,7 +233,7 @@ class ZoneClaims:
         shares: Mapping[str, _Share],
         dispatched: Report | None,
     ) -> Claim:
-        """Let each zone hold its part for a short time, and then all for the whole one."""
+        """Let each zone hold its part for a short time, then extend all to the full time."""
         alone = len(shares) == 1
         ttl_s = body.ttl_s if alone else min(body.ttl_s, self.prepare_ttl_s)
 
@@ -292,13 +294,13 @@ class ZoneClaims:
         parts: Sequence[nouns.ZoneClaimPart],
         answers: Mapping[str, Claim | errors.SchedulerError],
     ) -> None:
-        """Give a claim up, and raise the error about it, if a zone answered with an error."""
+        """If a zone answered with an error, give the claim up, and raise the error."""
         refusals = {
             zone: one for zone, one in answers.items() if isinstance(one, errors.SchedulerError)
         }
         if not refusals:
             return
-        # a zone that refuses holds nothing; one that fails or does not answer may hold its part
+        # a zone that refuses has no hold; a zone that fails or is silent may have its hold
         unsure = {zone for zone, error in refusals.items() if error.http_status >= 500}
         self._give_up(row, [part for part in parts if part.claim or part.zone in unsure])
         own = refusals.get("")
@@ -308,8 +310,8 @@ class ZoneClaims:
         raise PartLost("; ".join(lines), refusals)
 
     def _give_up(self, row: nouns.ZoneClaim, parts: Sequence[nouns.ZoneClaimPart]) -> None:
-        """Release the parts of a claim that is not held; those of silent zones expire."""
-        note = "not all of it could be claimed"
+        """Release the parts of a claim that is not held; parts in silent zones expire."""
+        note = "some parts could not be claimed"
         changed = self.rows.change(
             row.id, ["PREPARED"], "RELEASING", parts=parts, ttl_s=0.0, note=note
         )
@@ -323,8 +325,8 @@ class ZoneClaims:
     ) -> nouns.ZonedList[Claim]:
         """Return the claims of this zone and, by their paths, of those below.
 
-        Parts that zones below hold for a claim of this zone are in that claim alone. The list
-        names the zones that it lacks.
+        Parts that zones below hold for a claim of this zone appear only in that claim. The list
+        names the missing zones.
         """
         if podm is not None:
             podm = self.below.podm_path(podm)
@@ -367,7 +369,7 @@ class ZoneClaims:
         return ClaimRecord(claim=merged, nodes=nodes, events=tuple(events))
 
     def records(self, row: nouns.ZoneClaim) -> dict[str, list[ClaimRecord] | errors.SchedulerError]:
-        """Return the records of each zone of a claim, or its error."""
+        """Return the records of a claim from each zone, or its error."""
 
         def of_part(part: nouns.ZoneClaimPart) -> list[ClaimRecord]:
             zone = self.below.part(part.zone)
@@ -390,7 +392,7 @@ class ZoneClaims:
             return paths.claim_below(zone, part.renew(rest, ttl_s))
         if row.state != "HELD":
             raise errors.ClaimState(
-                f"claim {claim_id} is {row.state}: only one that is held is renewed"
+                f"claim {claim_id} is {row.state}: only a held claim can be renewed"
             )
         below: dict[str, list[Claim]] = {}
         for zone, answer in self._renewed(row.parts, ttl_s).items():
@@ -399,7 +401,7 @@ class ZoneClaims:
             below[zone] = [answer]
         held = self.rows.change(claim_id, ["HELD"], "HELD", ttl_s=ttl_s)
         if held is None:
-            raise errors.ClaimState(f"claim {claim_id} is not held any more: claim again")
+            raise errors.ClaimState(f"claim {claim_id} is no longer held: claim again")
         return merged_claim(held, below)
 
     def _renewed(
@@ -414,9 +416,9 @@ class ZoneClaims:
         return call_all(calls, self.below.deadline_s)
 
     def release(self, claim_ids: Sequence[str]) -> Iterator[errors.SchedulerError]:
-        """Release claims; yield the error about each that could not be released.
+        """Release claims; yield an error for each claim that could not be released.
 
-        A part in a zone that does not answer expires, or ends when the claims are reconciled.
+        A part in a silent zone expires, or ends when the claims are reconciled.
         """
         for claim_id in dict.fromkeys(claim_ids):
             try:
@@ -434,13 +436,15 @@ class ZoneClaims:
         if row.state in nouns.ENDED_STATES:
             return []
         if row.state == "COMPOSING":
-            text = f"claim {row.id} is COMPOSING: something may be there by now"
-            raise errors.ClaimState(f"{text}: reap it once its time is over")
+            text = f"claim {row.id} is COMPOSING: its nodes may exist"
+            raise errors.ClaimState(f"{text}: reap the claim once its time is over")
         before: tuple[nouns.ZoneClaimState, ...] = ("PREPARED", "HELD", "RELEASING")
         if row.state != "COMPOSED" and not self.rows.change(
             row.id, before, "RELEASING", ttl_s=0.0, note=row.note
         ):
-            raise errors.ClaimState(f"claim {row.id} is being changed by another: try again")
+            raise errors.ClaimState(
+                f"claim {row.id} is being changed by another process: try again"
+            )
         unsure = unsure_state("released in part", row.id)
         refusals: list[errors.SchedulerError] = []
         try:
@@ -455,7 +459,7 @@ class ZoneClaims:
         return refusals
 
     def _shares(self, body: nouns.ZoneClaimBody) -> dict[str, _Share]:
-        """Return the share of each zone; that of this zone's own pod managers is ``""``."""
+        """Return the share of each zone; ``""`` is the share of this zone's own pod managers."""
         shares: dict[str, _Share] = {}
         for number, token in enumerate(body.tokens, 1):
             content = self.tokens.read(token)
@@ -468,7 +472,7 @@ class ZoneClaims:
                 share.candidates.append(content.candidate)
             elif zone in self.below.children:
                 share.tokens.append(content.token)
-                if content.place:  # which pod manager it is the zone alone stores
+                if content.place:  # only the zone itself stores the pod manager
                     place = {domain: some for domain, some in content.place.items() if some}
                     share.places.append({**place, "podm": (f"{zone}/",)})
             else:
@@ -477,12 +481,12 @@ class ZoneClaims:
 
 
 def _generation(shares: Mapping[str, _Share]) -> int | None:
-    """Return the oldest generation of the group at which a node was offered, None without any."""
+    """Return the oldest group generation among the offered nodes, None without one."""
     return min((one for share in shares.values() for one in share.generations), default=None)
 
 
 def merged_claim(row: nouns.ZoneClaim, below: Mapping[str, Sequence[Claim]]) -> Claim:
-    """Return a claim of a zone with the parts that zones below hold, numbered as requested."""
+    """Return a claim of a zone with the parts of the zones below, numbered as requested."""
 
     def renumbered(share: NodeAllocation, numbers: Sequence[int]) -> NodeAllocation:
         return replace(share, node=numbers[share.node - 1]) if share.node <= len(numbers) else share

@@ -45,20 +45,20 @@ from valence_sched.zones.result import (
 )
 from valence_sched.zones.selection import OtherOffer, PlacedOffer, Selected, ZoneSelection
 
-MOST_REQUESTS = 4  # of which every order is tried
+MOST_REQUESTS = 4  # requests of which every order is tried
 MOST_TRIALS = 24  # orders of one batch: all of four requests
 
 Score = tuple[int, int]
 
-#: Selects the nodes of the request of a number, from 0, after nodes that others of a trial took.
+#: Selects the nodes of the request with a number, from 0, after the earlier nodes of a trial.
 SelectNodes = Callable[[int, Sequence[OtherOffer]], Selected]
 
 
 @dataclass(frozen=True)
 class ZoneTrial:
-    """The selections for requests in one order, by their number.
+    """The selections for requests in one order, by number.
 
-    The score is the number of missing nodes: of those that must be placed, and of all.
+    The score has the number of missing required nodes, and of all missing nodes.
     """
 
     selected: Mapping[int, Selected]
@@ -66,16 +66,16 @@ class ZoneTrial:
 
     @property
     def is_short(self) -> bool:
-        """Return whether some request has fewer nodes than it must have."""
+        """Return whether a request has fewer nodes than required."""
         return bool(self.score[0])
 
 
 @dataclass(frozen=True)
 class ZoneBatch:
-    """Requests over zones, of which zones make at most ``most_nodes`` of each, by its number.
+    """Requests over zones, and by number the most nodes (``most_nodes``) that zones have for each.
 
-    ``new_trial`` returns what selects the nodes of the requests of one order. No other order is
-    begun once ``is_late``.
+    ``new_trial`` returns a function that selects the nodes of the requests in one order. After
+    ``is_late``, further orders are not tried.
     """
 
     requests: Sequence[SealedRequest]
@@ -84,7 +84,7 @@ class ZoneBatch:
     is_late: Callable[[], bool]
 
     def best(self) -> ZoneTrial | None:
-        """Return the best trial, the first of equals; None where all requests cannot be met."""
+        """Return the best trial, the first of equals; None if a request cannot be met."""
         pairs = zip(self.requests, self.most_nodes, strict=True)
         if any(most < one.request.required_count for one, most in pairs):
             return None
@@ -97,7 +97,7 @@ class ZoneBatch:
         return None if best is None or best.is_short else best
 
     def in_order(self) -> list[Selected]:
-        """Return what is selected in the order asked, up to the first that gets too few nodes."""
+        """Return the selections in the given order, up to the first with too few nodes."""
         select, others, found = self.new_trial(), list[OtherOffer](), list[Selected]()
         for number, one in enumerate(self.requests):
             selected = select(number, others)
@@ -133,21 +133,21 @@ class ZoneBatch:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-MOST_TRIES = 3  # of a decision whose offers others take meanwhile
+MOST_TRIES = 3  # of a decision whose offers other requests take
 
-#: Returns a request with a zone's names of pod managers: of one below, or this one (``""``).
+#: Returns a request with the pod manager names of a zone below or of this zone (``""``).
 RequestFor = Callable[[str], Request]
 #: Returns the report of each zone directly below on a request, or its error.
 ReportsBelow = Callable[[RequestFor, nouns.Detail], Mapping[str, nouns.Report | SchedulerError]]
 
 
 class ZoneDecider(Scheduler):
-    """Decides over ``zone``, the tree of a zone; every other verb is that of its ``own`` scheduler.
+    """Decides over ``zone``, the tree of a zone; its ``own`` scheduler has every other verb.
 
-    That one has the zone's own pod managers; with ``own_has_all`` those of all zones.
-    ``reports_below`` returns the report of each child on a request, or its error; ``requests``
-    returns the request with the names that each zone has for its pod managers. ``sums`` are the
-    supplies to mixes, which deciders over the same zones may share.
+    The own scheduler has the zone's own pod managers, or with ``own_has_all`` those of all zones.
+    ``reports_below`` returns the report of each child on a request, or its error. ``requests``
+    returns the request with the pod manager names of each zone. ``sums`` has the supplies to mixes,
+    which deciders over the same zones may share.
     """
 
     def __init__(
@@ -186,9 +186,9 @@ class ZoneDecider(Scheduler):
     def select(
         self, request: Request, avoid: Sequence[nouns.SilentZone] = ()
     ) -> tuple[SealedRequest, Selected]:
-        """Return a sealed request, and what zones offer for it but those to ``avoid``.
+        """Return a sealed request and the offers for it, without zones to ``avoid``.
 
-        StaleOffer: other requests took the offers each time.
+        StaleOffer: other requests took the offers in every attempt.
         """
 
         def select() -> tuple[SealedRequest, Selected]:
@@ -200,7 +200,7 @@ class ZoneDecider(Scheduler):
     def result(
         self, request: Request, sealed: SealedRequest, selected: Selected, detail: nouns.Detail
     ) -> nouns.DecisionResult:
-        """Return what was selected for a request as a decision; errors as to select."""
+        """Return the selection for a request as a decision; errors as for a selection."""
         reasons = self._reasons(request, sealed, selected, detail)
         return zoned_result(sealed, selected, reasons)
 
@@ -219,7 +219,7 @@ class ZoneDecider(Scheduler):
     def select_all(
         self, requests: Sequence[Request], *, detail: nouns.Detail = "placements"
     ) -> nouns.DecisionResults:
-        """Choose for several requests in the order by which most nodes fit."""
+        """Choose for several requests in the order that places most nodes."""
         if not requests:
             return self._own.select_all(requests, detail=detail)
         return _retried(functools.partial(self._select_all, requests, detail))
@@ -293,27 +293,27 @@ class ZoneDecider(Scheduler):
         detail: nouns.Detail,
         others: int = 0,
     ) -> nouns.Report | None:
-        """Return the report of the own scheduler on the decision, None where it is not whole.
+        """Return the report of the own scheduler on the decision, None if it is incomplete.
 
-        It explains why too few nodes fit, or the whole decision for the detail ``report``, with
-        the reports of the children. A scheduler with the pod managers of all zones explains any
-        decision that it makes alike.
+        It explains why too few nodes fit, or for the detail ``report`` the whole decision, with the
+        reports of the children. A scheduler with the pod managers of all zones explains any
+        decision that it repeats.
         """
         placed = len(selected.nodes) >= request.required_count
         if others or (placed and not self._own_has_all and detail != "report"):
             return None
         try:
-            # the id that it was sealed with, by which every zone breaks ties
+            # the sealed id, by which every zone breaks ties
             asked = selected.request or replace(request, id=request.id or sealed.request.id)
             if placed and len(selected.nodes) == request.count and not self._own_has_all:
                 asked = replace(asked, count=1, min_count=None)  # each zone explains the first node
             request_for = self._requests(asked)
-        except (UnknownName, ServiceError):  # a zone that may have what is named is silent
+        except (UnknownName, ServiceError):  # a silent zone may have the named object
             return None
         try:
             report: nouns.Report | None
             report = self._own.select_destinations(request_for(""), detail=detail).report
-        except (NoPodm, UnknownName):  # the zones were asked: only this one lacks them
+        except (NoPodm, UnknownName):  # the zones were asked: only this zone lacks them
             report = None
         chosen = [one.chosen for one in selected.nodes if placed]
         if self._own_has_all:
@@ -342,7 +342,7 @@ def _retried(decide: Callable[[], R]) -> R:
 
 
 def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:
-    """Return what a call for one of several requests does; its errors name the request."""
+    """Return the result of a call for one of several requests; errors name the request."""
     try:
         return call()
     except (RequestError, UnknownName) as error:
@@ -350,7 +350,7 @@ def _at(number: int, requests: Sequence[Request], call: Callable[[], R]) -> R:
 
 
 class ZoneChoices:
-    """The choices of a decision over zones; its ``nodes`` are ``placed``, or too few."""
+    """The choices of a decision over zones; its ``nodes`` are ``placed`` or too few."""
 
     def __init__(
         self,

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MOST_ANSWER_BYTES = 64 << 20  # of what one child sends for one query
+MOST_ANSWER_BYTES = 64 << 20  # bytes of a child's answer to one query
 
 
 class RemoteZone:
-    """The zone of a service; errors as of the zone, and ServiceError where it does not answer.
+    """The zone of a service; errors as for the zone, and ServiceError without an answer.
 
-    Each query is answered within its deadline. Unknown fields of a newer service are ignored.
+    Each query has a deadline. Unknown fields of a newer service are ignored.
     """
 
     def __init__(self, connection: ServiceConnection) -> None:
@@ -55,15 +55,15 @@ class RemoteZone:
         return self._connection.decode(content, kind)
 
 
-MOST_LOGINS = 1000  # that a process keeps
-KEYSTONE_TIMEOUT_S = 10.0  # for Keystone to answer, of the time that the child has at most
+MOST_LOGINS = 1000  # kept by a process
+KEYSTONE_TIMEOUT_S = 10.0  # Keystone's share of the time of the child
 INSTALL = "a login with Keystone needs keystoneauth1: pip install 'valence-sched[keystone]'"
 
 
 class KeystoneTokens:
     """The tokens of one user in one project, each used until shortly before it expires.
 
-    ``verify`` and ``timeout_s`` are for Keystone. Threads may share them.
+    ``verify`` and ``timeout_s`` apply to Keystone. Thread-safe.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class KeystoneTokens:
         self._known: v3.Password | None = None
 
     def token(self) -> str:
-        """Return a token, a new one if the last is about to expire.
+        """Return a token, a new token if the last one is about to expire.
 
         Raises:
             CredentialError: keystoneauth1 is not installed.
@@ -99,7 +99,7 @@ class KeystoneTokens:
         return found
 
     def renew(self) -> None:
-        """Forget the token, which a service refuses."""
+        """Forget the token after a service refused it."""
         self._plugin().invalidate()
 
     def _plugin(self) -> v3.Password:
@@ -137,7 +137,7 @@ class ChildLogins:
     ) -> ServiceConnection:
         """Return a connection to a child, which may be silent for ``timeout_s``.
 
-        Its certificate is verified, and that of its Keystone. ``route`` and errors as of a
+        Verifies the certificates of the child and of its Keystone. ``route`` and errors as for a
         connection.
         """
         verify = child.cacert or default_authorities(os.environ) or True

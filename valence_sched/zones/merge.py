@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merge: the offers of several zones in one order, the one in which a flat zone has them.
+"""Merge: the offers of several zones in the same order as in a flat zone.
 
-Costs are absolute and depend on a zone's own pod managers alone, and equals are drawn by lots that
-depend on names. So the best of all zones is the best of their bests; and a row of nodes that each
-zone would place one after another merges by its heads, since a node changes only the costs of its
-own zone. Nova's zones of 2011 weigh a child's list by a scale and an offset in the same way.
+Costs are absolute and depend only on a zone's own pod managers, and ties are broken by lots that
+depend on names. So the best offer of all zones is the best of the zones' best offers. Lists of
+nodes that each zone would place one after another merge by their heads, since a node changes only
+the costs of its own zone. Nova's zones of 2011 weigh a child's list by a scale and an offset in the
+same way.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ RankKey = tuple[int, int]  # cost and lot, or the lots of podm and pool
 
 @dataclass(frozen=True, slots=True)
 class Weighting:
-    """How much the scores of a zone count above it: ``offset + scale × score``."""
+    """The weight of a zone's scores in the zone above: ``offset + scale × score``."""
 
     scale: float = 1.0
     offset: float = 0.0
 
     def cost(self, cost: int, worst: int) -> float:
-        """Return the cost of what a zone offers at ``cost``, where a score of 0 costs ``worst``."""
+        """Return the weighted cost of an offer at ``cost``, if a score of 0 costs ``worst``."""
         if self == PLAIN:
             return cost
         return worst * (1.0 - self.offset) - self.scale * (worst - cost)
@@ -43,7 +44,7 @@ PLAIN = Weighting()
 class Part:
     """The answer of one zone directly below, by its name, with its weighting.
 
-    Without a name it is that of the pod managers of the zone itself.
+    An empty name means the pod managers of the zone itself.
     """
 
     answer: ZoneAnswer
@@ -52,10 +53,10 @@ class Part:
 
 
 class OfferOrder:
-    """The order in which the offers of several zones are taken for one query.
+    """The order of the offers of several zones for one query.
 
     ``worst_cost`` is the cost of a score of 0, to which the costs of all parts are scaled: the
-    largest that one has, within what the query allows.
+    largest cost of a part within the limit of the query.
     """
 
     def __init__(self, query: OfferQuery, parts: Sequence[Part]) -> None:
@@ -71,7 +72,7 @@ class OfferOrder:
         return replace(offer, candidate=replace(one, cost=cost, score=score, scores=scores))
 
     def cost(self, part: Part, offer: Offer) -> int:
-        """Return the cost of an offer in this zone; a score is never out of 0..1."""
+        """Return the cost of an offer in this zone; scores stay within 0..1."""
         worst = part.answer.worst_cost
         cost = min(max(offer.candidate.cost, 0), worst)
         if worst != self.worst_cost and worst:

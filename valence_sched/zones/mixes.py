@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mixes of requests, completed by the supplies of the pools of all zones together.
 
-The sum of the supplies to a mix is remembered for the next decision. Zones return their present
-supplies with their offers: where the sum is the same, the decision needs no other query.
+The sum of the supplies to a mix is kept for the next decision. Zones return their present supplies
+with their offers: if the sum is unchanged, the decision needs no other query.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from valence_sched.model.zone import GroupAnswer, SealedRequest, ZoneSupplies
 
 OLDER = "it does not report its supplies: its version is older"
 NO_SUPPLIES = "its supplies are invalid: it has another version or policy"
-MOST_SUMS = 64  # of which a process remembers the completed mix
+MOST_SUMS = 64  # sums kept by a process
 
 SumKey = tuple[str, str, tuple[tuple[str, tuple[str, ...]], ...]]
 
@@ -38,9 +38,9 @@ class SupplySum:
 
 
 class SupplySums:
-    """The latest sums of supplies by policy, mix and the capabilities that rule zones out.
+    """The latest sums of supplies by policy, mix and required zone capabilities.
 
-    A sum may be out of date: zones are to confirm it. Threads may share them.
+    A sum may be outdated, so zones must confirm it. Thread-safe.
     """
 
     def __init__(self, most: int = MOST_SUMS) -> None:
@@ -54,7 +54,7 @@ class SupplySums:
         return found if found is not None and found.policy == sealed.policy else None
 
     def store(self, sealed: SealedRequest, supplies: ZoneSupplies, mix: nouns.Mix) -> None:
-        """Remember a sum, and forget the oldest one of too many."""
+        """Store a sum, and drop the oldest sum above the limit."""
         key = _key(sealed.request)
         with self._lock:
             self._sums[key] = SupplySum(sealed.policy, supplies, mix)
@@ -71,7 +71,7 @@ def _key(request: nouns.Request) -> SumKey:
 class CompletedRequest:
     """A request with its mix completed, and the zones that do not count in it.
 
-    Zones have yet to confirm the ``unconfirmed`` sum of supplies, if there is one.
+    Zones must still confirm the ``unconfirmed`` sum of supplies, if any.
     """
 
     request: nouns.Request
@@ -82,8 +82,8 @@ class CompletedRequest:
 class ZoneMixes:
     """Completes the mixes of the requests of one decision, each sealed by ``podms``.
 
-    Like one zone it asks again for the supplies of all pools once the decision has placed nodes on
-    a fortieth of them. ``sums`` are those of earlier decisions.
+    Like a single zone, it asks for the supplies of all pools again after the decision has placed
+    nodes on a fortieth of them. ``sums`` has the sums of earlier decisions.
     """
 
     def __init__(self, podms: OwnPodms, sums: SupplySums) -> None:
@@ -95,8 +95,8 @@ class ZoneMixes:
     ) -> CompletedRequest:
         """Return a sealed request with its mix completed.
 
-        ``ask`` returns the supplies of all zones. The decision has placed ``taken`` nodes before;
-        with ``anew`` zones are asked in any case.
+        ``ask`` returns the supplies of all zones. ``taken`` is the number of nodes that the
+        decision has placed; ``anew`` forces a query.
         """
         key = sealed.request.policy, sealed.request.mix.digest
         known = self._known.get(key)
@@ -121,7 +121,7 @@ class ZoneMixes:
 
 
 def as_asked_below(request: nouns.Request) -> nouns.Request:
-    """Return a request with a complete mix: without scarcity all shares count alike."""
+    """Return a request with a complete mix; without scarcity all shares have equal weight."""
     mix = request.mix
     if mix.scarcity:
         return request
@@ -131,9 +131,9 @@ def as_asked_below(request: nouns.Request) -> nouns.Request:
 def zone_supplies(
     own: ZoneSupplies | None, below: Mapping[str, GroupAnswer], shares: int
 ) -> tuple[ZoneSupplies, tuple[SilentZone, ...]]:
-    """Return the supplies of a zone and those below it, and the zones that do not count in them.
+    """Return the supplies of a zone and the zones below it, and the zones that do not count.
 
-    Supplies of a child that are not amounts of so many shares are left out.
+    Supplies of a child with invalid amounts or another number of shares are left out.
     """
     found, uncounted = ([own] if own else []), list[SilentZone]()
     for zone, answer in below.items():
@@ -152,7 +152,7 @@ def zone_supplies(
 def supplies_with_offers(
     supplies: Sequence[ZoneSupplies | UnsetType], shares: int
 ) -> ZoneSupplies | UnsetType:
-    """Return the supplies of zones that offer nodes, UNSET if one of them lacks its own."""
+    """Return the supplies of zones that offer nodes, UNSET if one of them has none."""
     found = [one for one in supplies if one is not UNSET and _are_supplies(one, shares)]
     return _added(found) if len(found) == len(supplies) else UNSET
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zone nodes: claims composed in all their zones at the same time, and the nodes of the zones."""
+"""Zone nodes: claims composed in all their zones in parallel, and the nodes of the zones."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _UNHELD: tuple[ZoneClaimState, ...] = ("PREPARED", "RELEASING")
 
 @dataclass
 class _Composed:
-    """The parts of a claim: composed nodes, a zone that still composes, and held claims."""
+    """The parts of a claim: composed nodes, a zone that is still composing, and held claims."""
 
     nodes: int = 0
     asked: int = 0
@@ -58,13 +58,13 @@ class _Composed:
 
 @dataclass(frozen=True)
 class ZoneClaimRecovery:
-    """Recovers the claims of one zone over what is directly below it."""
+    """Recovers the claims of one zone over the zones directly below it."""
 
     below: ZonesBelow
     rows: ZoneClaimRows
 
     def reap(self, *, dry_run: bool = False) -> Iterator[Action]:
-        """Yield the action on each expired claim, with ``dry_run`` a planned one."""
+        """Yield the action on each expired claim, with ``dry_run`` only planned."""
         if not dry_run:
             self.rows.expire()
         for row in self.rows.due():
@@ -82,7 +82,7 @@ class ZoneClaimRecovery:
     def composing(self, own: Iterable[Claim], reaped: Container[str]) -> tuple[Claim, ...]:
         """Return the claims that are being composed and were not ``reaped``, the oldest first.
 
-        An ``own`` claim that is a part of a claim of several zones is left out.
+        An ``own`` claim that is part of a zone claim is left out.
         """
         rows = {row.id: row for row in self.rows.list()}
         going_on = (row for row in rows.values() if row.state == "COMPOSING")
@@ -91,7 +91,7 @@ class ZoneClaimRecovery:
         return tuple(sorted(found, key=lambda claim: claim.created_at))
 
     def settle(self) -> None:
-        """End claims without any node left, as far as their zones answer."""
+        """End claims without remaining nodes, as far as their zones answer."""
         rows = self.rows.list(("COMPOSED",))
         if not rows:
             return
@@ -125,10 +125,10 @@ class ZoneClaimRecovery:
             return f"left as it is: {error}"
         note = row.note or "not composed in time"
         self.rows.change(row.id, ["RELEASING"], "FAILED", note=note)
-        return f"freed what it held: {note}"
+        return f"freed its holds: {note}"
 
     def _find_composed(self, row: ZoneClaim) -> str:
-        """End a claim whose composition was interrupted, by the claims of its zones."""
+        """End a claim with interrupted composition, by the claims of its zones."""
         found = self._composed(row)
         if found.goes_on:
             return f"left as it is: {found.goes_on}"
@@ -139,8 +139,8 @@ class ZoneClaimRecovery:
             note = row.note if found.nodes == found.asked else found.text
             self.rows.change(row.id, ["COMPOSING"], "COMPOSED", note=note)
             return f"composed: {found.text}"
-        self.rows.change(row.id, ["COMPOSING"], "FAILED", note="nothing was composed")
-        return "freed what it held: nothing was composed"
+        self.rows.change(row.id, ["COMPOSING"], "FAILED", note="no node was composed")
+        return "freed its holds: no node was composed"
 
     def _composed(self, row: ZoneClaim) -> _Composed:
         found = _Composed(asked=sum(len(part.nodes) for part in row.parts))
@@ -151,15 +151,15 @@ class ZoneClaimRecovery:
                 if claim.state in COMPOSED:
                     found.nodes += claim.nodes
                 elif claim.state == "COMPOSING":
-                    found.goes_on = f"{part.zone or OWN} goes on with claim {claim.id}"
+                    found.goes_on = f"{part.zone or OWN} is still composing claim {claim.id}"
                 else:
                     found.held.append((part.zone, claim.id))
         return found
 
 
-MOST_ROUNDS = 3  # of a request that a zone fails to compose
+MOST_ROUNDS = 3  # attempts for a request that a zone fails to compose
 RECONCILE_HINT = "podm claim reap reconciles it"
-_WAITS, _MORE_S = 2, 360.0  # how often a zone may wait, and for all its own calls
+_WAITS, _MORE_S = 2, 360.0  # number of waits of a zone, and for all its own calls
 
 
 @dataclass
@@ -175,7 +175,7 @@ class _Outcome:
     cannot_tell: bool = False
 
     def add(self, zone: str, result: ProvisionResult, part: ZoneClaimPart | None = None) -> None:
-        """Add the answer of a zone; an error if it has too many, or unexplained too few, nodes."""
+        """Add the answer of a zone; an error if it has too many, or inexplicably too few, nodes."""
         if part is not None:
             try:
                 going_on = sum(one.still_composing for one in result.unverified)
@@ -195,7 +195,7 @@ class _Outcome:
             self.failed_zones.add(zone)
 
     def add_error(self, zone: str, error: errors.SchedulerError) -> None:
-        """Add the error of a zone; one that does not answer may have composed."""
+        """Add the error of a zone; a zone without an answer may have composed."""
         line = paths.line_below(zone, str(error))
         if isinstance(error, errors.ServiceError | errors.Unverified):
             text = errors.one_line(f"{line}: its nodes may exist ({RECONCILE_HINT})")
@@ -230,7 +230,7 @@ def provision_below(zone: str, result: ProvisionResult) -> ProvisionResult:
 
 @dataclass(frozen=True)
 class ZoneNodes:
-    """The nodes of a zone and of those below it, composed of its claims."""
+    """The nodes of a zone and the zones below, composed from its claims."""
 
     claims: ZoneClaims
 
@@ -253,14 +253,14 @@ class ZoneNodes:
     ) -> tuple[ProvisionResult, Selected | None]:
         """Compose a request, or at least its required nodes; return the result and the decision.
 
-        Too few nodes are decomposed; the request is then decided again without the zones that
-        failed. Where the others make too few, the failure stays.
+        Too few nodes are decomposed; the request is then decided again without the failed zones. If
+        the others have too few nodes, the failure stays.
 
         Raises:
-            ClaimLost: a part was lost every time; nothing is held.
+            ClaimLost: a part was lost in every attempt; nothing is held.
             ClaimState: nodes of the key are being composed; or a pod manager of the claim was
                 disabled, and the claim stays held.
-            NameTaken: the key is that of another request.
+            NameTaken: the key belongs to another request.
         """
         avoid: tuple[SilentZone, ...] = ()
         notes: list[str] = []
@@ -285,14 +285,14 @@ class ZoneNodes:
             failed_before = replace(result, notes=(*notes, *result.notes)), outcome.selected
             if result.nodes or result.unverified or number == MOST_ROUNDS or not failed:
                 return failed_before
-            reason = "it did not compose what it held"
+            reason = "it did not compose its part"
             avoid += tuple(SilentZone(zone=zone, reason=reason) for zone in sorted(failed))
             zones = ", ".join(sorted(failed))
             notes += [f"{line}: tried without zone {zones}" for line in result.failures]
         raise AssertionError("unreachable")
 
     def _earlier(self, outcome: ZoneClaimOutcome) -> ProvisionResult | None:
-        """Return the nodes of an earlier claim of the key, None for one to be composed now."""
+        """Return the nodes of an earlier claim of the key, None if it must still be composed."""
         claim = outcome.claim
         if outcome.selected is not None or claim is None or claim.state == "HELD":
             return None
@@ -313,11 +313,11 @@ class ZoneNodes:
         return ProvisionResult(nodes=nodes, failures=tuple(failures))
 
     def compose_claim(self, claim_id: str, *, wait_s: float = WAIT_S) -> ProvisionResult:
-        """Compose all nodes of a claim, or none, in all its zones at the same time.
+        """Compose all nodes of a claim, or none, in all its zones in parallel.
 
         Raises:
             ClaimState: the claim is not held, or stays held: a pod manager of it was disabled.
-            Unverified: a zone does not answer: no zone was asked, and the claim stays held.
+            Unverified: a zone does not answer; no node was composed, and the claim stays held.
         """
         self.claims.rows.expire()
         row = self.claims.rows.get(claim_id)
@@ -336,7 +336,7 @@ class ZoneNodes:
         deadline_s = _WAITS * wait_s + _MORE_S
         if not self.claims.rows.change(row.id, ["HELD"], "COMPOSING", ttl_s=deadline_s):
             current = self.claims.rows.get(row.id) or row
-            text = f"claim {row.id} is {current.state}: only one that is held is composed"
+            text = f"claim {row.id} is {current.state}: only a held claim can be composed"
             raise errors.ClaimState(text)
         unsure = f"is COMPOSING in {', '.join(part.zone or 'this zone' for part in row.parts)}"
         self.claims.effects.note("claim", row.id, f"{unsure}: {RECONCILE_HINT}")
@@ -369,7 +369,7 @@ class ZoneNodes:
             if not isinstance(answer, errors.SchedulerError):
                 podms += [paths.path(zone, name) for one in answer for name in one.claim.podms]
             elif zone and not isinstance(answer, errors.UnknownName):
-                text = f"{paths.line_below(zone, str(answer))}: nothing was composed"
+                text = f"{paths.line_below(zone, str(answer))}: no node was composed"
                 raise errors.Unverified(f"{text}, and claim {row.id} stays held")
 
         def is_enabled(podm: str) -> bool:
@@ -383,16 +383,18 @@ class ZoneNodes:
                 raise disabled_error(row.id, name, zone)
 
     def _note_end(self, row: ZoneClaim, outcome: _Outcome) -> None:
-        """Store the end of a claim; one with unverified nodes is reconciled later."""
+        """Store the end of a claim; a claim with unverified nodes is reconciled later."""
         rows = self.claims.rows
         if outcome.unverified:
-            rows.change(row.id, ["COMPOSING"], "COMPOSING", ttl_s=0.0, note="not all is verified")
+            rows.change(
+                row.id, ["COMPOSING"], "COMPOSING", ttl_s=0.0, note="some nodes are unverified"
+            )
             return
         if outcome.nodes:
             rows.change(row.id, ["COMPOSING"], "COMPOSED")
         else:
-            self._below.release(row)  # of a zone that had not begun; other parts expire
-            rows.change(row.id, ["COMPOSING"], "FAILED", note="nothing was composed")
+            self._below.release(row)  # of a zone that had not started; other parts expire
+            rows.change(row.id, ["COMPOSING"], "FAILED", note="no node was composed")
         self.claims.effects.forget("claim", row.id)
 
     def _take_apart(self, outcome: _Outcome, wait_s: float) -> None:
@@ -411,10 +413,10 @@ class ZoneNodes:
             above, error = paths.node_below(zone, node), answers[f"{zone}/{node.id}"]
             if error is None:
                 self.claims.effects.forget("node", above.id)
-                gone = f"{above.podm}: {node.uri} decomposed again: too few nodes were composed"
+                gone = f"{above.podm}: {node.uri} decomposed: too few nodes were composed"
                 outcome.failures.append(gone)
                 continue
-            stays = f"{above.podm}: {node.uri} stays, though too few nodes were composed"
+            stays = f"{above.podm}: {node.uri} stays, although too few nodes were composed"
             text = errors.one_line(f"{stays}: {error} (podm node delete)")
             outcome.unverified.append(UnverifiedNode(message=text))
         outcome.nodes = []
@@ -424,7 +426,7 @@ class ZoneNodes:
     ) -> ZonedList[NodeStatus]:
         """Return the nodes of this zone and, by their paths, of those below.
 
-        The list names the zones that it lacks. Errors of the zone of ``podm`` are raised.
+        The list names the missing zones. Errors of the zone of ``podm`` are raised.
         """
         if podm is not None:
             zone, part, rest = self._below.find_podm(podm)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Paths: the names of things below a zone, ``CHILD/NAME``, with each level in front."""
+"""Paths: names of objects below a zone, ``CHILD/NAME``, with each level in front."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from valence_sched.model.request import GroupState, Request
 from valence_sched.model.zone import DomainValues, Generations
 
 V = TypeVar("V")
-LACK = "no pod manager "  # begins a line about what every pod manager of a zone lacks
+LACK = "no pod manager "  # start of a line about all pod managers of a zone
 OnPodm = TypeVar("OnPodm", hardware.BlockOverview, hardware.PoolOverview, capacity.StrandedAmount)
 
 
 def path(zone: str, name: str) -> str:
-    """Return the path of a name in a zone directly below; in the zone itself (``""``) the name."""
+    """Return the path of a name in a zone directly below; the zone ``""`` keeps the name."""
     return f"{zone}/{name}" if zone else name
 
 
 def way(*zones: str) -> str:
-    """Return the path of a zone through others; a zone itself has no name."""
+    """Return the path of a zone through other zones; a zone itself has an empty name."""
     return "/".join(filter(None, zones))
 
 
 def split(name: str, zones: Container[str]) -> tuple[str, str]:
-    """Return the child that a path begins with and the rest; no child for all other names."""
+    """Return the child at the start of a path and the rest; other names have no child."""
     zone, slash, rest = name.partition("/")
     return (zone, rest) if slash and zone in zones else ("", name)
 
@@ -40,10 +40,10 @@ def request_for(
     zones: Container[str],
     having: Callable[[str], Container[str]] | None = None,
 ) -> Request:
-    """Return a request with the names of pod managers in a zone below, or this one (``""``).
+    """Return a request with the pod manager names of a zone below, or of this zone (``""``).
 
-    A name alone is for every zone, or for those ``having`` a pod manager of this name. Where all
-    names are of other zones, the zone is asked for one that it does not have.
+    A plain name is for every zone, or for the zones ``having`` a pod manager of this name. If all
+    names are of other zones, the request gets a name that the zone does not have.
     """
     if not request.podms and not request.exclude_podms:
         return request
@@ -61,7 +61,7 @@ def name_in(
     zones: Container[str],
     having: Callable[[str], Container[str]] | None = None,
 ) -> str:
-    """Return the name of a pod manager in a zone, empty for one of another zone."""
+    """Return the name of a pod manager in a zone, empty if it is of another zone."""
     child, rest = split(name, zones)
     if child:
         return rest if child == zone else ""
@@ -111,7 +111,7 @@ def overview_below(zone: str, overview: hardware.PodmOverview) -> hardware.PodmO
 
 
 def podm_below(zone: str, one: OnPodm) -> OnPodm:
-    """Return a noun with its pod manager as the zone above names that."""
+    """Return a noun with its pod manager as the zone above names it."""
     return replace(one, podm=path(zone, one.podm))
 
 
@@ -121,18 +121,18 @@ def silent_below(zone: str, silent: Iterable[decision.SilentZone]) -> list[decis
 
 
 def name_for(zone: str, name: str) -> str:
-    """Return the name of a path in a zone below; for other zones a name that it lacks."""
+    """Return the name of a path in a zone below; for other zones an unused name."""
     start = f"{zone}/"
     return name.removeprefix(start) if name.startswith(start) else f"../{name}"
 
 
 def renamed_place(place: DomainValues, rename: Callable[[str], str]) -> DomainValues:
-    """Return a place with other names of pod managers: ``path`` or ``name_for`` of a zone."""
+    """Return a place with pod manager names changed by ``path`` or ``name_for`` of a zone."""
     return _renamed(place, lambda names: tuple(map(rename, names)))
 
 
 def generations_for(zone: str, generations: Generations) -> Generations:
-    """Return the generations of a zone below and of those below it, as it names them."""
+    """Return the generations of a zone below and of its own zones, as it names them."""
     start, found = f"{zone}/", {f"{name}/": number for name, number in generations.items()}
     return {
         name.removeprefix(start).removesuffix("/"): number
@@ -142,7 +142,7 @@ def generations_for(zone: str, generations: Generations) -> Generations:
 
 
 def renamed_state(state: GroupState, rename: Callable[[str], str]) -> GroupState:
-    """Return a group state with other names of pod managers, as a place."""
+    """Return a group state with pod manager names changed as in a place."""
 
     def counts(of: Mapping[str, int]) -> dict[str, int]:
         return {rename(name): number for name, number in of.items()}
@@ -156,7 +156,7 @@ def renamed_state(state: GroupState, rename: Callable[[str], str]) -> GroupState
 
 
 def _renamed(by_domain: Mapping[str, V], rename: Callable[[V], V]) -> dict[str, V]:
-    """Return values by domain; only those of the domain ``podm`` are names of a zone."""
+    """Return values by domain; only values of the domain ``podm`` are zone names."""
     return {domain: rename(one) if domain == "podm" else one for domain, one in by_domain.items()}
 
 
@@ -166,9 +166,9 @@ def line_below(zone: str, line: str) -> str:
 
 
 def lines_below(by_zone: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the lines of zones with their names; what all zones lack is one line without a name.
+    """Return the lines of zones with their names; a line of all zones appears once without a name.
 
-    A fact or capability that one zone lacks is left out where another one may have it.
+    A missing fact or capability is left out if another zone may have it.
     """
     lacks = [
         {line.partition(" (")[0]: line for line in lines if line.startswith(LACK)}

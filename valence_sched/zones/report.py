@@ -16,10 +16,10 @@ def rolled_up(
     reports: Iterable[tuple[str, Mapping[str, float]]],
     below: Iterable[Mapping[str, tuple[float, ...]]] = (),
 ) -> dict[str, tuple[float, ...]]:
-    """Return the least and the most that the hosts of each service report.
+    """Return the smallest and the largest number that the hosts of each service report.
 
-    ``reports`` has the service and the numbers of one host each; the result, as that of each zone
-    ``below``, has ``<service>_<capability>``. Unknown numbers (NaN) do not count.
+    ``reports`` has the service and the numbers of each host. The keys of the result, and of each
+    zone ``below``, are ``<service>_<capability>``. Unknown numbers (NaN) do not count.
     """
     found: dict[str, tuple[float, ...]] = {}
     for ranges in below:
@@ -39,9 +39,9 @@ def rolled_up(
 def why_ruled_out(
     capabilities: Mapping[str, Collection[str]], required: Mapping[str, Collection[str]]
 ) -> str | None:
-    """Return why no pod manager of a zone has the required capabilities, None if one may.
+    """Return why no pod manager of a zone can have the required capabilities, None if one may.
 
-    One of the required values of a key suffices. A key that the zone lacks rules nothing out.
+    One of the required values of a key suffices. A key that the zone lacks is not checked.
     """
     for key, wanted in sorted(required.items()):
         have = capabilities.get(key)
@@ -50,8 +50,8 @@ def why_ruled_out(
     return None
 
 
-INTERVALS = 3  # between polls, after which what a child reported has expired
-#: The service of each amount that a pod manager has, as capabilities of zones name it.
+INTERVALS = 3  # between polls, until a child's report expires
+#: The service name in zone capabilities for each amount of a pod manager.
 SERVICES = {
     "cores": "compute",
     "memory_mib": "compute",
@@ -72,8 +72,8 @@ def zone_info(
 ) -> ZoneInfo:
     """Return the report of a zone to the zone above.
 
-    The ranges are of the free amounts of live ``podms``, of the numbers by service in their
-    ``reports`` of the last three intervals, and of the ranges of the zones ``below``.
+    The ranges cover the free amounts of live ``podms``, the numbers by service in their ``reports``
+    of the last three intervals, and the ranges of the zones ``below``.
     """
     fresh_s = INTERVALS * settings.poll_interval_s
     found = list(podms)
@@ -97,7 +97,7 @@ def _free(amounts: hardware.PodmSummary) -> Iterator[tuple[str, dict[str, float]
 
 
 def _reported(stats: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield the numbers of each service of a report, as of ``{"compute": {"cpu": 0.7}}``."""
+    """Yield the numbers of each service in a report such as ``{"compute": {"cpu": 0.7}}``."""
     facts = stats.get("facts")
     for service, values in {**(facts if isinstance(facts, Mapping) else {}), **stats}.items():
         if isinstance(values, Mapping) and service not in ("facts", "amounts", "capabilities"):

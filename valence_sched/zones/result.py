@@ -23,15 +23,15 @@ from valence_sched.zones import paths
 from valence_sched.zones.selection import OtherOffer, Selected, podm_of
 
 MIX_NOTE = (
-    "each zone counts the mix until a node finds no place in it, and that is added up: with all "
-    "pod managers as one zone more or fewer may fit"
+    "the mix is counted in each zone separately and added up: one zone with all pod managers may "
+    "fit more or fewer"
 )
 
 
 def added_fit_counts(
     counts: Mapping[str, nouns.FitCounts], silent: Sequence[nouns.SilentZone] = ()
 ) -> nouns.FitCounts:
-    """Return how many nodes fit on the pod managers of all zones; ``silent`` ones do not count."""
+    """Return the number of nodes that fit on all zones; ``silent`` zones do not count."""
     each = ((zone, *pair) for zone, one in counts.items() for pair in one.podms)
     podms = tuple((paths.path(zone, podm), number) for zone, podm, number in each)
     return nouns.FitCounts(podms=podms, **_remarks(counts, silent))
@@ -44,10 +44,10 @@ def added_capacities(
     *,
     mix: bool = False,
 ) -> Capacity:
-    """Return how many nodes of one flavor, or of a ``mix``, fit on all zones together.
+    """Return the number of nodes of one flavor or ``mix`` that fit on all zones together.
 
-    Nodes of one flavor add up, and so do their proven bounds. The sums of free amounts over the
-    site are known for one zone alone.
+    The nodes of one flavor and their proven bounds are added up. The sums of free amounts over the
+    site are known only if there is one zone.
     """
     every = list(counts.values())
     if len(counts) == 1 and not silent and "" in counts:
@@ -92,7 +92,7 @@ def _remarks(
     }
 
 
-MOST_CANDIDATES = 6  # of an explanation: the chosen one and the best on other pod managers
+MOST_CANDIDATES = 6  # per explanation: the chosen one and the best on other pod managers
 
 
 def with_reasons_below(
@@ -103,8 +103,8 @@ def with_reasons_below(
     """Return the report of this zone on a decision merged with those of the zones directly below.
 
     Pod managers of a child have its name in front; inventories and the steps of the funnels are
-    added up. Each zone reports its own choice: the ``chosen`` candidates, by their paths, replace
-    it. A child without a report is a warning; None without any report.
+    added up. The ``chosen`` candidates, by path, replace the choice that each zone reports. A child
+    without a report causes a warning; None without any report.
     """
     reports = {zone: one for zone, one in below.items() if isinstance(one, nouns.Report)}
     first = own or next(iter(reports.values()), None)
@@ -141,7 +141,7 @@ def with_reasons_below(
 def _verdicts(
     verdicts: Sequence[nouns.PodmVerdict], chosen: Sequence[nouns.Candidate]
 ) -> Iterator[nouns.PodmVerdict]:
-    """Yield verdicts of zones as those of one decision, which took the ``chosen`` candidates."""
+    """Yield verdicts of zones as verdicts of one decision with the ``chosen`` candidates."""
     best = chosen[0].score if chosen else None
     taken = {one.podm for one in chosen}
     for one in verdicts:
@@ -157,7 +157,7 @@ def _verdicts(
 def _explanation(
     below: Mapping[str, nouns.Explanation], chosen: Sequence[nouns.Candidate]
 ) -> nouns.Explanation:
-    """Return the explanations of zones as that of one decision, without sensitivity."""
+    """Return the explanations of zones as one explanation without sensitivity."""
     first = chosen[0] if chosen else None
     candidates = [
         replace(one, podm=paths.path(zone, one.podm), outcome="fits")
@@ -235,7 +235,7 @@ def zoned_result(
 ) -> nouns.DecisionResult:
     """Return the result of a selection over zones; ``reasons`` is a report with its reasons.
 
-    InventoryIncomplete: nothing is placed, and only this zone, without pod managers, answered.
+    InventoryIncomplete: no node is placed, and only this zone, without pod managers, answered.
     """
     request, nodes = selected.request or sealed.request, selected.nodes
     fitting = len(nodes)
@@ -296,7 +296,7 @@ def zoned_result(
 def zoned_results(
     requests: Sequence[Request], reports: Sequence[nouns.Report]
 ) -> nouns.DecisionResults:
-    """Return the results of several selections; after one that fails nothing is placed."""
+    """Return the results of several selections; after a failure no nodes are placed."""
     *earlier, last = reports
     failed = last.placed < last.request.required_count
     if failed:
@@ -338,7 +338,7 @@ def zoned_report(zone: str, report: nouns.Report, selected: Selected) -> nouns.R
 
 
 def taken_by(request: Request, selected: Selected) -> Iterator[OtherOffer]:
-    """Yield the nodes of a request for the requests that are decided after it."""
+    """Yield the nodes of a request for the requests that are decided later."""
     group = request.group.name if request.group else None
     for one in selected.nodes:
         node = OtherNode(token=one.chosen.token, group=group, owner=request.owner)
@@ -346,7 +346,7 @@ def taken_by(request: Request, selected: Selected) -> Iterator[OtherOffer]:
 
 
 def drop_conflicting_alternates(selections: Sequence[Selected]) -> None:
-    """Drop from each selection alternates on pod managers with nodes of the other selections."""
+    """Drop alternates on pod managers with nodes of other selections."""
     taken = [{podm_of(node.chosen) for node in one.nodes} for one in selections]
     for number, one in enumerate(selections):
         others = set().union(*taken[:number], *taken[number + 1 :])

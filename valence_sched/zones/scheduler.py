@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ZoneScheduler: the verbs of a scheduler over the pod managers of a zone and those below it.
+"""ZoneScheduler: the verbs of a scheduler over the pod managers of a zone and its children.
 
-A verb is *merged*: every zone is asked at once, rows of zones below are named by their path, and a
-list says which zones it lacks. Or it is *routed*: the zone that has what is named answers. Every
-other verb is that of the zone's *own* scheduler.
+A *merged* verb asks all zones in parallel, names rows of zones below by their path, and lists the
+missing zones. A *routed* verb asks the zone with the named object. The zone's *own* scheduler has
+every other verb.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 
-_OF_PODM = ("reported_stats", "forget_report")  # verbs of the zone that has a pod manager
+_OF_PODM = ("reported_stats", "forget_report")  # verbs routed to the zone of a pod manager
 
 
 class ZoneScheduler(Scheduler):
-    """Claims and composes over the zones that ``zoned`` decides over; ``nodes`` are theirs.
+    """Claims and composes over the zones of ``zoned``; ``nodes`` has their nodes.
 
     With ``dispatches`` each claimed decision is queued for the controller of this zone.
     """
@@ -134,7 +134,7 @@ class ZoneScheduler(Scheduler):
         return [paths.podm_below(zone, one) for one in found]
 
     def block(self, name: str, podm: str | None = None) -> hardware.BlockOverview:
-        """Return a block; ServiceError where only a zone that does not answer may have it."""
+        """Return a block; ServiceError if only a silent zone may have it."""
         if podm is not None:
             zone, verbs, known = self._below.find_podm(podm)
             return paths.podm_below(zone, verbs.block(name, known))
@@ -147,7 +147,7 @@ class ZoneScheduler(Scheduler):
             raise UsageError(text)
         if not found:
             first = answers.silent[0]
-            text = f"zone {first.zone} may have block {name!r}, and does not answer: {first.reason}"
+            text = f"zone {first.zone} may have block {name!r}, but does not answer: {first.reason}"
             raise ServiceError(text)
         return found[0]
 
@@ -196,7 +196,7 @@ class ZoneScheduler(Scheduler):
         explain: bool = False,
         proven: bool = False,
     ) -> Capacity:
-        """Return the sum of what each zone makes of the mix; without a proven bound of all."""
+        """Return the sum of the nodes of the mix in each zone, without a proven bound."""
 
         def ask(zone: Scheduler, *mix: Request) -> Capacity:
             return zone.mix_capacity(mix, shares, most, explain=explain, proven=proven)
@@ -218,7 +218,7 @@ class ZoneScheduler(Scheduler):
         zones = sorted({one.chosen.zone.partition("/")[0] for one in selected.nodes})
         if len(zones) > 1:
             names = ", ".join(zone or OWN for zone in zones)
-            text = f"a plan is of one zone, and these nodes are in several ({names})"
+            text = f"a plan covers one zone, but these nodes are in several zones ({names})"
             raise RequestError(f"{text}: ask for fewer nodes, or claim them here")
         zone = zones[0]
         found = self._below.part(zone).plan(self._below.requests(request)(zone))
@@ -253,18 +253,18 @@ class ZoneScheduler(Scheduler):
     def _check_group(self, request: Request) -> None:
         group = request.group
         if self._below.children and group is not None and group.hard and crosses_zones(request):
-            rules = f"the rules of group {group.name!r} are over all zones"
-            text = f"a plan is of one zone, and {rules}: claim the nodes here, without a plan"
+            rules = f"the rules of group {group.name!r} cover all zones"
+            text = f"a plan covers one zone, but {rules}: claim the nodes here without a plan"
             raise RequestError(text)
 
     def _placed(self, plan: Plan) -> tuple[str, Plan]:
-        """Return the zone directly below that a plan is for, or this one, and its plan.
+        """Return the plan and its zone: this zone or a zone directly below.
 
-        Without the name of a zone it is the zone with its pod managers: RequestError where no
-        zone has one of them, or several zones have them.
+        If the plan does not name a zone, the zone is found by its pod managers: RequestError if
+        they are missing or in several zones.
         """
         zone, _, rest = plan.zone.partition("/")
-        while zone and zone not in self._below.children:  # of zones above this one
+        while zone and zone not in self._below.children:  # names of zones above this one
             zone, _, rest = rest.partition("/")
         return zone or self._zone_of(plan), plan_in(plan, rest)
 
@@ -273,7 +273,7 @@ class ZoneScheduler(Scheduler):
         try:
             zones = {self._below.find_podm(podm)[0] for podm in podms}
         except UsageError as error:
-            text = f"the plan does not name its zone, and {error}"
+            text = f"the plan does not name its zone: {error}"
             raise RequestError(f"{text} in a new plan, or apply it at its zone") from None
         if len(zones) > 1:
             raise RequestError("the plan has pod managers of several zones: plan again")
@@ -282,13 +282,13 @@ class ZoneScheduler(Scheduler):
             try:
                 self._below.own.registration(podm)
             except UnknownName:
-                text = f"the plan has pod manager {podm!r}, which no zone here has"
+                text = f"the plan has pod manager {podm!r}, which is unknown here"
                 raise RequestError(f"{text}: apply it at the zone that has it") from None
         return zone
 
 
 class _Selecting:
-    """Selects the nodes of one request; a fit is explained before it is held, and so changed."""
+    """Selects the nodes of one request; a fit is explained before the hold changes it."""
 
     def __init__(self, zoned: ZoneDecider, request: Request, detail: nouns.Detail) -> None:
         self._zoned, self._request, self._detail = zoned, request, detail
@@ -303,11 +303,11 @@ class _Selecting:
 
     def report(self, selected: Selected) -> nouns.Report:
         result = self.result(selected)
-        assert result is not None, "it was selected just now"
+        assert result is not None, "just selected"
         return result.report
 
     def result(self, selected: Selected | None) -> nouns.DecisionResult | None:
-        """Return the decision on a selection, None where an earlier claim was found."""
+        """Return the decision on a selection, None if an earlier claim was found."""
         for one, sealed, result in self._selections:
             if one is selected:
                 return result or self._result(sealed, one)

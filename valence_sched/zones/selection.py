@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ZoneSelection: the nodes of a request over a tree of zones, chosen as a flat zone chooses them.
+"""ZoneSelection: the nodes of a request over a tree of zones, chosen as in a flat zone.
 
-Where the nodes of a zone change no cost in another one, each zone is asked once, for all nodes.
-Where they do (a group that spreads over zones), or where chance takes part, each node is a round.
+If nodes of one zone do not change costs in another zone, each zone is asked once for all nodes. If
+they do (a group that spreads over zones), or if lots decide, each node takes a round of queries.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from valence_sched.model.request import MAX_NODES, GroupState, Request
 from valence_sched.zones.mixes import CompletedRequest, as_asked_below
 
 LEAST_DEADLINE_S = 0.001  # once the time of a decision is over
-MOST_ANCHORS = 64  # tried for one group; the one by which most nodes fit is taken
+MOST_ANCHORS = 64  # tried for one group; the anchor that places most nodes is used
 
-#: Places the nodes of a request, the first of them at none of some places.
+#: Places the nodes of a request; the first node avoids some places.
 Attempt = Callable[[tuple[nouns.DomainValues, ...]], "list[PlacedOffer]"]
 
-#: Completes the mix of a request by what a function asks of all zones, if need be anew.
+#: Completes the mix of a request from supplies that a function asks of all zones.
 Complete = Callable[[Callable[[], nouns.GroupAnswer], bool], CompletedRequest]
 
 
 @dataclass(frozen=True)
 class PlacedOffer:
-    """One node: the offer that was chosen, and the alternates it has.
+    """One node: the chosen offer and its alternates.
 
-    ``choice`` is the number of the request's alternative that the node is made by, from 1.
+    ``choice`` is the number, from 1, of the request's alternative for the node.
     """
 
     choice: int
@@ -49,7 +49,7 @@ class PlacedOffer:
 
 @dataclass(frozen=True)
 class OtherOffer:
-    """A node of another request, and the way down to its zone."""
+    """A node of another request, and the path down to its zone."""
 
     node: nouns.OtherNode
     zone: str
@@ -59,9 +59,9 @@ class OtherOffer:
 class Selected:
     """The nodes that zones offer, and the facts about the answer.
 
-    There were ``queries`` to the zones directly below, ``rounds`` of them for offers; ``answered``
-    counts the zones of the fullest answer. ``request`` is the one asked, with its mix completed;
-    the supplies of ``uncounted`` zones to it are unknown.
+    ``queries`` is the number of queries to the zones directly below, ``rounds`` the number of them
+    for offers. ``answered`` counts the zones of the fullest answer. ``request`` is the request with
+    its mix completed; the supplies of ``uncounted`` zones to it are unknown.
     """
 
     nodes: list[PlacedOffer] = field(default_factory=list)
@@ -80,7 +80,7 @@ class _LostZone(Exception):
 
 
 class _OtherSupplies(Exception):
-    """The mix was completed by other supplies than zones have now: ``supplies``, if known."""
+    """The mix was completed from outdated supplies; ``supplies`` are the present ones, if known."""
 
     def __init__(self, supplies: nouns.ZoneSupplies | UnsetType) -> None:
         super().__init__()
@@ -90,12 +90,12 @@ class _OtherSupplies(Exception):
 class ZoneSelection:
     """Selects the nodes of one request, sealed for its policy, from a zone and those below.
 
-    All queries together have ``deadline_s``; a zone that does not answer one is not asked again,
-    and if a node was chosen there, the decision is made anew without that zone. No candidate costs
-    more than ``most_cost``. ``others`` are offers that earlier requests took. Zones to ``avoid``
-    are not asked, and named silent. ``complete`` returns the request with its mix completed; with
-    True it asks zones in any case. If it used the supplies of an earlier decision, the first
-    offers confirm them, or the decision is made anew by the present ones.
+    All queries together have ``deadline_s``. A zone without an answer is not asked again; if a node
+    was chosen there, the decision is repeated without that zone. Candidates cost at most
+    ``most_cost``. ``others`` are offers that earlier requests took. Zones to ``avoid`` are not
+    asked, and count as silent. ``complete`` returns the request with its mix completed; with True
+    it always asks zones. If it used the supplies of an earlier decision, the first offers must
+    confirm them; otherwise the decision is repeated with the present supplies.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ZoneSelection:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._zone, self._policy = zone, policy
-        self._sealed = self._request = request  # as it is sealed, and with its mix completed
+        self._sealed = self._request = request  # sealed, and with its mix completed
         by_lot = policy.scheduler == "chance"
         self._query = nouns.OfferQuery(
             request=request,
@@ -127,7 +127,7 @@ class ZoneSelection:
         self._clock, self._until = clock, clock() + deadline_s
         self._noted = Selected()
         self._note(avoid, self._noted.silent)
-        # of the offers that were taken, by token
+        # the taken offers, by token
         self._zones = {one.node.token: one.zone for one in others}
 
     def ranking(self, limit: int) -> tuple[Sequence[nouns.Offer], Selected]:
@@ -149,7 +149,7 @@ class ZoneSelection:
     ) -> nouns.ZoneAnswer:
         """Return the answer for one node by an alternative, with at most ``limit`` candidates.
 
-        With a ``rival`` also the offers that overtake it. Errors as of ``nodes``.
+        With a ``rival``, also the offers that overtake it. Errors as for ``nodes``.
         """
         per_podm = self._policy.pick.best_of == 1
         query = replace(self._query, limit=limit, per_podm=per_podm, rival=rival)
@@ -169,11 +169,11 @@ class ZoneSelection:
 
     @property
     def silent(self) -> frozenset[str]:
-        """Return the zones that gave no answer."""
+        """Return the zones without an answer."""
         return frozenset(self._noted.silent)
 
     def most_nodes(self) -> int:
-        """Return a bound of how many nodes of the request all zones make, by each need alone."""
+        """Return an upper bound of the nodes on all zones, computed for each need separately."""
         self._complete_mix()
         supplies = self._group_answer(self._query).supplies
         return MAX_NODES if supplies is UNSET else supplies.most_nodes
@@ -181,10 +181,10 @@ class ZoneSelection:
     def nodes(self) -> Selected:
         """Return the nodes of the request, or as many as fit.
 
-        UnknownName: all zones that may have a pod manager of the request answer, without it.
+        UnknownName: all zones that may have a pod manager of the request answer without it.
         """
         begin: Callable[[], None] = self._complete_mix
-        while True:  # each time without one more of the zones, or once by what they supply now
+        while True:  # each retry without another zone, or once with the present supplies
             try:
                 begin()
                 self._noted.nodes = self._with_alternates(self._nodes())
@@ -196,7 +196,7 @@ class ZoneSelection:
                 return self._noted
 
     def _begin_anew(self, supplies: nouns.ZoneSupplies | UnsetType = UNSET) -> None:
-        """Forget the nodes, and complete the mix by the present supplies of zones."""
+        """Drop the nodes, and complete the mix from the present supplies of zones."""
         self._noted.undecided.clear()
         vars(self).pop("needs_anchor", None)
         self._complete_mix(anew=True, supplies=supplies)
@@ -204,7 +204,7 @@ class ZoneSelection:
     def _complete_mix(
         self, *, anew: bool = False, supplies: nouns.ZoneSupplies | UnsetType = UNSET
     ) -> None:
-        """Complete the mix of the request, by known ``supplies`` or by those that zones report."""
+        """Complete the mix of the request from known ``supplies``, or ask zones for them."""
         if self._complete is None:
             return
 
@@ -226,7 +226,7 @@ class ZoneSelection:
         return self._attempt(())
 
     def _best_by_anchor(self, attempt: Attempt, count: int) -> list[PlacedOffer]:
-        """Return the nodes by the anchor at which most of them fit."""
+        """Return the nodes placed with the anchor at which most nodes fit."""
         group = self._request.group
         assert group is not None, "only a group has an anchor"
         best = nodes = attempt(())
@@ -243,7 +243,7 @@ class ZoneSelection:
     def _attempt(self, closed: tuple[nouns.DomainValues, ...]) -> list[PlacedOffer]:
         """Try each alternative for the nodes that are still missing.
 
-        Unless places are closed, an alternative that begins a group tries its anchors.
+        Unless places are closed, an alternative at the start of a group tries its anchors.
         """
         nodes: list[PlacedOffer] = []
         for choice in range(1, len(self._request.alternatives) + 1):
@@ -274,7 +274,7 @@ class ZoneSelection:
         return [PlacedOffer(choice, offer) for offer in offers]
 
     def _in_rounds(self, query: nouns.OfferQuery) -> list[nouns.Offer]:
-        """Return the nodes one by one: every zone learns of each before the next."""
+        """Return the nodes one by one; every zone learns of each node before the next."""
         count, best_of = query.request.count, self._policy.pick.best_of
         limit = best_of if best_of > 1 else 0
         taken, found = list(query.taken), list[nouns.Offer]()
@@ -309,7 +309,7 @@ class ZoneSelection:
         known: dict[tuple[int, int], tuple[nouns.Offer, ...]] = {}
         found = []
         for number, node in enumerate(nodes):
-            # each node of an alternative is a draw of its own, where lots decide
+            # if lots decide, each node of an alternative is drawn separately
             turn = sum(one.choice == node.choice for one in nodes[:number])
             key = node.choice, turn if query.order == "lot" else 0
             if key not in known:
@@ -325,7 +325,7 @@ class ZoneSelection:
 
     @functools.cached_property
     def needs_anchor(self) -> bool:
-        """Return whether the first node decides where all the others must be."""
+        """Return whether the first node determines the places of all others."""
         group = self._request.group
         if group is None or not group.affinity:
             return False
@@ -346,7 +346,7 @@ class ZoneSelection:
         self._note(answer.excluded, self._noted.excluded)
         self._noted.undecided.update(((one.podm, one.pool), one) for one in answer.undecided)
         for name in answer.unknown_podms if not self._noted.silent else ():
-            # a name alone may be in a zone that is not asked, a path is in the one that it names
+            # a plain name may be in a zone that is not asked; a path names its zone
             starts = (f"{one.zone}/" if "/" in name else "" for one in answer.excluded)
             if not f"{name}/".startswith(tuple(starts)):
                 raise UnknownName("pod manager", name, ())
@@ -372,7 +372,7 @@ class ZoneSelection:
             raise _LostZone
 
     def _bounded(self, query: nouns.OfferQuery) -> nouns.OfferQuery:
-        """Return a query with the time that is left, and without silent zones."""
+        """Return a query with the remaining time, and without silent zones."""
         left_s = max(self._until - self._clock(), LEAST_DEADLINE_S)
         silent = tuple(self._noted.silent)[: nouns.MOST_LEFT_OUT]
         return replace(query, deadline_s=left_s, left_out=silent)
@@ -393,7 +393,7 @@ def podm_of(offer: nouns.Offer) -> tuple[str, str]:
 
 
 def crosses_zones(request: Request) -> bool:
-    """Return whether a node of a request changes what is allowed on other pod managers."""
+    """Return whether a node of a request restricts other pod managers."""
     group = request.group
     if group is None:
         return False

@@ -60,7 +60,7 @@ class TestConnect(unittest.TestCase):
         dialects = {"acme": dialect("acme", lambda root: "Acme" in root), **DIALECTS}
         for driver in ("auto", "acme"):
             target = ReadTarget(Registration(name="p", url=server.url, driver=driver))
-            with self.assertRaisesRegex(PodmError, "driver 'acme' reads pod managers"):
+            with self.assertRaisesRegex(PodmError, "driver 'acme' only reads pod managers"):
                 connect(target, dialects, 5, 1).__enter__()
 
 

@@ -216,9 +216,9 @@ class TestStream(unittest.TestCase):
 
     def test_a_stream_that_is_cut_or_refused_says_why(self):
         for fail, text in (
-            ("stream-cut:0", "an answer that ends too early"),
+            ("stream-cut:0", "a truncated answer"),
             ("stream-endless", "an event of more than 1048576 bytes"),
-            ("stream-redirect", "redirects its event stream, which is not followed"),
+            ("stream-redirect", "redirects its event stream, and redirects are not followed"),
             (f"status:503:{SSE}", "found HTTP 503, expected text/event-stream"),
             (f"html:{SSE}", "found text/html, expected text/event-stream"),
             (f"drop-reply:{SERVICE}", "connection"),
@@ -393,7 +393,7 @@ class TestSubscription(SubscriptionCase):
         self.assertTrue(self.opened.wait(PATIENCE_S))
         podm.app.podm.subscriptions.delete(podm.documents.member_uris(COLLECTION)[0])
         self.join()
-        self.assertIn("has dropped its subscription", str(self.error))
+        self.assertIn("dropped the event subscription", str(self.error))
 
     def test_one_that_stands_in_its_place_by_now_is_not_deleted(self):
         podm = self.serve("no-stream")
@@ -440,7 +440,7 @@ class TestHostileSubscription(SubscriptionCase):
             (f"body:text:POST:{COLLECTION}", None),
             (f"html:POST:{COLLECTION}", "without its URI in the answer|a page of HTML"),
             (f"drop-reply:POST:{COLLECTION}", "connection"),
-            (f"status:404:GET:{COLLECTION}/1", "has dropped its subscription"),
+            (f"status:404:GET:{COLLECTION}/1", "dropped the event subscription"),
         ):
             with self.subTest(fail):
                 podm = self.serve("no-stream", fail)
@@ -461,7 +461,7 @@ class TestHostileSubscription(SubscriptionCase):
         podm.app.podm.subscriptions.create = lambda body: create({**body, **elsewhere})
         self.follow(podm)
         self.join()
-        self.assertIn("another subscription to events than the one requested", str(self.error))
+        self.assertIn("changed the requested event subscription", str(self.error))
         self.assertEqual(1, len(self.subscriptions(podm)))  # it is somebody else's
 
     def test_one_that_stays_is_told(self):

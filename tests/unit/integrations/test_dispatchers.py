@@ -189,7 +189,7 @@ class TestValence(unittest.TestCase):
     def test_what_was_taken_before_a_refusal_is_said(self):
         answers = ((200, {"uuid": "u1"}), (500, {}))
         with controller(*answers) as there, self.assertRaisesRegex(
-            DispatchFailed, "node 2: .*HTTP 500.*; taken before: u1"
+            DispatchFailed, "node 2: .*HTTP 500.*; accepted before: u1"
         ):  # fmt: skip
             valence(there.url, order("a", "b"))
 

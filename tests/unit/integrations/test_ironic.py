@@ -106,7 +106,7 @@ class TestBadAnswers(IronicCase):
             ((200, {"nodes": [{"uuid": "u", "driver_info": "x"}]}), "no document of Ironic"),
             ((200, hidden), "node u without its driver_info or its lock"),
             ((200, locked), "node u without its driver_info or its lock"),
-            ((200, page), "a page of nodes without nodes that names another page"),
+            ((200, page), "an empty page of nodes that links another page"),
         ):
             with self.subTest(answer):
                 fake.wrong = lambda target, it=answer: it if "/nodes?f" in target else None

@@ -113,7 +113,7 @@ class TestEnds(ListenerCase):
         self.assertEqual({"a": "an event stream that is open again"}, listener.take())
         self.assertEqual(1, self.opened.count("b"), "one without a stream is left alone")
         told = [line for line in self.lines if "no event stream" in line]
-        self.assertIn("a: no event stream: an answer that ends too early", told[0])
+        self.assertIn("a: no event stream: a truncated answer", told[0])
 
     def test_each_pause_is_twice_as_long_as_the_one_before(self):
         times = []

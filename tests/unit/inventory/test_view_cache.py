@@ -244,7 +244,7 @@ class TestViewCache(unittest.TestCase):
         for mode in (0o620, 0o602, 0o640, 0o604):
             file.chmod(mode)
             self.assert_read(self.view())
-            self.assertRegex(self.remarks[0], "could not be used: others can read or write it")
+            self.assertRegex(self.remarks[0], "could not be used: other users can read or write it")
             self.assertEqual(0o600, file.stat().st_mode & 0o777)
         real = self.folder / "real"
         file.rename(real)
@@ -267,7 +267,7 @@ class TestViewCache(unittest.TestCase):
         self.view()
         os.chown(self.cached_file(), 65534, 65534)
         self.assert_read(self.view())
-        self.assertRegex(self.remarks[0], "others can read or write it")
+        self.assertRegex(self.remarks[0], "other users can read or write it")
         self.assert_cached(self.view())
 
     def test_a_folder_that_cannot_be_written_is_told(self):

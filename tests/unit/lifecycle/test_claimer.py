@@ -125,7 +125,7 @@ class TestClaimed(ClaimerCase):
         with self.assertRaises(ClaimState) as caught:
             local.claim(asked, key="a.b")
         self.assertEqual(
-            f"{line}, which is HELD: choose another key, or see podm node list",
+            f"{line}, which is HELD: choose another key, or run podm node list",
             str(caught.exception),
         )
         for words in ({"key": "acb"}, {"key": "a.b", "owner": "x"}, {"key": "b"}):
@@ -176,7 +176,7 @@ class TestOvertaken(ClaimerCase):
             local.claim(self.request())
         self.assertEqual(2, len(lost))
         block = f"block c[0-9] of pod manager 'p' is held by claim {lost[-1].id}"
-        line = f"^lost the race 2 times in a row, at last: {block}$"
+        line = f"^lost the race 2 times in a row, the last time: {block}$"
         self.assertRegex(str(caught.exception), line)
         self.assertEqual(("p", lost[-1].id), (caught.exception.podm, caught.exception.claim))
         self.assertEqual(32, MOST_ATTEMPTS)

@@ -256,7 +256,7 @@ class TestNotBegun(ComposeCase):
             with self.subTest(why, point=point):
                 self.setUp()
                 error = self.error(Unverified, scripted, checkpoint=self.break_at(point))
-                start = "p: nothing is composed, but that could not be recorded: "
+                start = "p: no node was composed, but that could not be recorded: "
                 self.assertTrue(str(error).startswith(f"{start}{self.store.address}: "), error)
                 end = f": claim {self.claim.id} stays COMPOSING ({RECONCILE_HINT}): {why}"
                 self.assertTrue(str(error).endswith(end), error)
@@ -521,9 +521,9 @@ class TestOthers(unittest.TestCase):
 
 REMOVING = {
     f"drop-reply:{DELETE}": None,
-    f"status:503:{DELETE}": "is still there: HTTP 503",
-    f"lie:{DELETE}": "is still there: HTTP 200",
-    "ghost": "is still there: it answered that the node is gone",
+    f"status:503:{DELETE}": "still exists: HTTP 503",
+    f"lie:{DELETE}": "still exists: HTTP 200",
+    "ghost": "still exists: its deletion was reported",
     "if-match": None,
     "stale-tags": None,
     f"status:412:{DELETE}:1": None,

@@ -119,7 +119,7 @@ class TestDispatch(unittest.TestCase):
         for environ in ({}, {"K": ""}):
             with self.assertRaises(CredentialError) as caught:
                 self.dispatch(environ=environ, key_variable="K")
-            self.assertEqual("--dispatch-key-env: nothing is in K, expected a key",
+            self.assertEqual("--dispatch-key-env: K is empty, expected a key",
                              str(caught.exception))  # fmt: skip
         self.assertEqual(1, len(self.sent))
 

@@ -409,7 +409,7 @@ class TestProvision(ProvisionCase):
         self.assertEqual((), done.nodes)
         (stays,) = done.unverified
         node = self.one.nodes.list()[0].id
-        text = f"stays, though too few nodes were composed: node {node}: p"
+        text = f"stays, although too few nodes were composed: node {node}: p"
         self.assertIn(text, stays.message)
 
 

@@ -159,14 +159,14 @@ class TestHabits(unittest.TestCase):
         with self.on(self.redfish, "stays-unused:*") as here:
             claim = here.claim(request())
             _, share = next(node_allocations(claim))
-            with self.assertRaisesRegex(Unverified, "no block says that it is part of it"):
+            with self.assertRaisesRegex(Unverified, "is not confirmed by any block"):
                 here.composer.compose(claim)
             second = CompositionRequest(name="vs-2", pool=share.pool, blocks=share.blocks)
             with here.connect("podm") as composer:
                 result = composer.may_change(second).compose(second, lambda _state: None)
             self.assertEqual("left", result.state)
             mine = f"{SYSTEMS}/{node_name(claim, share)}"
-            self.assertEqual(f"its blocks are part of {mine} too", result.reason)
+            self.assertEqual(f"its blocks are also part of {mine}", result.reason)
 
 
 class TestEqualDevices(unittest.TestCase):
@@ -222,7 +222,7 @@ class TestEqualDevices(unittest.TestCase):
     def test_where_the_request_tells_the_places_apart_it_is_taken_back(self):
         with site("equal-device", source=None, documents={"podm": self.redfish}) as here:
             claim = self.held(here, f"{BLOCKS}/Compute-02", places=("chassis",))
-            with self.assertRaisesRegex(ComposeFailed, "is there without .*Compute-02"):
+            with self.assertRaisesRegex(ComposeFailed, "exists without .*Compute-02"):
                 here.composer.compose(claim)
             self.assertEqual([], here.node_names())
 
@@ -373,7 +373,7 @@ CASES = (
     Case(("steal:Host4", "steal:Head-4"), "in use"),
     Case((f"status:500:POST:{SYSTEMS}", "status:500:DELETE:*/{}/*"), "/{}/.* still there", True),
     Case((f"status:500:POST:{SYSTEMS}", "ghost"), "/{}/.* still there: it answered", True),
-    Case(("drop-reply:POST:*/{}", "own-names"), "came meanwhile: its owner is", True),
+    Case(("drop-reply:POST:*/{}", "own-names"), "appeared meanwhile: its owner is", True),
 )
 
 
@@ -456,7 +456,9 @@ class TestAmounts(unittest.TestCase):
                 (stays,) = self.made(here, word) - before
                 here.clear_faults()
                 (line,) = here.reconcile()
-                self.assertIn(f"nothing was composed, but check {stays} may be made for it", line)
+                self.assertIn(
+                    f"no node was composed, but check {stays} may belong to the node", line
+                )
 
     def test_what_has_another_nodes_name_by_now_is_left_alone(self):
         with self.on("mem-1") as here:
@@ -485,7 +487,7 @@ class TestAmounts(unittest.TestCase):
             documents.put(grant.uri, {**domain, "MemorySizeMiB": 1})
             with here.connect("mem-1") as composer:
                 wanted = composition_request(claim, claim.parts[0].shares[0], None)
-                self.assertEqual([f"{grant.uri}: found 0 MiB left, 262144 were chosen"],
+                self.assertEqual([f"{grant.uri}: found 0 MiB left, expected 262144 or more"],
                                  list(composer.conflicts(wanted)))  # fmt: skip
             self.assertEqual(262144.0, grant.amount)
 
@@ -532,7 +534,7 @@ class TestDeciding(unittest.TestCase):
     def test_it_is_left_out_and_named_and_nothing_is_claimed(self):
         plain = Dialect("plain", ServiceRoot, read_podm, composer=lambda _session, _patience: None)
         reads = Dialect("reads", ServiceRoot, read_podm)
-        only_reads = "driver 'reads' reads pod managers, and cannot compose on them"
+        only_reads = "driver 'reads' only reads pod managers and cannot compose"
         lines = {plain: "driver 'plain' cannot compose cxl_memory_mib", reads: only_reads}
         for dialect, line in lines.items():
             with self.subTest(dialect.name), site() as here:

@@ -187,7 +187,7 @@ class TestGivenUp(ComposeCase):
             (Watched(compose=ValueError("a bug")),
              "ValueError: a bug (please report this); nothing is there", BACK),
             (Watched(compose=CompositionResult(state="absent")),
-             "it answered that it composed, and composed nothing", BEGUN),
+             "it reported success, but composed no node", BEGUN),
             (Watched(reserve=DOWN), "connection refused; nothing is there",
              ["reserve", "read_node"]),
         ):  # fmt: skip
@@ -315,7 +315,7 @@ class TestRemoved(ComposeCase):
         unsure = [f"node {self.node.id} of p may be gone: {RECONCILE_HINT}"]
         for remove, why in ((PART, "c0 is idle"),
                             (DOWN, "could not be read back: connection refused")):  # fmt: skip
-            self.assertEqual(f"p: {why}: look there, then try again",
+            self.assertEqual(f"p: {why}: check the pod manager, then try again",
                              self.fails(Unverified, Watched(remove=remove)))  # fmt: skip
             self.assertEqual(unsure, self.lines())
         self.assertEqual(["removing", "removed"] * 2, self.points)

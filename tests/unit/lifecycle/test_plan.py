@@ -513,7 +513,7 @@ class TestClaims(StoreCase):
                 with self.assertRaises(ClaimLost) as caught:
                     local.claim(self.asked)
                 self.assertEqual(
-                    "the plan was made on a recording that does not tell which service pod "
+                    "the plan was made on a recording that does not identify the service of pod "
                     "manager 'p' is (no identity): make it on a new capture (podm capture), or "
                     "live", str(caught.exception))  # fmt: skip
                 self.assertEqual("p", caught.exception.podm)

@@ -151,7 +151,7 @@ class TestSeveral(ProvisionCase):
     def test_too_few_are_taken_apart_again(self):
         done = self.failing(1, "p").provision(self.request(count=2))
         self.assertEqual(((), ()), (done.nodes, done.unverified))
-        self.assertIn("p: /S/p1 decomposed again: too few nodes were composed", done.failures)
+        self.assertIn("p: /S/p1 decomposed: too few nodes were composed", done.failures)
         self.assertEqual(2, len(done.failures))
         self.assertEqual([], self.one.nodes.list())
         self.assertEqual([], self.one.effects.unnamed_lines())
@@ -168,8 +168,12 @@ class TestSeveral(ProvisionCase):
 
     def test_what_cannot_be_taken_apart_again_is_said(self):
         for remove, line in (
-            (PART, "p: c0 is idle: look there, then try again"),
-            (DOWN, "p: could not be read back: connection refused: look there, then try again"),
+            (PART, "p: c0 is idle: check the pod manager, then try again"),
+            (
+                DOWN,
+                "p: could not be read back: connection refused: check the pod manager, then try "
+                "again",
+            ),
         ):
             self.failing(1, "p")
             self.composers["p"]._answers["remove"] = remove
@@ -189,7 +193,7 @@ class TestSeveral(ProvisionCase):
 
         composer = renewed(self.provisioner.composer, connect=refuse_later)
         done = renewed(self.provisioner, composer=composer).provision(self.request(count=2))
-        line = "p: /S/p1 stays, though too few nodes were composed: p: /S/p1: connection refused"
+        line = "p: /S/p1 stays, although too few nodes were composed: p: /S/p1: connection refused"
         self.assertEqual([f"{line} (podm node delete)"], [one.message for one in done.unverified])
 
     def test_on_one_pod_manager_only_some_are_made_at_a_time(self):
@@ -376,7 +380,7 @@ class TestHeld(ProvisionCase):
         expire(self, late)
         ended = self.claimer.claim(self.request()).claim
         self.one.claims.release(ended.id, "not needed")
-        hint = "only one that is held is composed"
+        hint = "only a held claim can be composed"
         for one, words in (
             (claim, f"COMPOSED (it is node {node.id})"),
             (late, "EXPIRED"),

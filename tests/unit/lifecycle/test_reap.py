@@ -44,7 +44,7 @@ class TestReaping(ScriptedCase):
         return [(one.kind, one.done) for one in reconciler.reconcile()]
 
     def test_each_answer_about_a_claim_that_was_being_composed(self):
-        nothing = "freed what it held: nothing was composed"
+        nothing = "freed its holds: no node was composed"
         for read_node, done, state, calls in (
             (COMPOSED, "composed: found /S/1", "COMPOSED", ["unreserve"]),
             (ABSENT, nothing, "FAILED", ["unreserve"]),
@@ -75,7 +75,7 @@ class TestReaping(ScriptedCase):
             self.begin()
             self.store.claims.renew(self.claim.id, 1e-6)
             done = self.reap(Scripted(), dry_run=dry_run)
-            self.assertEqual([("claim", "expired: freed what it held")], done)
+            self.assertEqual([("claim", "expired: freed its holds")], done)
             self.assertEqual(state, self.state())
 
     def test_a_node_that_is_gone_is_forgotten_but_not_in_a_dry_run(self):
@@ -313,7 +313,7 @@ class TestClaims(ReapCase):
         self.assertEqual(("remove", self.wanted(), ""), composer.arguments[-1])
         self.assertEqual("COMPOSING", self.state())
         gone = Noting(read_node=amount_left)
-        self.assertEqual("freed what it held: nothing was composed", self.claim_line(gone))
+        self.assertEqual("freed its holds: no node was composed", self.claim_line(gone))
         self.assertEqual("FAILED", self.state())
 
     def test_a_node_that_cannot_be_taken_back_stays_with_its_claim(self):
@@ -368,8 +368,8 @@ class TestClaims(ReapCase):
         shares = tuple(NodeAllocation(node=n, pool="all", blocks=(f"c{n}",)) for n in (1, 2))
         self.start(ClaimPart(podm="p", generation=1, shares=shares))
         used = {f"vs-{self.claim.id}-{n}": replace(USED, reason=f"c{n} is in use") for n in (1, 2)}
-        note = "nothing was composed, but check c1 is in use; c2 is in use"
-        self.assertEqual(f"freed what it held: {note}", self.claim_line(Noting(by_name=used)))
+        note = "no node was composed, but check c1 is in use; c2 is in use"
+        self.assertEqual(f"freed its holds: {note}", self.claim_line(Noting(by_name=used)))
         claim = self.store.claims.show(self.claim.id)
         self.assertEqual(("FAILED", note), (claim.state, claim.note))
 
@@ -379,8 +379,8 @@ class TestClaims(ReapCase):
             (type(DOWN)(long), "left as it is: p: x", 200),
             (replace(PART, reason=long, works=True), "left as it is: p goes on: x", 200),
             (replace(UNKNOWN, reason=long), "left as it is: x", 200),
-            (replace(USED, reason=long), "freed what it held: nothing was composed, but check x",
-             200 + len("freed what it held: ")),
+            (replace(USED, reason=long), "freed its holds: no node was composed, but check x",
+             200 + len("freed its holds: ")),
         ):  # fmt: skip
             with self.subTest(start):
                 self.begin()
@@ -392,7 +392,7 @@ class TestClaims(ReapCase):
         self.store.remember(podm("q"))
         claim = self.store.claims.create([part("p", 1, "c1"), part("q", 1, "c0")])
         self.store.claims.renew(claim.id, 1e-6)
-        done = "expired: freed what it held"
+        done = "expired: freed its holds"
         expected = [Action(kind="claim", id=claim.id, podm="p, q", done=done)]
         self.assertEqual(expected, self.reap(Noting()))
 
@@ -409,7 +409,7 @@ class TestLost(ReapCase):
 
     def test_it_is_taken_apart_and_its_claim_given_up(self):
         composer = Noting(read_node=self.found)
-        self.assertEqual(f"decomposed, and freed what it held: {self.lost}",
+        self.assertEqual(f"decomposed, and freed its holds: {self.lost}",
                          self.claim_line(composer))  # fmt: skip
         claim = self.store.claims.show(self.claim.id)
         self.assertEqual(("FAILED", self.lost), (claim.state, claim.note))

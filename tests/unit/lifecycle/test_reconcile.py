@@ -138,7 +138,7 @@ class TestReaping(unittest.TestCase):
                 here.store, here.connect, here.read, dry_run=True
             )
             (action,) = here.reconciler.reconcile()
-            self.assertEqual("expired: freed what it held", action.done)
+            self.assertEqual("expired: freed its holds", action.done)
             self.assertEqual(1, len(here.store.claims.list(("HELD",))))
 
     def test_a_node_that_somebody_else_took_apart_is_forgotten(self):

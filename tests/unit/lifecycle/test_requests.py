@@ -186,17 +186,17 @@ class TestStores(Case):
             self.assertEqual(((), ()), (done.nodes, done.failures))
             (error,) = done.unverified
             seen = "; ".join([r"/\S+: found Unused, reserved"] * 3)
-            why = rf"(/\S+) is there, and no block says that it is part of it \({seen}\)"
+            why = rf"(/\S+) exists, but is not confirmed by any block \({seen}\)"
             self.assertRegex(str(error), f"p: claim .* stays COMPOSING: {why}")
             (action,) = here.reconciler.reconcile()
-            self.assertRegex(action.done, f"left as it is: {why.partition(' is part')[0]}")
+            self.assertRegex(action.done, f"left as it is: {why.partition(' by any')[0]}")
             self.assertEqual(["COMPOSING"], [claim.state for claim in here.store.claims.list()])
             (one,) = here.podms.values()
             self.assertEqual([], [seen for seen in one.requests if seen.method == "DELETE"])
             uri = urljoin(one.url, re.search(why, str(error))[1])
             urlopen(Request(uri, method="DELETE")).close()
             (action,) = here.reconciler.reconcile()
-            self.assertRegex(action.done, "freed what it held")
+            self.assertRegex(action.done, "freed its holds")
             here.store.remember(here.read("p"))
             self.assertEqual(free, here.free_to_decide())
 

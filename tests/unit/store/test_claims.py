@@ -75,7 +75,7 @@ class TestCreate:
         moved = self.one.remember(podm(blocks=4))
         with self.assertRaisesRegex(ClaimLost, f"from generation {self.generation} to {moved}"):
             self.create("c0")
-        with self.assertRaisesRegex(ClaimLost, "'q' is no longer here"):
+        with self.assertRaisesRegex(ClaimLost, "'q' is no longer registered"):
             self.one.claims.create([part("q", 1, "c0")])
 
     def test_whatever_was_filtered_on_is_covered_by_the_claim(self):
@@ -114,7 +114,7 @@ class TestCreate:
         with self.assertRaisesRegex(
             ClaimLost,
             "stock m of pod manager 'p' has 0.1 left, chosen 1 "
-            rf"\(latest claim of it: claim {second.id} of o\)",
+            rf"\(latest claim: claim {second.id} of o\)",
         ):
             create(1)
         create(0.1)
@@ -162,7 +162,7 @@ class TestCreate:
             self.assertEqual({"c0": 1}, usage(self.one, name).blocks)
         self.assertEqual([claim], self.one.claims.list())
         failed = self.one.claims.list(["FAILED"])
-        self.assertTrue(all(one.note == "not all of it could be claimed" for one in failed))
+        self.assertTrue(all(one.note == "some parts could not be claimed" for one in failed))
 
     def test_a_claim_that_was_only_prepared_runs_out(self):
         """S29: killed between prepare and commit."""
@@ -274,7 +274,7 @@ class TestStates:
         self.assertFalse(usage(self.one))
         self.one.claims.release(self.claim.id)
         self.assertEqual(first, self.one.claims.show(self.claim.id))
-        with self.assertRaisesRegex(ClaimState, "is RELEASED: only one that is held is composed"):
+        with self.assertRaisesRegex(ClaimState, "is RELEASED: only a held claim can be composed"):
             self.one.claims.start_composing(self.claim.id)
         with self.assertRaises(UnknownName):
             self.one.claims.release("nobody")
@@ -323,7 +323,7 @@ class TestStates:
         self.assertEqual((self.claim.id, "COMPOSING"), (stuck.id, stuck.state))
         self.assertIn("ask its pod manager", words)
         self.assertTrue(usage(self.one))
-        with self.assertRaisesRegex(ClaimState, "reap it once its time is over"):
+        with self.assertRaisesRegex(ClaimState, "reap the claim once its time is over"):
             self.one.claims.release(self.claim.id)
         self.one.claims.fail(self.claim.id, "nothing was there")
         self.assertFalse(usage(self.one))
@@ -451,7 +451,7 @@ class TestTimes:
         claim = self.held(ttl_s=1000.0)
         self.assertAlmostEqual(TTL_S, self.left_s(self.claims.renew(claim.id)), delta=SOON_S)
         expire(self, claim)
-        refused = "is EXPIRED: only one that is held can be renewed"
+        refused = "is EXPIRED: only a held claim can be renewed"
         with self.assertRaisesRegex(ClaimState, refused):
             self.claims.renew(claim.id)
         self.claims.expire()
@@ -492,7 +492,7 @@ class TestTimes:
         late, kept, composing = self.held("c0"), self.held("c1"), self.held("c2")
         self.claims.start_composing(composing.id, 1e-6)
         expire(self, late)
-        expected = [(late.id, "expired: freed what it held"),
+        expected = [(late.id, "expired: freed its holds"),
                     (composing.id, "was being composed: ask its pod manager")]  # fmt: skip
         for dry_run, state in ((True, "HELD"), (False, "EXPIRED")):
             reaped = self.claims.reap(dry_run=dry_run)
@@ -542,7 +542,7 @@ class TestEnds:
         self.claims.start_composing(self.claim.id)
         with self.assertRaises(ClaimState) as caught:
             self.claims.release(self.claim.id)
-        hint = "a node of it may exist by now: reap it once its time is over"
+        hint = "its node may exist: reap the claim once its time is over"
         self.assertEqual(f"claim {self.claim.id} is COMPOSING: {hint}", str(caught.exception))
 
     def test_giving_up_twice_changes_nothing(self):
@@ -699,6 +699,6 @@ class TestStuckSweep(StoreCase):
             for step in ("UPDATE", "DELETE"):
                 self.execute(sa.text(f"CREATE TRIGGER no_{step}_{table} BEFORE {step} ON {table} "
                                      "BEGIN SELECT RAISE(IGNORE); END"))  # fmt: skip
-        line = "^expired claims are in the way and could not be ended: run podm claim reap$"
+        line = "^conflicting expired claims could not be ended: run podm claim reap$"
         with self.assertRaisesRegex(ClaimLost, line):
             one.claims.create([part("p", 1, "c0")])

@@ -154,7 +154,7 @@ class TestClock(StoreCase):
         self.set_clock(HOUR)
         store = self.open()
         (line,) = self.machine.remarks
-        start = f"^{store.address}: the clock of this machine went ahead by 3,[56].. s"
+        start = f"^{store.address}: the clock of this machine was set ahead by 3,[56].. s"
         self.assertRegex(line, f"{start}: the ends of 2 claims moved with it$")
         self.open()
         self.assertEqual([line], self.machine.remarks)

@@ -48,8 +48,8 @@ class TestHolds:
     def test_nothing_is_held_of_a_pod_manager_that_is_gone(self):
         generation = self.one.remember(podm())
         self.execute(sa.update(tables.podms).values(gone=True))
-        self.refused(part("p", generation, "c0"), "^pod manager 'p' is no longer here$")
-        self.refused(part("never", 1, "c0"), "^pod manager 'never' is no longer here$")
+        self.refused(part("p", generation, "c0"), "^pod manager 'p' is no longer registered$")
+        self.refused(part("never", 1, "c0"), "^pod manager 'never' is no longer registered$")
 
     def test_an_amount_may_pass_what_is_left_by_rounding_and_no_more(self):
         stock = {"uri": "m", "resource": "memory", "total": 10, "used": 1}
@@ -114,7 +114,9 @@ class TestHolds:
         self.refused(nodes_of(generation, "s"), "block s .* is held by claim")
         self.one.claims.release(two.id)
         self.one.claims.create([nodes_of(generation, "s", "s")])
-        self.refused(nodes_of(generation, "c", "c"), "block c .* has no place for another node")
+        self.refused(
+            nodes_of(generation, "c", "c"), "block c .* has no free place for another node"
+        )
 
 
 @on_each_engine
@@ -128,7 +130,7 @@ class TestTime:
     def test_one_whose_time_is_over_is_composed_no_more(self):
         claim = self.one.claims.create([part("p", self.generation, "c0")])
         expire(self, claim)
-        with self.assertRaisesRegex(ClaimState, "only one that is held is composed"):
+        with self.assertRaisesRegex(ClaimState, "only a held claim can be composed"):
             self.one.claims.start_composing(claim.id)
         self.assertEqual("HELD", self.one.claims.show(claim.id).state)
 
@@ -277,7 +279,7 @@ class TestSplit:
     def test_what_was_split_has_ended_and_its_key_is_free(self):
         self.one.claims.split(self.claim.id)
         ended = self.one.claims.show(self.claim.id)
-        self.assertEqual(("RELEASED", "split into one claim a node"), (ended.state, ended.note))
+        self.assertEqual(("RELEASED", "split into one claim per node"), (ended.state, ended.note))
         self.assertIsNone(self.one.claims.find_by_key("o", "k", "another"))
         self.one.claims.release(self.claim.id)
         self.assertEqual({"s": 2, "c1": 1, "c2": 1}, usage(self.one).blocks)
@@ -292,11 +294,11 @@ class TestSplit:
 
     def test_only_what_is_held_in_time_is_split(self):
         expire(self, self.claim)
-        with self.assertRaisesRegex(ClaimState, "only one that is held can be split"):
+        with self.assertRaisesRegex(ClaimState, "only a held claim can be split"):
             self.one.claims.split(self.claim.id)
         other = self.one.claims.create([part("q", 1, "c1")])
         self.one.claims.start_composing(other.id)
-        with self.assertRaisesRegex(ClaimState, "is COMPOSING: only one that is held can be split"):
+        with self.assertRaisesRegex(ClaimState, "is COMPOSING: only a held claim can be split"):
             self.one.claims.split(other.id)
 
     def test_those_who_read_what_changed_see_all_that_is_held(self):

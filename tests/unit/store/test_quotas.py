@@ -66,7 +66,7 @@ class TestQuotas:
         self.assertEqual(
             "quota of 'red': claims: 0 in use and 1 more needed, 0 allowed; "
             "nodes: 0 in use and 1 more needed, 0.5 allowed: "
-            "release something, or ask the operator for more",
+            "release claims, or ask the operator for a larger quota",
             str(raised.exception),
         )
 

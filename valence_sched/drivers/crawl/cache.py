@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Caches of reads: documents that rarely change, and whole readings.
 
-The document cache, a file, holds devices only: the devices of a block rarely change, its use
-changes all the time. The reading memory of a process that reads again and again holds the result
-of a reading: if every answer is the same, byte by byte, they are not parsed again.
+The document cache, a file, holds only devices: they rarely change, while the use of a block changes
+often. The reading memory of a process that polls holds the result of each reading. If every answer
+is identical byte by byte, the answers are not parsed again.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from valence_sched.model.diagnostic import Diagnostic
 from valence_sched.model.inventory import FullPodm, to_json
 from valence_sched.model.quantity import format_count
 
-#: A document that was read longer ago is read again.
+#: Older documents are read again.
 MAX_AGE_S = 24 * 3600.0
 MAX_CACHE_BYTES = 256 * MIB
 MAX_FILE_BYTES = 64 * MIB
@@ -47,7 +47,7 @@ class CacheFile(msgspec.Struct, forbid_unknown_fields=True):
 class DocumentCache:
     """The cached documents of one pod manager, empty without a folder.
 
-    ``identity`` is that of the service: another one at the same URL has other documents.
+    ``identity`` identifies the service: another service at the same URL has other documents.
     ``now_s`` is seconds since 1970. ``problem`` is the reason why a file could not be used.
     """
 
@@ -80,14 +80,14 @@ class DocumentCache:
             content = self._read(self._path)
         except (OSError, ValueError, zstandard.ZstdError, msgspec.MsgspecError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            self.problem = f"{self._path}: could not be used: {reason} (all was read anew)"
+            self.problem = f"{self._path}: could not be used: {reason} (read everything)"
             return
-        if content.url == self._url:  # else of a service that was at this address before
+        if content.url == self._url:  # else of an earlier service at this address
             oldest, items = self._now_s - MAX_AGE_S, content.documents.items()
             self._documents = {it: entry for it, entry in items if oldest < entry[0] <= self._now_s}
 
     def stamp(self) -> tuple[int, int, int] | None:
-        """Return what distinguishes the present file from later ones, None without a file."""
+        """Return the version of the present file, None without a file."""
         try:
             found = self._path.stat() if self._path else None
         except OSError:
@@ -99,11 +99,11 @@ class DocumentCache:
         return entry and entry[1]
 
     def levels(self, link: Link) -> int:
-        """Return how many levels to request below a link: fewer if some are cached."""
+        """Return the number of levels to request below a link, fewer if some are cached."""
         return link.cached if self._documents else link.levels
 
     def save(self, documents: Mapping[str, Json]) -> None:
-        """Write these documents, new ones with the present time."""
+        """Write these documents; new documents get the present time."""
         if self._path is None:
             return
         entries = {}
@@ -115,7 +115,7 @@ class DocumentCache:
             return
         data = msgspec.json.encode(CacheFile(VERSION, self._url, entries))
         if len(data) > MAX_CACHE_BYTES:
-            self.problem = f"{self._path}: {format_count(len(data), 'byte')} are too many to cache"
+            self.problem = f"{self._path}: {format_count(len(data), 'byte')} exceed the cache"
             return
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ class DocumentCache:
         with path.open("rb") as file:
             owner = os.fstat(file.fileno())
             if owner.st_uid != os.geteuid() or stat.S_IMODE(owner.st_mode) & 0o077:
-                raise ValueError("others can read or write it")
+                raise ValueError("other users can read or write it")
             packed = file.read(MAX_FILE_BYTES + 1)
         if len(packed) > MAX_FILE_BYTES:
             raise ValueError("it is too large")
@@ -142,17 +142,17 @@ class DocumentCache:
         return content
 
 
-#: Runs work in one more thread, if there may be one more for the number of waiting requests.
+#: Runs work in another thread if the number of waiting requests allows one.
 Start = Callable[[Callable[[], None], int], bool]
-#: Bytes of a reading memory, about; a result of 40 blocks takes some 10,000.
+#: Approximate bytes of a reading memory; a result of 40 blocks takes about 10,000.
 MAX_BYTES = 64 * MIB
-#: Bytes that a request takes with its digest, beside its URI.
+#: Bytes of a request with its digest, without its URI.
 REQUEST_BYTES = 350
 _decode = msgspec.json.Decoder(FullPodm).decode
 
 
 class ReadRequest(NamedTuple):
-    """A request of a reading, as a connection takes it."""
+    """A request of a reading: the arguments of a connection."""
 
     uri: str
     most: int
@@ -160,10 +160,10 @@ class ReadRequest(NamedTuple):
 
 
 class Answers:
-    """The answers of one reading by request; ``get`` requests each from the pod manager once.
+    """The answers of one reading by request; ``get`` sends each request once.
 
-    A reading whose answers are not ``certain``, since one did not come or came in two forms, must
-    not be remembered.
+    Answers are not ``certain`` if one is missing or came in two forms; such a reading must not be
+    remembered.
     """
 
     def __init__(self, get: Callable[..., Answer]) -> None:
@@ -173,7 +173,7 @@ class Answers:
         self.certain = True
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
-        """Return an answer, an early one only once; errors as of a connection."""
+        """Return an answer, an early answer only once; raises as a connection does."""
         request = ReadRequest(uri, most, share)
         found = self._early.pop(request, None)
         try:
@@ -196,7 +196,7 @@ class Answers:
             while todo:
                 try:
                     request = todo.popleft()
-                except IndexError:  # another thread has it
+                except IndexError:  # another thread sends it
                     break
                 try:
                     self._early[request] = self._get(*request)
@@ -217,7 +217,7 @@ class Answers:
 class RememberedReading(NamedTuple):
     """The result of a reading, as a document, and its sources: answers and ``basis``.
 
-    At ``until_s``, seconds since 1970, cached documents that it used expire.
+    Its cached documents expire at ``until_s``, seconds since 1970.
     """
 
     basis: Hashable
@@ -236,7 +236,7 @@ class RememberedReading(NamedTuple):
 
 
 class ReadingMemory:
-    """The latest result of each URL and name, up to ``most_bytes``; threads may share it."""
+    """The latest result for each URL and name, up to ``most_bytes``; thread-safe."""
 
     def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         self._most_bytes, self._bytes = most_bytes, 0

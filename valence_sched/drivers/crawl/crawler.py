@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The crawler: fetches the documents of one pod manager in parallel, ahead of the reader.
 
-It follows the declared links (``fields.Link``) of a document as soon as that is read. Links that
-are read only in some cases are fetched, all at once, when the reader needs them.
+It follows the declared links (``fields.Link``) of each document as soon as the document is read.
+Links that are needed only in some cases are fetched in parallel when the reader asks for them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from valence_sched.errors import InputError, PodmError
 
 
 class FetchTask(NamedTuple):
-    """A document to fetch: its URI, the same folded, its resource class, the levels below it.
+    """A document to fetch: its URI, its folded URI, its resource class, the levels below it.
 
-    ``parent`` is the document that links it, ``instead`` are the URIs to try if it is gone, None
-    before the link itself was tried.
+    ``parent`` is the document with the link. ``instead`` has the URIs to try if the document is
+    gone, None until the link itself was tried.
     """
 
     uri: str
@@ -54,12 +54,12 @@ T = TypeVar("T")
 
 #: Bytes of an answer with many documents; a longer one is requested with fewer levels.
 MAX_EXPANDED_BYTES = 4 * MAX_DOCUMENT_BYTES
-#: The share of the remaining time for an expanded answer; the rest is for plain ones.
+#: The share of the remaining time for an expanded answer; the rest is for plain answers.
 TIME_SHARE = 0.5
 
 
 class ExpandReader:
-    """Reads documents by the ``get`` of a connection, up to ``levels`` of them at once."""
+    """Reads documents by the ``get`` of a connection, up to ``levels`` levels in one answer."""
 
     def __init__(self, get: Callable[..., Answer]) -> None:
         self._get = get
@@ -75,12 +75,12 @@ class ExpandReader:
         self.levels = _value_of(number, query.get("MaxLevels")) or 1 if self._counted else 1
 
     def read(self, path: str, levels: int = 0, *, is_guess: bool = False) -> dict[str, Json]:
-        """Return the document at a path, and others in the answer, by URI; empty if it is gone.
+        """Return the documents of the answer for a path by URI, empty if it is gone.
 
         Raises:
-            InputError: the pod manager answers, and this document cannot be read.
-            PodmError: the answer is late or cut off, or its status is an outage, which counts only
-                for a path that the service named.
+            InputError: the pod manager answers, but this document is unreadable.
+            PodmError: the answer is late or truncated, or its status is an outage. An outage counts
+                only for a path that the service itself links.
         """
         if "$expand" not in path:
             while most := min(levels, self.levels):
@@ -115,20 +115,20 @@ class ExpandReader:
                 if found or not bare:
                     return {uri: whole} | found
         except (InputError, RecursionError, Cut, Slow):
-            pass  # its fault is clearer if it is read alone
+            pass  # a plain read gives a clearer error
         self.levels = 0
         return None
 
 
 def unfold(whole: Json) -> tuple[dict[str, Json], int]:
-    """Take whole documents out of an expanded one, leaving links; count the unexpanded links."""
+    """Replace the documents inside an expanded document by links; count the unexpanded links."""
     found: dict[str, Json] = {}
     bare = 0
     stack: list[Any] = [whole]
     while stack:
         holder = stack.pop()
         places = holder.items() if type(holder) is dict else enumerate(holder)
-        for place, value in places:  # values change, places do not
+        for place, value in places:  # the values change, the keys do not
             kind = type(value)
             if kind is not dict:
                 if kind is list:
@@ -163,12 +163,12 @@ def _value_of(read: Callable[[Any], T | None], value: Any) -> T | None:
         return None
 
 
-#: Dangling links that are tried at other places before one is found there.
+#: The most dangling links to try at other places before the first success.
 MAX_TRIALS = 100
 
 
 class Crawler:
-    """The documents of one pod manager; ``unplanned`` are those that no declared link leads to."""
+    """The documents of one pod manager; ``unplanned`` counts those without a declared link."""
 
     def __init__(
         self, documents: ExpandReader, cache: DocumentCache, host: str, parallel: int, start: Start
@@ -220,14 +220,14 @@ class Crawler:
 
     @property
     def expands(self) -> bool:
-        """Whether an answer may have a document with all below it."""
+        """Whether an answer may contain a document with everything below it."""
         return self._source.levels > 0 and not self._cache.enabled
 
     def below(self, task: FetchTask) -> list[FetchTask]:
         return list(self._below(task, self._found[task.key]))
 
     def fetch(self, tasks: Iterable[FetchTask], *, deep: bool = True) -> None:
-        """Fetch documents and all that they link; unless ``deep``, those in the same answers."""
+        """Fetch documents and, if ``deep``, all that they link."""
         self._deep = deep
         with self._changed:
             for one in tasks:
@@ -265,7 +265,7 @@ class Crawler:
             elif want.uri not in self._tried.get(key, ()):
                 self._pending[key] = [want]
                 self._queue.append(want)
-            elif self._failed[key] is None:  # it is gone: the link may mean another place
+            elif self._failed[key] is None:  # the document is gone: the link may mean another place
                 is_trial = want.instead is None and not self._is_short
                 if is_trial and self._trials >= MAX_TRIALS:
                     self._aside.append(want)
@@ -310,7 +310,7 @@ class Crawler:
                 yield FetchTask(*named, to, levels, parent)
 
     def _resolve(self, target: str) -> tuple[str, str] | None:
-        """Return the URI of a link as it is spelled, and folded; None for another host."""
+        """Return the URI of a link and its folded form, None for another host."""
         named = self._exact.get(target)
         if named is not None or target in self._exact:
             return named
@@ -344,7 +344,7 @@ class Crawler:
             while self._error is None:
                 while self._queue:
                     want = self._queue.popleft()
-                    if want.key in self._found:  # it came with another
+                    if want.key in self._found:  # another answer contained it
                         self._store_result(want, {})
                         continue
                     self._busy += 1
@@ -380,16 +380,16 @@ class Crawler:
             self._enqueue(other)
 
     def _spell(self, key: str, uri: str) -> None:
-        """Add a spelling of a URI; the first in order counts, even if it comes later."""
+        """Add a spelling of a URI; the first in document order counts, even if read later."""
         first = self._spelled.setdefault(key, uri)
         if first is not uri and uri < first:
             self._spelled[key] = uri
 
     def _keep(self, uri: str, json: Json, levels: int) -> None:
-        """Keep a document; of two that differ, the one with fewer levels expanded around it.
+        """Keep a document; of two different copies, keep the copy from the less expanded answer.
 
-        Expanding changes the links to a document that misspells its own URI, and the order of
-        answers is random.
+        Expanding changes the links to a document that misspells its own URI, and answers arrive in
+        random order.
         """
         if named := self._resolve(uri):
             exact, key = named

@@ -20,15 +20,15 @@ from valence_sched.model.diagnostic import MAX_AWAITED, NoProgress, Progress
 
 __all__ = ["ReadSettings", "ReadTarget", "ReaderPool", "now", "read"]
 
-#: Pod managers that are read at once, and threads that help them with parallel requests.
+#: Pod managers that are read in parallel, and extra threads for their parallel requests.
 MAX_PODMS, MAX_HELPERS = 256, 256
-#: Pod managers at once to begin with: more would wait for the same processor. After a while without
-#: a result those are slow, and as many again are begun.
+#: Pod managers to read in parallel at first: more would wait for the same processor. If there is no
+#: result for a while, these are slow, and the pool starts as many more.
 FIRST_PODMS, STALL_S = 64, 0.25
-#: From so many pod managers at once on the processor is busy, and one more thread for one of them
-#: costs more than it saves, unless so many requests wait.
+#: With this many pod managers in parallel the processor is busy: an extra thread costs more than it
+#: saves, unless this many requests wait.
 BUSY_PODMS, MIN_WAITING_REQUESTS = 8, 4
-#: Seconds that a pod manager has to end after its deadline.
+#: Seconds after its deadline in which the reader of a pod manager must end.
 GRACE_S = 0.5
 
 Clock = Callable[[], datetime]
@@ -48,13 +48,13 @@ def read(
 ) -> Iterator[Reading]:
     """Yield a reading of each pod manager, in the order of ``targets``.
 
-    ``progress`` gets how many have answered, and the names of others. In the end, and after an
-    error, the sessions are deleted, which may take a few seconds.
+    ``progress`` gets the number of answers, and the names of the missing pod managers. At the end,
+    or after an error, the sessions are deleted, which may take a few seconds.
     """
     receiver = NoProgress() if progress is None else progress
     pool = ReaderPool(targets, dialects, settings, clock)
     done: dict[int, Reading] = {}
-    # Finding the first of a plain dict that shrinks from its front takes ever longer.
+    # Popping the first key of a plain dict gets slower with each pop.
     unanswered = OrderedDict((number, one.registered.name) for number, one in enumerate(targets))
     following = 0
 
@@ -104,7 +104,7 @@ class ReaderPool:
             self._start_thread()
 
     def next(self) -> tuple[int, Reading]:
-        """Return the next result, of any pod manager, with its index; raise a thread's error."""
+        """Return the next result and the index of its pod manager; raise a thread's error."""
         while True:
             try:
                 result = self._results.get(timeout=self._pause_s())
@@ -122,7 +122,7 @@ class ReaderPool:
                 return index, reading
 
     def end(self) -> None:
-        """Cut off the readers that still run, and wait for the deletion of sessions."""
+        """Stop the readers that still run, and wait for the deletion of sessions."""
         self._todo.clear()
         for reader in list(self._running.values()):
             reader.cut()
@@ -149,13 +149,13 @@ class ReaderPool:
                     reading.documents.clear()
                 self._running.pop(index, None)
                 self._results.put((index, reading))
-                del reading  # its memory is free before the session is deleted
+                del reading  # frees the memory before the session is deleted
                 reader.log_out()
         except Exception as error:  # else the caller would wait for this thread forever
             self._results.put(error)
 
     def _start_helper(self, work: Callable[[], None], waiting: int) -> bool:
-        """Run work in one more thread if the limits allow it and enough requests wait."""
+        """Run work in another thread if the limits allow it and enough requests wait."""
         is_busy = len(self._running) >= BUSY_PODMS and waiting < MIN_WAITING_REQUESTS
         if is_busy or not self._helpers.acquire(blocking=False):
             return False
@@ -175,7 +175,7 @@ class ReaderPool:
         return max(0.01, min(left, default=0.05))
 
     def _cut_overdue(self) -> None:
-        """Cut off readers whose deadline has passed; report those that do not end even so."""
+        """Stop readers after their deadline; report readers that still do not end."""
         for index, reader in list(self._running.items()):
             if reader.left_s <= -GRACE_S and index not in self._reported:
                 self._results.put((index, reader.timeout_result()))

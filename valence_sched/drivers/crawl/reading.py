@@ -36,7 +36,7 @@ MaxBlocks = Mapping[BlockType, int]
 
 
 def with_max_blocks(podm: FullPodm, max_blocks: MaxBlocks, notes: Notes) -> FullPodm:
-    """Return the pod manager with these limits; note a stricter one that it states."""
+    """Return the pod manager with these limits; note each stricter limit that it states."""
     stricter: dict[tuple[BlockType, int], list[str]] = {}
     pools = []
     for pool in podm.pools:
@@ -52,13 +52,13 @@ def with_max_blocks(podm: FullPodm, max_blocks: MaxBlocks, notes: Notes) -> Full
         where = f"pool {ids[0]}" + (f" and {len(ids) - 1} more" if len(ids) > 1 else "")
         limit = format_count(found, f"{kind} block")
         what = f"found a limit of {limit} in a node, expected {max_blocks[kind]}"
-        notes.remark(f"{where}: {what} as registered (what the pod manager states holds)")
+        notes.remark(f"{where}: {what} as registered (the limit of the pod manager applies)")
     return replace(podm, pools=tuple(pools))
 
 
 LOG = logging.getLogger(__name__)
 
-#: How often the reader may need more documents.
+#: The largest number of passes in which the reader may need more documents.
 MAX_PASSES = 20
 
 
@@ -77,22 +77,22 @@ class ReadSettings:
 
     timeout_s: float = 30.0
     parallel: int = 4
-    #: Whether to read cached documents again.
+    #: Whether to ignore cached documents.
     full: bool = False
-    #: The folder for documents that rarely change.
+    #: The folder of the document cache.
     cache: Path | None = None
-    #: Whether readings have their documents, which take much memory.
+    #: Whether readings include their documents, which take much memory.
     raw: bool = True
-    #: That of a process that reads again and again.
+    #: The reading memory of a process that polls.
     memory: ReadingMemory | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """The result of reading one pod manager; ``documents`` are those read, by URI.
+    """The result of reading one pod manager, and the ``documents`` by URI.
 
-    After a ``failure``, a reason in one line, ``podm`` has neither blocks nor stocks, and is
-    Offline (it does not answer) or Unknown (its answers cannot be read).
+    ``failure`` is a reason in one line: then ``podm`` has neither blocks nor stocks. Its status is
+    Offline without an answer, Unknown after unreadable answers.
     """
 
     podm: FullPodm
@@ -129,7 +129,7 @@ class PodmReader:
         return self._deadline.left_s
 
     def read(self, dialects: Dialects) -> Reading:
-        """Return the pod manager, or the reason why it could not be read, instead of an error."""
+        """Return the pod manager, or the reason why it could not be read."""
         try:
             return self._read(dialects)
         except (Unreachable, InputError) as error:
@@ -187,13 +187,13 @@ class PodmReader:
         is_certain = answers.certain and not any(node.stale for node in podm.nodes)
         if memory is not None and is_certain and not (connection.login.remarks or cache.problem):
             stamp = cache.stamp()
-            if basis[-1] is not None or stamp is None:  # else the next reading requests less
+            if basis[-1] is not None or stamp is None:  # otherwise the next reading requests less
                 basis = *basis[:-1], stamp
                 memory.put(key, basis, answers, podm, diagnostics, cache.until_s)
         return self._reading(podm, diagnostics, read)
 
     def _check_service(self, dialect: Dialect, root: Json) -> None:
-        """Raise Unreachable if the root has lost the link to its composition service."""
+        """Raise Unreachable if the root no longer links its composition service."""
         known = self._previous
         now = dialect.root(ROOT, current_form(root, root=True), NO_NOTES)
         is_bare = any(link for way in dialect.bare_blocks for link in way.of(now))
@@ -240,11 +240,11 @@ class PodmReader:
         return count, time.monotonic() - self._began
 
 
-_NO_RESOURCE = "found no property of its schema, expected a service, a list or a member of a list"
+_NO_RESOURCE = "found no property of its schema, expected a service, a collection or a member"
 
 
 class ReadPass(NamedTuple):
-    """The result of one pass: the documents that it read, and those that were missing."""
+    """The result of one pass: the documents that it read, and the missing documents."""
 
     notes: DocumentNotes
     podm: FullPodm
@@ -255,11 +255,11 @@ class ReadPass(NamedTuple):
 def read_in_passes(
     crawl: Crawler, dialect: Dialect, root: Json, name: str, linked: Callable[..., LinkedDocuments]
 ) -> ReadPass:
-    """Return the last pass: documents are fetched and read again until every one is present.
+    """Repeat passes until every needed document is fetched; return the last pass.
 
-    ``linked`` makes the linked documents of a function that returns a document, notes, and the URIs
-    of present documents. If answers have all below a document, reading may need only what the root
-    links, so it is tried at once: following present documents costs as much as reading them.
+    ``linked`` makes the linked documents from a function that returns a document, the notes, and
+    the URIs of present documents. If answers are expanded, the documents that the root links may
+    suffice. So the first pass runs before the full crawl, which costs as much as reading.
     """
     run_pass = functools.partial(_run_pass, crawl, dialect, name, linked)
     crawl.add(ROOT, root)
@@ -277,7 +277,7 @@ def read_in_passes(
         for uri in (*found.read, *found.missing):
             crawl.queue_deferred(uri)
         crawl.fetch([])
-    raise PodmError(f"its documents lead on without end ({MAX_PASSES} times)")
+    raise PodmError(f"its documents link further documents without end ({MAX_PASSES} times)")
 
 
 def _run_pass(
@@ -309,15 +309,15 @@ def _run_pass(
 
 
 class ListCheck:
-    """Checks the services and lists of a crawl, but not devices and their lists."""
+    """Checks the services and collections of a crawl, but not devices and their collections."""
 
     def __init__(self, crawl: Crawler, service: LinkedDocuments) -> None:
         self._crawl, self._service = crawl, service
 
     def check(self, holder: Resource, *, is_near: bool = False) -> None:
-        """Raise Unreachable if a list below a resource cannot be read whole.
+        """Raise Unreachable if a collection below a resource is incomplete.
 
-        A service counts only if it ``is_near``: linked by the root, or by such a service.
+        A service is checked only if it ``is_near``: linked by the root, or by another near service.
         """
         for way in holder.link_fields if holder.leads else ():
             if isinstance(way, Parts) or way.late or way.to.lasting:
@@ -337,7 +337,7 @@ class ListCheck:
                 self.check(one, is_near=is_service)
 
     def _check_list(self, page: Collection, to: type[Resource], *, is_service: bool) -> None:
-        """Check a list; one in place of a service has a member that is the service."""
+        """Check a collection; a collection in place of a service has that service as its member."""
         first, found_any, pages = page.uri, not is_service, set[str]()
         counts = to.tells_use or any(not way.to.lasting for way in to.link_fields)
         while page.uri not in pages:
@@ -370,11 +370,11 @@ class ListCheck:
         return found and self._service.json(uri, where)
 
     def _document(self, link: str, where: str) -> tuple[str, Json] | None:
-        """Return a document with its URI, None if the reader did not need it."""
+        """Return a document with its URI, None if the reader does not need it."""
         uri = self._service.uri(link, where)
         if uri is None:
             what = f"found a link to {link[:MAX_TEXT]}, expected one to this host"
-            hint = "register it by that address, if it is its own"
+            hint = "register it by that address if it is the same service"
             raise Unreachable(f"{where}: {what} ({hint})")
         try:
             found = self._crawl.get(uri)
@@ -384,5 +384,5 @@ class ListCheck:
             raise Unreachable(str(error)) from None
         if not found or (json := self._service.json(uri, where)) is None:
             what = "no such document" if found is None else "an empty document"
-            raise Unreachable(f"{uri}: found {what}, expected it: {where} links it")
+            raise Unreachable(f"{uri}: found {what}, but {where} links it")
         return uri, json

@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from valence_sched.drivers.files.tree import RecordedTree
 
 Fields = Mapping[str, Raw]
-#: Makes a record of documents by their URIs or file names, with its id and file.
+#: Makes a record from documents by URI or file name, with an id and a file.
 TreeReader = Callable[[Mapping[str, bytes | Path], str, str], "Record"]
 
 EXPECTED = f"an inventory ({inventory.SCHEMA}), JSON Lines of podms, or a map from URI to document"
 
-#: Ends of the names of files that may be inventories of their own.
+#: Suffixes of files that may be inventories.
 SUFFIXES = (".json", ".jsonl", ".ndjson", ".gz", ".tgz", ".zst", ".zip", ".tar")
 _MARK = b"\xef\xbb\xbf"
 _HEADER = b'{"schema"'
 
-#: Blank lines that are skipped to detect the format of a file.
+#: The most blank lines to skip when the format of a file is detected.
 MAX_BLANK_LINES = 1000
 
 
 class Record(NamedTuple):
-    """One pod manager, not validated yet: its file and place, tree, capture time.
+    """One unvalidated pod manager: its file and place, tree, and capture time.
 
-    ``content`` is its JSON, or the noun that a driver has made of its documents. ``stated`` are
-    the capabilities that its zones state, and that hold unless it states them itself.
+    ``content`` is its JSON, or the noun that a driver made from its documents. ``stated`` has the
+    capabilities of its zones; its own capabilities override them.
     """
 
     content: inventory.FullPodm | bytes | Raw
@@ -56,14 +56,14 @@ class Record(NamedTuple):
         return inventory.to_json(content) if isinstance(content, inventory.Podm) else content
 
     def podm(self) -> inventory.FullPodm:
-        """Return the pod manager, a noun as it is; InputError for JSON that breaks the format."""
+        """Return the pod manager; InputError for JSON that breaks the format."""
         if isinstance(self.content, inventory.Podm):
             return self.content
         return decode(self.content, inventory.FullPodm, self.file, self.place)
 
 
 def is_inventory_name(name: str) -> bool:
-    """Return whether a file of this name may be an inventory of its own."""
+    """Return whether a file of this name may be an inventory."""
     return name.casefold().endswith(SUFFIXES) and not name.startswith(".")
 
 
@@ -85,14 +85,14 @@ def text_records(
         begun = b"".join([first, *between, second])
         whole = begun + stream.read(max(0, MAX_JSON_BYTES + 1 - len(begun)))
         if len(whole) > MAX_JSON_BYTES:
-            hint = "JSON Lines, a podm a line, has no such bound"
+            hint = "JSON Lines (one podm per line) has no such bound"
             raise InputError(file, "", "a larger document", f"at most {MAX_JSON_BYTES} bytes", hint)
         fields = decode(whole, dict[str, Raw], file)
         yield from _document(fields, whole, file, id_, diagnostics, read_tree)
     elif fields is not None and not _is_line(fields, second):
         yield from _document(fields, first, file, id_, diagnostics, read_tree)
         if any(line and not line.isspace() for line in chain([second], stream)):
-            hint = "only the first document was read; write one podm a line to join inventories"
+            hint = "only the first document was read; to join inventories, write one podm per line"
             diagnostics.skip(InputError(file, "", "more after its end", "one document", hint))
     else:
         if fields and "schema" in fields:
@@ -136,7 +136,7 @@ def _document(
     if "schema" in fields:
         captured_at = _captured_at(fields)
         refuse_duplicate_keys(whole, file)
-        if _check_header(fields, file, diagnostics):  # the unknown fields of a newer one are noted
+        if _check_header(fields, file, diagnostics):  # unknown fields of a newer schema are noted
             podms = decode(fields.get("podms", Raw(b"[]")), tuple[Raw, ...], file, "$.podms")
         else:
             podms = decode(whole, inventory.InventoryEnvelope, file).podms
@@ -155,7 +155,7 @@ def _document(
 
 
 def _check_header(fields: Fields, file: str, diagnostics: Diagnostics) -> bool:
-    """Return whether the schema is a newer minor one, after noting it."""
+    """Return whether the schema has a newer minor version, and note it."""
     schema = decode(fields["schema"], str, file, "$.schema")
     version = fields.get("version")
     text = decode(version, str, file, "$.version") if version else inventory.VERSION
@@ -169,7 +169,7 @@ def _check_header(fields: Fields, file: str, diagnostics: Diagnostics) -> bool:
 
 
 def _header(line: bytes, file: str, place: str, diagnostics: Diagnostics) -> None:
-    """Check the header of JSON Lines; joined files have one wherever a file begins."""
+    """Check the header of JSON Lines; joined files have a header at the start of each file."""
     fields = decode(line, dict[str, Raw], file, place)
     refuse_duplicate_keys(line, file, f"{place}: $")
     if not _check_header(fields, file, diagnostics):
@@ -179,7 +179,7 @@ def _header(line: bytes, file: str, place: str, diagnostics: Diagnostics) -> Non
 def _lines(
     stream: BinaryIO, begun: list[bytes], file: str, diagnostics: Diagnostics, at: str | None
 ) -> Iterator[Record]:
-    """Yield a record for each line; the file is never in memory as a whole."""
+    """Yield a record for each line without holding the whole file in memory."""
     more = iter(lambda: stream.readline(MAX_LINE_BYTES + 1), b"")
     bytes_before = 0
     for number, line in enumerate(chain(begun, more), 1):

@@ -2,9 +2,9 @@
 """A recorded tree of Redfish documents, and the pod manager that its dialect reads from it.
 
 The path of a document in the tree is its URI, not its ``@odata.id``. A document is decoded and
-checked when a link leads to it. A tree is written as ``redfish/v1/…/index.json``; a URI that would
-lead out of its folder or overwrite another document is left out and noted. The pages of a
-collection become one, since files have no queries.
+checked when a link leads to it. Trees are written as ``redfish/v1/…/index.json``; a URI outside the
+folder or with the path of another document is left out and noted. The pages of a collection are
+joined, since files have no queries.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from valence_sched.model.inventory import FullPodm
 from valence_sched.model.quantity import format_count
 
 DOCUMENT = "index.json"
-#: Bytes of one part of a path on the file systems there are.
+#: The most bytes of one part of a path on common file systems.
 MAX_NAME_BYTES = 255
 
 
 class RecordedTree:
-    """Documents by URI, each as its bytes or as the file that holds them."""
+    """Documents by URI, each as bytes or as a file."""
 
     def __init__(self, documents: Mapping[str, bytes | Path]) -> None:
         self.documents = documents
 
     def get(self, uri: str) -> Json | None:
-        """Return the document at a URI, None without one; InputError if it cannot be read."""
+        """Return the document at a URI, None if missing; InputError if unreadable."""
         data = self.documents.get(uri)
         if isinstance(data, Path):
             try:
@@ -58,12 +58,12 @@ class RecordedTree:
             return None
         if len(data) > MAX_DOCUMENT_BYTES:
             expected = f"at most {MAX_DOCUMENT_BYTES}"
-            raise InputError(uri, "", "a document of more bytes", expected)
+            raise InputError(uri, "", "a larger document", expected)
         return document_shape.check_content(document_shape.object_of(data, uri), uri)
 
 
 def tree_of(documents: Mapping[str, bytes | Path]) -> RecordedTree:
-    """Return the tree of documents by URI, or of the ``index.json`` files below one folder."""
+    """Return the tree of the documents by URI, or of the ``index.json`` files below a folder."""
     found: dict[str, bytes | Path] = {}
     if all(name.startswith("/") for name in documents):
         for uri, document in documents.items():
@@ -97,7 +97,7 @@ def podm_of(
 def tree_documents(
     tree: RecordedTree, file: str, diagnostics: Diagnostics
 ) -> Iterator[tuple[str, Json]]:
-    """Yield URI and content of every document; ``diagnostics`` gets each that cannot be read."""
+    """Yield URI and content of every document; ``diagnostics`` gets the unreadable ones."""
     for uri in tree.documents:
         try:
             json = tree.get(uri)
@@ -113,7 +113,7 @@ def tree_documents(
 def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str], None]) -> int:
     """Write documents below a folder; return how many were written, or raise OSError."""
     count = 0
-    spelled: dict[str, str] = {}  # paths in use, by their form without case
+    spelled: dict[str, str] = {}  # used paths by their lower-case form
     for uri, json in join_pages(documents).items():
         if fault := _uri_fault(uri, spelled):
             note(one_line(f"{uri[:200]}: {fault}, expected a URI that can be a file (left out)"))
@@ -134,13 +134,13 @@ def write_tree(documents: Mapping[str, Json], folder: Path, note: Callable[[str]
 
 
 def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
-    """Fill a new folder that gets its name only when it is complete; errors as InputError."""
+    """Fill a new folder, which gets its name at the end; errors are InputErrors."""
     target = Path(folder)
     try:
         is_empty = target.is_dir() and not any(target.iterdir())
         if target.is_symlink() or (target.exists() and not is_empty):
             hint = "name a new folder, or remove this one"
-            raise InputError(folder, "", "something that stands there", "no folder yet", hint)
+            raise InputError(folder, "", "an existing file or folder", "a new path", hint)
         above = target.absolute().parent
         above.mkdir(parents=True, exist_ok=True)
         beside = above / f".{target.name}.{secrets.token_hex(8)}"
@@ -155,12 +155,12 @@ def build_folder(folder: str, fill: Callable[[Path], None]) -> None:
 
 
 def name_fault(name: str) -> str | None:
-    """Return why a name cannot be one part of a path, None when it can."""
+    """Return why a name cannot be a part of a path, None if it can."""
     plain = unquote(name)
     if not plain or plain.strip(".") == "":
         return "found an empty part, . or .."
     if "/" in name or "\\" in plain or not plain.isprintable():
-        return "found a character that no file name has"
+        return "found a character that file names cannot have"
     if plain.casefold() == DOCUMENT:
         return f"found a part called {DOCUMENT}"
     if len(os.fsencode(name)) > MAX_NAME_BYTES:
@@ -169,7 +169,7 @@ def name_fault(name: str) -> str | None:
 
 
 def join_pages(documents: Mapping[str, Json]) -> dict[str, Json]:
-    """Return documents with the pages of each collection in its first one."""
+    """Return documents with the pages of each collection joined into the first page."""
     found = {path_of(uri): json for uri, json in documents.items()}
     later: set[str] = set()
     whole: dict[str, Json] = {}
@@ -202,7 +202,7 @@ def _next_place(uri: str, page: Json, found: Mapping[str, Json]) -> str | None:
 
 
 def _uri_fault(uri: str, spelled: dict[str, str]) -> str | None:
-    """Return why a URI cannot be written, beside the ``spelled`` paths, which it joins else."""
+    """Return why a URI cannot be written beside the ``spelled`` paths, else add its path."""
     if len(uri) > MAX_TEXT:
         return f"found a URI of {format_count(len(uri), 'character')}"
     if uri != ROOT and not uri.startswith(f"{ROOT}/"):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One HTTP connection to one pod manager: logged in, bounded, within a deadline.
 
-Reads are tried again while the deadline allows it, writes only after a new login. A status is
-returned, not raised. The session is deleted in every case.
+Reads are retried until the deadline, writes only after a new login. A status is returned, not
+raised. The session is always deleted.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger(__name__)
 
 SESSIONS = f"{ROOT}/SessionService/Sessions"
-_REGISTER = "name another in its file, or register it with `podm set --username --password-prompt`"
+_REGISTER = "set others in its file, or with `podm set --username --password-prompt`"
 
 
 class LoginRefused(PodmError):
@@ -47,7 +47,7 @@ class LoginRefused(PodmError):
 
 
 class Login:
-    """The login of one connection; ``count`` is how often it was made."""
+    """The login of one connection; ``count`` is the number of logins."""
 
     def __init__(
         self, connection: Connection, registration: Registration, password: str | None
@@ -59,11 +59,11 @@ class Login:
         self._renewing = threading.Lock()
         self.count = 0
         self.is_renewed = False
-        self._with_basic = False  # a session is made with basic authentication only
+        self._with_basic = False  # the service creates sessions only with basic authentication
         self.remarks: list[str] = []
 
     def log_in(self, root: Json | None) -> None:
-        """Log in; if the root offers no sessions, each request carries the password."""
+        """Log in; if the root offers no sessions, send the password with each request."""
         if self._user is None:
             return
         self.count += 1
@@ -80,20 +80,20 @@ class Login:
             self._open_session(self._sessions)
 
     def renew(self, count: int) -> bool:
-        """Log in once more after login ``count``; return whether to send again."""
+        """Log in again after login ``count``; return whether to repeat the request."""
         with self._renewing:
             if self.count != count:
                 return True
             if self._sessions is None or self.is_renewed:
                 return False
             self.is_renewed = True
-            if self._with_basic:  # each request needs it, even with a session
+            if self._with_basic:  # needed with each request, even with a session
                 self._sessions = None
                 self._use_basic()
             else:
                 self._connection.set_auth()
                 self._open_session(self._sessions)
-            self.count += 1  # last, when the new session is in place
+            self.count += 1  # last, once the new session exists
             return True
 
     def refusal(self) -> LoginRefused:
@@ -106,14 +106,14 @@ class Login:
 
     def log_out(self) -> None:
         while self._open:
-            uri = self._open.pop(0)  # the one in use comes last
+            uri = self._open.pop(0)  # the session in use comes last
             try:
                 status = self._connection.send("DELETE", uri).status
                 if status == 401 and self._with_basic:
                     self._use_basic()
                     status = self._connection.send("DELETE", uri).status
             except (PodmError, InputError) as error:
-                reason = str(error).partition(" (")[0]  # its hint is for reading
+                reason = str(error).partition(" (")[0]  # its hint is about reading
             else:
                 if status < 400 or status in (401, 404, 410):
                     continue
@@ -133,20 +133,20 @@ class Login:
             if not link and answer.body:
                 with contextlib.suppress(InputError):
                     link = answer.json(uri).get("@odata.id")
-            # The path alone: behind a proxy, its host may be another than the one we know.
+            # Only the path is used: behind a proxy, the host may differ.
             path = self._connection.resolve(link)[1] if isinstance(link, str) else ""
             if path.startswith("/"):
                 self._open.append(path)
             elif token:
-                lost = "does not say where its session is: it stays open"
+                lost = "created a session without its URI, so it cannot be deleted"
                 LOG.warning("%s%s: %s", self._connection.url, uri, lost)
             if token:
                 self._connection.set_auth(token=token)
                 return
         if self._auth == "session":
-            hint = "are too many open? --auth basic needs none"
-            raise LoginRefused(f"{uri}: makes no session: {found} ({hint})")
-        what = f"found {found}, expected a session (went on with --auth basic)"
+            hint = "it may have too many sessions: --auth basic needs no session"
+            raise LoginRefused(f"{uri}: creates no session: {found} ({hint})")
+        what = f"found {found}, expected a session (used --auth basic instead)"
         self.remarks.append(one_line(f"{uri}: {what}"))
         self._sessions = None
         self._use_basic()
@@ -158,7 +158,8 @@ class Login:
     def _post_with_basic(self, uri: str, refused: Answer) -> Answer:
         """Return the answer to a POST with basic authentication, which some services require.
 
-        If an answer does not name Basic, it is tried with a read: a wrong password is sent twice.
+        Without a WWW-Authenticate header a read tests the password first: a wrong password is sent
+        twice.
         """
         challenge = refused.headers.get("WWW-Authenticate", "")
         if challenge and "basic" not in challenge.casefold():
@@ -196,7 +197,7 @@ def proxies_to(url: str) -> dict[str, str]:
     named = any(name.lower().endswith("_proxy") for name in os.environ)
     if not named and sys.platform not in ("darwin", "win32"):
         return {}
-    from requests.utils import get_environ_proxies, select_proxy  # slow, and most sites have none
+    from requests.utils import get_environ_proxies, select_proxy  # slow to import
 
     proxies: dict[str, str] = get_environ_proxies(url)
     return proxies if select_proxy(url, proxies) else {}
@@ -205,7 +206,7 @@ def proxies_to(url: str) -> dict[str, str]:
 MAX_REDIRECTS = 5
 #: Seconds for the deletion of a session, also after the deadline.
 LOGOUT_S = 3.0
-#: Headers of every request; ``identity`` as sushy has it, because of ETags.
+#: Headers of every request; ``identity`` as in sushy, because of ETags.
 HEADERS = {
     "Accept": "application/json",
     "Accept-Encoding": "identity",
@@ -219,8 +220,8 @@ _JSON = {"Content-Type": "application/json"}
 class Connection:
     """One connection; ``url`` is the base URL of the pod manager, without credentials.
 
-    ``requests`` counts the requests that were sent, and ``root_uri`` is where the service root
-    answers. Threads may share it.
+    ``requests`` is the number of sent requests, ``root_uri`` the URI at which the service root
+    answers. Thread-safe.
     """
 
     def __init__(
@@ -260,7 +261,7 @@ class Connection:
             self._headers = HEADERS | {"X-Auth-Token": token}
         elif basic is not None:
             text = ":".join(basic)
-            try:  # as long as it can, in Latin-1
+            try:  # in Latin-1 where possible
                 plain = text.encode("latin-1")
             except UnicodeEncodeError:
                 plain = text.encode()
@@ -270,14 +271,14 @@ class Connection:
             self._headers = HEADERS
 
     def get(self, uri: str, most: int = MAX_DOCUMENT_BYTES, share: float = 1.0) -> Answer:
-        """Read, and try again while the answer may come later.
+        """Read, and retry while a later answer is possible.
 
-        A body is cut off after ``most`` bytes. No server may be silent for longer than a ``share``
+        A body is truncated after ``most`` bytes. The server may be silent for at most a ``share``
         of the time until the deadline.
 
         Raises:
-            InputError: this document cannot be read, others may.
-            Unreachable: no answer came; Slow if it did not come within the share.
+            InputError: this document is unreadable, others may be readable.
+            Unreachable: no answer came; Slow: not within the share.
             LoginRefused: the login is refused.
         """
         logins = self.login.count
@@ -315,7 +316,7 @@ class Connection:
         return stream
 
     def post(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
-        """Write, once; an Unreachable says by ``sent`` whether it may have had its effect."""
+        """Write, once; an Unreachable with ``sent`` means that the write may have had an effect."""
         return self._write("POST", uri, data, headers)
 
     def patch(self, uri: str, data: Json, headers: Mapping[str, str] | None = None) -> Answer:
@@ -336,14 +337,14 @@ class Connection:
         return path
 
     def resolve(self, link: str, at: str = "/") -> tuple[str, str]:
-        """Return the host (empty for nowhere) and path of a link in the document ``at`` a path."""
+        """Return the host (empty if invalid) and path of a link in the document ``at`` a path."""
         try:
             return host_and_path(urljoin(self.url + at, link))
         except ValueError:
             return "", link
 
     def cut(self) -> None:
-        """End all requests; only the session can still be deleted."""
+        """End all requests; afterwards only the session can be deleted."""
         with self._ending:
             if self._closing:
                 return
@@ -366,23 +367,23 @@ class Connection:
     def _write(
         self, method: str, uri: str, data: Json | None, headers: Mapping[str, str] | None
     ) -> Answer:
-        """Send a write, and again if it was refused because the login has expired."""
+        """Send a write; send it again after a new login if the login had expired."""
         logins = self.login.count
         answer = self.send(method, uri, data=data, headers=headers, writes=True)
         if answer.status == 401:
             is_renewed = False
-            with contextlib.suppress(PodmError, InputError):  # the answer holds: nothing was done
+            with contextlib.suppress(PodmError, InputError):  # the refusal is the answer
                 is_renewed = self.login.renew(logins)
             if is_renewed:
                 answer = self.send(method, uri, data=data, headers=headers, writes=True)
         return answer
 
     def _read(self, uri: str, most: int, share: float) -> Answer:
-        """Read, and again after HTTP 429 or 503, or without an answer.
+        """Read, and retry after HTTP 429 or 503, or without an answer.
 
-        If the pause that the service names exceeds the whole deadline, the answer is returned. If
-        it exceeds the time left, the error of the deadline is raised. Closing a connection
-        shortens its deadline.
+        If the pause that the service requests exceeds the whole deadline, the answer is returned.
+        If the pause exceeds the remaining time, the error of the deadline is raised. Closing a
+        connection shortens its deadline.
         """
         for attempt in range(1, exchange.READ_ATTEMPTS + 1):
             is_last = attempt == exchange.READ_ATTEMPTS
@@ -393,7 +394,7 @@ class Connection:
                 if answer.status not in exchange.BUSY_STATUSES or is_last:
                     return answer
                 pause_s = exchange.retry_after_s(answer.headers, pause_s)
-                if pause_s >= self.deadline.seconds:  # no reading is that patient
+                if pause_s >= self.deadline.seconds:  # longer than any reading waits
                     return answer
             except Unreachable as error:
                 if not error.retryable or is_last or self._ended:
@@ -414,9 +415,9 @@ class Connection:
                 return answer
             host, at = self.resolve(location, at)
             if host != self.host:
-                found = redirect_to(host) if host else "a redirect to nowhere"
+                found = redirect_to(host) if host else "a redirect without a valid target"
                 is_root = uri in (ROOT, self.root_uri)
-                hint = "register it by that address, if it is its own" if is_root else ""
+                hint = "register it by that address if it is the same service" if is_root else ""
                 raise InputError(uri, "", found, f"an answer from {self.host}", hint)
         raise InputError(uri, "", f"{MAX_REDIRECTS} redirects", "an answer")
 
@@ -444,9 +445,9 @@ class Connection:
         *,
         writes: bool = False,
     ) -> Answer:
-        """Send a request, once, by a transport that is made for its first request; follow nothing.
+        """Send a request once, without following redirects; the first request makes the transport.
 
-        The login and reads go over plain sockets; writes, and requests through a proxy, over sushy.
+        The login and reads use plain sockets; writes, and requests through a proxy, use sushy.
         """
         left_s = self.deadline.left_s
         if left_s <= 0 or (self._ended and method != "DELETE"):
@@ -460,7 +461,7 @@ class Connection:
             through_sushy = writes or self._proxies
             transport = self._sushy_transport() if through_sushy else self._plain_transport()
             answer = transport.ask(request)
-            if self._ended and method != "DELETE":  # a truncated answer can look whole
+            if self._ended and method != "DELETE":  # a truncated answer can look complete
                 raise self.deadline.error()
             self._received += len(answer.body)
             if self._received > MAX_TREE_BYTES:
@@ -472,7 +473,7 @@ class Connection:
             raise
 
 
-#: The entries of a root that a login needs; a root without others may have them after it.
+#: Root entries that are needed before the login; other entries may appear after it.
 LOGIN_ENTRIES = frozenset(("SessionService", "Sessions", "Registries", "JsonSchemas"))
 
 
@@ -499,9 +500,9 @@ def enter_service(connection: Connection) -> Json:
 
 
 def _search_root(connection: Connection) -> tuple[Json | None, int, InputError | None]:
-    """Return the root, else the status that requires a login, and the fault found in its place.
+    """Return the root, else the status that requires a login, and the fault of the answer.
 
-    It is requested with a slash at the end, as the standard has it, and without.
+    The root is requested with a slash at the end, as in the standard, and without.
     """
     login_status, problem = 0, None
     for uri in (f"{ROOT}/", ROOT):
@@ -518,7 +519,7 @@ def _search_root(connection: Connection) -> tuple[Json | None, int, InputError |
 
 
 def root_document(answer: Answer) -> Json | None:
-    """Return the service root of an answer, None if it is gone."""
+    """Return the service root of an answer, None if the answer is HTTP 404 or 410."""
     if answer.status in exchange.GONE:
         return None
     if answer.status != 200:
@@ -526,7 +527,7 @@ def root_document(answer: Answer) -> Json | None:
     root = check_content(answer.json(ROOT), ROOT, "a service root")
     kind = type_name(root)
     if not ("root" in kind or "RedfishVersion" in root or (not kind and _linked(root))):
-        what = root.get("@odata.type") if kind else "neither a type, nor a version, nor a link"
+        what = root.get("@odata.type") if kind else "a document without type, version and links"
         raise InputError(ROOT, "", str(what)[:80], "a service root", "is it a Redfish service?")
     return root
 

@@ -26,19 +26,19 @@ from valence_sched.model.http_headers import header_problem
 from valence_sched.model.problem import answer_of
 from valence_sched.model.tls import ClientCertificate, default_authorities, plain_text
 
-#: Headers by which a body that is cut off differs from a whole one.
+#: Headers that tell a truncated body from a complete one.
 _LENGTHS = frozenset(("content-length", "transfer-encoding"))
 #: Statuses of a document that does not exist.
 GONE = (404, 410)
 
 
 def is_outage(status: int) -> bool:
-    """Return whether the service does not answer now, or not this user, for any document."""
+    """Return whether the service rejects all requests for now, or all requests of this user."""
     return status >= 500 or status in (403, 408, 429)
 
 
 class PodmRequest(NamedTuple):
-    """A request to send once; of a body of more than ``most`` bytes one byte more is read."""
+    """A request to send once; at most ``most`` + 1 bytes of the body are read."""
 
     method: str
     path: str
@@ -48,9 +48,9 @@ class PodmRequest(NamedTuple):
     body: Json | None = None
 
     def check_headers(self) -> None:
-        """Raise Unreachable if a header cannot be sent: its value is the pod manager's."""
+        """Raise Unreachable if a header with a value of the pod manager cannot be sent."""
         if problem := header_problem(self.headers):
-            hint = "the pod manager named it: report it to its vendor"
+            hint = "the value is the pod manager's: report it to the vendor"
             raise Unreachable(f"{problem} ({hint})", sent=False)
 
 
@@ -77,14 +77,14 @@ class Answer(NamedTuple):
     def json(self, uri: str) -> Json:
         """Return the body as an object; InputError for other JSON, or if it is too large."""
         if len(self.body) > MAX_DOCUMENT_BYTES:
-            raise InputError(uri, "", "a document of more bytes", f"at most {MAX_DOCUMENT_BYTES}")
+            raise InputError(uri, "", "a larger document", f"at most {MAX_DOCUMENT_BYTES}")
         return object_of(self.body, uri)
 
 
 class Unreachable(PodmError):
     """A pod manager does not answer: it is down, too slow, or not trusted.
 
-    A read may be tried again if it is ``retryable``; a write may have had its effect if ``sent``.
+    A ``retryable`` read may be tried again; a ``sent`` write may have had an effect.
     """
 
     def __init__(self, text: str, *, retryable: bool = False, sent: bool = True) -> None:
@@ -93,11 +93,11 @@ class Unreachable(PodmError):
 
 
 class Slow(Unreachable):
-    """One answer takes too long; others may come."""
+    """One answer takes too long; other answers may arrive."""
 
 
 class Cut(Unreachable):
-    """One answer never comes whole; others may come."""
+    """One answer is always truncated; other answers may be complete."""
 
 
 class MalformedBody(HTTPException):
@@ -105,7 +105,7 @@ class MalformedBody(HTTPException):
 
 
 class Deadline:
-    """The time until which a pod manager must have answered every request."""
+    """The time by which a pod manager must have answered every request."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -120,21 +120,21 @@ class Deadline:
         return Unreachable(f"no complete answer within {self.seconds:g} s {hint}")
 
 
-#: How often a read is tried, and the pause before the second time; then twice as long.
+#: The number of attempts of a read, and the pause before the second one, which doubles.
 READ_ATTEMPTS = 4
 READ_PAUSE_S = 0.1
 #: Pauses of a :class:`Patience`.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 5.0
-#: How often a node is looked for after a reply that was lost.
+#: The number of searches for a node after a lost reply.
 LATE_READS = 8
-#: Answers that ask for another try.
+#: Statuses that ask for a retry.
 BUSY_STATUSES = (429, 503)
-#: Answers after which a write may still have its effect: those of a gateway that gave up.
+#: Statuses of a gateway that gave up; the write may still have an effect.
 GATEWAY_STATUSES = (408, 502, 504)
 
 
 def retry_after_s(headers: Mapping[str, str], otherwise: float) -> float:
-    """Return the seconds to wait, a date by the server's own clock; ``otherwise`` without any."""
+    """Return the seconds to wait, by the server's clock for a date, else ``otherwise``."""
     value = headers.get("Retry-After", "").strip()
     if value.isascii() and value.replace(".", "", 1).isdigit():
         return min(float(value), 1e6)
@@ -148,7 +148,7 @@ def retry_after_s(headers: Mapping[str, str], otherwise: float) -> float:
 
 
 class Patience:
-    """Pauses between reads, each half as long again as the one before, until a deadline."""
+    """Pauses between reads until a deadline; each pause is 1.5 times the previous pause."""
 
     def __init__(
         self,
@@ -160,14 +160,14 @@ class Patience:
         self._until, self._pause = clock() + seconds, FIRST_PAUSE_S
 
     def wait_retry_after(self, headers: Mapping[str, str]) -> bool:
-        """Sleep as ``Retry-After`` says; return False, at once, without one or the time for it."""
+        """Sleep as ``Retry-After`` says; return False at once if it is absent or too long."""
         pause_s = retry_after_s(headers, -1.0)
         if pause_s < 0 or pause_s >= self._until - self._clock():
             return False
         return self.pause({"Retry-After": str(max(pause_s, self._pause))})
 
     def pause(self, headers: Mapping[str, str] | None = None) -> bool:
-        """Sleep before the next read, as long as ``headers`` say; return False if time is up."""
+        """Sleep as ``headers`` say before the next read; return False if the time is up."""
         left = self._until - self._clock()
         if left <= 0:
             return False
@@ -177,7 +177,7 @@ class Patience:
 
 
 CHECK_HINT = "check that it runs and that the URL is right"
-_MALFORMED_HINT = "report it to the vendor of the service, or of a proxy before it"
+_MALFORMED_HINT = "report it to the vendor of the service or of its proxy"
 #: The first bytes of a TLS record: an alert or a handshake of any version.
 TLS_RECORDS = ("\x15\x03", "\x16\x03")
 #: Seconds for the probe of a port for TLS.
@@ -185,7 +185,7 @@ PROBE_S = 2.0
 
 
 class TlsContexts:
-    """The TLS contexts by their files, each made once; ``environ`` names the usual authorities."""
+    """The TLS contexts by their files, each made once; ``environ`` names default authorities."""
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         self._environ = os.environ if environ is None else environ
@@ -195,9 +195,10 @@ class TlsContexts:
     def for_verify(
         self, verify: bool | str, certificate: ClientCertificate | None = None
     ) -> ssl.SSLContext:
-        """Return the context for the usual authorities, those of a path, or without them.
+        """Return the context for the default authorities, for a file, or without verification.
 
-        It presents the certificate of a client. Raises Unreachable for an unusable file, OSError.
+        The context presents the client certificate. Raises Unreachable for an unusable file,
+        OSError.
         """
         authorities = verify or ""
         if authorities is True:
@@ -233,7 +234,7 @@ def _verifying_context(authorities: str) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=None if folder else authorities, capath=folder)
     except ssl.SSLError:
         text = (
-            f"TLS: found no certificate in {authorities!r}, expected those of authorities in PEM "
+            f"TLS: found no certificate in {authorities!r}, expected PEM certificates of CAs "
             "(name another file with --cacert)"
         )
         raise Unreachable(text, sent=False) from None
@@ -242,7 +243,7 @@ def _verifying_context(authorities: str) -> ssl.SSLContext:
 def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreachable:
     """Return the error of a socket, ``connected`` or not, as Unreachable."""
     causes = causes_of(error)
-    if isinstance(causes[-1], ssl.SSLEOFError):  # an end says nothing about trust
+    if isinstance(causes[-1], ssl.SSLEOFError):  # a closed connection says nothing about trust
         return connection_error(causes[-1], connected=connected)
     if any(isinstance(cause, ssl.SSLError) for cause in causes):
         return tls_error(causes[-1])
@@ -252,15 +253,15 @@ def unreachable_error(error: BaseException, *, connected: bool = True) -> Unreac
 
 
 def tls_error(error: BaseException) -> Unreachable:
-    """Return that no TLS connection can be made."""
+    """Return the error of a failed TLS connection."""
     hint = tls.failure_hint(error, cacert="--cacert", cert="--cert and --key")
-    hint += "; --insecure reads it unchecked" if tls.is_about_certificate(error) else ""
+    hint += "; --insecure skips the check" if tls.is_about_certificate(error) else ""
     return Unreachable(f"TLS: {plain_text(error)} ({hint})", sent=False)
 
 
 def plain_http_error(text: str) -> Unreachable:
     """Return the error of a request without TLS to a port with TLS."""
-    return Unreachable(f"{text} (it speaks TLS there: write https:// in the URL)", sent=False)
+    return Unreachable(f"{text} (the port speaks TLS: write https:// in the URL)", sent=False)
 
 
 def late_alert(
@@ -268,8 +269,8 @@ def late_alert(
 ) -> ssl.SSLError | None:
     """Return the alert that a server sends after a handshake, None without one.
 
-    With TLS 1.3 it judges the certificate of a client late, and a request on its way by then loses
-    the alert. So another connection waits for it without a request.
+    With TLS 1.3 a server checks the client certificate after the handshake, and a request that is
+    sent meanwhile loses the alert. So another connection waits for the alert without a request.
     """
     with contextlib.suppress(ValueError, OSError):
         try:
@@ -281,7 +282,7 @@ def late_alert(
 
 
 def speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
-    """Return whether a port answers the beginning of a handshake, even by an alert."""
+    """Return whether a port answers the start of a TLS handshake, even by an alert."""
     try:
         with socket.create_connection(address, min(timeout_s, PROBE_S)) as sock:
             _verifying_context("").wrap_socket(sock, server_hostname=address[0]).close()
@@ -293,22 +294,22 @@ def speaks_tls(address: tuple[str, int], timeout_s: float) -> bool:
 
 
 def timeout_error(*, connected: bool) -> Slow:
-    """Return the error of an answer, or a connection, that did not come in time."""
+    """Return the error of an answer or a connection that was too late."""
     if connected:
         return Slow("no answer in time (allow it more with --request-timeout)")
     return Slow(f"no connection in time ({CHECK_HINT})", sent=False)
 
 
 def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
-    """Return the error of a connection that ended too early, or could not be made."""
+    """Return the error of a connection that ended too early or failed."""
     text, hint = plain_text(error), CHECK_HINT
     is_end = isinstance(error, IncompleteRead | RemoteDisconnected)
     if isinstance(error, IncompleteRead):
-        text = "an answer that ends too early"
+        text = "a truncated answer"
     elif isinstance(error, BadStatusLine) and not is_end:
         if str(error).startswith(TLS_RECORDS):
             return plain_http_error("no HTTP")
-        text, hint = f"no HTTP: {answer_of(str(error))}", "is it this port, and not https?"
+        text, hint = f"no HTTP: {answer_of(str(error))}", "check the port and scheme of the URL"
     elif isinstance(error, MalformedBody | zlib.error):
         text, hint = f"malformed body: {str(error).lower()}", _MALFORMED_HINT
     elif isinstance(error, HTTPException) and not is_end:
@@ -320,11 +321,11 @@ def connection_error(error: BaseException, *, connected: bool) -> Unreachable:
 def unsupported_encoding(encoding: str) -> Unreachable:
     """Return the error of a body in an encoding that was not requested."""
     text = f"a body in the encoding {encoding[:40]!r}, which is not supported"
-    return Cut(f"{text} (let the service, or a proxy before it, send gzip or plain JSON)")
+    return Cut(f"{text} (configure the service or its proxy to send gzip or plain JSON)")
 
 
 def causes_of(error: BaseException) -> list[BaseException]:
-    """Return an error and its causes, the first cause last."""
+    """Return an error and its causes, the root cause last."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in causes:
@@ -337,7 +338,7 @@ def causes_of(error: BaseException) -> list[BaseException]:
 
 
 def keep_alive(sock: socket.socket) -> None:
-    """Let the system probe an idle connection, so that a lost peer ends it within minutes."""
+    """Enable keep-alive probes, so that an idle connection to a lost peer ends within minutes."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, seconds in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 20), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, name):
@@ -345,6 +346,6 @@ def keep_alive(sock: socket.socket) -> None:
 
 
 def shut(sock: Any) -> None:
-    """End sending and receiving, also for threads that wait for it."""
-    with contextlib.suppress(OSError):  # it may be closed already
-        getattr(sock, "socket", sock).shutdown(socket.SHUT_RDWR)  # of TLS within TLS the outer
+    """Shut a socket down, also for threads that wait for it."""
+    with contextlib.suppress(OSError):  # already closed
+        getattr(sock, "socket", sock).shutdown(socket.SHUT_RDWR)  # TLS in TLS: the outer socket

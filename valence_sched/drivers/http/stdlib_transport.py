@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTTP transport over sockets of the standard library, which stay open between requests.
+"""HTTP transport over sockets of the standard library, with persistent connections.
 
-It reads sites of hundreds of pod managers. It sends each request once; a failure below HTTP is an
-``Unreachable``.
+It is fast enough for hundreds of pod managers. It sends each request once; a failure below HTTP
+raises ``Unreachable``.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from valence_sched.drivers.http import exchange
 from valence_sched.model.tls import ClientCertificate
 
 _RECEIVE_BYTES = 1 << 16
-#: Headers of a response, trailers included, and bytes that may come on end without a body.
+#: Headers of a response with its trailers, and consecutive bytes without a body.
 MAX_HEADERS, MAX_HEAD_BYTES = 100, 1 << 18
 _START = b"HTTP/"
-#: Statuses of responses without a body, and of responses before the final one.
+#: Statuses without a body, and statuses of interim responses.
 _BODILESS, _INTERIM = (204, 304), range(100, 200)
 
 
 class Headers(Mapping[str, str]):
-    """Headers by name, case-insensitive; of several with one name, the first."""
+    """Headers by name, case-insensitive; the first of several with the same name."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
@@ -57,11 +57,11 @@ class Headers(Mapping[str, str]):
 class Response:
     """The response to one request: its constructor reads the head, ``read`` the body.
 
-    ``receive`` returns the next bytes, empty at the end of the connection. A response that
-    ``is_reusable`` leaves its connection free for another request. Both raise HTTPException for a
-    malformed head, MalformedBody for a malformed body, and the errors of ``receive``. The parser
-    calls the methods ``on_…``. Interim responses (1xx) are skipped. Folded headers, lines without
-    a carriage return and padded chunk sizes of old servers are accepted.
+    ``receive`` returns the next bytes, empty at the end of the connection. After an ``is_reusable``
+    response the connection can serve another request. Both raise HTTPException for a malformed
+    head, MalformedBody for a malformed body, and the errors of ``receive``. The parser calls the
+    methods ``on_…``. Interim responses (1xx) are skipped. Folded headers, lines without a carriage
+    return and padded chunk sizes of old servers are accepted.
     """
 
     def __init__(self, receive: Callable[[int], bytes], method: str) -> None:
@@ -93,12 +93,12 @@ class Response:
         """Return the body, once, up to one byte more than ``most``."""
         while not self.is_complete and self._size <= most:
             self._advance()
-        self._parser = None  # it refers back: without it the memory is free at once
+        self._parser = None  # breaks a reference cycle, which frees the memory immediately
         pieces, self._pieces = self._pieces, []
         return (pieces[0] if len(pieces) == 1 else b"".join(pieces))[: most + 1]
 
     def read_piece(self) -> bytes:
-        """Return the next bytes of the body as they come, empty at its end."""
+        """Return the next bytes of the body as they arrive, empty at its end."""
         while not self._pieces and not self.is_complete:
             self._advance()
         pieces, self._pieces = self._pieces, []
@@ -135,7 +135,7 @@ class Response:
             self._complete()
 
     def on_message_begin(self) -> None:
-        if self.is_complete:  # a second response, which nothing requested
+        if self.is_complete:  # a second response without a request
             self.is_reusable = False
 
     def _complete(self) -> None:
@@ -152,11 +152,11 @@ class Response:
 
     def _parse(self, data: bytes) -> None:
         parser, before = self._parser, self._size
-        assert parser is not None, "the body is read once"
+        assert parser is not None, "the body can be read only once"
         try:
             parser.feed_data(data)
         except HttpParserUpgrade:
-            raise HTTPException("another protocol, which was not requested") from None
+            raise HTTPException("an upgrade that was not requested") from None
         except HttpParserError as error:
             if not self.is_complete:
                 raise self._malformed(str(error)) from None
@@ -178,15 +178,15 @@ LOG = logging.getLogger(__name__)
 #: A path that can be sent as it is.
 _PLAIN = re.compile(r"[A-Za-z0-9!#$&'()*+,/:;=?@\[\]~._-]*")
 _PORTS = {"https": 443, "http": 80}
-#: Encodings that are supported although not requested, and the zlib mode that detects them.
+#: Encodings that are supported although not requested, and the zlib mode to detect them.
 _PACKED, _GZIP_OR_ZLIB = ("gzip", "x-gzip", "deflate"), 47
 BAD_REQUEST = 400
 
 
 class StdlibTransport:
-    """The connections to one host, one for each request at a time; threads may share it.
+    """The connections to one host, one per concurrent request; thread-safe.
 
-    Raises Unreachable if the authorities of ``verify``, or the client certificate, are unreadable.
+    Raises Unreachable if the authorities of ``verify`` or the client certificate are unreadable.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class StdlibTransport:
         self._host, usual = parts.hostname or "", _PORTS.get(parts.scheme, 0)
         self._port = parts.port or usual
         shown = self._host
-        with contextlib.suppress(UnicodeError):  # a host without such a form has no address
+        with contextlib.suppress(UnicodeError):  # such a host has no address
             shown = f"[{shown}]" if ":" in shown else shown.encode("idna").decode()
         self._host_header = shown if self._port == usual else f"{shown}:{self._port}"
         try:
@@ -250,7 +250,7 @@ class StdlibTransport:
 
     def cut(self) -> None:
         idle, self._idle, self._is_untried = self._idle, [], False
-        # All are listed before any ends: a thread that wakes then may open another.
+        # List all connections first: a thread that wakes up may open another one.
         for sock in list(self._open):
             exchange.shut(sock)
         for sock in idle:
@@ -283,7 +283,7 @@ class StdlibTransport:
         return exchange.unreachable_error(error) if alert is None else exchange.tls_error(alert)
 
     def _lacks_tls(self, timeout_s: float) -> bool:
-        """Return whether the port requires TLS: some close the connection, some answer 400."""
+        """Return whether the port requires TLS: some servers close, some answer HTTP 400."""
         if self._context is not None or not self._is_untried:
             return False
         return exchange.speaks_tls((self._host, self._port), timeout_s)
@@ -292,12 +292,12 @@ class StdlibTransport:
         while self._idle:
             try:
                 sock = self._idle.pop()
-            except IndexError:  # another thread has it
+            except IndexError:  # another thread uses it
                 break
             if not _is_readable(sock):
                 sock.settimeout(timeout_s)
                 return sock
-            self._drop(sock)  # it has ended: no bytes are due
+            self._drop(sock)  # the peer has closed it: no bytes are due
         return None
 
     def _connect(self, timeout_s: float) -> socket.socket:
@@ -320,14 +320,14 @@ class StdlibTransport:
 
 
 class AnswerStream:
-    """An answer whose body is read as it comes; closing it ends the wait of other threads."""
+    """An answer whose body is read as it arrives; closing it wakes waiting threads."""
 
     def __init__(self, response: Response, sock: socket.socket, drop: Callable[[], None]) -> None:
         self._response, self._socket, self._drop = response, sock, drop
         self.status, self.headers = response.status, response.headers
 
     def read(self, quiet_s: float) -> bytes:
-        """Return the bytes that have come, empty at the end; Unreachable after ``quiet_s``."""
+        """Return the arrived bytes, empty at the end; Unreachable after ``quiet_s``."""
         try:
             self._socket.settimeout(quiet_s)
             return self._response.read_piece()

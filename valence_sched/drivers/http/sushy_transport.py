@@ -26,12 +26,12 @@ from valence_sched.drivers.http.exchange import Answer, MalformedBody, PodmReque
 from valence_sched.errors import InputError
 from valence_sched.model.tls import ClientCertificate, plain_text
 
-#: Encodings of a body; only a plain one is requested.
+#: Supported encodings of a body; only identity is requested.
 SUPPORTED_ENCODINGS = ("", "identity", "gzip", "x-gzip", "deflate")
 
 
 class PooledAdapter(HTTPAdapter):
-    """Keeps connections alive, remembers them all, and raises errors as Unreachable."""
+    """Keeps connections alive, records all of them, and raises errors as Unreachable."""
 
     def __init__(self, parallel: int, context: Callable[[], ssl.SSLContext]) -> None:
         self._context = context
@@ -39,7 +39,7 @@ class PooledAdapter(HTTPAdapter):
         super().__init__(pool_connections=1, pool_maxsize=parallel, max_retries=0)
 
     def get_connection_with_tls_context(self, *args: Any, **kwargs: Any) -> HTTPConnectionPool:
-        """Return the pool of connections to a host, each of which is remembered."""
+        """Return the pool of connections to a host, and record each connection."""
         pool = super().get_connection_with_tls_context(*args, **kwargs)
         if "ConnectionCls" not in vars(pool):
             make = type(pool).ConnectionCls
@@ -53,7 +53,7 @@ class PooledAdapter(HTTPAdapter):
         return pool
 
     def cert_verify(self, conn: Any, url: str, verify: Any, cert: Any) -> None:
-        """Let connections verify by the given context."""
+        """Make connections verify with the given context."""
         super().cert_verify(conn, url, verify, cert)
         if url.startswith("https"):
             conn.conn_kw["ssl_context"] = self._context()
@@ -92,9 +92,9 @@ def body_of(answer: Any, most: int) -> bytes:
 def _wrapped_error(error: BaseException) -> Unreachable:
     causes = exchange.causes_of(error)
     if any(isinstance(cause, ProxyError | PoolProxyError) for cause in causes):
-        hint = "check HTTPS_PROXY, or name the host in NO_PROXY"
+        hint = "check HTTPS_PROXY, or add the host to NO_PROXY"
         if isinstance(causes[-1], ssl.SSLError):
-            hint = "does the proxy speak HTTP without TLS? then write http:// in HTTPS_PROXY"
+            hint = "if the proxy speaks HTTP without TLS, write http:// in HTTPS_PROXY"
         return Unreachable(f"proxy: {plain_text(causes[-1])} ({hint})", sent=False)
     if isinstance(causes[-1], ssl.SSLEOFError):
         return exchange.unreachable_error(error)
@@ -107,7 +107,7 @@ def _wrapped_error(error: BaseException) -> Unreachable:
     if any(isinstance(cause, Timeout | ReadTimeoutError) for cause in causes):
         return exchange.timeout_error(connected=True)
     if incomplete := [cause for cause in causes if isinstance(cause, IncompleteRead)]:
-        # A body in chunks with a size that is no number is malformed.
+        # A chunk size that is not a number is malformed.
         is_size = isinstance(causes[-1], ValueError) and not str(causes[-1]).endswith(repr(b""))
         found = MalformedBody("invalid chunk size") if is_size else incomplete[0]
         return exchange.connection_error(found, connected=True)
@@ -147,7 +147,7 @@ class SushyTransport:
         method, path, headers, timeout_s, most, body = request
 
         def with_headers(prepared: requests.PreparedRequest) -> requests.PreparedRequest:
-            prepared.headers.update(headers)  # sushy would log them as an argument
+            prepared.headers.update(headers)  # sushy would log credentials among the arguments
             return prepared
 
         options: dict[str, Any] = {"allow_reauth": False, "allow_redirects": False}
@@ -168,7 +168,7 @@ class SushyTransport:
 
 
 class _HttpStatus(Exception):
-    """An answer that sushy would retry, or read without bound."""
+    """An answer that sushy would retry or read without a bound."""
 
     def __init__(self, response: requests.Response) -> None:
         super().__init__(response.status_code)

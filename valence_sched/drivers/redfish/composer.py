@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composes on a DMTF Redfish CompositionService: specific, by manifest, or constrained.
+"""Composes on a DMTF Redfish CompositionService: specific, manifest or constrained.
 
-After a lost or false reply a node is found by its unique name among all systems.
+After a lost or wrong reply, the node is found by its unique name among all systems.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CHANGING_STATES = ("Starting", "Updating", "Qualified")
 
 
 class Source(NamedTuple):
-    """The source of an amount: its stock as it is now, where to post, and the body."""
+    """The source of an amount: its present stock, and the target and body of the POST."""
 
     stock: Stock
     collection: str
@@ -53,7 +53,7 @@ class Source(NamedTuple):
 
 
 class Creation(NamedTuple):
-    """Amounts that were made; ``problem`` is why not all, ``unknown`` if others may exist."""
+    """Created amounts; ``problem`` is the failure, ``unknown`` if more of them may exist."""
 
     made: tuple[Grant, ...] = ()
     problem: str = ""
@@ -83,10 +83,10 @@ class AmountComposer:
                     stock, left = source.stock, "an unknown amount"
                     if stock.total is not None:
                         left = f"{max(0.0, stock.total - stock.used):g} {stock.unit} left"
-                yield f"{grant.uri}: found {left}, {grant.amount:g} were chosen"
+                yield f"{grant.uri}: found {left}, expected {grant.amount:g} or more"
 
     def create(self, request: CompositionRequest, watch: Watch) -> Creation:
-        """Make every amount of a request, one after the other, until one fails."""
+        """Create the amounts of a request one after another, up to the first failure."""
         made: list[Grant] = []
         for grant in request.made_grants:
             try:
@@ -102,7 +102,7 @@ class AmountComposer:
     def find(self, request: CompositionRequest) -> Creation:
         """Return the existing amounts of a request, by their URI or by its name.
 
-        One at a known URI must have the name of the request, or without a name its size.
+        An amount at a known URI must have the name of the request or, without a name, the size.
         """
         known = request.amounts or self._made.get(request.name, ())
         found = {fold_uri(it.uri): it for it in known if self._is_ours(it, request)}
@@ -117,7 +117,7 @@ class AmountComposer:
         return Creation(tuple(found.values()), problem)
 
     def suspects(self, request: CompositionRequest) -> list[str]:
-        """Return chunks and volumes with the size of an amount, and without the name of a node."""
+        """Return unnamed chunks and volumes with the size of an amount."""
         found: dict[str, None] = {}
         for grant in request.made_grants:
             source = self._source(grant.uri)
@@ -139,17 +139,17 @@ class AmountComposer:
             try:
                 if composer.get_document(self._session, one.uri) is None:
                     return ""
-                why = sent.reason or "it answered that it is gone"
+                why = sent.reason or "its deletion was reported"
             except PodmError as error:
                 why = f"could not be read back: {error}"
             late -= 1
             if late <= 0 or not patience.pause():
-                return f"{one.uri} is still there: {why}"
+                return f"{one.uri} still exists: {why}"
 
     def _create(self, request: CompositionRequest, grant: Grant, watch: Watch) -> Creation:
         source = self._source(grant.uri)
         if source is None:
-            return Creation(problem=self.refusal(request) or "it cannot be made")
+            return Creation(problem=self.refusal(request) or "the amount cannot be created")
         watch("creating")
         target, body = source.collection, {"Name": request.name, **source.body(grant)}
         before = set(map(fold_uri, self._members(target)))
@@ -171,7 +171,7 @@ class AmountComposer:
         sent: composer.SendResult,
         before: set[str],
     ) -> Creation:
-        """Find the product of a write: by the URI in its answer, its name, or as the only new."""
+        """Find the created amount by its name, the URI in the answer, or as the only new one."""
         patience, late = self._patience(), LATE_READS if sent.lost else 1
         new: list[str] = []
         while late > 0 and not new:
@@ -187,15 +187,15 @@ class AmountComposer:
         answered = [uri for uri in new if sent.node and fold_uri(uri) == fold_uri(sent.node)]
         ours = named or (answered if sent.succeeded else []) or (new if sent.succeeded else [])
         if len(ours) != 1 and new and not sent.refused:
-            words = f"{', '.join(new)} came meanwhile: its owner is unknown"
+            words = f"{', '.join(new)} appeared meanwhile: its owner is unknown"
             return Creation(problem="; ".join(filter(None, (sent.reason, words))), unknown=True)
         if not ours:
-            why = sent.reason or "it answered success, and made nothing"
+            why = sent.reason or "it reported success, but created nothing"
             return Creation(problem=f"{source.collection}: {why}", unknown=sent.goes_on)
         return self._checked(ours[0], grant)
 
     def _checked(self, uri: str, grant: Grant) -> Creation:
-        """Read a product until it is enabled; a smaller one than granted is a problem."""
+        """Read a created amount until it is enabled; a smaller size than granted is a problem."""
         patience = self._patience()
         while True:
             json = composer.get_document(self._session, uri) or {}
@@ -239,7 +239,7 @@ class AmountComposer:
         def body(grant: Grant) -> Json:
             sources = [{"ProvidingPools": [{"@odata.id": uri}]}]
             size = {"CapacityBytes": math.ceil(grant.amount * stocks.GIB - 0.5)}
-            own = fold_uri(target).startswith(fold_uri(uri) + "/")  # of a pool, not of its holder
+            own = fold_uri(target).startswith(fold_uri(uri) + "/")  # the pool's, not its holder's
             return size if own else {**size, "CapacitySources": sources}
 
         return Source(stock, target, body)
@@ -274,14 +274,14 @@ def size_of(json: Json) -> float | None:
 
 
 class BlockReservations:
-    """The ``Reserved`` flags of blocks; those set here, as far as known, are cleared."""
+    """The ``Reserved`` flags of blocks; only flags that are known to be set here are cleared."""
 
     def __init__(self, session: composer.Session, back: NodeReader) -> None:
         self._session, self._reader = session, back
         self._reserved: list[str] | None = None
 
     def reserve(self, request: CompositionRequest) -> bool:
-        """Reserve all blocks that are not shared; return whether they are, else undo it.
+        """Reserve all unshared blocks; return whether that succeeded, else undo it.
 
         Raises ClaimLost if another client has reserved one, and PodmError if its state cannot be
         read, or the reservation cannot be undone.
@@ -299,7 +299,7 @@ class BlockReservations:
         return bool(self._reserved)
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Clear the flags set here, or all that another process set; PodmError if one stays."""
+        """Clear the flags set here, or by another process; PodmError if a flag stays."""
         mine = self._reserved
         if mine is None:
             mine = [block.uri for block in self._own(request, self._reader.block)]
@@ -315,7 +315,7 @@ class BlockReservations:
             except PodmError as error:
                 stays.append(f"{uri}: {error}")
         if stays:
-            raise PodmError(f"may be reserved still: {'; '.join(stays)}")
+            raise PodmError(f"may still be reserved: {'; '.join(stays)}")
         self._reserved = []
 
     def clear_own(self) -> None:
@@ -324,7 +324,7 @@ class BlockReservations:
             self._reserved = []
 
     def clear(self, uris: Iterable[str]) -> None:
-        """Clear the flags of blocks that were just read, if the service can."""
+        """Clear the flags of freshly read blocks, if the service supports it."""
         for uri in uris:
             with contextlib.suppress(PodmError):
                 block = self._reader.last_block(uri)
@@ -340,8 +340,8 @@ class BlockReservations:
     def _set(self, block: ResourceBlock, reserved: bool, *, verify: bool = True) -> bool:
         """Set or clear the flag; return whether that succeeded.
 
-        Some services replace the whole object, so all of it is sent. A change that is refused
-        because of its ETag is sent once more if the object is the same.
+        Some services replace the whole object, so all of it is sent. A change with a refused ETag
+        is sent again once if the object is unchanged.
         """
         uri, status = block.uri, "CompositionStatus"
         body = {status: dict(block.json[status], Reserved=reserved)}
@@ -386,11 +386,11 @@ class RedfishComposer:
     def preview(self, request: CompositionRequest) -> str | None:
         target = read_capabilities(self._session).compose_target
         if target is None:
-            raise PodmError("it offers no Compose action to ask")
+            raise PodmError("it offers no Compose action for a preview")
         return composer.refusal(self._session.post(target, manifest_body(request, "Preview")))
 
     def reserve(self, request: CompositionRequest) -> bool:
-        """Reserve by the Compose action if that composes here, else by the flag on each block."""
+        """Reserve by the Compose action if it composes the node, else by the flag on each block."""
         way = choose_write(self._capabilities(request), request)
         if isinstance(way, str) or not way.exact:
             return False
@@ -403,14 +403,14 @@ class RedfishComposer:
         return self._reservation is not None
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Clear the flags again; a reservation by action ends by itself."""
+        """Clear the flags; a reservation by action expires."""
         way = choose_write(self._capabilities(request), request)
         exact_at = None if isinstance(way, str) or not way.exact else way.target
         if exact_at and exact_at != self._capabilities().compose_target:
             self._block_reservations.unreserve(request)
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
-        """Make the amounts, then the node; if that fails the amounts are deleted again."""
+        """Create the amounts, then the node; if the node fails, delete the amounts."""
         created = self._amounts.create(request, watch)
         if created.problem:
             outcome = CompositionResult(state="absent", reason=created.problem)
@@ -430,7 +430,7 @@ class RedfishComposer:
             way = way._replace(body=way.body | {"ReservationId": self._reservation})
         outcome, sent = self._compose_once(request, way, watch)
         if self._reservation and outcome.state == "absent" and sent.refused:
-            self._reservation = None  # it may have ended
+            self._reservation = None  # it may have expired
             return self._compose_node(request, watch)
         return outcome
 
@@ -445,14 +445,14 @@ class RedfishComposer:
         except PodmError as error:
             return replace(result, state="unknown", reason=composer.unread_result(error).reason)
         if (result.node is None and found.made) or suspects:
-            why = f"{', '.join(it.uri for it in found.made)} is there without its node"
+            why = f"{', '.join(it.uri for it in found.made)} exists without its node"
             if suspects:
-                why = f"{', '.join(suspects)} may be made for it: its owner is unknown"
+                why = f"{', '.join(suspects)} may belong to the node: its owner is unknown"
             reason = "; ".join(filter(None, (result.reason, why)))
             return replace(result, state="left", amounts=found.made, reason=reason)
         if result.node is not None and found.problem:
             state: NodeState = "left" if request.amounts else "unknown"
-            reason = f"{result.node} is there, and {found.problem}"
+            reason = f"{result.node} exists, but {found.problem}"
             return replace(result, state=state, amounts=found.made, reason=reason)
         return replace(result, amounts=found.made)
 
@@ -480,14 +480,14 @@ class RedfishComposer:
             freed = tuple(it for it, block in read if block and own_status(block).slots)
             return self._without_amounts(replace(outcome, freed=freed), before.amounts, watch)
         if outcome.node and outcome.state != "unknown":
-            words = sent.reason or "it answered that the node is gone"
-            return replace(outcome, state="left", reason=f"{uri} is still there: {words}")
+            words = sent.reason or "its deletion was reported"
+            return replace(outcome, state="left", reason=f"{uri} still exists: {words}")
         return outcome
 
     def _without_amounts(
         self, outcome: CompositionResult, made: tuple[Grant, ...], watch: Watch
     ) -> CompositionResult:
-        """Delete the amounts of an absent node; note those that stay."""
+        """Delete the amounts of an absent node; report remaining amounts."""
         stays = self._amounts.remove(made, watch)
         if stays:
             reason = "; ".join(filter(None, (outcome.reason, stays)))
@@ -513,7 +513,7 @@ class RedfishComposer:
         written = Written(before, sent.succeeded)
         outcome = self._wait_until_stable(request, sent.node, watch, sent.lost, written)
         if outcome.state == "composed" and not outcome.works:
-            with contextlib.suppress(PodmError):  # they are composed: the flag has done its work
+            with contextlib.suppress(PodmError):  # composed: the flag is obsolete
                 self._block_reservations.clear_own()
             return outcome, sent
         reason = "; ".join(filter(None, (sent.reason, outcome.reason)))
@@ -531,9 +531,9 @@ class RedfishComposer:
         *,
         deleted: bool = False,
     ) -> CompositionResult:
-        """Read back until nothing changes by itself any more.
+        """Read back until the state is stable.
 
-        A lost write may have its effect later, and blocks may link their node later.
+        A lost write may take effect later, and blocks may link their node later.
         """
         patience, late = self._patience(), LATE_READS
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Describes Redfish devices as inventory nouns, each kind once, and the places of a block.
+"""Describes Redfish devices as inventory nouns, and the places of a block.
 
-``chassis`` is that of the block, else of its devices; ``fabric`` and ``switch`` come from the URIs
-of endpoints and switch ports that devices link. A place with several values is unknown. Redfish has
-no PCIe root, so no driver sets ``pcie_root``.
+``chassis`` is the chassis of the block, else of its devices; ``fabric`` and ``switch`` come from
+the URIs of endpoints and switch ports that devices link. A place with several values is unknown.
+Redfish has no PCIe root, so no driver sets ``pcie_root``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 #: The class of a resource, and its content in bytes.
 ContentKey = tuple[type[Resource], bytes]
-#: Contents that are remembered, and the longest.
+#: The number of remembered contents, and the longest.
 MAX_CONTENTS, MAX_CONTENT_BYTES = 4096, 2048
 _UNKNOWN = object()
 
@@ -35,8 +35,8 @@ _UNKNOWN = object()
 class ContentMemo(Generic[R, T]):
     """Describes resources by their content (``Resource.content_properties``), each content once.
 
-    The describing function gets neither names nor links, and the URI only for notes, which are
-    repeated for each resource. Threads may share it.
+    The describing function gets no names and links. Its notes are repeated with the URI of each
+    resource. Thread-safe.
     """
 
     def __init__(self, understand: Callable[[R], T]) -> None:
@@ -45,10 +45,10 @@ class ContentMemo(Generic[R, T]):
         self._encode: Callable[[Any], bytes] = msgspec.json.Encoder().encode
 
     def __contains__(self, key: ContentKey | None) -> bool:
-        return key in self._memo  # without a note
+        return key in self._memo  # the first reading without a note
 
     def key(self, resource: R) -> ContentKey | None:
-        """Return the common key of all resources of one content, None if it cannot be encoded."""
+        """Return the key of all resources with one content, None if it cannot be encoded."""
         type_ = type(resource)
         try:
             return type_, self._encode([*map(resource.json.get, type_.content_properties)])
@@ -73,12 +73,12 @@ class ContentMemo(Generic[R, T]):
         return found
 
 
-#: Sets of devices that are remembered, and the largest.
+#: The number of remembered sets of devices, and the largest.
 MAX_SETS, MAX_SET_DEVICES = 1024, 100
 
 _ACCELERATORS = ("GPU", "FPGA", "DSP", "Accelerator", "Partition", "OEM")
 _PERSISTENT_TYPES = ("nvdimm_n", "nvdimm_f", "nvdimm_p", "inteloptane")
-#: Protocols of drives over a network; every other known one is local.
+#: Protocols of drives over a network; every other known protocol is local.
 _NETWORK_PROTOCOLS = frozenset(("iscsi", "fc", "fcp", "fcoe", "ficon", "ethernet", "tcp", "udp"))
 _NETWORK_PROTOCOLS |= {"nvmeoverfabrics", "nvmeovertcp", "roce", "rocev2", "iwarp"}
 _NETWORK_PROTOCOLS |= {"nfsv3", "nfsv4", "smb"}
@@ -94,24 +94,24 @@ DeviceNoun = Processor | Accelerator | Memory | Drive | Nic
 
 
 class Describer:
-    """Describes each kind of device once, and each set of them. Threads may share it."""
+    """Describes each kind of device and each set of devices once. Thread-safe."""
 
     def __init__(self) -> None:
         self._memo: ContentMemo[schema.Device, DeviceNoun | None] = ContentMemo(_device_noun)
         self._sets: dict[tuple[object, ...], Devices] = {}
 
     def describe(self, devices: Sequence[schema.Device]) -> Devices:
-        """Return the nouns of these devices; identical ones become one line with a count."""
+        """Return the nouns of these devices; identical devices become one noun with a count."""
         keys = [self._memo.key(device) for device in devices]
         every = (*keys, *[it.certain for it in devices], *[it.inherited for it in devices])
         if (found := self._sets.get(every)) is not None:
             return found
         found = _devices_of(map(self._noun, keys, devices))
         is_small = len(keys) <= MAX_SET_DEVICES
-        if is_small and all(key in self._memo for key in keys):  # else each has its notes
+        if is_small and all(key in self._memo for key in keys):  # otherwise each has its notes
             if len(self._sets) >= MAX_SETS:
                 self._sets.clear()
-            return self._sets.setdefault(every, found)  # that of another thread if it came first
+            return self._sets.setdefault(every, found)  # the result of a faster thread
         return found
 
     def _noun(self, key: ContentKey | None, device: schema.Device) -> DeviceNoun | None:
@@ -140,18 +140,18 @@ def is_persistent(module: schema.MemoryDevice) -> bool:
 def _device_noun(device: schema.Device) -> DeviceNoun | None:
     condition = schema.condition_of(device)
     if not condition.counts and isinstance(device, schema.ProcessorSummary | schema.MemorySummary):
-        schema.note_condition(device, condition, "what it sums up is unknown")
+        schema.note_condition(device, condition, "the device is a summary of unknown parts")
         return Memory() if isinstance(device, schema.MemorySummary) else Processor(count=None)
     make = _NOUNS.get(type(device))
     noun = make(device) if make is not None and is_present(device) else None
     if noun is None or condition.is_fine:
         return noun
-    schema.note_condition(device, condition, "it does not count")
+    schema.note_condition(device, condition, "the state excludes the device")
     return in_condition(noun, condition)
 
 
 def in_condition(noun: DeviceNoun, condition: schema.Condition) -> DeviceNoun:
-    """Return a device in a condition; a health of OK is left out."""
+    """Return a device with its condition; a health of OK is left out."""
     health = None if condition.health == "OK" else condition.health
     return replace(noun, state=condition.state, health=health)
 
@@ -159,7 +159,7 @@ def in_condition(noun: DeviceNoun, condition: schema.Condition) -> DeviceNoun:
 def _processor(device: schema.ProcessorDevice) -> Processor | Accelerator | None:
     kind, of = device.type or "CPU", schema.ProcessorDevice
     folded = kind.casefold()
-    if folded in ("core", "thread"):  # parts of a processor that is listed itself
+    if folded in ("core", "thread"):  # parts of a listed processor
         return None
     if folded != "cpu":
         name = next((name for name in _ACCELERATORS if name.casefold() == folded), kind)
@@ -201,7 +201,7 @@ def _processors(summary: schema.ProcessorSummary) -> Processor:
 
 
 def _module(module: schema.MemoryDevice) -> Memory | None:
-    """Return main memory: no cache, and of a persistent module only the volatile part."""
+    """Return main memory: without caches, and only the volatile part of persistent modules."""
     size, of = module.volatile_mib, schema.MemoryDevice
     is_lasting = is_persistent(module)
     if (module.type or "").casefold() == "cache" or (is_lasting and not size):
@@ -277,9 +277,9 @@ def topology_of(
     devices: Iterable[schema.Device],
     ends: Iterable[str] = (),
 ) -> dict[str, str] | None:
-    """Return the places of devices by the URIs of their links, None without a place.
+    """Return the places of devices by the URIs of their links, None if unknown.
 
-    ``ends`` are links to endpoints and switch ports beside those of the devices.
+    ``ends`` has further links to endpoints and switch ports.
     """
     placed = [device for device in devices if not _PLACING.isdisjoint(device.json)]
     if not (placed or chassis or ends):
@@ -301,7 +301,7 @@ def topology_of(
 
 
 def processor_json(cpu: Processor) -> Json:
-    """Return the Redfish properties of a processor; None for unknown ones."""
+    """Return the Redfish properties of a processor; None if unknown."""
     return {
         "ProcessorType": "CPU",
         "TotalCores": cpu.cores,
@@ -314,7 +314,7 @@ def processor_json(cpu: Processor) -> Json:
 
 
 def memory_json(module: Memory) -> Json:
-    """Return the Redfish properties of a memory module; None for unknown ones."""
+    """Return the Redfish properties of a memory module; None if unknown."""
     return {
         "MemoryType": "DRAM",
         "MemoryDeviceType": module.type,
@@ -324,5 +324,5 @@ def memory_json(module: Memory) -> Json:
 
 
 def nic_json(nic: Nic) -> Json:
-    """Return the Redfish properties of a network interface; None for unknown ones."""
+    """Return the Redfish properties of a network interface; None if unknown."""
     return {"SpeedMbps": nic.speed_mbps}

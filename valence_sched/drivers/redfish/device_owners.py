@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Finds the devices of each block and assigns each device to one block.
 
-Two blocks may link one device: its owner is decided over the whole pod manager before the devices
+Two blocks may link one device: its owner is chosen over the whole pod manager before the devices
 are described and counted (``describe``).
 """
 
@@ -28,19 +28,19 @@ from valence_sched.model.inventory import Status
 from valence_sched.model.need import has_words
 from valence_sched.model.quantity import format_count
 
-#: Texts that services write in place of a serial number, beside those of zeros alone.
+#: Placeholders for serial numbers, besides texts of zeros.
 _PLACEHOLDERS: tuple[str, ...] = ("n/a", "na", "none", "null", "unknown", "not specified")
 _PLACEHOLDERS += ("not available", "default string", "to be filled by o.e.m.")
-#: A name that devices of more blocks have is copied from a template.
+#: A name on devices of more blocks is a template's.
 MOST_BLOCKS = 2
-#: Names that identify a device, each with the kind of device and the sort of name.
+#: Identifying names, each with the kind of device and the sort of name.
 Names = frozenset[tuple[str, str, str]]
 NO_NAMES: Names = frozenset()
 _NAMING = frozenset(("SerialNumber", "UUID", "Identifiers", "PhysicalLocation")).union(
     ("MACAddress", "PermanentMACAddress", "Ethernet", "AssociatedNetworkAddresses")
 )
 
-#: What people call the devices of each class.
+#: The display name of the devices of each class.
 KINDS: dict[type[Device], str] = {
     schema.DriveDevice: "drive",
     schema.ProcessorDevice: "processor",
@@ -63,7 +63,7 @@ class DeviceList(NamedTuple):
 
 
 def names_of(device: Device) -> Names:
-    """Return the names that identify a device in every list; most devices have none."""
+    """Return the names that identify a device in every list, empty for most devices."""
     if device.names is not None:
         return device.names
     device.names = NO_NAMES
@@ -86,10 +86,10 @@ def names_of(device: Device) -> Names:
 
 
 def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Names:
-    """Return the names that identify one device each, of the lists of each block.
+    """Return the names in the lists of each block that identify exactly one device.
 
-    Firmware and simulators copy serial numbers: a name of devices of many blocks, or of several
-    devices of one list, is not trusted, unless those two are the only ones with it.
+    Firmware and simulators copy serial numbers. A name on devices of many blocks, or on several
+    devices of one list, is not trusted, unless exactly two devices have the name.
     """
     blocks: dict[tuple[str, str, str], set[str]] = {}
     uris: dict[tuple[str, str, str], set[str]] = {}
@@ -117,12 +117,12 @@ def trusted_names(lists: Mapping[str, Iterable[DeviceList]], notes: Notes) -> Na
     return frozenset(blocks.keys() - copied)
 
 
-#: The largest difference of two statements of one size, one of them rounded.
+#: The largest relative difference between a size and the same size rounded.
 _ROUNDING = 0.01
 
 
 class Likeness(NamedTuple):
-    """Properties: entries with one of ``key`` in common are one device, if ``others`` agree."""
+    """Properties: entries with an equal ``key`` property are one device if ``others`` agree."""
 
     key: tuple[str, ...]
     others: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ _LIKENESS = {
 def merge_lists(
     where: str, lists: Sequence[DeviceList], trusted: Names, notes: Notes
 ) -> dict[str, Device]:
-    """Return the devices of a block by URI, each once, of lists in the order they are believed."""
+    """Return each device of a block once by URI, the most reliable list first."""
     if len(lists) == 1 and not trusted:
         return {device.uri: device for device in lists[0].devices}
     found: dict[str, Device] = {}
@@ -156,12 +156,12 @@ def merge_lists(
                 if uri != device.uri and device.certain:
                     device.certain = False
                     what = f"found the {name[1]} of {uri}, expected its own"
-                    notes.remark(f"{device.uri}: {what} (so whether they are two is unknown)")
+                    notes.remark(f"{device.uri}: {what} (one or two devices: unknown)")
     return found
 
 
 class _Merger:
-    """Merges the lists of one kind of device; the ways in which each was listed are known."""
+    """Merges the lists of one kind of device, and records the lists of each device."""
 
     def __init__(self, where: str, trusted: Names, notes: Notes) -> None:
         self._where, self._trusted, self._notes = where, trusted, notes
@@ -169,7 +169,7 @@ class _Merger:
         self._ways: dict[str, set[str]] = {}
 
     def add(self, one: DeviceList) -> None:
-        """Add a list: first the devices with a known name or URI, then those that look the same."""
+        """Add a list: first the devices with a known name or URI, then devices that look equal."""
         before = list(self.devices)
         rest: list[Device] = []
         for device in one.devices:
@@ -192,7 +192,7 @@ class _Merger:
                 others.append(device)
         if ways:
             number = len(rest) - len(others)
-            self._remark(one, number, ways, "they look the same, so each is counted once")
+            self._remark(one, number, ways, "they look equal, so each is counted once")
         unclear = self._unclear(one, before, others)
         for device in others:
             device.certain = device.uri not in unclear
@@ -211,7 +211,7 @@ class _Merger:
         same: Callable[[Device, Device], bool],
         partners: Container[str] = (),
     ) -> str | None:
-        """Return an entry of another list that may be the device, and has no partner yet."""
+        """Return an unmatched entry of another list that may be the device."""
         for uri in before:
             known = self.devices[uri]
             is_free = uri not in partners and one.way not in self._ways[uri] and is_present(known)
@@ -225,23 +225,23 @@ class _Merger:
         for device in rest:
             if uri := self._partner(one, before, device, _may_be_same, partners):
                 partners.add(uri)
-                known = self.devices[uri]  # both are counted if they are two
+                known = self.devices[uri]  # both count if they are two devices
                 is_device = _key_count(known) >= _key_count(device)
                 known.certain = known.certain and is_device
                 unclear.add(device.uri if is_device else uri)
         if unclear:
             ways = {way for uri in partners for way in self._ways[uri]}
-            self._remark(one, len(unclear), ways, "they may be the same, so how many is unknown")
+            self._remark(one, len(unclear), ways, "they may be the same: the count is unknown")
         return unclear
 
     def _remark(self, one: DeviceList, number: int, ways: set[str], what: str) -> None:
         both = f"{' and '.join(sorted(ways))} and {one.way}"
         found = f"found {format_count(number, one.kind)} in {both} without a common name"
-        self._notes.remark(f"{self._where}: {found}, expected a serial number or the like ({what})")
+        self._notes.remark(f"{self._where}: {found}, expected a serial number or similar ({what})")
 
 
 def _combined(known: Device, other: Device) -> Device:
-    """Return one device of two entries: the second adds properties that the first lacks."""
+    """Return one device from two entries: the second adds properties that the first lacks."""
     known.inherited = known.inherited or other.inherited
     if known.uri == other.uri:
         return known
@@ -262,7 +262,7 @@ def _key_count(device: Device) -> int:
 
 
 def _differ(first: Device, second: Device, trusted: Names) -> bool:
-    """Return whether two devices have names of one sort, and they differ."""
+    """Return whether two devices have different names of one sort."""
     one, other = names_of(first) & trusted, names_of(second) & trusted
     sorts = {sort for _, sort, _ in one} & {sort for _, sort, _ in other}
     return bool(sorts & {"serial number", "address"}) and not one & other
@@ -273,7 +273,7 @@ def _looks_same(first: Device, second: Device) -> bool:
         return False
     if any(_same(first, second, name) for name in _LIKENESS[KINDS[type(first)]].key):
         return True
-    # One may be a medium of 0 bytes, and the other a drive without a size.
+    # One may be an empty medium (0 bytes), the other a drive without a size.
     drives = (it for it in (first, second) if isinstance(it, schema.DriveDevice))
     return {0, None} == {drive.capacity_bytes for drive in drives}
 
@@ -286,7 +286,7 @@ def _may_be_same(first: Device, second: Device) -> bool:
 
 
 def _same(first: Device, second: Device, name: str) -> bool | None:
-    """Return whether two devices have one value of a property, None if one does not state it."""
+    """Return whether two devices have equal values of a property, None if a value is missing."""
     one, other = _value(first, name), _value(second, name)
     if one is None or other is None:
         return None
@@ -306,7 +306,7 @@ def _value(device: Device, name: str) -> Any:
 
 IN_USE = ("Composing", "Composed", "ComposedAndAvailable")
 
-#: The lists of a block or a system in which each link is one device, with its class.
+#: The lists of a block or a system with one link per device, and the class of the device.
 _SINGLE: tuple[tuple[Link, type[Device]], ...] = (
     (DeviceHolder.processors, schema.ProcessorDevice),
     (DeviceHolder.memory, schema.MemoryDevice),
@@ -324,7 +324,7 @@ Devices = dict[str, schema.Device]
 def devices_of_systems(
     service: LinkedDocuments, systems: Iterable[System]
 ) -> tuple[dict[str, Devices], Names]:
-    """Return the devices of each system by its URI, and the names that identify a device in any."""
+    """Return the devices of each system by its URI, and the names that identify a device."""
     lists = {it.uri: [*_lists(service, it)] for it in systems}
     trusted = trusted_names(lists, service.notes)
     merged = {it: merge_lists(it, of, trusted, service.notes) for it, of in lists.items()}
@@ -338,8 +338,8 @@ def devices_by_block(
 ) -> dict[str, list[schema.Device]]:
     """Return the devices of each block by its URI, every device in one block only.
 
-    A device of several blocks belongs to the one in use, so that it is never free twice; else to
-    one that is not free for another reason; else to the first.
+    A device of several blocks belongs to a block in use, so that it is never free twice, else to a
+    block that is not free for another reason, else to the first block.
     """
     lists: dict[str, list[DeviceList]] = {}
     systems_of: dict[str, dict[System, list[DeviceList]]] = {}
@@ -364,10 +364,10 @@ def _completed(
     holders: Sequence[DeviceHolder],
     systems: Mapping[System, Iterable[DeviceList]],
 ) -> Devices:
-    """Return devices without empty media, with those of summaries and of unreadable lists.
+    """Return devices without empty media, but with devices from summaries and unreadable lists.
 
-    Of several systems it is unknown which parts are whose, so there a summary only replaces parts
-    that are not listed.
+    The owners of the parts of several systems are unknown, so there a summary only replaces
+    unlisted parts.
     """
     devices = plausibility.without_empty_media(holders[0].uri, devices, service.notes)
     if len(systems) == 1:
@@ -399,17 +399,17 @@ def assign_devices(
     statuses: Mapping[str, Status],
     trusted: Names,
 ) -> dict[str, list[schema.Device]]:
-    """Return the devices of each block, as :func:`devices_by_block`, of those that each reaches."""
+    """Return the devices of each block, as :func:`devices_by_block`, from its reachable devices."""
     every = candidates.values()
-    if not trusted and len(set().union(*every)) == sum(map(len, every)):  # none is shared
+    if not trusted and len(set().union(*every)) == sum(map(len, every)):  # no device is shared
         return {block: list(found.values()) for block, found in candidates.items()}
-    keys: dict[object, str] = {}  # the first URI of each device, by its URIs and names
+    keys: dict[object, str] = {}  # the first URI of each device by URI and name
     holders: dict[str, list[str]] = {}
     key_of: dict[str, str] = {}
     for block, found in candidates.items():
         for uri, device in found.items():
             key = uri
-            if trusted:  # a slot identifies a device in its own block alone
+            if trusted:  # a slot identifies a device only within its block
                 names = (name for name in names_of(device) & trusted if name[1] != "slot")
                 own = (uri, *names)
                 key = next((keys[it] for it in own if it in keys), uri)
@@ -425,7 +425,7 @@ def assign_devices(
             not_free = [it for it in of if statuses[it].slots == 0]
             owner[key] = (in_use or not_free or of)[0]
             found_in = f"found in {', '.join(of)}, expected one block"
-            service.notes.remark(f"{key}: {found_in} ({owner[key]} has it)")
+            service.notes.remark(f"{key}: {found_in} (counted in {owner[key]})")
     return {
         block: [device for uri, device in found.items() if owner[key_of[uri]] == block]
         for block, found in candidates.items()
@@ -441,7 +441,7 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
     if _STORAGES in json:
         storages = _storages(service, holder)
     for storage in storages:
-        # The rolled up health is that of its drives, each of which has its own.
+        # HealthRollup is about its drives, and each drive has its own health.
         condition = condition_of(storage)
         if condition.health == storage.rollup:
             condition = condition._replace(health=storage.health)  # type: ignore[arg-type]
@@ -449,7 +449,7 @@ def _lists(service: LinkedDocuments, holder: DeviceHolder, of: str = "") -> Iter
             drive.inherited = None if condition.is_fine else condition
             drives.append(drive)
         if storage.drives:
-            note_condition(storage, condition, "its drives do not count")
+            note_condition(storage, condition, "the state excludes its drives")
     if not _NICS.isdisjoint(json):
         nics = [*_nics(service, holder)]
     for field, to in _SINGLE:
@@ -475,7 +475,7 @@ def _storages(service: LinkedDocuments, holder: DeviceHolder) -> list[schema.Sto
 def _follow(
     service: LinkedDocuments, links: tuple[str, ...], type_: type[D], where: str
 ) -> Iterator[D]:
-    """Return linked devices, which are documents or parts of documents, but not vendors' parts."""
+    """Return linked devices: documents or parts of documents outside ``Oem``."""
     if "#" not in "".join(links):
         return service.follow(links, type_, where)
     readable = tuple(it for it in links if "#" not in it or not plausibility.is_unreadable(it))
@@ -504,7 +504,7 @@ def _simple_drives(
 ) -> Iterator[schema.Device]:
     """Yield the drives without a URI, unless they were read as Storage.
 
-    A system lists the same drives in both ways; a block may say which Storage is the same.
+    A system lists the same drives in both lists; a block may link the matching Storage.
     """
     links = holder.simple_storage
     if not links or (has_drives and isinstance(holder, System)):
@@ -519,7 +519,7 @@ def _simple_drives(
 def _nics(
     service: LinkedDocuments, holder: DeviceHolder
 ) -> Iterator[tuple[str, list[schema.Device]]]:
-    """Yield lists of network interfaces; a system has the same ones in both."""
+    """Yield lists of network interfaces; a system lists the same interfaces twice."""
     seen = list(service.follow(holder.ethernet, schema.EthernetInterface, holder.uri))
     yield "EthernetInterfaces", [*seen]
     if seen and isinstance(holder, System):

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def redfish(methods: tuple[ComposeMethod, ...] = ()) -> Dialect:
-    """DMTF Redfish, the CompositionService in all its generations.
+    """DMTF Redfish with any version of the CompositionService.
 
-    ``methods`` are those of a vendor, which are tried before those of the standard.
+    The ``methods`` of a vendor are tried before the standard methods.
     """
     return Dialect(
         "redfish",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compose methods: what a service offers to compose a node, and the write that makes it.
+"""Compose methods: the offers of a service to compose a node, and the writes.
 
 A specific composition and a manifest name the blocks; a constrained composition names devices, and
-the service chooses the blocks. The dialect of a vendor passes other methods to
+the service chooses the blocks. The dialect of a vendor passes its methods to
 ``valence_sched.drivers.redfish.dialect.redfish``.
 """
 
@@ -30,7 +30,7 @@ DeviceTemplate = tuple[int | None, dict[str, Any]]
 
 
 class UseCase(NamedTuple):
-    """One way to create: its name, where to post, its zones (empty for all), its rules."""
+    """One use case to create a system: name, POST target, zones (empty for all), and rules."""
 
     name: str
     target: str
@@ -41,8 +41,8 @@ class UseCase(NamedTuple):
 class ComposeCapabilities(NamedTuple):
     """The collection of systems, the Compose action, and the use cases of a service.
 
-    ``service`` is the document of the CompositionService, with the actions of a vendor;
-    ``methods`` are those of a vendor, which are tried before those of the standard.
+    ``service`` is the document of the CompositionService, with the actions of a vendor. The
+    ``methods`` of a vendor are tried before the standard methods.
     """
 
     systems: str | None
@@ -54,7 +54,7 @@ class ComposeCapabilities(NamedTuple):
 
 
 class ComposeWrite(NamedTuple):
-    """One POST that makes the node, of exactly the requested blocks if ``exact``."""
+    """One POST that composes the node, from exactly the requested blocks if ``exact``."""
 
     name: str
     target: str
@@ -63,16 +63,16 @@ class ComposeWrite(NamedTuple):
 
 
 class ComposeMethod(Protocol):
-    """One way to compose: a function of what the service offers and the request."""
+    """One way to compose: a function of the capabilities and the request."""
 
     def __call__(
         self, capabilities: ComposeCapabilities, request: CompositionRequest, /
     ) -> ComposeWrite | str | None:
-        """Return the write, why the node cannot be made so, or None if this is not offered."""
+        """Return the write, or the reason against it as text, or None if it is not offered."""
 
 
 def device_templates(devices: Devices, rules: Json) -> Json | str:
-    """Return the body for these devices, or why the rules do not allow it."""
+    """Return the body for these devices, or the reason why the rules forbid it."""
     body: Json = {}
     for name, templates in _collections(devices, rules):
         members = []
@@ -85,15 +85,15 @@ def device_templates(devices: Devices, rules: Json) -> Json | str:
             shown = {key: known[key] for key in known if key in named or not named}
             member = {key: value for key, value in shown.items() if value is not None}
             if "TotalCores" in required and known.get("ProcessorType") != "CPU":
-                member.setdefault("TotalCores", 1)  # cores say nothing of a card
+                member.setdefault("TotalCores", 1)  # cores do not describe a card
             if lacking := sorted(required - member.keys() - {"StorageControllers"}):
-                return f"{name}: {', '.join(lacking)} must be given, and is not known"
+                return f"{name}: {', '.join(lacking)} required, but unknown"
             members.append({_COUNT: count, **member})
         if members and name not in rules:
             return f"it composes no {name} by their properties"
         if members:
             body[name] = {"Members": members}
-    return body or "the request has no device that it composes by its properties"
+    return body or "the request has no device that it can compose by properties"
 
 
 def _collections(devices: Devices, rules: Json) -> Iterator[tuple[str, list[DeviceTemplate]]]:
@@ -120,7 +120,7 @@ _ALLOWED = "@Redfish.AllowableValues"
 def choose_write(
     capabilities: ComposeCapabilities, request: CompositionRequest
 ) -> ComposeWrite | str:
-    """Return the write of the first method that can make the node, or the first refusal."""
+    """Return the write of the first method that can compose the node, or the first refusal."""
     problem = ""
     for method in (*capabilities.methods, *STANDARD_METHODS):
         found = method(capabilities, request)
@@ -131,7 +131,7 @@ def choose_write(
 
 
 def composes_exact_blocks(capabilities: ComposeCapabilities, request: CompositionRequest) -> bool:
-    """Return whether the node is made of exactly the requested blocks."""
+    """Return whether the node gets exactly the requested blocks."""
     found = choose_write(capabilities, request)
     return isinstance(found, ComposeWrite) and found.exact
 
@@ -139,7 +139,7 @@ def composes_exact_blocks(capabilities: ComposeCapabilities, request: Compositio
 def specific(
     capabilities: ComposeCapabilities, request: CompositionRequest
 ) -> ComposeWrite | str | None:
-    """Name the blocks, by the use case for it, or without any stated use case or action."""
+    """Name the blocks, if a use case offers it, or if the service states no use case and action."""
     case = _use_case(capabilities, SPECIFIC, request.pool)
     target = case.target if case else capabilities.systems
     stated = capabilities.compose_target or _use_case(capabilities, CONSTRAINED, request.pool)
@@ -196,7 +196,7 @@ def specific_body(request: CompositionRequest) -> Json:
 
 
 def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json, str]:
-    """Return other required properties of a body, or the problem of one without a known value."""
+    """Return other required properties of a body, or the problem of an unknown value."""
     found: Json = {}
     for key, stated in rules.items():
         name = key.removesuffix(_REQUIRED)
@@ -210,22 +210,22 @@ def _required_properties(rules: Json, request: CompositionRequest) -> tuple[Json
         elif isinstance(inner, dict) and (made := _required_properties(inner, request))[0]:
             found[name] = made[0]
         else:
-            return {}, f"it requires {name!r} to compose, and allows no known value for it"
+            return {}, f"it requires {name!r}, and allows no known value"
     return found, ""
 
 
 class _Actions(Resource):
-    compose = Field("Actions/#CompositionService.Compose/target", text, "where manifests go")
+    compose = Field("Actions/#CompositionService.Compose/target", text, "the target of manifests")
     zone_affinity = Field("AllowZoneAffinity", flag, "whether a zone can be named by its Id")
-    target = Field("Links/TargetCollection/@odata.id", text, "where to post, of a capability")
+    target = Field("Links/TargetCollection/@odata.id", text, "the POST target of a capability")
 
 
 def read_capabilities(
     session: Session, request: CompositionRequest | None = None, own: tuple[ComposeMethod, ...] = ()
 ) -> ComposeCapabilities:
-    """Read the capabilities of a service, for a request only until a use case suits it.
+    """Read the capabilities of a service; for a request, stop at the first suitable use case.
 
-    ``own`` are the methods of a vendor, which need all capabilities.
+    The methods of a vendor, ``own``, need all capabilities.
     """
     root = schema.ServiceRoot(ROOT, get_document(session, ROOT) or {}, NO_NOTES)
     systems = next(filter(None, map(link_path, root.systems)), None)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plausibility of amounts: sizes that no part has, summaries, and devices that are not listed.
+"""The plausibility of amounts: impossible sizes, summaries, and unlisted devices.
 
-An amount that cannot be right is unknown, and noted: 0 of a present part, or a size in a wrong
-unit, such as 64 MiB of a memory module or 64 PiB of a drive.
+An implausible amount is noted and unknown: 0 of a present part, or a size in a wrong unit, such as
+a memory module of 64 MiB or a drive of 64 PiB.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from valence_sched.drivers.redfish.schema import Device, Storage, System, condit
 from valence_sched.model.quantity import format_count
 
 GIB_IN_MIB, TIB_IN_MIB = 1 << 10, 1 << 20
-#: The largest difference of a summary from the sum of the parts: firmware uses some memory.
+#: The largest difference between a summary and the sum of the parts: firmware uses memory.
 TOLERANCE = 0.1
-#: The least and the most amount of a part of a server, by field. A summary of 8 TiB or more is
-#: taken for MiB that were written as GiB: unknown is better than a thousand times too much.
+#: The smallest and the largest plausible amount of a server part, by field. A summary of 8 TiB or
+#: more probably has MiB in a GiB field: unknown is better than a thousand times too much.
 BOUNDS: Mapping[Field[Any], tuple[float, float]] = {
     schema.ProcessorDevice.cores: (1, 4096),
     schema.ProcessorDevice.enabled_cores: (1, 4096),
@@ -46,12 +46,12 @@ _ZEROS = (0, "0")
 
 
 def plausible(device: Any, field: Field[Any], notes: Notes | None = None) -> Any:
-    """Return an amount of a device; None and a note if no such part has it."""
+    """Return an amount of a device; take a note and return None if it is implausible."""
     value = field.of(device)
     least, most = BOUNDS[field]
     if value is None or least <= value <= most:
         return value
-    expected, doubt = f"{least:,} to {most:,} {field.unit}", "is it another unit? it is unknown"
+    expected, doubt = f"{least:,} to {most:,} {field.unit}", "unknown, perhaps another unit"
     if not value:
         expected, doubt = "more", "it is unknown"
     what = f"found {value:,}, expected {expected} ({doubt})"
@@ -60,9 +60,9 @@ def plausible(device: Any, field: Field[Any], notes: Notes | None = None) -> Any
 
 
 def without_empty_media(where: str, devices: dict[str, Device], notes: Notes) -> dict[str, Device]:
-    """Return the devices of a block without media of 0 bytes; a disk of 0 bytes is not certain.
+    """Return the devices of a block without media of 0 bytes; a disk of 0 bytes is doubtful.
 
-    A drive for removable or virtual media has neither a medium nor the protocol of a disk.
+    A drive for removable or virtual media has no medium and no disk protocol.
     """
     media: list[str] = []
     for uri, device in devices.items():
@@ -97,10 +97,10 @@ _SUMMARISED = (
 
 
 def with_summaries(system: System, devices: Iterable[Device]) -> dict[str, Device]:
-    """Return by URI the devices that the summaries of a system add to those that it lists.
+    """Return by URI the devices that the summaries of a system add to the listed devices.
 
-    A summary replaces parts that are not listed or, with an unknown amount, all absent, and gives
-    sizes to parts that state none. If it contradicts the parts, they hold, and that is noted.
+    A summary replaces unlisted parts or, with an unknown amount, parts that are all absent. It
+    gives sizes to parts without a size. If it contradicts the parts, the parts win, with a note.
     """
     found: dict[str, Device] = {}
     listed = list(devices)
@@ -118,9 +118,11 @@ def _is_card(device: Device) -> bool:
 
 
 def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iterator[Device]:
-    """Yield parts with their share of a summary, or the summary if all are absent; note why."""
+    """Yield parts with their share of a summary, or the summary if all are absent, with a note."""
     if isinstance(summary, schema.ProcessorSummary) and summary.count not in (None, len(parts)):
-        what = f"found {summary.count}, and {format_count(len(parts), kind.noun)} (those hold)"
+        what = (
+            f"found {summary.count}, and {format_count(len(parts), kind.noun)} (the parts are used)"
+        )
         summary.remark(what, schema.ProcessorSummary.count)
     total = plausible(summary, kind.total) if condition_of(summary).counts else None
     if total is None:
@@ -135,23 +137,23 @@ def _reconciled(kind: _Summarised, summary: Device, parts: list[Device]) -> Iter
     unit, what = kind.amounts[0].unit, ""
     unsized = [it for it, amount in zip(counted, amounts, strict=True) if amount is None]
     if not there:
-        what = f"{format_count(len(parts), kind.noun)}, all absent (how many there are is unknown)"
+        what = f"{format_count(len(parts), kind.noun)}, all absent (the count is unknown)"
         yield kind.summary(summary.uri, {}, NO_NOTES)
     elif unsized and len(counted) == len(there) and total > known:
-        what = f"{format_count(len(unsized), kind.noun)} without a size (each has its share)"
+        what = f"{format_count(len(unsized), kind.noun)} without a size (each gets an equal share)"
         for at, part in enumerate(unsized):
             json = {**part.json, kind.amounts[0].path: (total - known + at) // len(unsized)}
             shared = type(part)(part.uri, json, part.notes)
             shared.certain, shared.inherited = part.certain, part.inherited
             yield shared
     elif not math.isclose(total, known, rel_tol=TOLERANCE) and len(counted) == len(there):
-        what = f"{known:,} {unit} of {format_count(len(there), kind.noun)} (the parts are believed)"
+        what = f"{known:,} {unit} of {format_count(len(there), kind.noun)} (the parts are used)"
     if what:
         summary.remark(f"found {total:,} {unit}, and {what}")
 
 
 class _Kind(NamedTuple):
-    """A kind of device, its lists, and words in vendors' names of such lists."""
+    """A kind of device, its lists, and words in vendors' names for such lists."""
 
     type: type[Device]
     json: Json
@@ -180,11 +182,11 @@ def unreadable_devices(
     storages: Iterable[Storage],
     is_gone: Callable[[str], bool],
 ) -> Iterator[Device]:
-    """Yield a device of unknown number for each kind whose list in a block or system is unreadable.
+    """Yield a device of unknown count for each kind with an unreadable list in a block or system.
 
-    Such a list has a link without a target, into a vendor's part of a document, or to a document
-    below one that ``is_gone``. If no device of the kind is listed, it is a list in a vendor's part
-    (``Oem``), an empty list with a count, or a storage without drives.
+    An unreadable list has a link without a target, into an ``Oem`` part, or to a document below
+    another one that ``is_gone``. If no device of the kind is listed, these count as well: a list in
+    an ``Oem`` part, an empty list with a count, and a storage without drives.
     """
     known: dict[str, bool] = {}  # whether a device of a kind is only a summary
     for device in devices:
@@ -205,7 +207,7 @@ def unreadable_devices(
                 found.append(storage.uri)
         if found and not known.get(name):
             what = f"{kind.lists[0]}: found {found[0]}, expected a list of devices"
-            holder.remark(f"{what} (how many {name}s there are is unknown)")
+            holder.remark(f"{what} (the number of {name}s is unknown)")
             device = kind.type(f"{holder.uri}#/{name}", kind.json, NO_NOTES)
             device.certain = False
             yield device
@@ -215,7 +217,7 @@ _LISTS = tuple(dict.fromkeys(name for kind in _KINDS.values() for name in kind.l
 
 
 def tells_all(json: Json) -> bool:
-    """Return whether a holder has neither vendors' parts nor links without a document."""
+    """Return whether a holder has no ``Oem`` parts and no dangling links."""
     links = json.get("Links")
     if "Oem" in json or (isinstance(links, dict) and "Oem" in links):
         return False
@@ -231,12 +233,12 @@ def tells_all(json: Json) -> bool:
 
 
 def _is_cut(json: Json, name: str) -> bool:
-    """Return whether a list is empty, and its count is not 0."""
+    """Return whether a list is empty although its count is not 0."""
     return json.get(name) == [] and json.get(f"{name}@odata.count") not in (None, *_ZEROS)
 
 
 def is_unreadable(link: str) -> bool:
-    """Return whether a link has no target, or one in a vendor's part of a document."""
+    """Return whether a link has no target or a target in an ``Oem`` part."""
     return not link or "/oem/" in link.partition("#")[2].casefold()
 
 
@@ -245,7 +247,7 @@ def _is_vendors(link: str) -> bool:
 
 
 def vendor_lists(json: Json) -> Iterator[str]:
-    """Yield the names of properties in vendors' parts that link or list documents."""
+    """Yield the names of properties in ``Oem`` parts that link or list documents."""
     links = json.get("Links")
     parts = [json.get("Oem"), links.get("Oem") if isinstance(links, dict) else None]
     level: list[Any] = [part for part in parts if isinstance(part, dict)]

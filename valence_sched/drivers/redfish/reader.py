@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the Redfish composition resources of a recorded or live pod manager as inventory nouns.
 
-Of contradicting statements on a state the one that keeps a block from being used wins.
+If statements about a block contradict each other, the statement that prevents its use wins.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from valence_sched.model.quantity import format_count
 
 Limits = dict[BlockType, Limit]
 
-#: The bounds on the blocks of a type in a node, by the type.
+#: The bounds on the blocks of each type in a node.
 _LEAST = {kind: Field(f"Min{kind}", number, "least", "blocks") for kind in get_args(BlockType)}
 _MOST = {kind: Field(f"Max{kind}", number, "most", "blocks") for kind in get_args(BlockType)}
 
 
 class LimitsByZone:
-    """The limits that the capabilities of a pod manager state, for each of its zones.
+    """The limits in the capabilities of a pod manager for each of its zones.
 
-    A composed node boots as one system, so the sum of two servers is not one server: without a
-    stated maximum of blocks that are a whole compute unit, 1 is assumed, unless the operator says
-    otherwise or there is a composed system of several. ``joined`` is the largest number of blocks
-    of a type of a composed system, ``zones`` are the URIs of zones.
+    A composed node boots as one system, so two servers do not add up to one. Without a stated
+    maximum of blocks that are whole compute units, the maximum is 1, unless the operator sets
+    another one or a composed system has several. ``joined`` is the largest number of blocks of a
+    type of a composed system, ``zones`` are the URIs of zones.
     """
 
     def __init__(
@@ -59,20 +59,20 @@ class LimitsByZone:
     ) -> None:
         self._service, self._joined = service, joined
         self._noted: set[BlockType] = set()
-        self._stated: list[tuple[set[str], Limits]] = []  # by zones, empty for all
+        self._stated: list[tuple[set[str], Limits]] = []  # by zones; empty means all
         for holder in collections:
             for capability, limits in _stated_limits(service, holder, holder.capabilities):
                 found = set(service.uris(capability.zones, capability.uri))
                 if found and zones.isdisjoint(found):
                     what = f"found {', '.join(sorted(found))}, expected a zone of resource blocks"
-                    text = f"{what} (its limits apply to none)"
+                    text = f"{what} (its limits are ignored)"
                     capability.remark(text, schema.CollectionCapability.zones)
                 self._stated.append((found, limits))
 
     def of(self, zone: schema.Zone | None, blocks: Mapping[BlockType, int]) -> Limits:
         """Return the strictest limits of a zone, or of a pod manager without zones.
 
-        ``blocks`` is how many blocks of each type it has.
+        ``blocks`` is the number of its blocks by type.
         """
         found: Limits = {}
         stated = [it for zones, it in self._stated if not zones or (zone and zone.uri in zones)]
@@ -93,8 +93,8 @@ class LimitsByZone:
                 if kind not in self._noted:
                     self._noted.add(kind)
                     size = format_count(joined, f"{kind} block")
-                    what = f"found a composed system of {size} and no maximum of them"
-                    self._service.notes.remark(f"{what} (assumed: at most {joined} in a node)")
+                    what = f"found a composed system of {size} without a stated maximum"
+                    self._service.notes.remark(f"{what} (assuming at most {joined} per node)")
             found[kind] = Limit(known.min, max(most, known.min))
         return found
 
@@ -116,13 +116,13 @@ _STATES: dict[str, CompositionState] = {it.casefold(): it for it in get_args(Com
 _TYPES: dict[str, BlockType] = {it.casefold(): it for it in get_args(BlockType)}
 #: The types of each block by its URI.
 TypesByBlock = Mapping[str, tuple[BlockType, ...]]
-#: The types of zones that are not of resource blocks, folded.
+#: The folded types of zones without resource blocks.
 _OTHER_ZONES = ("default", "zoneofendpoints", "zoneofzones")
 _ROOT_LINKS = ("CompositionService", "Systems", "Chassis")
 
 
 class RedfishResources(NamedTuple):
-    """The resources of a pod manager that name blocks."""
+    """The resources of a pod manager that link blocks."""
 
     root: schema.ServiceRoot
     services: list[schema.CompositionService]
@@ -145,12 +145,12 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
         uris = list(service.uris(links, ROOT))
         for uri in uris:
             if uri not in ids:
-                service.notes.remark(f"{uri}: found no such zone, expected it: a stock links it")
+                service.notes.remark(f"{uri}: found no such zone, but a stock links it")
         return tuple(ids[uri] for uri in uris if uri in ids) if links else None
 
     amounts = stocks(service, found.root, everywhere, zone_ids)
     if not found.blocks and not amounts and found.services:
-        what = "found no resource block, no memory domain and no storage pool to compose"
+        what = "found nothing to compose: no resource block, memory domain or storage pool"
         found.root.remark(what)
     return FullPodm(
         id=id_,
@@ -165,7 +165,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> FullPodm:
 
 def _find(service: LinkedDocuments) -> RedfishResources:
     json = service.json(ROOT, "the protocol")
-    if not json:  # then one that links the usual URIs
+    if not json:  # otherwise assume a root with the standard URIs
         json = {name: {"@odata.id": f"{ROOT}/{name}"} for name in _ROOT_LINKS}
     root = schema.ServiceRoot(ROOT, json, service.notes)
     services = list(service.follow(root.composition, schema.CompositionService, root.uri))
@@ -193,7 +193,7 @@ def _pools(
     def count(uris: Iterable[str]) -> Counter[BlockType]:
         return Counter(kind for uri in uris for kind in kinds.get(uri, ()))
 
-    joined: Counter[BlockType] = Counter()  # the most blocks of each type of one node
+    joined: Counter[BlockType] = Counter()  # the largest number of blocks of each type in a node
     for node in nodes:
         joined |= count(node.blocks)
     zones, root = {zone.uri for zone in found.zones}, found.root
@@ -203,7 +203,7 @@ def _pools(
     limits = LimitsByZone(service, stated, joined, zones)
     lists = (it for part in found.services for it in service.collections(part.zones, part.uri))
     listed = ((uri, it.uri) for it in lists for uri in service.uris(it.members, it.uri))
-    # If zones are listed and cannot be read, no pool is known.
+    # If listed zones are unreadable, the pools are unknown.
     if not found.zones and not any(service.json(*it) is None for it in listed):
         whole = (Pool(id=WHOLE_POOL, limits=limits.of(None, count(kinds))),) if kinds else ()
         return whole, {block.uri: [WHOLE_POOL] for block in found.blocks}
@@ -219,7 +219,7 @@ def _pools(
 
 
 def _ids(zones: Iterable[schema.Zone]) -> list[str]:
-    """Return the last part of each zone's URI, or all of it if two zones share that part."""
+    """Return the last part of each zone's URI, or the whole URI if zones share that part."""
     lasts = [zone.uri.rpartition("/")[2] for zone in zones]
     counts = Counter(lasts)
     return [it.uri if counts[last] > 1 else last for it, last in zip(zones, lasts, strict=True)]
@@ -239,28 +239,28 @@ def _nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
 
 
 def _stale_nodes(service: LinkedDocuments, found: RedfishResources) -> Iterator[Node]:
-    """Yield listed nodes that cannot be read as they were at the last reading."""
-    what = "found no document that can be read, expected a system"
+    """Yield listed but unreadable nodes as of the last reading."""
+    what = "found no readable document, expected a system"
     unread = [*service.unread_members(found.root.systems, found.root.uri)]
     for it in (system for system in found.systems if system.lacks_fields):
         is_other = type_name(it.json) not in ("", "computersystem")
         unread += [it.uri] if is_other or it.uri in service.known_nodes else []
     for uri in dict.fromkeys(unread):
-        effect = "its blocks are unknown: one that is Unused and does not link it is free"
+        effect = "its blocks are unknown: Unused blocks without a link to it count as free"
         if known := service.known_nodes.get(uri):
-            effect = "the blocks that it had at the last reading stay in use"
+            effect = "its blocks of the last reading stay in use"
             yield replace(known, stale=True)
         service.notes.remark(f"{uri}: {what} ({effect})")
 
 
 def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[str, list[str]]:
-    """Return the systems that have a block and are no nodes: not composed, or not listed."""
+    """Return the systems with a block that are not nodes: not composed, or not listed."""
     known = {block.uri: block for block in found.blocks}
     hosts: dict[str, list[str]] = {}
     systems = [system for system in found.systems if not system.is_composed]
     listed = {system.uri for system in found.systems}
     unlisted: dict[str, schema.ListedSystem] = {}
-    for block in found.blocks:  # systems that a block is, or is part of
+    for block in found.blocks:  # systems that are a block or contain it
         for uri in service.member_uris((*block.systems, *block.in_systems), block.uri, listed):
             if uri not in listed and (json := service.json(uri, block.uri)):
                 unlisted.setdefault(uri, schema.ListedSystem(uri, json, service.notes))
@@ -271,7 +271,7 @@ def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[
             is_system = system.uri in set(service.uris(block.systems, uri))
             if not is_free_host(block, len(named), is_system=is_system):
                 hosts.setdefault(uri, []).append(system.uri)
-    for block in found.blocks if service.unreadable else ():  # what such a system has is unknown
+    for block in found.blocks if service.unreadable else ():  # its blocks are unknown
         linked = set(service.uris(block.in_systems, block.uri))
         if untold := sorted(linked & service.unreadable):
             hosts.setdefault(block.uri, []).extend(untold)
@@ -279,10 +279,10 @@ def _hosts_of_blocks(service: LinkedDocuments, found: RedfishResources) -> dict[
 
 
 def is_free_host(block: schema.ResourceBlock, named: int, *, is_system: bool) -> bool:
-    """Return whether a block that a system names is that system as a whole, and offered as such.
+    """Return whether a block is a whole system and can be composed as such.
 
-    The system then names no other block, and either the block links it as ``ComputerSystems``, or
-    is a compute block in the pool Free. Any other block that a system names is in use.
+    The system then links no other block, and the block links the system as ``ComputerSystems`` or
+    is a compute block in the pool Free. Any other block that a system links is in use.
     """
     in_pool = (block.pool or "").casefold() == "free"
     is_offered = in_pool and "compute" in map(str.casefold, block.types)
@@ -317,9 +317,9 @@ def _blocks(
         if status.state == "Unknown" and stated.casefold() not in _STATES:
             what = f"found {stated}, expected one of {', '.join(get_args(CompositionState)[:-1])}"
             field = schema.ResourceBlock.composition_state
-            block.remark(f"{what} (no node can have it)", field)
+            block.remark(f"{what} (cannot be composed)", field)
         if not members[block.uri] and status.slots:
-            block.remark("found in no zone, expected in one (no node can have it)")
+            block.remark("found in no zone, expected in one (cannot be composed)")
         yield Block(
             uri=block.uri,
             name=block.name,
@@ -334,7 +334,7 @@ def _blocks(
 def _systems_behind(
     service: LinkedDocuments, block: schema.ResourceBlock, listed: Mapping[str, schema.ListedSystem]
 ) -> list[NamedResource]:
-    """Return the systems that are a block: its own, and of a compute block those that it links."""
+    """Return the systems that a block consists of; a compute block also has its linked systems."""
     found: list[NamedResource] = list(service.follow(block.systems, schema.System, block.uri))
     if listed and block.in_systems and "compute" in map(str.casefold, block.types):
         linked = {*service.uris(block.in_systems, block.uri)} - {it.uri for it in found}
@@ -343,10 +343,9 @@ def _systems_behind(
 
 
 def _in_condition(status: Status, parts: Sequence[NamedResource], devices: Devices) -> Status:
-    """Return the status of a block by its condition and that of its systems.
+    """Return the status of a block from its condition and the condition of its systems.
 
-    A block or system that is Critical because of devices that do not count themselves counts as
-    Warning.
+    A block or system that is Critical only because of excluded devices counts as Warning.
     """
     groups = (getattr(devices, name) for name in devices.__struct_fields__)
     is_explained = any(one.health == "Critical" for group in groups for one in group)
@@ -356,7 +355,7 @@ def _in_condition(status: Status, parts: Sequence[NamedResource], devices: Devic
         own = schema.condition_of(part, with_parts=False)
         if is_explained and own.health != condition.health == "Critical":
             condition = condition._replace(health="Warning")
-        schema.note_condition(part, condition, "no node can have it")
+        schema.note_condition(part, condition, "it cannot be composed")
         conditions.append(condition)
     found = schema.worst(conditions)
     enabled = False if found.state else status.enabled
@@ -364,13 +363,13 @@ def _in_condition(status: Status, parts: Sequence[NamedResource], devices: Devic
 
 
 def types(block: schema.ResourceBlock) -> tuple[BlockType, ...]:
-    """Return the types of a block without repetition; note a missing or unknown type."""
+    """Return the distinct types of a block; note a missing or unknown type."""
     found = [_TYPES.get(word.casefold()) for word in block.types]
     if len(found) == 1 and (only := found[0]):
         return (only,)
     raw = schema.ResourceBlock.types.raw(block)
     if raw is None or None in found:
-        what = "none (no limit on the blocks of a node counts it)" if raw is None else raw
+        what = "none (limits ignore the block)" if raw is None else raw
         expected = ", ".join(_TYPES.values())
         block.remark(f"found {what}, expected {expected}", schema.ResourceBlock.types)
     return tuple(dict.fromkeys(kind for kind in found if kind))
@@ -392,7 +391,7 @@ def _status(block: schema.ResourceBlock, *, with_parts: bool = True) -> Status:
     most = block.max_compositions
     condition = schema.condition_of(block, with_parts=with_parts)
     if shareable and most is not None and block.compositions is None and state != "Unused":
-        what = "found none, expected the nodes that use it (how many more can is unknown)"
+        what = "found none, expected the nodes that use it (the number of free places is unknown)"
         block.remark(what, schema.ResourceBlock.compositions)
         most = None
     return Status(
@@ -410,13 +409,13 @@ def _status(block: schema.ResourceBlock, *, with_parts: bool = True) -> Status:
 
 
 def _used_by(block: schema.ResourceBlock, status: Status, used: Sequence[str]) -> Status:
-    """Return the status of a block with the systems that name it, even if it says Unused."""
+    """Return the status of a block with the systems that link it, even if it is Unused."""
     if not used:
         return status
     if status.state == "Unused":
         state: CompositionState = "ComposedAndAvailable" if status.shareable else "Composed"
         others = f" and {len(used) - 1} more" if used[1:] else ""
-        what = f"found Unused, expected {state}: it is a block of {used[0]}{others}"
+        what = f"found Unused, expected {state}: it is part of {used[0]}{others}"
         block.remark(what, schema.ResourceBlock.composition_state)
         status = replace(status, state=state)
     return replace(status, compositions=max(status.compositions, len(used)))

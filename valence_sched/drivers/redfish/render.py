@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders a pod manager of an inventory as the Redfish documents that its driver reads.
+"""Renders a pod manager of an inventory as Redfish documents for the ``redfish`` driver.
 
-The ``redfish`` driver reads the pod manager back. URIs of blocks, nodes, stocks and pools are the
-same as far as links can spell them. ``Oem/ValenceSched`` of a document has the properties that
-Redfish lacks. The zones and the largest grant of a stock are read back from there; properties of
-the pod manager, an unknown number of devices, traits of pools, owners and groups of nodes, other
-places than URIs of a chassis, fabric or switch, and stocks that are neither memory in whole MiB
-nor storage in whole bytes are not.
+The driver reads the pod manager back. URIs of blocks, nodes, stocks and pools stay the same if a
+link can spell them. ``Oem/ValenceSched`` of a document has the properties that Redfish lacks. The
+driver reads only the zones and the largest grant of a stock from there. It does not read back:
+properties of the pod manager, unknown counts of devices, traits of pools, owners and groups of
+nodes, places other than URIs of a chassis, fabric or switch, and stocks other than memory in whole
+MiB and storage in whole bytes.
 
-Differences after reading back: a missing name is the Id; whether a drive is remote follows from its
-protocol; a block is composed at least as often as nodes link it; a pool without a maximum of
-Compute or ComputerSystem blocks has one that does not bind, because a driver would assume 1; a
+Differences after reading back: a missing name becomes the Id. The protocol decides whether a drive
+is remote. A block is composed at least once per linking node. A pool without a maximum of Compute
+or ComputerSystem blocks gets a maximum that does not bind, because a driver would assume 1. A
 memory module of 0 MiB is missing.
 """
 
@@ -43,15 +43,15 @@ class DocumentWriter:
         self._folded: set[str] = set()
 
     def inventory_uri(self, uri: str) -> str:
-        """Reserve a URI of the inventory, as links spell it; a reserved one is extended."""
+        """Reserve a URI of the inventory as links spell it, extended if already reserved."""
         return self._unique(path_of(uri), self._uris)
 
     def new_uri(self, uri: str) -> str:
-        """Reserve a new URI, extended until it is unique in upper and lower case."""
+        """Reserve a new URI, extended until it is unique regardless of case."""
         return self._unique(uri, self._folded)
 
     def put(self, uri: str, type_: str, name: str | None, body: Json) -> str:
-        """Write the document of a reserved URI; its name is else its Id."""
+        """Write the document of a reserved URI; the default name is the Id."""
         last, kind = uri.rpartition("/")[2], f"#{type_}.{type_.partition('.')[0]}"
         head = {"@odata.id": uri, "@odata.type": kind, "Id": last, "Name": name or last}
         self.documents[uri] = head | _known(body)
@@ -88,12 +88,12 @@ def _known(values: Json) -> Json:
 
 
 def _oem(**facts: object) -> Json | None:
-    """Return an ``Oem`` object with properties that Redfish lacks, None without any."""
+    """Return an ``Oem`` object with the properties that Redfish lacks, None if empty."""
     found: Json = msgspec.json.decode(msgspec.json.encode(_known(facts)))
     return {OEM: {"@odata.type": f"#{OEM}.v1_0_0.{OEM}"} | found} if found else None
 
 
-#: Devices of one kind in one block that get a document; an inventory can promise any number.
+#: The most documents for devices of one kind in one block; an inventory may count more.
 MAX_DEVICES = 4096
 
 _FABRIC = re.compile(r"(?P<fabric>/(?:.*/)?Fabrics/[^/?#]+)", re.IGNORECASE)
@@ -179,7 +179,7 @@ def _status(status: inventory.Status) -> Json:
 
 def _accelerator(card: inventory.Accelerator) -> Json:
     sizes = {"TotalMemorySizeMiB": card.memory_mib}
-    hidden = card.kind.casefold() in _PARTS_OF_A_CPU  # would be read as no accelerator at all
+    hidden = card.kind.casefold() in _PARTS_OF_A_CPU  # else the accelerator is lost
     return {
         "ProcessorType": "OEM" if hidden else card.kind,
         "Model": card.model,
@@ -244,7 +244,7 @@ def _write_domain(
         chunks.append(writer.put(place, "MemoryChunks.v1_5_0", None, size))
     collection = writer.new_uri(f"{uri}/MemoryChunks")
     writer.collection(collection, "MemoryChunks", chunks)
-    if stock.resource == PERSISTENT:  # without chunks only its modules show that it is
+    if stock.resource == PERSISTENT:  # without chunks only its modules show that it is persistent
         module: Json = {"MemoryType": "NVDIMM_P", "CapacityMiB": mib(stock.total)}
         place = writer.put(writer.new_uri(f"{uri}/Memory/1"), "Memory.v1_15_0", None, module)
         sets = [{"MemorySet": _links([place])}]
@@ -323,7 +323,7 @@ def _write_capabilities(
 
 
 def _limits(pool: inventory.Pool | None, blocks: Iterable[inventory.FullBlock]) -> Json:
-    """Return limits; a driver takes a missing maximum of compute units for 1, so all are stated."""
+    """Return limits; all maxima of compute units are stated, since a driver assumes 1."""
     found: Json = {}
     known = dict(pool.limits) if pool else {}
     here = [block for block in blocks if pool is None or pool.id in block.pools]
@@ -367,10 +367,10 @@ def _write_chassis(
 
 
 def _write_fabrics(writer: DocumentWriter, blocks: Iterable[inventory.FullBlock]) -> str | None:
-    """Write the fabrics, switches, ports and endpoints at which devices say they sit."""
+    """Write the fabrics, switches, ports and endpoints in the places of devices."""
 
     def stub(uri: str, type_: str, body: Json) -> str:
-        """Write a document at a URI that links name, unless something else stands there."""
+        """Write a document at a linked URI, unless another document exists there."""
         if uri not in writer.documents:
             writer.put(writer.inventory_uri(uri), type_, None, body)
         return uri
@@ -410,7 +410,7 @@ class _RenderUris:
         self.blocks = {block.uri: writer.inventory_uri(block.uri) for block in podm.blocks}
         self.nodes = [writer.inventory_uri(node.uri) for node in podm.nodes]
         self.domains, self.storage = placed("memory"), placed("storage")
-        codes = {"/": "%2F", "?": "%3F", "#": "%23"}  # what would end a part of a URI
+        codes = {"/": "%2F", "?": "%3F", "#": "%23"}  # characters that end a part of a URI
         ids = [pool.id for pool in podm.pools]
         parts = ("".join(codes.get(letter, letter) for letter in id_) for id_ in ids)
         self.zones = [writer.inventory_uri(f"{ZONES}/{part}") for part in parts]
@@ -426,7 +426,7 @@ def documents_of(podm: inventory.FullPodm) -> dict[str, Json]:
     """Return the documents of a pod manager by URI, the service root first."""
     sheet = DocumentWriter()
     places = _RenderUris(sheet, podm)
-    sheet.documents[ROOT] = {}  # it stands first, and is written when all is known
+    sheet.documents[ROOT] = {}  # first in order, written last
     roots = {
         "CompositionService": _write_service(sheet, podm, places),
         "Systems": _write_systems(sheet, podm, places),

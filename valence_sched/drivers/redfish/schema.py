@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Declared fields of the Redfish composition resources and devices (DSP8010), and what counts.
+"""Declared fields of the Redfish composition resources and devices (DSP8010).
 
-The worse of ``Health`` and ``HealthRollup`` holds. Hardware that is Critical or in a state that
-Redfish does not know never counts; Warning counts, unless a policy is stricter. A block or system
-with Critical parts counts without them, if it is known which they are.
+The worse of ``Health`` and ``HealthRollup`` applies. Critical hardware, and hardware in a state
+unknown to Redfish, never counts; Warning counts unless a policy is stricter. A block or system with
+known Critical parts counts without these parts.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from valence_sched.model.inventory import Health
 
 
 class Identifier(Resource):
-    name = Field("DurableName", text, "a name that the device keeps wherever it is listed")
+    name = Field("DurableName", text, "a name that the device has in every list")
 
 
 class Device(NamedResource):
     """Any device."""
 
     lasting = True
-    #: False if it may be a device that is counted already.
+    #: False if the device may already be counted.
     certain = True
-    #: State and health of the subsystem that it is behind, unless that is fine.
+    #: State and health of its subsystem, unless OK.
     inherited: tuple[str | None, Health | None] | None = None
-    #: What identifies it (``device_owners.names_of``), None before it is read.
+    #: Its identifying names (``device_owners.names_of``), None before they are read.
     names: frozenset[tuple[str, str, str]] | None = None
 
     serial = Identity("SerialNumber", text, "identifies the device in several lists")
@@ -52,7 +52,7 @@ class Device(NamedResource):
     enabled = Field("Enabled", flag, "false when it is switched off")
     chassis = Field("Links/Chassis", links, "the enclosure it sits in")
     endpoints = Field("Links/Endpoints", links, "its endpoints in fabrics")
-    switch_ports = Field("Links/ConnectedSwitchPorts", links, "where its cable ends")
+    switch_ports = Field("Links/ConnectedSwitchPorts", links, "the port at the end of its cable")
 
 
 class ProcessorDevice(Device):
@@ -118,7 +118,7 @@ class SimpleStorage(Device):
 
 
 class EthernetInterface(Device):
-    type = Field("EthernetInterfaceType", text, "Virtual is a view of another one")
+    type = Field("EthernetInterfaceType", text, "Virtual is a view of another interface")
     speed_mbps = Field("SpeedMbps", number, "current speed", "Mbit/s")
     mac = Identity("MACAddress", words, "identifies the interface and its port")
     permanent_mac = Identity("PermanentMACAddress", words, "identifies it, too")
@@ -147,13 +147,13 @@ class NetworkInterface(Device):
     speed_mbps = None
 
 
-#: The words of ``Status.State`` (Redfish schema Resource): hardware in it counts (None), counts as
-#: of health Warning, or does not count.
+#: The values of ``Status.State`` (Redfish schema Resource): hardware counts (None), counts with
+#: health Warning, or does not count.
 STATES: dict[str, str | None] = {
     "Enabled": None,
     "Qualified": None,  # "quality within the acceptable range of operation"
     "Degraded": "Warning",  # "enabled but operates in a degraded state"
-    "Absent": "Absent",  # "not present or detected": of a device there is nothing to list
+    "Absent": "Absent",  # "not present or detected": the device is not listed
     "Disabled": "Disabled",
     "StandbyOffline": "StandbyOffline",  # "awaits an external action to activate it"
     "StandbySpare": "StandbySpare",  # "part of a redundancy set, awaits a failover"
@@ -166,7 +166,7 @@ STATES: dict[str, str | None] = {
 }
 _SPELLED = {word.casefold(): word for word in STATES}
 _HEALTH: tuple[Health | None, ...] = (None, "OK", "Warning", "Critical")
-#: Values of ``Drive.HotspareType`` with which a drive waits for another one to fail.
+#: Values of ``Drive.HotspareType`` of a drive that waits for another drive to fail.
 _SPARE = ("global", "chassis", "dedicated")
 _INDICATORS: dict[str, Health] = {"fail": "Critical", "predictivefailureanalysis": "Warning"}
 
@@ -191,7 +191,7 @@ class Condition(NamedTuple):
 
 
 def condition_of(of: NamedResource, *, with_parts: bool = True) -> Condition:
-    """Return the condition; without parts their health counts only if the resource has none."""
+    """Return the condition; without parts, their health counts only if its own is missing."""
     word = of.state
     state = STATES[_SPELLED[word.casefold()]] if word and word.casefold() in _SPELLED else word
     health = _health(of, NamedResource.health)
@@ -213,13 +213,13 @@ def condition_of(of: NamedResource, *, with_parts: bool = True) -> Condition:
 
 
 def _health(of: NamedResource, field: Field[str | None]) -> Health | None:
-    """Return a health; a word that Redfish does not have is noted and taken for Warning."""
+    """Return a health; note an unknown value and treat it as Warning."""
     found: Health | None = field.of(of)  # type: ignore[assignment]
     return "Warning" if found is None and field.raw(of) else found
 
 
 def note_condition(of: NamedResource, condition: Condition, effect: str) -> None:
-    """Note hardware that does not count, or counts although it is not fine."""
+    """Note hardware that does not count, or counts despite its condition."""
     if condition.is_fine:
         return
     found = " and ".join(filter(None, condition))
@@ -230,7 +230,7 @@ def note_condition(of: NamedResource, condition: Condition, effect: str) -> None
 
 
 def worst(conditions: Iterable[Condition]) -> Condition:
-    """Return the state of the first that is in one, and the worst health of all."""
+    """Return the first state, and the worst health of all."""
     every = list(conditions)
     state = next((it.state for it in every if it.state), None)
     return Condition(state, max((it.health for it in every), key=_HEALTH.index, default=None))
@@ -240,7 +240,7 @@ class CapabilitiesObject(Resource):
     limits = Field("@Redfish.ResourceBlockLimits", only_objects, "Min and Max with each block type")
 
 
-#: The ways to compose a system, folded; other use cases limit something else.
+#: The folded use cases of composing a system; other use cases limit other things.
 USE_CASES = ("computersystemcomposition", "computersystemconstrainedcomposition")
 _CAPABILITIES = "@Redfish.CollectionCapabilities/Capabilities"
 
@@ -258,7 +258,7 @@ class CollectionCapability(Resource):
 
 
 class Collection(NamedResource):
-    """Any collection, in its present form; where its count is wrong the members hold."""
+    """A collection in the present form; if its count is wrong, the members are used."""
 
     members = Field(MEMBERS, links, "the members on this page")
     next_page = Field(NEXT, text, "the next page")
@@ -267,7 +267,7 @@ class Collection(NamedResource):
 
     @property
     def next_link(self) -> str | None:
-        """The link to the next page; a query alone belongs to the URI of this page."""
+        """The link to the next page; a bare query belongs to the URI of this page."""
         page = self.next_page
         return self.uri.partition("?")[0] + page if page and page[0] == "?" else page
 
@@ -284,7 +284,7 @@ class DeviceHolder(NamedResource):
     network = Link("NetworkInterfaces", NetworkInterface, "network adapters, as seen by the system")
 
 
-#: The part of a document that ``podm serve`` writes and Redfish has no word for.
+#: The part of a document that ``podm serve`` writes and Redfish does not define.
 OWN = "Oem/ValenceSched"
 
 
@@ -298,11 +298,11 @@ class MemoryChunks(NamedResource):
 
 
 class MemoryDomain(NamedResource):
-    creatable = Field("AllowsMemoryChunkCreation", flag, "whether it hands out memory")
+    creatable = Field("AllowsMemoryChunkCreation", flag, "whether it provides memory")
     size_mib = Field("MemorySizeMiB", number, "all of it", "MiB")
     min_mib = Field("MinMemoryChunkSizeMiB", number, "least at once", "MiB")
     step_mib = Field("MemoryChunkIncrementMiB", number, "grows by", "MiB")
-    chunks = Link("MemoryChunks", MemoryChunks, "what is handed out", collection=True)
+    chunks = Link("MemoryChunks", MemoryChunks, "its memory chunks", collection=True)
     max_mib = Field(f"{OWN}/MaxMemoryChunkSizeMiB", number, "most at once", "MiB")
     zones = Field(f"{OWN}/Zones", links, "the zones that reach it; none means all")
     sets = Parts("InterleavableMemorySets", MemorySet, "the modules it is made of")
@@ -313,7 +313,7 @@ class MemoryDomain(NamedResource):
 
 
 class ListedSystem(NamedResource):
-    """ComputerSystem as far as it is read for its own sake."""
+    """ComputerSystem with the fields of a listed system."""
 
     type = Field("SystemType", text, "Physical, PhysicallyPartitioned, Composed, …")
     blocks = Field("Links/ResourceBlocks", links, "the blocks it is composed of")
@@ -337,14 +337,14 @@ class ResourceBlock(DeviceHolder):
     types = Field("ResourceBlockType", words, "Compute, Processor, Memory, Storage, …")
     composition_state = Field("CompositionStatus/CompositionState", text, "Unused, Composed, …")
     reserved = Field("CompositionStatus/Reserved", flag, "a client has claimed it")
-    sharing_capable = Field("CompositionStatus/SharingCapable", flag, "absent: it cannot")
-    sharing_enabled = Field("CompositionStatus/SharingEnabled", flag, "absent: it does not")
+    sharing_capable = Field("CompositionStatus/SharingCapable", flag, "absent means false")
+    sharing_enabled = Field("CompositionStatus/SharingEnabled", flag, "absent means false")
     max_compositions = Field("CompositionStatus/MaxCompositions", number, "an upper bound", "nodes")
     compositions = Field("CompositionStatus/NumberOfCompositions", number, "in use by", "nodes")
     pool = Field("Pool", text, "Free, Active or Unassigned")
     client = Field("Client", text, "its owner")
     chassis = Field("Links/Chassis", links, "the enclosures it sits in")
-    in_systems = Field("Links/ComputerSystems", links, "the systems it is part of, or is")
+    in_systems = Field("Links/ComputerSystems", links, "the systems that contain it, or are it")
     systems = Link("ComputerSystems", System, "the systems that are the block")
 
 
@@ -366,7 +366,7 @@ class CompositionService(NamedResource):
 
 
 class ProvidingDrive(NamedResource):
-    """Drive that a storage pool is made of, if the pool states no size."""
+    """Drive of a storage pool without a stated size."""
 
     size_bytes = Field("CapacityBytes", amount, "size", "bytes")
 
@@ -393,7 +393,7 @@ class StoragePool(NamedResource):
 
 
 class StorageHolder(NamedResource):
-    """Storage or StorageService that the root links: a storage system of its own."""
+    """Storage or StorageService that the root links: an independent storage system."""
 
     pools = Link("StoragePools", StoragePool, "what volumes are made of", collection=True)
 

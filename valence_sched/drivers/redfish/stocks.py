@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stocks: CXL memory domains, and storage pools that volumes can be made of."""
+"""Stocks: CXL memory domains, and storage pools for volumes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from valence_sched.model.inventory import Stock
 
 STORAGE = "storage_gib"
 GIB = 2**30
-#: Returns the pools that the links of zones name, None for no links.
+#: Returns the pools of linked zones, None without links.
 ZoneIds = Callable[[tuple[str, ...]], tuple[str, ...] | None]
 PoolsOf = Callable[[schema.MemoryDomain | schema.StoragePool], tuple[str, ...]]
 
@@ -27,8 +27,8 @@ def stocks(
 ) -> tuple[Stock, ...]:
     """Return the memory domains of all chassis and systems, and all storage pools, each once.
 
-    Redfish does not say which zones reach one, so each is in all ``pools`` unless it says itself.
-    One without a collection to create chunks or volumes in is noted and left out.
+    Redfish does not tell which zones reach a stock, so each stock is in all ``pools`` unless it
+    names its own. A stock without a collection for new chunks or volumes is noted and left out.
     """
 
     def pools_of(stock: schema.MemoryDomain | schema.StoragePool) -> tuple[str, ...]:
@@ -55,7 +55,7 @@ def _storage(
 
 
 def pool_stock(service: LinkedDocuments, pool: schema.StoragePool) -> Stock:
-    """Return one storage pool as a stock in GiB, without a size if that is unknown."""
+    """Return one storage pool as a stock in GiB, without a size if it is unknown."""
     sizes = next(((total, used) for _, total, used in pool_sizes(service, [pool], {})), (None, 0.0))
     return _stock(pool, *sizes)
 
@@ -83,12 +83,11 @@ def pool_sizes(
 ) -> Iterator[tuple[schema.StoragePool, float | None, float]]:
     """Yield pools with their size and their used size in bytes; None for an unknown size.
 
-    A physical volume is left out beside its group. ``drives`` gets the URIs of the drives of each
-    pool.
+    A physical volume with a group is left out. ``drives`` gets the URIs of the drives of each pool.
     """
     every = {pool.uri: pool for pool in pools}
     totals = {uri: _pool_bytes(service, pool) for uri, pool in every.items()}
-    parts: dict[str, set[str]] = {}  # the pools in a pool
+    parts: dict[str, set[str]] = {}  # nested pools
     for uri, pool in every.items():
         for source in sources_of(pool):
             for of in service.uris(source.pools, uri):
@@ -97,7 +96,7 @@ def pool_sizes(
         total, used = totals[uri], pool.used_bytes
         cut = [totals[it] for it in parts.get(uri, ())]
         if cut and total is not None and total <= sum(size for size in cut if size):
-            continue  # a physical volume: its group has all of it
+            continue  # a physical volume: it belongs wholly to its group
         if used is None and total is not None:
             volumes = service.follow(pool.volumes, schema.Volume, uri)
             sizes = [volume.capacity_bytes for volume in volumes] if pool.volumes else [None]
@@ -113,7 +112,7 @@ def pool_sizes(
 
 
 def _pool_bytes(service: LinkedDocuments, pool: schema.StoragePool) -> float | None:
-    """Return the size of a pool: its own, else that of its sources, else None."""
+    """Return the size of a pool: its own, else the sum of its sources, else None."""
     if pool.total_bytes:
         return pool.total_bytes
     sizes: list[float | None] = []
@@ -134,7 +133,7 @@ def sources_of(pool: schema.StoragePool) -> Iterator[schema.CapacitySource]:
 def sum_or_unknown(
     of: NamedResource, field: Field[float | None], sizes: Sequence[float | None]
 ) -> float | None:
-    """Return the sum of all parts; None and a note if one is unknown or all are missing."""
+    """Return the sum of all parts; None and a note if a part is unknown or all are missing."""
     total, found = sum(size for size in sizes if size), field.of(of)
     if total and None not in sizes:
         return total
@@ -146,14 +145,14 @@ def sum_or_unknown(
 
 
 def is_usable(resource: NamedResource) -> bool:
-    """Return whether a resource can be used; note one that is not fine."""
+    """Return whether a resource can be used; note a bad condition."""
     condition = schema.condition_of(resource, with_parts=False)
     schema.note_condition(resource, condition, "left out")
     return condition.counts
 
 
 def volume_collection(pool: Json, holder: Json) -> str | None:
-    """Return the collection to create a volume of a pool in: its own, or its holder's."""
+    """Return the collection for new volumes of a pool: its own, or its holder's."""
     for link in (pool.get("AllocatedVolumes"), holder.get("Volumes")):
         if isinstance(link, dict) and isinstance(uri := link.get("@odata.id"), str) and uri:
             return link_path(uri)
@@ -224,7 +223,7 @@ def domain_stock(
     chunks = list(service.follow(domain.chunks, schema.MemoryChunks, domain.uri))
     kinds = {chunk.kind.casefold() for chunk in chunks if chunk.kind}
     is_pmem = not kinds.isdisjoint(("pmem", "block"))
-    if not kinds and modules:  # its chunks do not say
+    if not kinds and modules:  # its chunks do not tell
         is_pmem = all(is_persistent(module) for module in modules)
     sizes = [chunk.size_mib for chunk in chunks]
     used = sum(size for size in sizes if size)
@@ -258,7 +257,7 @@ def domain_stock(
 def _size_of_modules(
     domain: schema.MemoryDomain, modules: list[schema.MemoryDevice], is_pmem: bool
 ) -> int | None:
-    """Return the sum of the modules; the volatile part of a persistent one is not persistent."""
+    """Return the sum of the modules; the volatile part of a persistent module is excluded."""
     plain = [is_pmem or not is_persistent(module) for module in modules]
     pairs = zip(modules, plain, strict=True)
     sizes = [_size(module) if whole else module.volatile_mib or 0 for module, whole in pairs]
@@ -275,6 +274,6 @@ def _size_of_modules(
 
 
 def _size(module: schema.MemoryDevice) -> int | None:
-    if is_persistent(module):  # of any size: some domains list all of theirs as one module
+    if is_persistent(module):  # of any size: some domains list all modules as one
         return module.capacity_mib
     return plausible(module, schema.MemoryDevice.capacity_mib)  # type: ignore[no-any-return]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads back a node from the documents of systems and blocks, to verify a composition."""
+"""Reads back a node from the documents of systems and blocks to verify a composition."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Blocks = Mapping[str, ResourceBlock | None]
 
 
 class ReadSystems(NamedTuple):
-    """The systems that were read, and the errors of others."""
+    """The systems that were read, and the errors of the unreadable ones."""
 
     systems: list[ListedSystem]
     problems: list[PodmError]
 
 
 class Written(NamedTuple):
-    """A write of this process: the systems before it, and whether it succeeded."""
+    """A write of this process: the systems before the write, and whether it succeeded."""
 
     before: frozenset[str]
     succeeded: bool = False
@@ -41,7 +41,7 @@ class Written(NamedTuple):
 
 
 class NodeReader:
-    """Reads nodes of one pod manager anew; a block of a node may say Unused."""
+    """Reads nodes of one pod manager without a cache; a block of a node may say Unused."""
 
     def __init__(self, session: Session, capabilities: Callable[[], ComposeCapabilities]) -> None:
         self._session, self._capabilities = session, capabilities
@@ -68,12 +68,12 @@ class NodeReader:
         confirmed: bool = False,
         deleted: bool = False,
     ) -> CompositionResult:
-        """Read a node by its URI, or by its name and its blocks; unknown if it cannot be read.
+        """Read a node by its URI, or by its name and blocks; ``unknown`` if it is unreadable.
 
-        Only a system of its name is the node, or a new one that our write named or that has the
-        blocks. It is unknown if another system has the ``same_blocks``, or if it must be
-        ``confirmed`` by a block and is not. A ``deleted`` node is absent if its URI is gone and
-        its blocks are free.
+        The node is a system with its name, or a new system that our write returned or that has the
+        blocks. It is ``unknown`` if another system has the ``same_blocks``, or if a block must have
+        it ``confirmed`` but has not. A ``deleted`` node is ``absent`` if its URI is gone and its
+        blocks are free.
         """
         self._read.clear()
         try:
@@ -96,7 +96,7 @@ class NodeReader:
         return frozenset(map(fold_uri, self._systems()))
 
     def block_conflict(self, uri: str) -> str | None:
-        """Return the state of a block that no more nodes can have, None if one can."""
+        """Return the state of a block without a place for another node, None if it has one."""
         block = self.block(uri)
         if block is None or not own_status(block).slots:
             return describe_block(block)
@@ -104,7 +104,7 @@ class NodeReader:
         return f"found {own_status(block).state}, and part of {', '.join(users)}" if users else None
 
     def _is_gone(self, node: str, blocks: Blocks, seen: ReadSystems) -> bool:
-        """Return whether there is no system at the URI of a node, and no block is in use by it."""
+        """Return whether the URI of a node has no system, and no block is in use by the node."""
         is_there = self._system_or_none(node, seen) is not None or seen.problems
         return not is_there and all(
             block
@@ -122,18 +122,18 @@ class NodeReader:
         found = CompositionResult(state="composed", node=system.uri, blocks=tuple(made_of))
         if not (problem or not confirmed or self._is_confirmed(system, made_of)):
             states = "; ".join(f"{uri}: {describe_block(block)}" for uri, block in made_of.items())
-            reason = f"{system.uri} is there, and no block says that it is part of it ({states})"
+            reason = f"{system.uri} exists, but is not confirmed by any block ({states})"
             return replace(found, state="unknown", reason=reason)
         composing = [uri for uri, block in made_of.items() if _state(block) == "Composing"]
-        goes_on = f"{system.uri} is there, and {', '.join(composing)} is Composing"
+        goes_on = f"{system.uri} exists, and {', '.join(composing)} is Composing"
         reason = problem or (goes_on if composing else "")
         state: NodeState = "left" if problem else "composed"
         return replace(found, state=state, reason=reason, works=bool(composing))
 
     def _is_confirmed(self, system: ListedSystem, made_of: Blocks) -> bool:
-        """Return whether a block has the system: by its link, or by its new state.
+        """Return whether a block confirms the system by its link or its new state.
 
-        A service that only stores requests has systems that no block links.
+        A service that only stores requests has systems without a linking block.
         """
         for uri, block in made_of.items():
             if block is None:
@@ -148,18 +148,18 @@ class NodeReader:
     def _problem(self, request: CompositionRequest, system: ListedSystem, made_of: Blocks) -> str:
         missing = request.missing_blocks(made_of)
         if not made_of:
-            return f"{system.uri} is there without any block"
+            return f"{system.uri} exists without any block"
         if gone := [uri for uri, block in made_of.items() if block is None]:
-            return f"{system.uri} is there, and {', '.join(gone)} is not"
+            return f"{system.uri} exists, but {', '.join(gone)} does not"
         if broken := [uri for uri, block in made_of.items() if _state(block) == "Failed"]:
-            return f"{system.uri} is there, and {', '.join(broken)} is Failed"
+            return f"{system.uri} exists, but {', '.join(broken)} is Failed"
         if missing and composes_exact_blocks(self._capabilities(), request):
-            return f"{system.uri} is there without {', '.join(missing)}"
+            return f"{system.uri} exists without {', '.join(missing)}"
         others = sorted(self._other_systems(system, made_of))
-        return f"its blocks are part of {', '.join(others)} too" if others else ""
+        return f"its blocks are also part of {', '.join(others)}" if others else ""
 
     def _other_systems(self, system: ListedSystem, made_of: Blocks) -> set[str]:
-        """Return other systems with the blocks; a free block may link none, so all are read."""
+        """Return other systems with the blocks; read all, since a free block may lack the link."""
         own = [block for block in made_of.values() if block and not own_status(block).shareable]
         near = (self._system(link_path(link)) for block in own for link in block.in_systems)
         others = {it.uri for it in near if it is not None and it.is_composed}
@@ -169,7 +169,7 @@ class NodeReader:
         return {uri for uri in others if fold_uri(uri) != fold_uri(system.uri)}
 
     def _holders(self, block: ResourceBlock) -> Iterator[str]:
-        """Yield the systems that have a block: composed ones, and hosts that name it."""
+        """Yield the systems that have a block: composed systems, and hosts that link it."""
         for system in filter(None, map(self._system, map(link_path, block.in_systems))):
             named, own = _folded(system.blocks), fold_uri(system.uri) in _folded(block.systems)
             is_named = fold_uri(block.uri) in named
@@ -185,7 +185,7 @@ class NodeReader:
         seen: ReadSystems,
         written: Written | None,
     ) -> Iterator[ListedSystem]:
-        """Yield our node among the system at its URI, those that its blocks link, all systems."""
+        """Yield our node, searching its URI, the systems that its blocks link, then all systems."""
         named = self._system_or_none(node, seen)
         new_to = written.is_new if written is not None and written.succeeded else lambda _: False
         if named is not None:
@@ -215,17 +215,17 @@ class NodeReader:
         same_blocks: bool,
         written: Written | None,
     ) -> str:
-        """Return which system may be the node without a proof; empty if none may."""
+        """Return why a system may be the node, without proof; empty if no system may."""
         exact = composes_exact_blocks(self._capabilities(), request)
         wanted = {fold_uri(uri) for uri in request.blocks}
         for it in (it for it in systems if it.is_composed):
             called = f"under the name {it.name!r}: its owner is unknown"
             is_new = written is not None and written.is_new(it)
             if same_blocks and (_is_made_of(it, request) or (is_new and _is_ours(it, request))):
-                return f"{it.uri} is made of the very blocks, {called}"
+                return f"{it.uri} has the same blocks, {called}"
             near = is_new and (not exact or wanted & _folded(it.blocks))
             if near and written and written.succeeded:
-                return f"it answered success, and {it.uri} is new, {called}"
+                return f"it reported success, and {it.uri} is new, {called}"
         return ""
 
     def _system_or_none(self, uri: str | None, seen: ReadSystems) -> ListedSystem | None:
@@ -241,13 +241,13 @@ class NodeReader:
         return member_uris(self._session, self._capabilities().systems)
 
     def _system(self, uri: str | None) -> ListedSystem | None:
-        """Return a system as it is now, once in one reading."""
+        """Return the present system, read once per reading."""
         if not uri:
             return None
         folded = fold_uri(uri)
         if folded not in self._read:
             json, system = get_document(self._session, uri), None
-            if json and "Members" not in json:  # a collection is no system
+            if json and "Members" not in json:  # a collection is not a system
                 stated = json.get("@odata.id")
                 own = link_path(stated) if isinstance(stated, str) else None
                 spelled = own if own and fold_uri(own) == folded else uri
@@ -256,7 +256,7 @@ class NodeReader:
         return self._read[folded]
 
     def block(self, uri: str) -> ResourceBlock | None:
-        """Return a block as it is now, None if it is gone; PodmError if it cannot be read."""
+        """Return the present block, None if it is gone; PodmError if it is unreadable."""
         json = get_document(self._session, uri)
         block = self._last[uri] = ResourceBlock(uri, json, NO_NOTES) if json else None
         return block
@@ -265,7 +265,7 @@ class NodeReader:
         return self._last[uri] if uri in self._last else self.block(uri)
 
     def block_of_reply(self, uri: str, reply: Reply) -> ResourceBlock | None:
-        """Return a block as in the answer to a change, None if it is not there."""
+        """Return the block in the answer to a change, None without one."""
         json = reply.body
         if reply.status != 200 or not json or not isinstance(json.get("CompositionStatus"), dict):
             return None
@@ -276,7 +276,8 @@ class NodeReader:
 def _without_node(blocks: Blocks, systems: Iterable[ListedSystem]) -> CompositionResult:
     """Return whether blocks are in use by a node that was not found.
 
-    Some blocks link no system, so links of systems count; the state of a shareable one does not.
+    Links of systems count, since some blocks link no system; the state of a shareable block does
+    not count.
     """
     quiet = {uri for uri, it in blocks.items() if it and (is_free(it) or own_status(it).shareable)}
     used = {uri: block for uri, block in blocks.items() if uri not in quiet}

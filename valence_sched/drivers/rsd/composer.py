@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Composes on Intel Rack Scale Design: Allocate, Assemble, and wait for the node's state.
+"""Composes on Intel Rack Scale Design: Allocate, Assemble, wait for the node's state.
 
-Allocate is the claim, without reservation and preview. A failed node may return by itself.
+Allocate takes the hardware; there is no reservation and no preview. A failed node may recover.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RsdComposer:
         self._allocate: str | None = None
 
     def refusal(self, request: CompositionRequest) -> str | None:
-        found = None if self._target() else "found no Allocate action on its nodes"
+        found = None if self._target() else "its nodes have no Allocate action"
         return found and f"{found}, so it cannot compose {request.name}"
 
     def conflicts(self, request: CompositionRequest) -> Sequence[str]:
@@ -67,13 +67,15 @@ class RsdComposer:
         return list(self._conflicts(request, nodes))
 
     def preview(self, request: CompositionRequest) -> str | None:
-        raise PodmError("Rack Scale Design offers no preview: its Allocate takes what it finds")
+        raise PodmError(
+            "Rack Scale Design offers no preview: Allocate takes the hardware immediately"
+        )
 
     def reserve(self, request: CompositionRequest) -> bool:
         return False  # Allocate is the reservation
 
     def unreserve(self, request: CompositionRequest) -> None:
-        """Do nothing: there is no reservation."""
+        """Do nothing, since there is no reservation."""
 
     def compose(self, request: CompositionRequest, watch: Watch) -> CompositionResult:
         target = self._target()
@@ -116,28 +118,28 @@ class RsdComposer:
         sent = write(self._session, uri, delete, self._patience(), watch, is_undone)
         is_there = self._is_still_there(uri, sent)
         force = None
-        with contextlib.suppress(PodmError):  # the error is that of reading the node back
+        with contextlib.suppress(PodmError):  # the error of reading the node back is reported
             json = get_document(self._session, uri) if is_there else None
             force = action_target(json or {}, "ForceDelete")
-        if force:  # the node is stuck
+        if force:  # the node hangs
             watch("deleting by force")
             sent = self._post(force, {}, watch)
             is_there = self._is_still_there(uri, sent)
         absent = CompositionResult(state="absent")
         outcome = self.read_node(request, uri) if is_there else absent
         if outcome.node is not None and outcome.state != "unknown":
-            why = f"{uri} is still there: {sent.reason or 'it answered that the node is gone'}"
+            why = f"{uri} still exists: {sent.reason or 'its deletion was reported'}"
             return replace(outcome, state="left", works=False, reason=why)
         if outcome.state != "absent":
             return outcome
-        try:  # its pod manager deletes its volumes with it
+        try:  # the pod manager deletes its volumes with the node
             stays = [it for it in before.amounts if get_document(self._session, it.uri) is not None]
             freed = [uri for uri in before.blocks if self._is_free_system(uri)]
         except PodmError as error:
             return replace(outcome, state="unknown", reason=unread_result(error).reason)
         if not stays:
             return replace(outcome, freed=tuple(freed))
-        words = f"its volume {', '.join(it.uri for it in stays)} is still there"
+        words = f"its volume {', '.join(it.uri for it in stays)} still exists"
         return replace(outcome, state="left", amounts=tuple(stays), reason=words)
 
     def _post(
@@ -173,7 +175,7 @@ class RsdComposer:
             part = PooledDevice(uri, get_document(self._session, uri) or {}, NO_NOTES)
             kind = part.class_name
             named = {"Resource": {"@odata.id": uri}}
-            if kind == "ComputerSystem":  # a request for one of its CPUs selects it
+            if kind == "ComputerSystem":  # a request for one of its CPUs selects the system
                 service = LinkedDocuments(lambda uri: get_document(self._session, uri), NO_NOTES)
                 links = RackSystem(uri, part.json, NO_NOTES).processors
                 cpus = list(itertools.islice(service.follow(links, ProcessorDevice, uri), 1))
@@ -192,7 +194,7 @@ class RsdComposer:
     def _volumes(self, node: Node) -> tuple[Grant, ...]:
         """Return the volumes of a node with their sizes.
 
-        A remote link that is no block is a volume, or the target of an older service.
+        A remote link other than a block is a volume, or the target of an older service.
         """
         json = get_document(self._session, node.uri) or {}
         found = RackNode(node.uri, json, NO_NOTES)
@@ -211,10 +213,10 @@ class RsdComposer:
     def _find_allocated(
         self, request: CompositionRequest, sent: SendResult, before: frozenset[str]
     ) -> CompositionResult:
-        """Read the allocated node that the answer names; after a lost reply search for some time.
+        """Read the allocated node from the answer; after a lost reply search for some time.
 
-        A new node that the answer names is ours, even under another name. Without the answer a
-        node with the blocks may belong to another client.
+        A new node in the answer is ours, even under another name. Without the answer, a node with
+        the blocks may belong to another client.
         """
         if sent.succeeded and sent.node and fold_uri(sent.node) not in before:
             self._made.add((request.name, fold_uri(sent.node)))
@@ -280,9 +282,9 @@ class RsdComposer:
         state = self._state(node.uri)
         volumes = self._volumes(node)
         missing = request.missing_blocks(node.blocks) + _lacking_volumes(request, volumes)
-        words = f"{node.uri} is there without {', '.join(missing)}" if missing else ""
+        words = f"{node.uri} exists without {', '.join(missing)}" if missing else ""
         if not missing and state != ASSEMBLED:
-            words = f"{node.uri} is {(state or 'gone').capitalize()} and no further"
+            words = f"{node.uri} is {(state or 'gone').capitalize()}"
         return CompositionResult(
             state="left" if words else "composed",
             node=node.uri,
@@ -293,7 +295,7 @@ class RsdComposer:
         )
 
     def _state(self, node: str) -> str | None:
-        """Return the state of a node in lower case, None if it is gone."""
+        """Return the state of a node in lower case, None if the node is gone."""
         try:
             json = get_document(self._session, node)
         except PodmError:
@@ -325,7 +327,7 @@ class RsdComposer:
     def _ours(
         self, request: CompositionRequest, uri: str | None, nodes: Iterable[RackNode]
     ) -> Iterator[Node]:
-        """Yield the node of the request; its URI may belong to another node by now."""
+        """Yield the node of the request; its URI may now belong to another node."""
         for node in self._nouns(request, nodes):
             folded = fold_uri(node.uri)
             at_uri = uri is not None and folded == fold_uri(uri)
@@ -334,10 +336,10 @@ class RsdComposer:
                 yield node
 
     def _conflicts(self, request: CompositionRequest, nodes: list[RackNode]) -> Iterator[str]:
-        """Yield a line for each block that is not free; a device without ends needs all nodes."""
+        """Yield a line for each block in use; for a device without endpoints all nodes are read."""
         whole: dict[str, Status] | None = None
         service = self._service()
-        for uri in request.blocks:  # nodes may spell it otherwise
+        for uri in request.blocks:  # nodes may spell it differently
             service.uri(uri, ROOT)
         for uri in request.blocks:
             json = get_document(self._session, uri)
@@ -389,7 +391,7 @@ def action_target(json: Json, name: str) -> str | None:
 
 
 def _lacking_volumes(request: CompositionRequest, volumes: tuple[Grant, ...]) -> list[str]:
-    """Return the missing or smaller volumes of a node; those of older services have no size."""
+    """Return the missing or smaller volumes of a node; older services state no sizes."""
     grants = request.made_grants
     if len(volumes) < len(grants):
         return [f"{len(grants) - len(volumes)} of its {format_count(len(grants), 'volume')}"]
@@ -400,7 +402,7 @@ def _lacking_volumes(request: CompositionRequest, volumes: tuple[Grant, ...]) ->
 
 
 def _doubtful(node: Node) -> CompositionResult:
-    words = f"{node.uri} has the very blocks, under the name {node.name!r}"
+    words = f"{node.uri} has the same blocks, under the name {node.name!r}"
     return CompositionResult(state="unknown", reason=f"{words}: its owner is unknown")
 
 
@@ -411,7 +413,7 @@ def _is_made_of(node: Node, request: CompositionRequest) -> bool:
 def _device_status(
     service: LinkedDocuments, device: PooledDevice, nodes: list[RackNode]
 ) -> Status | None:
-    """Return the status of a pooled device, None without a readable end of a fabric."""
+    """Return the status of a pooled device, None without a readable endpoint."""
     ends = list(service.follow(device.endpoints, Endpoint, device.uri))
     zoned: set[str | None] = set()
     for end in ends:

@@ -23,8 +23,8 @@ def rsd() -> Dialect:
 def is_rack_root(root: Json) -> bool:
     """Return whether a service root is of the pod manager of a rack.
 
-    It has ``Nodes`` in the root, or in Intel's own part of it. The services below the pod
-    manager have that part too but compose nothing.
+    It has ``Nodes`` in the root or in Intel's ``Oem`` part. The services below the pod manager also
+    have that part, but do not compose.
     """
     oem = root.get("Oem")
     rack = oem.get("Intel_RackScale") if isinstance(oem, dict) else None

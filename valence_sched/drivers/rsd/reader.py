@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the racks of Intel Rack Scale Design 2.1 to 2.5 as inventory nouns.
 
-A node is one system, with drives and FPGAs of fabrics and volumes of storage services. A device is
-free if no node and no zone links it and no other property contradicts it.
+A node is one system, with drives and FPGAs of fabrics and volumes of storage services. A device
+without a link from a node or a zone is free unless another property contradicts it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from valence_sched.model import inventory
 from valence_sched.model.quantity import format_count
 
 _GROUPS = ("lvg", "pool")
-#: The URIs of the drives of each stock, by its URI.
+#: The URIs of drives by the URI of their stock.
 Drives = dict[str, set[str]]
 
 
@@ -55,7 +55,7 @@ def stocks(
         sizes = (it for it in pool_sizes(service, every, drives) if is_usable(it[0]))
         newer = [_stock(pool, gib(total), gib(used)) for pool, total, used in sizes]
         older = list(_groups(service, storage, drives))
-        if newer and older:  # two generations of one service may list the same drives
+        if newer and older:  # two API generations of one service may list the same drives
             groups = format_count(len(older), "group")
             what = f"found storage pools and {groups} of logical drives, expected one"
             service.notes.remark(f"{storage.uri}: {what} (the free size of the groups is unknown)")
@@ -63,19 +63,19 @@ def stocks(
         for stock in newer + older:
             found.setdefault(stock.uri, replace(stock, pools=pools))
     owners: dict[str, str] = {}
-    for uri, stock in found.items():  # of one that shares a drive the size is unknown
+    for uri, stock in found.items():  # a stock that shares a drive has an unknown size
         shared = sorted({owners[drive] for drive in drives.get(uri, ()) if drive in owners})
         for drive in drives.get(uri, ()):
             owners.setdefault(drive, uri)
         if shared and stock.total is not None:
-            what = f"found drives that {shared[0]} has, too, expected its own"
+            what = f"found drives that {shared[0]} has too, expected its own"
             service.notes.remark(f"{uri}: {what} (its free size is unknown)")
             found[uri] = replace(stock, total=None)
     return tuple(found.values())
 
 
 def drives_of_storage(service: LinkedDocuments, storages: Iterable[StorageService]) -> set[str]:
-    """Return the URIs of the drives of storage pools: no node can have them."""
+    """Return the URIs of the drives of storage pools, which nodes cannot have."""
     return {
         uri
         for storage in storages
@@ -96,7 +96,7 @@ def _groups(
         for volume in service.uris(drive.used_by, uri):
             if volume in every:
                 cut[uri][volume] = every[volume]
-    # The groups of a drive that is no group itself: it is a physical volume.
+    # The groups of a physical volume.
     plain = [uri for uri in cut if uri in every and not _is_named_group(every[uri])]
     parts = {uri: [it for it in cut[uri] if _is_named_group(cut[uri][it])] for uri in plain}
     members = {it: [uri for uri in parts if it in parts[uri]] for it in every}
@@ -111,7 +111,7 @@ def _groups(
         volumes = cut[uri] | {it: of for part in members[uri] for it, of in cut[part].items()}
         sizes = [of.size_gib for it, of in volumes.items() if it != uri]
         total = drive.size_gib
-        if not total:  # then that of its physical volumes, else drives
+        if not total:  # then the sum of its physical volumes, else of its drives
             of_drives = service.follow(drive.physical, PhysicalDrive, uri)
             parts_gib = [every[it].size_gib for it in members[uri]]
             parts_gib = parts_gib or [it.size_gib for it in of_drives]
@@ -143,7 +143,7 @@ NETWORK_TYPES = ("nvmeoverfabrics", "ethernet", "iscsi", "fpga-of", "roce", "roc
 
 @dataclass(frozen=True, slots=True)
 class FabricOffer:
-    """A pooled device, its PCIe fabrics (none for a network), and the ends that lead to it."""
+    """A pooled device, its PCIe fabrics (empty for a network), and its endpoints."""
 
     device: schema.PooledDevice
     is_drive: bool
@@ -164,7 +164,7 @@ def _fabric_offers(service: LinkedDocuments, fabrics: Iterable[schema.Fabric]) -
     found: dict[str, FabricOffer] = {}
     for offer in (it for fabric in fabrics for it in _offers_of(service, fabric)):
         old = found.get(offer.device.uri, offer)
-        # Every system reaches a device that a network offers too.
+        # Every system reaches a device that a network also offers.
         reached = offer.fabrics | old.fabrics if offer.fabrics and old.fabrics else frozenset()
         ends, zoned = tuple(dict.fromkeys(old.ends + offer.ends)), old.is_zoned or offer.is_zoned
         found[offer.device.uri] = FabricOffer(old.device, old.is_drive, reached, ends, zoned)
@@ -177,7 +177,7 @@ def _reachable_fabrics(
     systems: list[schema.RackSystem],
     offers: list[FabricOffer],
 ) -> dict[str, FabricReach]:
-    """Return which PCIe fabrics with something to offer each system reaches, by its URI."""
+    """Return by system URI the reachable PCIe fabrics with pooled devices."""
     named: dict[str, set[str]] = {system.uri: set() for system in systems}
     silent: set[str] = set()  # fabrics without cables to systems
     rich = {fabric for offer in offers for fabric in offer.fabrics}
@@ -187,7 +187,7 @@ def _reachable_fabrics(
             named[uri].add(fabric.uri)
         if not hosts and systems:
             silent.add(fabric.uri)
-            what = "found no system that it is cabled to (every system is taken to reach it)"
+            what = "found no cabled system (assuming that every system reaches it)"
             fabric.remark(what)
     every = named.items()
     return {uri: FabricReach(frozenset(ends | silent), frozenset(ends)) for uri, ends in every}
@@ -241,7 +241,7 @@ TRANSIENT_STATES = ("allocating", "assembling")
 
 
 class RackUsage:
-    """The use of the blocks of a rack by its nodes, by the URI of the block."""
+    """The nodes that use each block of a rack, by the URI of the block."""
 
     def __init__(
         self,
@@ -259,7 +259,7 @@ class RackUsage:
             state = node.node_state
             if state is None or state.casefold() not in NODE_STATES:
                 expected = "expected " + ", ".join(word.capitalize() for word in NODE_STATES)
-                what = f"found {state!r}, {expected} (taken as in use)"
+                what = f"found {state!r}, {expected} (assumed in use)"
                 node.remark(what, schema.RackNode.node_state)
             if not node.system:
                 node.remark("found none, expected one", schema.RackNode.system)
@@ -276,7 +276,7 @@ class RackUsage:
         return tuple(dict.fromkeys(systems + pooled))
 
     def system_status(self, system: schema.RackSystem) -> inventory.Status:
-        """Return the status of a system; one that runs a storage service makes no node."""
+        """Return the status of a system; the system of a storage service is not composed."""
         return self._status(system, "Unavailable" if system.uri in self._hosts else "Unused")
 
     def offer_status(self, offer: FabricOffer, attached: set[str]) -> inventory.Status:
@@ -288,7 +288,7 @@ class RackUsage:
             device.drive_erased is True if offer.is_drive else device.fpga_erased is not False
         )
         if offer.is_drive and device.drive_erased is None:
-            what = "found nothing, expected true or false (no node can have it)"
+            what = "found no value, expected true or false (cannot be composed)"
             device.remark(what, schema.PooledDevice.drive_erased)
         return self._status(device, "Unused" if is_erased else "Unavailable")
 
@@ -298,12 +298,12 @@ class RackUsage:
         nodes = self._nodes.get(of.uri, [])
         condition = condition_of(of)
         if state == "Unused" or nodes:
-            note_condition(of, condition, "no node can have it")
+            note_condition(of, condition, "it cannot be composed")
         if nodes:
             states = {(node.node_state or "").casefold() for node in nodes}
             state = "Composing" if states <= set(TRANSIENT_STATES) else "Composed"
         elif state == "Unused" and (condition.health == "Warning" or of.enabled is False):
-            state = "Unavailable"  # its pod manager composes only devices that are OK
+            state = "Unavailable"  # the pod manager composes only devices with health OK
         return inventory.Status(
             state=state,
             enabled=None if of.state is None else condition.state is None,
@@ -315,15 +315,15 @@ class RackUsage:
 
 R = TypeVar("R", bound=Resource)
 
-#: The pool of systems that no PCIe fabric reaches, where others are reached by one.
+#: The pool of systems without a PCIe fabric, if other systems have one.
 UNSWITCHED = "unswitched"
 
-#: One node is one system.
+#: A node has exactly one system.
 LIMITS: dict[inventory.BlockType, inventory.Limit] = {"ComputerSystem": inventory.Limit(1, 1)}
 
 
 class RsdResources(NamedTuple):
-    """The resources of a rack, each once."""
+    """The resources of a rack without duplicates."""
 
     root: schema.RackRoot
     systems: list[schema.RackSystem]
@@ -342,7 +342,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.Full
     uses = RackUsage(service, found.nodes, found.storages, found.systems, pooled)
     amounts = stocks(service, found.storages, ids)
     if not found.systems:
-        service.notes.remark(f"{found.root.uri}: found no system to make a node of")
+        service.notes.remark(f"{found.root.uri}: found no system for a node")
     nodes = (
         inventory.Node(uri=it.uri, name=it.name, blocks=uses.blocks_of(it)) for it in found.nodes
     )
@@ -360,7 +360,7 @@ def read_podm(service: LinkedDocuments, id_: str, driver: str) -> inventory.Full
 def find_resources(service: LinkedDocuments) -> RsdResources:
     """Return the resources of a rack, and the fabrics that each system reaches."""
     root = schema.RackRoot(ROOT, service.json(ROOT, "the protocol") or {}, service.notes)
-    if not (root.rack_nodes or root.nodes):  # without nodes the use of hardware is unknown
+    if not (root.rack_nodes or root.nodes):  # without the nodes the use of hardware is unknown
         return RsdResources(root, [], [], [], [], {})
     fabrics = list(service.follow(root.fabrics, schema.Fabric, root.uri))
     systems = list(service.follow(root.systems, schema.RackSystem, root.uri))
@@ -377,7 +377,7 @@ def find_resources(service: LinkedDocuments) -> RsdResources:
 
 
 def _pool_ids(found: RsdResources) -> dict[frozenset[str], str]:
-    """Return the pool ids of sets of fabrics: systems that reach the same fabrics are a pool."""
+    """Return the pool ids of sets of fabrics: systems with the same fabrics form a pool."""
     every = [reach.fabrics for reach in found.reach.values()]
     if not any(every):
         return {frozenset(): inventory.WHOLE_POOL} if found.systems else {}
@@ -400,7 +400,7 @@ def _blocks(
     reached, trusted = device_owners.devices_of_systems(service, found.systems)
     attached = {uri for by_uri in reached.values() for uri in by_uri}
     attached |= drives_of_storage(service, found.storages)
-    # A pooled drive that a system lists is a block of its own: it leaves with the node.
+    # A pooled drive that a system lists is a separate block: it leaves with the node.
     pooled = {offer.device.uri for offer in found.offers}
     own = {
         block: {uri: device for uri, device in by_uri.items() if uri not in pooled}

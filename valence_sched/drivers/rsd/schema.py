@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Declared fields of the resources of Intel Rack Scale Design 2.1 to 2.5.
 
-What is standard Redfish is declared in ``redfish.schema``.
+Standard Redfish resources are declared in ``redfish.schema``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OEM = "Oem/Intel_RackScale"
 
 
 class OptionalLink(Link):
-    """A link that is missing if an empty object is in its place."""
+    """A link; an empty object counts as a missing link."""
 
     def __init__(self, path: str, to: type[Resource], doc: str, *, late: bool = False) -> None:
         super().__init__(path, to, doc, late=late)
@@ -34,14 +34,14 @@ class OptionalLink(Link):
 class PooledDevice(Device):
     """The entity of an endpoint: a drive, an FPGA, or a volume of a storage service."""
 
-    lasting = False  # whether it is erased changes with every node that had it
+    lasting = False  # the erase state changes with every node
 
     kind = Field("@odata.type", text, "distinguishes drives, processors and volumes")
     processor_type = Field("ProcessorType", text, "FPGA, …")
     capacity_bytes = Field("CapacityBytes", amount, "of a drive", "bytes")
-    drive_erased = Field(f"{OEM}/DriveErased", flag, "a drive that does not say so is not free")
-    storage = Field(f"{OEM}/Storage", links, "the storage of a system that has it now")
-    fpga_erased = Field(f"{OEM}/FPGA/Erased", flag, "an FPGA that says no is not free")
+    drive_erased = Field(f"{OEM}/DriveErased", flag, "a drive without true is not free")
+    storage = Field(f"{OEM}/Storage", links, "the storage of the system that has it now")
+    fpga_erased = Field(f"{OEM}/FPGA/Erased", flag, "an FPGA with false is not free")
 
     @property
     def class_name(self) -> str:
@@ -49,7 +49,7 @@ class PooledDevice(Device):
 
 
 class ConnectedEntity(Resource):
-    role = Field("EntityRole", text, "Initiator asks, every other one offers")
+    role = Field("EntityRole", text, "an Initiator consumes, every other role offers")
     entity = OptionalLink("EntityLink", PooledDevice, "the device behind it")
 
     @property
@@ -58,7 +58,7 @@ class ConnectedEntity(Resource):
 
 
 class Endpoint(NamedResource):
-    """Endpoint: one end of a connection through a fabric."""
+    """Endpoint of a connection through a fabric."""
 
     entities = Parts("ConnectedEntities", ConnectedEntity, "the devices behind it")
     ports = Field("Links/Ports", links, "the switch ports it is behind")
@@ -68,13 +68,13 @@ class Endpoint(NamedResource):
 class FabricZone(NamedResource):
     """Zone of a fabric: endpoints that are connected now."""
 
-    endpoints = Field("Links/Endpoints", links, "what it connects; that is in use")
+    endpoints = Field("Links/Endpoints", links, "the connected endpoints, which are in use")
 
 
 class FabricPort(NamedResource):
     """Port of a switch."""
 
-    cables = Field(f"{OEM}/PCIeConnectionId", words, "the cables that end here")
+    cables = Field(f"{OEM}/PCIeConnectionId", words, "its cables")
 
 
 class Switch(NamedResource):
@@ -86,8 +86,8 @@ class Switch(NamedResource):
 class Fabric(NamedResource):
     type = Field("FabricType", text, "PCIe, NVMeOverFabrics, Ethernet, …")
     endpoints = Link("Endpoints", Endpoint, "all ends", collection=True)
-    zones = Link("Zones", FabricZone, "what is connected now", collection=True)
-    switches = Link("Switches", Switch, "where its cables end", collection=True, late=True)
+    zones = Link("Zones", FabricZone, "the present connections", collection=True)
+    switches = Link("Switches", Switch, "the ports of its cables", collection=True, late=True)
 
 
 class PhysicalDrive(NamedResource):
@@ -97,21 +97,23 @@ class PhysicalDrive(NamedResource):
 
 
 class LogicalDrive(NamedResource):
-    """LogicalDrive (2.1 and 2.2): a group of physical drives, or a volume cut from one."""
+    """LogicalDrive (2.1 and 2.2): a group of physical drives, or a volume of a group."""
 
-    mode = Field("Mode", text, "LVG or Pool is a group with any links")
+    mode = Field("Mode", text, "LVG or Pool: a group")
     size_gib = Field("CapacityGiB", amount, "size", "GiB")
-    physical = Link("Links/PhysicalDrives", PhysicalDrive, "what a group is made of", late=True)
-    groups = Field("Links/LogicalDrives", links, "the group a volume is cut from")
-    used_by = Field("Links/UsedBy", links, "the volumes that are cut from a group")
+    physical = Link(
+        "Links/PhysicalDrives", PhysicalDrive, "the drives or volumes of a group", late=True
+    )
+    groups = Field("Links/LogicalDrives", links, "the group of a volume")
+    used_by = Field("Links/UsedBy", links, "the volumes of a group")
 
 
 class StorageService(NamedResource):
-    """StorageService: hands out volumes over a network."""
+    """StorageService: provides volumes over a network."""
 
-    pools = Link("StoragePools", StoragePool, "what volumes are cut from", collection=True)
+    pools = Link("StoragePools", StoragePool, "the sources of volumes", collection=True)
     drives = Link("LogicalDrives", LogicalDrive, "groups and volumes", collection=True)
-    host = Field("Links/HostingSystem", links, "the system it runs on, which makes no node")
+    host = Field("Links/HostingSystem", links, "the system it runs on, which cannot be composed")
 
 
 class RackSystem(System):
@@ -130,7 +132,7 @@ class RackNode(NamedResource):
     tells_use = True
 
     node_state = Field("ComposedNodeState", text, "Allocating, …, Failed; all are in use")
-    system = Field("Links/ComputerSystem", links, "the one system that it is")
+    system = Field("Links/ComputerSystem", links, "its only system")
     processors = Field("Links/Processors", links, "its CPUs and FPGAs")
     local = Field("Links/LocalDrives", links, "its drives, pooled ones too")
     remote = Field("Links/RemoteDrives", links, "its targets, volumes or drives over a network")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sends one request to a dispatch URL, without redirects, with a bounded answer."""
+"""Sends one request to a dispatch URL, without redirects and with a bounded answer."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from valence_sched.errors import DispatchFailed, UsageError
 from valence_sched.model.dispatch import Order
 from valence_sched.remote.connection import new_session
 
-#: Of an answer no more is read.
+#: The most bytes to read of an answer.
 PIECE_BYTES, MAX_PIECES = 1 << 16, 16
 
 
 def post(
     url: str, body: bytes, timeout_s: float, headers: Mapping[str, str] | None = None
 ) -> tuple[int, Any]:
-    """Return status and JSON of a success, None for other bodies; UsageError, DispatchFailed."""
+    """Return status and JSON of a success, None for another body; UsageError, DispatchFailed."""
     where, status, content = _ask("POST", url, body, timeout_s, headers)
     if not 200 <= status < 300:
         raise DispatchFailed(f"{where}: HTTP {status}, expected a success")
@@ -35,7 +35,7 @@ def post(
 
 
 def get(url: str, timeout_s: float, headers: Mapping[str, str] | None = None) -> Any:
-    """Return the JSON of the answer, None where there is no such resource; errors as for a POST."""
+    """Return the JSON of the answer, None if the resource is missing; errors as for a POST."""
     where, status, content = _ask("GET", url, None, timeout_s, headers)
     if status in (404, 405, 501):
         return None
@@ -44,7 +44,7 @@ def get(url: str, timeout_s: float, headers: Mapping[str, str] | None = None) ->
     try:
         return msgspec.json.decode(content)
     except msgspec.DecodeError:
-        text = "no JSON, or more than 1 MiB of it: nothing was sent again: look there first"
+        text = "no JSON, or more than 1 MiB: nothing was sent again: check there first"
         raise DispatchFailed(f"{where}: {text}") from None
 
 
@@ -56,7 +56,9 @@ def _ask(
         found = parts.scheme or url
         raise UsageError(f"--dispatch: expected an http or https URL, found {found!r}")
     if parts.username or parts.password:
-        raise UsageError("--dispatch: a URL with a password is seen by everybody: leave it out")
+        raise UsageError(
+            "--dispatch: a password in the URL is visible to other users: leave it out"
+        )
     where = f"{parts.scheme}://{parts.netloc}{parts.path}"
     every = {"Content-Type": "application/json", **(headers or {})}
     try:
@@ -67,16 +69,16 @@ def _ask(
             )
             content = b"".join(itertools.islice(answer.iter_content(PIECE_BYTES), MAX_PIECES))
     except (requests.RequestException, OSError) as error:
-        text = f"{type(error).__name__}: the decision may have been taken or not: look there first"
+        text = f"{type(error).__name__}: the decision may have been accepted: check there first"
         if _unsent(error):
             hint = "check that it runs and that the URL is right"
-            text = f"nothing answers, and nothing was sent: {hint}"
+            text = f"no answer, and nothing was sent: {hint}"
         raise DispatchFailed(f"{where}: {text}") from None
     return where, answer.status_code, content
 
 
 def order_headers(order: Order, node: int | None = None) -> dict[str, str]:
-    """Return the headers that log in, and those by which an order with an id is known again."""
+    """Return the headers for the login, and the headers that identify a repeated order."""
     headers = {}
     if order.id is not None:
         headers["Idempotency-Key"] = order.id if node is None else f"{order.id}-{node}"

@@ -18,9 +18,9 @@ from valence_sched.model.quantity import format_age
 def valence(url: str, order: dispatch.Order) -> Sequence[dispatch.Receipt]:
     """Posts each node to ``/v1/nodes`` with its pod manager and its requested properties.
 
-    An order that is sent again skips the nodes that ``/v1/nodes`` lists by their names, which have
-    its id. Errors as for a dispatcher; they name the nodes that were accepted before. A request
-    that Valence cannot express is refused before anything is sent.
+    A repeated order skips the nodes that ``/v1/nodes`` already lists; their names contain its id.
+    Errors as for a dispatcher; they name the accepted nodes. A request that Valence cannot express
+    is refused before sending.
     """
     node_properties = _order_properties(order)
     receipts: list[dispatch.Receipt] = []
@@ -45,14 +45,14 @@ def valence(url: str, order: dispatch.Order) -> Sequence[dispatch.Receipt]:
             status, answer = post(nodes_url, inventory.to_json(body), order.timeout_s, headers)
         except DispatchFailed as error:
             before = ", ".join(str(receipt.reference) for receipt in receipts)
-            more = f"; taken before: {before}" if before else ""
+            more = f"; accepted before: {before}" if before else ""
             raise DispatchFailed(f"node {placement.node}: {error}{more}") from None
         receipts.append(replace(receipt, status=status, reference=_uuid(answer)))
     return receipts
 
 
 def _description(recording: decision.Recording | None) -> dict[str, str]:
-    """Return the description of a node that was decided on a recording, none for a live one."""
+    """Return the description of a node that was decided on a recording, empty for a live one."""
     if recording is None:
         return {}
     age = "of unknown age"
@@ -64,10 +64,10 @@ def _description(recording: decision.Recording | None) -> dict[str, str]:
 def _order_properties(order: dispatch.Order) -> dict[str, Any]:
     try:
         if len(order.alternatives) != 1:
-            raise RequestError("its nodes are made by several alternatives of the flavor")
+            raise RequestError("its nodes use several alternatives of the flavor")
         return properties(order.alternatives[0])
     except RequestError as error:
-        text = f"Valence cannot be asked for this node, nothing sent: {error}"
+        text = f"Valence cannot express this node, nothing sent: {error}"
         raise DispatchFailed(text) from None
 
 
@@ -82,7 +82,7 @@ def _uuid(answer: Any) -> str | None:
     return uuid if isinstance(uuid, str) else None
 
 
-#: The amounts that Valence has a word for, and the attributes that may go with each.
+#: The amounts that Valence supports, and the supported attributes of each.
 TOTALS = {
     ("processor", "cores"): ("processor", "total_cores", ("model",)),
     ("memory", "capacity_mib"): ("memory", "capacity_mib", ("type",)),
@@ -90,16 +90,16 @@ TOTALS = {
 
 
 def properties(alternative: Alternative) -> dict[str, Any]:
-    """Return the properties of a Valence flavor that asks for the same; else RequestError."""
+    """Return the properties of an equivalent Valence flavor; else RequestError."""
     if alternative.topology:
-        raise RequestError("it has no word for devices that are to be together or apart")
+        raise RequestError("it does not support devices together or apart")
     totals: dict[str, Any] = {}
     types: list[str] = []
     for need in alternative.needs:
         if (need.kind, need.measure) in TOTALS:
             name, total, attributes = TOTALS[need.kind, need.measure]
             if name in totals:
-                raise RequestError(f"it has a word for one kind of {name} only")
+                raise RequestError(f"it supports only one kind of {name}")
             totals[name] = {total: int(need.amount), **_attributes(need, attributes)}
         elif need.kind == "stock" and need.resource == "storage_gib" and need.count == 1:
             totals["remote_storage"] = {"capacity_gib": int(need.amount)}
@@ -113,7 +113,7 @@ def properties(alternative: Alternative) -> dict[str, Any]:
 def _attributes(need: Need, allowed: Iterable[str]) -> dict[str, Any]:
     values = {test.attribute: test.value for test in need.tests}
     if unknown := next((name for name in values if name not in allowed), None):
-        raise RequestError(f"it has no word for the {unknown} of a {need.kind}")
+        raise RequestError(f"it does not support the {unknown} of a {need.kind}")
     return values
 
 
@@ -127,4 +127,4 @@ def _device_type(need: Need) -> str:
         return "NIC"
     what = need.resource if need.kind == "stock" else need.kind
     more = f" by its {', '.join(sorted(values))}" if values else f" as {need.measure}"
-    raise RequestError(f"it has no word for {what}{more}")
+    raise RequestError(f"it does not support {what}{more}")

@@ -18,9 +18,8 @@ CLAIM = "X-Valence-Sched-Claim"
 def webhook(url: str, order: Order) -> Sequence[Receipt]:
     """Posts the whole decision to a URL, signed with HMAC-SHA256 where there is a key.
 
-    The signature is of the timestamp, a full stop, and the body, so that neither can be changed
-    and an old one is known by its age. A header has the claim that holds what was chosen. Errors as
-    for a dispatcher.
+    The signature covers the timestamp, a full stop, and the body, so that changed or old messages
+    can be detected. A header has the claim that holds the choice. Errors as for a dispatcher.
     """
     headers = order_headers(order)
     if order.claim is not None:

@@ -16,13 +16,13 @@ from valence_sched.model.reading import DEFAULT_LIMIT_S, Sign, within
 
 
 def file(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:
-    """Looks at when the file of each was written: ``file:FOLDER`` or ``file:FOLDER:AGE``.
+    """Checks the time of each pod manager's file: ``file:FOLDER`` or ``file:FOLDER:AGE``.
 
-    A file is called as its pod manager, with ``%2F`` for a slash. Without an age it is 10m.
+    A file has the name of its pod manager, with ``%2F`` for a slash. The default age is 10m.
     """
     folder, limit_s = _parsed(argument)
     if not argument or not os.path.isdir(folder):
-        raise UsageError(f"file: {argument or 'nothing'!r} is no folder")
+        raise UsageError(f"file: {argument or 'nothing'!r} is not a folder")
     files = {sign.id: folder / quote(sign.id, safe="") for sign in signs}
     return {id_: within(_age_s(file, now), limit_s) for id_, file in files.items()}
 
@@ -30,7 +30,7 @@ def file(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bo
 def _parsed(argument: str) -> tuple[Path, float]:
     name, colon, age = argument.rpartition(":")
     if colon and not os.path.isdir(argument):
-        with suppress(ValueError):  # then the colon is the folder's own
+        with suppress(ValueError):  # the colon belongs to the folder
             return Path(os.path.expanduser(name)), parse_age(age)
     return Path(os.path.expanduser(argument)), DEFAULT_LIMIT_S
 

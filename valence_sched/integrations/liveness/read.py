@@ -10,6 +10,6 @@ from valence_sched.model.reading import Sign, parse_limit, within
 
 
 def read(signs: Sequence[Sign], argument: str, now: datetime) -> Mapping[str, bool]:
-    """Looks at when each was last read: ``read:AGE``, 10m without an age."""
+    """Checks the last reading of each pod manager: ``read:AGE``, by default 10m."""
     limit_s = parse_limit(argument, "read")
     return {sign.id: within(sign.read_s, limit_s) for sign in signs}

@@ -23,7 +23,7 @@ class MapResolver:
     places: Map
 
     def find(self, kind: str, name: str) -> Place | None:
-        """Return the location of a resource in the map, None when the map does not name it."""
+        """Return the location of a resource in the map, None if the map lacks it."""
         return self.places.get(kind, {}).get(name)
 
     def known(self, kind: str) -> Iterable[str]:
@@ -39,7 +39,8 @@ def things(source: str) -> MapResolver:
     """Read a map from a file: ``{volume: {ID: {zone: …, aggregates: […], facts: {…}}}}``.
 
     Raises:
-        InputError: it cannot be read, or is no such map; with the place and what was expected.
+        InputError: it cannot be read, or is not such a map; the message has the place and the
+            expected value.
     """
     try:
         with Path(source).open("rb") as stream:

@@ -41,18 +41,20 @@ class OpenStackResolver:
             raise CloudError(text) from None
 
     def known(self, kind: str) -> Iterable[str]:
-        """Return nothing: a cloud may have a million of them."""
+        """Return an empty list: a cloud may have a million of them."""
         return ()
 
     def kinds(self) -> Iterable[str]:
-        """Return the kinds that are asked of OpenStack."""
+        """Return the kinds that OpenStack can locate."""
         return _FINDERS
 
 
 def things(source: Any) -> OpenStackResolver:
-    """Return the resolver of an SDK connection; UsageError for a text, as of ``--near-map``."""
+    """Return the resolver of an SDK connection; UsageError for a text from ``--near-map``."""
     if isinstance(source, str):
-        raise UsageError("openstack is no map to name: within openstack its cloud is asked anyway")
+        raise UsageError(
+            "openstack cannot be named as a map: the openstack client always asks its cloud"
+        )
     return OpenStackResolver(source)
 
 

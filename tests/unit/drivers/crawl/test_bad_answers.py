@@ -212,7 +212,7 @@ class BadAnswersTest(ServicesTest):
                 self.assertEqual(
                     [int(gone), 1, 1, 1], [it.status.slots for it in found.podm.blocks]
                 )
-                told = [one for one in found.diagnostics if f"it is a block of {uri}" in one.text]
+                told = [one for one in found.diagnostics if f"it is part of {uri}" in one.text]
                 self.assertEqual(gone, not told)
 
     def test_a_list_in_place_of_a_service_has_the_service_or_is_an_outage(self):
@@ -309,8 +309,8 @@ class PreviousReadingTest(ServicesTest):
                     self.assertEqual(stale, [*found.podm.nodes])
                     self.assertEqual([0, 1, 1, 1], [it.status.slots for it in found.podm.blocks])
                     self.assertIn(
-                        ("remark", f"podm: {uri}: found no document that can be read, expected a "
-                         "system (the blocks that it had at the last reading stay in use)"),
+                        ("remark", f"podm: {uri}: found no readable document, expected a "
+                         "system (its blocks of the last reading stay in use)"),
                         found.diagnostics,
                     )  # fmt: skip
                     previous = PreviousReading.of(found.podm)

@@ -245,7 +245,7 @@ class TestCache(unittest.TestCase):
     def refused(self, words, **more):
         found, problem = self.loaded(**more)
         self.assertIsNone(found)
-        self.assertRegex(problem or "", rf": could not be used: {words} \(all was read anew\)$")
+        self.assertRegex(problem or "", rf": could not be used: {words} \(read everything\)$")
 
     def test_what_was_written_is_read_until_it_is_too_old(self):
         for now_s, found in ((0.0, {"a": 1}), (MAX_AGE_S - 1, {"a": 1}), (MAX_AGE_S, None)):
@@ -273,7 +273,7 @@ class TestCache(unittest.TestCase):
         (path,) = self.folder.iterdir()
         for mode in (0o640, 0o604, 0o620, 0o602, 0o610):
             path.chmod(mode)
-            self.refused("others can read or write it")
+            self.refused("other users can read or write it")
         path.chmod(0o600)
         self.assertEqual(({"a": 1}, None), self.loaded())
 
@@ -296,7 +296,7 @@ class TestCache(unittest.TestCase):
     def test_a_file_that_unpacks_to_more_is_neither_read_nor_written(self):
         with mock.patch.object(cache, "MAX_CACHE_BYTES", 20):
             self.refused("it holds too much")
-            self.assertRegex(self.saved({"a": 2}), r": \d+ bytes are too many to cache$")
+            self.assertRegex(self.saved({"a": 2}), r": \d+ bytes exceed the cache$")
         self.assertEqual(({"a": 1}, None), self.loaded())
 
     def test_below_what_is_cached_fewer_levels_are_asked_for(self):

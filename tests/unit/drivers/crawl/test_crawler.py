@@ -158,7 +158,7 @@ class TestRead(unittest.TestCase):
             (Answer(401, {}, b"{}"), "HTTP 401, expected a document"),
             (Answer(300, {}, b"{}"), "HTTP 300"),
             (Answer(200, {}, b"<html>"), "HTML"),
-            ({"error": {}}, "an error in an answer of success, expected a document"),
+            ({"error": {}}, "an error message in a successful answer, expected a document"),
         ):
             with self.subTest(answer), self.assertRaisesRegex(InputError, f"/a.*{words}"):
                 reader({"/a?page=2": answer}).read("/a?page=2")

@@ -138,7 +138,7 @@ class LoginTest(FaultsTest):
                 with self.assertLogs("valence_sched.drivers.http.connection", "WARNING") as logs:
                     (reading,) = self.read(server)
                 self.assertEqual((None, len(BLOCKS)), (reading.failure, len(reading.podm.blocks)))
-                self.assertIn(f"{SESSIONS}: does not say where its session is", logs.output[0])
+                self.assertIn(f"{SESSIONS}: created a session without its URI", logs.output[0])
                 self.assertNotIn(TOKEN, "".join(logs.output))
 
     def test_a_wrong_password_is_unknown_and_tried_once(self):
@@ -316,7 +316,7 @@ class DocumentsTest(FaultsTest):
     def test_an_error_in_place_of_the_service_root_is_no_service_root(self):
         lie = status(200, b'{"error": {"code": "Base.1.8.GeneralError", "message": "no"}}')
         server = self.serve(TREE, rules=[on("v1/?$", lie)])
-        self.failure(server, "Offline", "an error in an answer of success", "a service root")
+        self.failure(server, "Offline", "an error message in a successful answer", "a service root")
 
     def test_a_web_page_is_not_redfish(self):
         server = self.serve(TREE, rules=[on("v1", status(200, b"<!doctype html><title>x"))])
@@ -340,9 +340,9 @@ class DocumentsTest(FaultsTest):
             "expected object": status(200, b'"text"'),
             "an error": status(200, b'{"error": {"code": "Base.1.0.GeneralError"}}'),
             "a redirect to 'evil.example'": status(302, Location="http://evil.example/x"),
-            "a redirect to nowhere": status(302, Location="http://[::1"),
+            "a redirect without a valid target": status(302, Location="http://[::1"),
             "5 redirects": status(302, Location=block),
-            "more bytes": huge,
+            "a larger document": huge,
         }
         for word, act in acts.items():
             with self.subTest(word):
@@ -354,8 +354,8 @@ class DocumentsTest(FaultsTest):
     def test_one_document_that_is_cut_off_each_time_fails_the_reading(self):
         block = BLOCKS[0]
         acts = {
-            "ends too early": half,
-            "an answer that ends too early": half_without_length,
+            "a truncated answer (": half,
+            "a truncated answer": half_without_length,
             "no HTTP: an answer of 'SSH": no_http,
             "malformed head: duplicate content-length": two_lengths,
             "closed connection": cut,
@@ -373,7 +373,9 @@ class DocumentsTest(FaultsTest):
 
     def test_one_that_speaks_something_else_is_offline_and_said(self):
         server = self.serve(TREE, rules=[on("v1/?$", no_http)])
-        self.failure(server, "Offline", "no HTTP: an answer of 'SSH-2.0-OpenSSH_9.6'", "not https?")
+        self.failure(
+            server, "Offline", "no HTTP: an answer of 'SSH-2.0-OpenSSH_9.6'", "port and scheme"
+        )
 
     def test_a_page_that_is_missing_fails_the_reading(self):
         where = BLOCKS[0].rpartition("/")[0]
@@ -399,7 +401,9 @@ class DocumentsTest(FaultsTest):
             (reading,) = self.read(self.serve(TREE, login=LOGIN, rules=[on(path, to)]))
             said = f"{reading.failure} {[one.text for one in reading.diagnostics]}"
             self.assertIn("found a redirect to '127.0.0.1", said)
-            self.assertEqual(hint, "(register it by that address, if it is its own)" in said)
+            self.assertEqual(
+                hint, "(register it by that address if it is the same service)" in said
+            )
         (reading,) = self.read(
             self.serve(TREE, login=LOGIN, rules=[on("Sessions$", to, "POST")]),
             known={"auth": "session"},

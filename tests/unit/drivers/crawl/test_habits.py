@@ -93,7 +93,7 @@ class HabitsTest(LiveTest):
         for fail in (["short-links"], ["short-links", "no-expand", "older-collections"]):
             found, _ = self.check(*fail)
             texts = [one.text for one in found["shared-blocks"].diagnostics]
-            said = [text for text in texts if "without the path of their document" in text]
+            said = [text for text in texts if "without the path of their agent" in text]
             self.assertEqual(1, len(said), texts)
 
     def test_the_root_is_found_where_it_answers_with_and_without_a_login(self):
@@ -143,14 +143,14 @@ SHAPES = {
     "members elsewhere": ({"Members@odata.navigationLink": f"{BLOCKS}/All"}, ""),
     "a collection of collections": ({"Members": [{"@odata.id": f"{BLOCKS}/All"}]}, ""),
     "pages in a circle": (
-        {"Members": LINKS, "Members@odata.nextLink": BLOCKS}, "a next page that was read before",
+        {"Members": LINKS, "Members@odata.nextLink": BLOCKS}, "a link to an earlier page",
     ),
     "fewer than counted": ({"Members": LINKS, "Members@odata.count": 9}, "found 2 members, exp"),
 }  # fmt: skip
 #: The same of one in which no block is found.
 EMPTY = {
-    "none": ({"Members": [], "Members@odata.count": 0}, "found no resource block"),
-    "none counted": ({"Members@odata.count": 0}, "found no resource block"),
+    "none": ({"Members": [], "Members@odata.count": 0}, "found nothing to compose"),
+    "none counted": ({"Members@odata.count": 0}, "found nothing to compose"),
     "null": ({"Members": None}, "found no members"),
     "a count alone": ({"Members@odata.count": 2}, "found no members"),
     "a type alone": (TYPED, "found no members"),
@@ -223,8 +223,8 @@ class ShapesTest(LiveTest):
                     if fails and re.search(fails, words):
                         self.assertRegex(told, f"outage: .*{at}: found no")
                         continue
-                    self.assertIn(words.removeprefix("found no resource block"), told)
-                    self.assertEqual(bool(words), bool(told) or words.startswith("found no res"))
+                    self.assertIn(words.removeprefix("found nothing to compose"), told)
+                    self.assertEqual(bool(words), bool(told) or words.startswith("found nothing"))
 
     def test_a_collection_of_blocks_is_read_in_any_shape_and_what_is_none_is_said(self):
         fails = "no members|neither members|without @odata.id"

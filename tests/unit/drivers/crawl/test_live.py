@@ -312,7 +312,7 @@ class ShortLinksTest(LiveTest):
         podm, diagnostics = self.recorded(documents)
         self.same(podm, reading)
         self.assertEqual(diagnostics, reading.diagnostics)
-        lost = f"{V}/Blocks/1/Processors/0: found no such document, expected it: {V}/Agents/a/"
+        lost = f"{V}/Blocks/1/Processors/0: found no such document, but {V}/Agents/a/"
         self.assertIn(lost, "".join(one.text for one in diagnostics))
         tried = [path for path in server.gets() if path.endswith("/Blocks/1/Processors/0")]
         self.assertEqual(len(set(tried)), len(tried))

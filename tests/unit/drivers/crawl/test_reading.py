@@ -129,7 +129,7 @@ class TestPasses(unittest.TestCase):
         tree = dict(self.TREE)
         with (
             mock.patch.object(reading, "_run_pass", leads_on),
-            self.assertRaisesRegex(PodmError, r"lead on without end \(20 times\)"),
+            self.assertRaisesRegex(PodmError, r"link further documents without end \(20 times\)"),
         ):
             read_in_passes(crawl(tree), DIALECTS["redfish"](), tree[ROOT], "east", LINKED)
         self.assertEqual(reading.MAX_PASSES, len(passes))
@@ -256,7 +256,7 @@ class TestMaxBlocks(unittest.TestCase):
         limits, noted = limited({"Compute": 3}, {"Compute": Limit(0, 2)})
         self.assertEqual([{"Compute": Limit(0, 2)}], limits)
         self.assertEqual(["pool p0: found a limit of 2 Compute blocks in a node, expected 3 as "
-                          "registered (what the pod manager states holds)"], noted)  # fmt: skip
+                          "registered (the limit of the pod manager applies)"], noted)  # fmt: skip
 
     def test_the_most_is_never_below_the_least_and_that_is_noted(self):
         limits, noted = limited({"Compute": 1}, {"Compute": Limit(2, 5)})

@@ -147,7 +147,7 @@ class MockupFolderTest(unittest.TestCase):
         documents, diagnostics = documents_of("no-zones.json"), Diagnostics()
         documents["/redfish/v1/ResourceBlocks/bay"]["x"] = "x" * bounds.MAX_DOCUMENT_BYTES
         self.assertEqual(2, len(read_map(documents, diagnostics).blocks))
-        self.assertIn("a document of more bytes", diagnostics.lines()[0])
+        self.assertIn("a larger document", diagnostics.lines()[0])
 
     def test_faults_beyond_the_bound_are_summed_up(self):
         links = [{"@odata.id": f"/redfish/v1/gone/{i}"} for i in range(bounds.MAX_NOTES + 20)]

@@ -235,10 +235,10 @@ class TestMalformed(ServedBytes):
 
     def test_each_part_has_its_own_words(self):
         chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-        report = r" \(report it to the vendor of the service, or of a proxy before it\)$"
+        report = r" \(report it to the vendor of the service or of its proxy\)$"
         for text, data in (
             (
-                r"^no HTTP: an answer of 'SSH-2.0' \(is it this port, and not https\?\)$",
+                r"^no HTTP: an answer of 'SSH-2.0' \(check the port and scheme of the URL\)$",
                 b"SSH-2.0\r\n",
             ),
             ("^malformed head: .* headers" + report, answer(b"", *["X-A: b"] * 200)),
@@ -246,9 +246,9 @@ class TestMalformed(ServedBytes):
             ("^malformed body: invalid chunk size" + report, chunked + b"2\r\none\r\n"),
             ("^malformed body: .*" + report, answer(b"no gzip", "Content-Encoding: gzip")),
             ("^a body in the encoding 'br', which", answer(b"\x8b\x00", "Content-Encoding: br")),
-            ("^an answer that ends too early", chunked + b"3\r\none"),
-            ("^an answer that ends too early", chunked + b"3\r\none\r\n"),
-            ("^an answer that ends too early", answer(b"half", length=8)),
+            ("^a truncated answer", chunked + b"3\r\none"),
+            ("^a truncated answer", chunked + b"3\r\none\r\n"),
+            ("^a truncated answer", answer(b"half", length=8)),
         ):
             self.serve([data])
             url = f"http://127.0.0.1:{self.port}"

@@ -35,12 +35,12 @@ from valence_sched.drivers.http.stdlib_transport import (
     StdlibTransport,
 )
 
-REPORT = r" \(report it to the vendor of the service, or of a proxy before it\)$"
+REPORT = r" \(report it to the vendor of the service or of its proxy\)$"
 #: The end of a body in chunks, with too many headers after it.
 TRAILERS = b"0\r\n" + b"".join(b"X-%d: 1\r\n" % number for number in range(200))
 
-UNSENDABLE = ("header X-Auth-Token: found {what}, expected one line of Latin-1 (the pod manager "
-              "named it: report it to its vendor)")  # fmt: skip
+UNSENDABLE = ("header X-Auth-Token: found {what}, expected one line of Latin-1 (the value "
+              "is the pod manager's: report it to the vendor)")  # fmt: skip
 
 
 class StdlibTransportTest(ServedBytes):
@@ -94,7 +94,7 @@ class StdlibTransportTest(ServedBytes):
     def test_an_answer_that_breaks_http_is_said_by_where_it_breaks(self) -> None:
         chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
         lengths = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"
-        port = r" \(is it this port, and not https\?\)$"
+        port = r" \(check the port and scheme of the URL\)$"
         for text, data in (
             (f"^no HTTP: an answer of 'SSH-2.0'{port}", b"SSH-2.0\r\n"),
             (f"^malformed head: duplicate content-length{REPORT}", lengths),
@@ -292,7 +292,7 @@ BAD = {
     "a status of less than 100": (b"HTTP/1.1 099 Odd\r\n\r\n", BadStatusLine, "99"),
     "an upgrade": (
         b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n", HTTPException,
-        "^another protocol, which was not requested$",
+        "^an upgrade that was not requested$",
     ),
 }  # fmt: skip
 LINE = b"a" * 1000
@@ -463,7 +463,7 @@ class ResponseTest(TestCase):
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 UNTIL_THE_END = HEAD + b"\r\n"
 CHUNKED_STREAM = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
-EARLY = "an answer that ends too early"
+EARLY = "a truncated answer"
 
 
 class StreamTest(ServedBytes):

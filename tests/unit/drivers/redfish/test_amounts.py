@@ -70,7 +70,7 @@ class TestDeciding(Amounts):
                 line = f"{grant.uri}: found {what}, expected one for {grant.amount:g}"
                 self.assertEqual(line, self.composer.refusal(wanted(grant)))
                 self.assertEqual(
-                    [f"{grant.uri}: found nothing, {grant.amount:g} were chosen"],
+                    [f"{grant.uri}: found nothing, expected {grant.amount:g} or more"],
                     list(self.composer.conflicts(wanted(grant))),
                 )
                 self.assertEqual(line, self.create(grant).problem)
@@ -105,7 +105,7 @@ class TestDeciding(Amounts):
         ):  # fmt: skip
             with self.subTest(left):
                 self.podm(**changes)
-                line = f"{grant.uri}: found {left}, {grant.amount:g} were chosen"
+                line = f"{grant.uri}: found {left}, expected {grant.amount:g} or more"
                 self.assertEqual([line], list(self.composer.conflicts(wanted(grant))))
 
 
@@ -275,7 +275,7 @@ class TestRemoved(Amounts):
         uris = [podm.add(CHUNKS), podm.add(CHUNKS), podm.add(CHUNKS)]
         podm.on_delete = lambda uri: podm.refuse() if uri != uris[1] else podm.drop(uri)
         first, _, last = uris
-        why = "is still there: HTTP 400: not here"
+        why = "still exists: HTTP 400: not here"
         self.assertEqual(f"{first} {why}; {last} {why}", self.remove(*uris))
         self.assertEqual(1, podm.sent("GET").count(first))  # a refusal does not change its mind
 
@@ -283,7 +283,7 @@ class TestRemoved(Amounts):
         podm = self.podm()
         uri = podm.add(CHUNKS)
         podm.on_delete = lambda uri: Reply(204, {}, None)
-        self.assertEqual(f"{uri} is still there: it answered that it is gone", self.remove(uri))
+        self.assertEqual(f"{uri} still exists: its deletion was reported", self.remove(uri))
         self.assertEqual(8, podm.sent("GET").count(uri))
         podm.meanwhile = [lambda: None, lambda: podm.drop(uri)]
         self.assertEqual("", self.remove(uri))
@@ -292,7 +292,7 @@ class TestRemoved(Amounts):
         podm = self.podm(pauses=3)
         uri = podm.add(CHUNKS)
         podm.on_delete = lost
-        self.assertEqual(f"{uri} is still there: no reply: timed out", self.remove(uri))
+        self.assertEqual(f"{uri} still exists: no reply: timed out", self.remove(uri))
         self.assertEqual(4, podm.sent("GET").count(uri))
 
     def test_what_cannot_be_read_back_is_said_so(self):
@@ -300,7 +300,7 @@ class TestRemoved(Amounts):
         podm.documents["/X/1"] = 500
         podm.on_delete = lambda uri: Reply(204, {}, None)
         error = "could not be read back: /X/1: HTTP 500, expected a document"
-        self.assertEqual(f"/X/1 is still there: {error}", self.remove("/X/1"))
+        self.assertEqual(f"/X/1 still exists: {error}", self.remove("/X/1"))
 
 
 class TestMade(Amounts):
@@ -347,7 +347,7 @@ class TestMade(Amounts):
     def test_success_that_made_nothing_is_a_problem(self):
         podm = self.podm()
         podm.on_post = lambda uri, body: Reply(201, {}, None)
-        self.check([], f"{CHUNKS}: it answered success, and made nothing")
+        self.check([], f"{CHUNKS}: it reported success, but created nothing")
 
     def test_a_task_that_does_not_end_may_make_it_yet(self):
         podm = self.podm(pauses=2)
@@ -366,7 +366,7 @@ class TestMade(Amounts):
         old = podm.add(CHUNKS, **chunk())
         podm.on_post = lambda uri, body: Reply(201, {"Location": old.upper()}, None)
         podm.documents[old.upper()] = podm.documents[old]
-        self.check([], f"{CHUNKS}: it answered success, and made nothing")
+        self.check([], f"{CHUNKS}: it reported success, but created nothing")
 
     def test_of_several_new_ones_ours_has_the_name_or_is_what_the_answer_names(self):
         for name, location in ((NAME, False), ("theirs", True), ("theirs", False)):
@@ -385,14 +385,14 @@ class TestMade(Amounts):
                     self.assertEqual((Grant(made[0], 1024.0),), found.made)
                 else:
                     new = ", ".join(uri for uri in podm.documents if uri.startswith(f"{CHUNKS}/"))
-                    doubt = f"{new} came meanwhile: its owner is unknown"
+                    doubt = f"{new} appeared meanwhile: its owner is unknown"
                     self.assertEqual(Creation((), doubt, True), found)
 
     def test_two_that_have_our_name_are_in_doubt(self):
         podm = self.podm()
         podm.on_post = lambda uri, body: podm.add(uri, **body) and podm.create(uri, body)
         found = self.create(MEMORY)
-        self.assertRegex(found.problem, ", .* came meanwhile")
+        self.assertRegex(found.problem, ", .* appeared meanwhile")
         self.assertTrue(found.unknown)
 
     def test_the_only_new_one_is_ours_after_a_success(self):
@@ -415,14 +415,14 @@ class TestMade(Amounts):
         podm = self.podm()
         podm.on_post = lost
         podm.meanwhile = [lambda: podm.add(CHUNKS, **chunk())]
-        doubt = f"{CHUNKS}/5 came meanwhile: its owner is unknown"
+        doubt = f"{CHUNKS}/5 appeared meanwhile: its owner is unknown"
         self.check([], f"no reply: timed out; {doubt}", unknown=True)
 
     def test_after_an_answer_it_is_looked_for_once(self):
         podm = self.podm()
         podm.on_post = lambda uri, body: Reply(201, {}, None)
         podm.meanwhile = [lambda: podm.add(CHUNKS, **chunk())]
-        self.check([], f"{CHUNKS}: it answered success, and made nothing")
+        self.check([], f"{CHUNKS}: it reported success, but created nothing")
         self.assertEqual(1, len(podm.meanwhile))
 
     def test_where_it_cannot_be_read_back_something_may_be_made(self):
@@ -477,4 +477,4 @@ class TestMade(Amounts):
         podm.documents["/Next"] = {"Members": links("/X/1"), "Members@odata.nextLink": CHUNKS}
         podm.documents["/X/1"] = chunk()
         podm.on_post = lambda uri, body: Reply(201, {"Location": "/X/1"}, None)
-        self.check([], f"{CHUNKS}: it answered success, and made nothing")
+        self.check([], f"{CHUNKS}: it reported success, but created nothing")

@@ -178,7 +178,7 @@ class TestWithAmounts(unittest.TestCase):
         podm.on_delete = podm.refuse
         found = podm.ask()
         (stays,) = podm.chunks
-        why = f"HTTP 400: not here; {stays} is still there: HTTP 400: not here"
+        why = f"HTTP 400: not here; {stays} still exists: HTTP 400: not here"
         expected = CompositionResult(state="left", reason=why, amounts=(Grant(stays, 1024.0),))
         self.assertEqual(expected, found)
 
@@ -187,7 +187,7 @@ class TestWithAmounts(unittest.TestCase):
         podm.on_post = lambda uri, body: podm.add(uri, **chunk()) and lost()
         found = podm.ask()
         self.assertEqual("unknown", found.state)
-        self.assertRegex(found.reason, "came meanwhile: its owner is unknown")
+        self.assertRegex(found.reason, "appeared meanwhile: its owner is unknown")
         self.assertEqual([CHUNKS], podm.sent("POST"))
         self.assertEqual(1, len(podm.chunks))
 
@@ -212,7 +212,7 @@ class TestWithAmounts(unittest.TestCase):
     def test_the_amounts_that_are_no_longer_granted_are_named_after_the_blocks(self):
         podm = Service()
         podm.documents |= {"/B/2": block("Failed"), DOMAIN: DOMAIN_JSON | {"MemorySizeMiB": 512}}
-        line = f"{DOMAIN}: found 512 MiB left, 1024 were chosen"
+        line = f"{DOMAIN}: found 512 MiB left, expected 1024 or more"
         self.assertEqual(["/B/2: found Failed", line], podm.composer.conflicts(NODE))
 
 
@@ -236,7 +236,7 @@ class TestReadBack(unittest.TestCase):
         podm = Service()
         made = [podm.add(CHUNKS, **chunk(Name="vs-1")) for _ in range(2)]
         grants = tuple(Grant(uri, 1024.0) for uri in made)
-        there = f"{made[0]}, {made[1]} is there without its node"
+        there = f"{made[0]}, {made[1]} exists without its node"
         expected = CompositionResult(state="left", amounts=grants, reason=there)
         self.assertEqual(expected, podm.composer.read_node(NODE))
         podm.documents["/B/2"] = 404
@@ -254,7 +254,7 @@ class TestReadBack(unittest.TestCase):
     def test_a_nameless_amount_of_the_same_size_may_be_made_for_an_absent_node(self):
         podm = Service()
         uris = [podm.add(CHUNKS, **chunk()) for _ in range(2)]
-        doubt = f"{uris[0]}, {uris[1]} may be made for it: its owner is unknown"
+        doubt = f"{uris[0]}, {uris[1]} may belong to the node: its owner is unknown"
         expected = CompositionResult(state="left", reason=doubt)
         self.assertEqual(expected, podm.composer.read_node(NODE))
         podm.documents["/B/2"] = 404
@@ -265,24 +265,24 @@ class TestReadBack(unittest.TestCase):
         podm = Service()
         podm.add(CHUNKS, **chunk())
         made = podm.add(CHUNKS, **chunk(Name="vs-1"))
-        self.assertEqual(f"{made} is there without its node", podm.composer.read_node(NODE).reason)
+        self.assertEqual(f"{made} exists without its node", podm.composer.read_node(NODE).reason)
         podm.decompose(made)
         podm.documents[CHUNKS]["Members"].pop()
         node = podm.compose()
-        self.assertEqual(f"{node} is there, and {GONE}", podm.composer.read_node(NODE, node).reason)
+        self.assertEqual(f"{node} exists, but {GONE}", podm.composer.read_node(NODE, node).reason)
 
     def test_a_node_without_its_amounts_is_left_once_they_were_made_and_else_unknown(self):
         podm = Service()
         node = podm.compose()
         found = podm.composer.read_node(NODE, node)
-        reason = f"{node} is there, and {GONE}"
+        reason = f"{node} exists, but {GONE}"
         self.assertEqual(("unknown", node, reason), (found.state, found.node, found.reason))
         gone = Grant("/X/1", 1024.0), Grant("/X/2", 512.0)
         podm.documents["/X/2"] = chunk(512)
         request = CompositionRequest(name="vs-1", blocks=PLAIN.blocks, amounts=gone)
         found = podm.composer.read_node(request, node)
         missing = "found 1 of 2 memory chunks and volumes of vs-1 (/X/1, /X/2)"
-        expected = "left", node, gone[1:], f"{node} is there, and {missing}"
+        expected = "left", node, gone[1:], f"{node} exists, but {missing}"
         self.assertEqual(expected, (found.state, found.node, found.amounts, found.reason))
 
     def test_amounts_that_cannot_be_read_leave_it_unknown(self):
@@ -342,7 +342,7 @@ class TestRemove(unittest.TestCase):
         podm = Service()
         done = self.made(podm)
         podm.decompose(done.node)
-        expected = f"{done.amounts[0].uri} is there without its node"
+        expected = f"{done.amounts[0].uri} exists without its node"
         found = podm.remove(done.node)
         self.assertEqual(CompositionResult(state="absent", reason=expected), found)
         self.assertEqual([done.amounts[0].uri], podm.sent("DELETE"))
@@ -359,7 +359,7 @@ class TestRemove(unittest.TestCase):
         done = self.made(podm)
         podm.on_delete = podm.refuse
         found = podm.remove(done.node)
-        reason = f"{done.node} is still there: HTTP 400: not here"
+        reason = f"{done.node} still exists: HTTP 400: not here"
         self.assertEqual(("left", done.node, reason), (found.state, found.node, found.reason))
         self.assertEqual([done.node], podm.sent("DELETE"))
 
@@ -384,8 +384,8 @@ class TestRemove(unittest.TestCase):
         podm = Service()
         done = self.made(podm)
         podm.on_delete = lambda uri: Reply(204, {}, None)
-        words = "it answered that the node is gone"
-        self.assertEqual(f"{done.node} is still there: {words}", podm.remove(done.node).reason)
+        words = "its deletion was reported"
+        self.assertEqual(f"{done.node} still exists: {words}", podm.remove(done.node).reason)
 
     def test_one_that_cannot_be_read_back_is_unknown_and_keeps_its_amounts(self):
         podm = Service()

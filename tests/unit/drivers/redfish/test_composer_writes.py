@@ -38,7 +38,7 @@ class TestConfirmed(unittest.TestCase):
         podm = self.stored()
         found = podm.ask(PLAIN)
         self.assertEqual(("unknown", False), (found.state, found.works))
-        self.assertRegex(found.reason, "^/S/.* is there, and no block says that it is part of it "
+        self.assertRegex(found.reason, "^/S/.* exists, but is not confirmed by any block "
                          r"\(/B/1: found Unused; /B/2: found Unused\)$")  # fmt: skip
         self.assertIn(found.node, podm.documents)
         self.assertEqual("unknown", podm.composer.read_node(PLAIN).state)
@@ -214,7 +214,7 @@ class TestLost(unittest.TestCase):
         podm = Service(pauses=3)
         podm.on_post = lambda uri, body: podm.compose(state="Composing") and Reply(201, {}, None)
         found = podm.ask(PLAIN)
-        reason = f"{found.node} is there, and /B/1, /B/2 is Composing"
+        reason = f"{found.node} exists, and /B/1, /B/2 is Composing"
         self.assertEqual(("unknown", True, reason), (found.state, found.works, found.reason))
         podm = Service(pauses=3)
         podm.on_post = lambda uri, body: podm.compose(state="Composing") and podm.refuse()
@@ -265,7 +265,7 @@ class TestByAction(unittest.TestCase):
 
     def test_without_the_action_there_is_nothing_to_ask(self):
         podm = Service()
-        with self.assertRaisesRegex(PodmError, "^it offers no Compose action to ask$"):
+        with self.assertRaisesRegex(PodmError, "^it offers no Compose action for a preview$"):
             podm.composer.preview(PLAIN)
 
     def test_a_reservation_is_named_by_what_composes_and_undone_by_nothing(self):
@@ -437,7 +437,7 @@ class TestReservations(unittest.TestCase):
         podm.on_patch = lambda uri, body: (
             podm.refuse() if podm.sent("PATCH") != ["/B/1"] else podm.change(uri, body)
         )
-        with self.assertRaisesRegex(PodmError, "^may be reserved still: /B/1: the flag stays set$"):
+        with self.assertRaisesRegex(PodmError, "^may still be reserved: /B/1: the flag stays set$"):
             self.reservations.reserve(NODE)
 
     def test_a_change_that_is_refused_by_its_etag_is_sent_once_more_where_nothing_changed(self):
@@ -504,7 +504,7 @@ class TestReservations(unittest.TestCase):
         podm.on_patch = podm.refuse
         podm.documents["/B/2"] = 500
         podm.documents["/B/3"] = 404
-        error = "may be reserved still: /B/1: the flag stays set; /B/2: /B/2: HTTP 500, expected"
+        error = "may still be reserved: /B/1: the flag stays set; /B/2: /B/2: HTTP 500, expected"
         with self.assertRaisesRegex(PodmError, f"^{error} a document$"):
             self.reservations.unreserve(NODE)
 

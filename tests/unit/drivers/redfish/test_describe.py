@@ -196,7 +196,7 @@ class TestNouns(TestCase):
             self.assertEqual(Memory(capacity_mib=mib),
                              self.one(MemorySummary, TotalSystemMemoryGiB=gib))  # fmt: skip
         self.assertEqual([], self.notes.lines())
-        doubt = "1 to 8,191 GiB (is it another unit? it is unknown)"
+        doubt = "1 to 8,191 GiB (unknown, perhaps another unit)"
         for gib, found, expected in ((8192, "8,192", doubt), (0.0625, "0.0625", doubt),
                                      (0, "0", "more (it is unknown)")):  # fmt: skip
             self.notes.clear()
@@ -350,7 +350,7 @@ class TestPlaces(unittest.TestCase):
         service = LinkedDocuments(lambda uri: None, Diagnostics())
         block = ResourceBlock("/b", {"Links": {"Chassis": [{}]}}, service.notes)
         self.assertEqual({}, topology_of(service, block.uri, block.chassis, []) or {})
-        what = "/b: found a link without @odata.id, expected one"
+        what = "/b: found a link without @odata.id, expected @odata.id"
         self.assertEqual([what], service.notes.lines())
 
     def test_what_several_values_are_told_of_is_not_told(self):

@@ -143,7 +143,7 @@ class TestDrives(Case):
         )
         lines = self.read().blocks[0].devices.drives
         self.assertEqual({(None, None), (SIZE, 2)}, {(it.capacity_bytes, it.count) for it in lines})
-        self.assertTrue(self.noted("/b: found 1 drive ", "so how many is unknown"))
+        self.assertTrue(self.noted("/b: found 1 drive ", "the count is unknown"))
 
     def test_a_drive_that_one_of_two_lists_knows_to_be_gone_is_not_counted(self) -> None:
         for gone, condition in (({"Status": {"State": "Absent"}}, None),
@@ -199,7 +199,7 @@ class TestKinds(Case):
                 counts = self.counts(kind)
                 self.assertEqual(1, sum(count or 0 for count in counts))
                 self.assertIn(None, counts)
-                self.assertTrue(self.noted(" (they may be the same, so how many is unknown)"))
+                self.assertTrue(self.noted(" (they may be the same: the count is unknown)"))
 
     def test_two_kinds_of_processor_are_two(self) -> None:
         card = self.put(f"{V}/card", ProcessorType="GPU", Model="Lantern L40")
@@ -285,7 +285,7 @@ class TestNames(Case):
         drives = [self.drive(f"/d/{i}", SerialNumber="K1") for i in range(2)]
         self.block("b", Drives=links(*drives))
         self.assertEqual([1, None], self.counts())
-        self.assertTrue(self.noted("/d/1: found the serial number of", "is unknown"))
+        self.assertTrue(self.noted("/d/1: found the serial number of", "two devices: unknown"))
 
     def test_a_slot_of_several_members_of_one_list_identifies_none_of_them(self) -> None:
         place = {"PhysicalLocation": {"PartLocation": {"ServiceLabel": "Bay 3"}},
@@ -325,7 +325,7 @@ class TestNames(Case):
         drive = self.drive("/b", SerialNumber="Z9")
         self.block("b", Drives=links(drive), CompositionStatus=used)
         self.assertEqual([[], [1]], [self.counts(block=it) for it in (0, 1)])
-        self.assertTrue(self.noted("/a: found in", "/ResourceBlocks/b has it"))
+        self.assertTrue(self.noted("/a: found in", "/ResourceBlocks/b)"))
 
     def test_a_name_in_many_blocks_is_copied(self) -> None:
         for name in "abc":
@@ -335,7 +335,7 @@ class TestNames(Case):
 
 
 FREE = Status(state="Unused")
-MISSING = "found no such document, expected it"
+MISSING = "found no such document, but"
 
 
 class Service(unittest.TestCase):
@@ -403,10 +403,10 @@ class TestFound(Service):
         ):  # fmt: skip
             with self.subTest(holder=holder, documents=documents):
                 self.of(holder, **documents)
-                self.assertEqual([f"{missing}: {MISSING}: {where} links it"], self.notes.lines())
+                self.assertEqual([f"{missing}: {MISSING} {where} links it"], self.notes.lines())
 
     def test_a_link_without_a_target_is_noted_where_it_stands(self):
-        line = "found a link without @odata.id, expected one"
+        line = "found a link without @odata.id, expected @odata.id"
         for where, documents in (
             ("/E", {"E": {"Links": {"Ports": [{}]}}, "N": {}}),
             ("/Si", {"Si": {"Devices": [], "Links": {"Storage": [{}]}}}),
@@ -501,7 +501,7 @@ class TestOwners(Service):
                   for n, uri in enumerate(uris)}  # fmt: skip
         found = self.of_blocks(blocks, dict(zip(uris, statuses, strict=True)), **links_of)
         (owner,) = (uri for uri, devices in found.items() if devices)
-        what = f"found in {', '.join(uris)}, expected one block ({owner} has it)"
+        what = f"found in {', '.join(uris)}, expected one block (counted in {owner})"
         self.assertEqual([f"/D/0: {what}"], self.notes.lines())
         return owner
 

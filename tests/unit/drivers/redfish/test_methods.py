@@ -120,7 +120,7 @@ class TestTemplates(unittest.TestCase):
         member = {f"{key}{REQUIRED}": True for key in ("TotalThreads", "Model", "TotalCores")}
         found = self.only({"Processors": {"Members": [member]}},
                           processors=(Processor(count=1, cores=8),))  # fmt: skip
-        self.assertEqual("Processors: Model, TotalThreads must be given, and is not known", found)
+        self.assertEqual("Processors: Model, TotalThreads required, but unknown", found)
 
     def test_the_cores_of_a_card_may_be_required_and_say_nothing(self):
         rules = {"Processors": {"Members": [{f"TotalCores{REQUIRED}": True,
@@ -129,7 +129,7 @@ class TestTemplates(unittest.TestCase):
         member = {COUNT: 1, "Model": "A", "TotalCores": 1}
         self.assertEqual({"Processors": {"Members": [member]}}, found)
         found = self.only(rules, processors=(Processor(count=1, model="X"),))
-        self.assertEqual("Processors: TotalCores must be given, and is not known", found)
+        self.assertEqual("Processors: TotalCores required, but unknown", found)
 
     def test_controllers_may_be_required_beside_drives(self):
         rules = {"Storage": {"Members": [{f"StorageControllers{REQUIRED}": True,
@@ -143,7 +143,7 @@ class TestTemplates(unittest.TestCase):
         self.assertEqual("it composes no Memory by their properties",
                          self.only({"Processors": {}}, memory=memory))  # fmt: skip
         self.assertEqual(
-            "the request has no device that it composes by its properties", self.only({})
+            "the request has no device that it can compose by properties", self.only({})
         )
 
 
@@ -210,7 +210,7 @@ class TestChoice(unittest.TestCase):
         none = "it offers no way to compose: no systems collection, no Compose action"
         self.assertEqual(none, choose_write(capabilities(systems=None), CHOICE))
         required = case(**{f"Tenant{REQUIRED}": True})
-        reason = "it requires 'Tenant' to compose, and allows no known value for it"
+        reason = "it requires 'Tenant', and allows no known value"
         self.assertEqual(reason, choose_write(capabilities(required), CHOICE))
 
     def test_only_a_constrained_composition_or_none_may_take_other_blocks(self):
@@ -263,7 +263,7 @@ class TestRequiredProperties(unittest.TestCase):
              f"Target{REQUIRED}": True}}),
         ):  # fmt: skip
             with self.subTest(rules):
-                reason = f"it requires {name!r} to compose, and allows no known value for it"
+                reason = f"it requires {name!r}, and allows no known value"
                 self.assertEqual(reason, self.extra(**rules))
 
 

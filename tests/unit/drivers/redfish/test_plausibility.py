@@ -53,7 +53,7 @@ class TestAmounts(Case):
         ):  # fmt: skip
             with self.subTest(json):
                 self.assertEqual(found, self.amount(kind, field, link, json))
-                self.assertTrue(self.noted("/D: ", "it is unknown)"))
+                self.assertTrue(self.noted("/D: ", "unknown"))
 
     def test_a_disk_of_0_bytes_is_of_unknown_number_and_an_empty_medium_is_no_drive(self) -> None:
         for told, counts in (({"MediaType": "SSD"}, [None]), ({"Protocol": "NVMe"}, [None]),
@@ -114,7 +114,9 @@ class TestSummaries(Case):
             with self.subTest(dimms, gib=gib):
                 self.assertEqual(found, self.mib([], dimms, gib=gib))
                 is_known = all(size for _, size in found)
-                self.assertEqual(is_known, self.noted("MemorySummary: found", "has its share"))
+                self.assertEqual(
+                    is_known, self.noted("MemorySummary: found", "gets an equal share")
+                )
 
     def test_a_sum_that_contradicts_the_parts_is_noted_and_the_parts_hold(self) -> None:
         for dimms, gib, noted in (
@@ -126,7 +128,7 @@ class TestSummaries(Case):
         ):
             with self.subTest(gib=gib):
                 self.assertEqual(16384, self.mib([], dimms, gib=gib)[0][1])
-                self.assertEqual(noted, self.noted("MemorySummary: found", "are believed"))
+                self.assertEqual(noted, self.noted("MemorySummary: found", "the parts are used"))
         self.assertEqual([(2, 16)], self.cores([CPU, CPU], [], Count=4))
         self.assertTrue(self.noted("ProcessorSummary: Count: found 4, and 2 processors"))
         self.assertEqual([(2, 16)], self.cores([CPU, CPU], [], Count=4, CoreCount=64))
@@ -195,7 +197,7 @@ class TestUnreadable(Case):
                 self.assertEqual(
                     found, self.found(**{name: [{} if link is None else {"@odata.id": link}]})
                 )
-                self.assertTrue(self.noted("/b: ", "there are is unknown)"))
+                self.assertTrue(self.noted("/b: ", "is unknown)"))
 
     def test_a_link_to_a_part_of_a_document_is_that_part(self) -> None:
         sizes = [10**12, 2 * 10**12]
@@ -247,7 +249,7 @@ class TestUnreadable(Case):
                     names = devices.__struct_fields__
                     lines = {it: [line.count for line in getattr(devices, it)] for it in names}
                     self.assertEqual(found, {it: counts for it, counts in lines.items() if counts})
-                    self.assertTrue(self.noted("/b: ", "there are is unknown)"))
+                    self.assertTrue(self.noted("/b: ", "is unknown)"))
 
     def test_a_link_below_a_vendors_part_that_is_there_is_a_device(self) -> None:
         drive = self.drive("/Chassis/1/Oem/V/Drives/1")

@@ -43,7 +43,7 @@ class TestLinks(Case):
         self.assertEqual([(f"{BLOCKS}/b",)], [node.blocks for node in podm.nodes])
         where = (f"{BLOCKS}/c", f"{V}/CS", f"{V}/S/n", f"{V}/Z", f"{V}/Z/1")
         noted = [line for line in self.notes.lines() if "without @odata.id" in line]
-        self.assertEqual(sorted(f"t.json: {it}: found a link without @odata.id, expected one"
+        self.assertEqual(sorted(f"t.json: {it}: found a link without @odata.id, expected @odata.id"
                                 for it in where), sorted(noted))  # fmt: skip
 
 
@@ -111,7 +111,7 @@ class TestLinkForms(Case):
                     self.put(system[0]["@odata.id"], SystemType=type_, **json)
                     podm = self.read()
                     self.assertEqual([0, 0], [it.status.slots for it in podm.blocks])
-                    self.assertTrue(self.noted("/a: ", f"it is a block of {V}/Elsewhere/1"))
+                    self.assertTrue(self.noted("/a: ", f"it is part of {V}/Elsewhere/1"))
 
     def test_a_system_that_is_not_listed_and_names_no_block_holds_none(self) -> None:
         self.block("a", Links={"ComputerSystems": links(self.put(f"{V}/Elsewhere/1"))})
@@ -136,7 +136,7 @@ class TestHosts(Case):
 
     def test_a_block_that_a_system_names_is_in_use_whatever_it_says(self) -> None:
         own = {"Links": {"ComputerSystems": links(f"{V}/S/1")}}
-        what = f"found Unused, expected Composed: it is a block of {V}/S/1"
+        what = f"found Unused, expected Composed: it is part of {V}/S/1"
         for type_ in ("Physical", "PhysicallyPartitioned", "Virtual", None):
             with self.subTest(type_):
                 self.setUp()
@@ -239,7 +239,7 @@ class TestLimits(unittest.TestCase):
     def test_limits_that_apply_to_no_zone_of_blocks_are_noted_and_hold_nowhere(self):
         found = self.limits({"MaxStorage": 4}, zone="/Z/a", offers=(offer(0, "/C/2", "/C/1"),))
         self.assertEqual(ONE, found)
-        what = "found /C/1, /C/2, expected a zone of resource blocks (its limits apply to none)"
+        what = "found /C/1, /C/2, expected a zone of resource blocks (its limits are ignored)"
         where = "/S#/@Redfish.CollectionCapabilities: Links/RelatedItem"
         self.assertEqual([f"{where}: {what}"], self.notes.lines())
         self.limits({"MaxStorage": 4}, offers=(offer(0, "/C/1", "/Z/a"),))
@@ -262,7 +262,7 @@ class TestLimits(unittest.TestCase):
 
     def test_rules_that_are_missing_are_noted_with_what_links_them(self):
         self.assertEqual(ONE, self.limits(offers=(offer(7),)))
-        line = "/Rules/7: found no such document, expected it: /S links it"
+        line = "/Rules/7: found no such document, but /S links it"
         self.assertEqual([line], self.notes.lines())
 
     def test_as_many_as_a_composed_system_has_are_assumed_where_there_are_so_many(self):
@@ -271,8 +271,8 @@ class TestLimits(unittest.TestCase):
                 found = self.limits(joined={"Compute": joined}, blocks={"Compute": there})
                 self.assertEqual(ONE | {"Compute": Limit(0, most)}, found)
                 size = f"{joined} Compute blocks"
-                what = f"found a composed system of {size} and no maximum of them"
-                line = f"{what} (assumed: at most {joined} in a node)"
+                what = f"found a composed system of {size} without a stated maximum"
+                line = f"{what} (assuming at most {joined} per node)"
                 self.assertEqual([line] if most > 1 else [], self.notes.lines())
 
     def test_a_stated_most_is_not_widened_by_what_is_composed(self):
@@ -348,7 +348,7 @@ class TestPools(Service):
         self.noted()
         podm = self.read(Z={"Members": []}, B={"Members": []})
         self.assertEqual(((), ()), (podm.pools, podm.blocks))
-        what = "found no resource block, no memory domain and no storage pool to compose"
+        what = "found nothing to compose: no resource block, memory domain or storage pool"
         self.noted(f"{ROOT}: {what}")
 
     def test_a_zone_of_another_kind_is_none_and_one_of_no_kind_is_noted(self):
@@ -370,7 +370,7 @@ class TestPools(Service):
     def test_a_free_block_in_no_zone_is_noted_and_one_in_use_is_not(self):
         self.read(Z_a=zone("/B/1"))
         self.assertEqual((), self.blocks["/B/2"].pools)
-        self.noted("/B/2: found in no zone, expected in one (no node can have it)")
+        self.noted("/B/2: found in no zone, expected in one (cannot be composed)")
         self.read(Z_a=zone("/B/1"), B_2=block("Composed"))
         self.noted()
 
@@ -388,16 +388,16 @@ class TestPools(Service):
         self.assertEqual(["/B/1", "/B/2"], [one.uri for one in podm.blocks])
         self.assertEqual(["/S/1"], [node.uri for node in podm.nodes])
         first, *_ = self.notes.lines()
-        self.assertEqual(f"{ROOT}: found no such document, expected it: the protocol links it",
+        self.assertEqual(f"{ROOT}: found no such document, but the protocol links it",
                          first)  # fmt: skip
         self.assertFalse([line for line in self.notes.lines() if "Chassis: found no" in line])
 
     def test_each_of_the_usual_links_that_is_missing_is_noted(self):
         self.read(redfish_v1=None)
-        missing = "found no such document, expected it"
-        lines = [f"{ROOT}: {missing}: the protocol links it"]
+        missing = "found no such document, but"
+        lines = [f"{ROOT}: {missing} the protocol links it"]
         names = ("CompositionService", "Systems", "Chassis")
-        lines += [f"{ROOT}/{name}: {missing}: {ROOT} links it" for name in names]
+        lines += [f"{ROOT}/{name}: {missing} {ROOT} links it" for name in names]
         self.assertLessEqual({*lines}, {*self.notes.lines()})
 
     def test_pages_that_are_named_by_a_query_alone_are_read(self):
@@ -428,7 +428,7 @@ class TestPools(Service):
                  "Z": {"Members": links("/Z/a", "/Z/b")}, "Z_b": zone("/B/1")}  # fmt: skip
         (stock,) = self.read(D=domain, **words).stocks
         self.assertEqual(("b",), stock.pools)
-        self.noted("/Z/9: found no such zone, expected it: a stock links it")
+        self.noted("/Z/9: found no such zone, but a stock links it")
         (stock,) = self.read(D={**domain, "Oem": {}}, **words).stocks
         self.assertEqual(("a", "b"), stock.pools)
         self.noted()
@@ -455,7 +455,7 @@ class TestNodes(Service):
         podm = self.read(S={"Members": links("/S/1")}, S_1=system("/B/9", type_="composed"))
         self.assertEqual(("/B/9",), podm.nodes[0].blocks)
         what = "found /B/9, expected a resource block that is listed"
-        self.noted("/B/9: found no such document, expected it: /S/1 links it",
+        self.noted("/B/9: found no such document, but /S/1 links it",
                    f"/S/1: Links/ResourceBlocks: {what}")  # fmt: skip
 
     def test_a_block_that_a_node_has_is_in_use_whatever_it_says(self):
@@ -473,7 +473,7 @@ class TestNodes(Service):
                 status = self.blocks["/B/1"].status
                 self.assertEqual((state, used), (status.state, status.compositions))
                 others = "" if used == 1 else " and 1 more"
-                what = f"found Unused, expected {state}: it is a block of /S/0{others}"
+                what = f"found Unused, expected {state}: it is part of /S/0{others}"
                 where = "/B/1: CompositionStatus/CompositionState"
                 self.noted(*([f"{where}: {what}"] if noted else []))
 
@@ -520,7 +520,7 @@ class TestBlocks(Service):
     def test_of_a_shared_block_in_use_that_tells_no_number_the_maximum_is_unknown(self):
         shared = {"SharingCapable": True, "SharingEnabled": True, "MaxCompositions": 4}
         self.assertIsNone(self.status("ComposedAndAvailable", status=shared).max_compositions)
-        what = "found none, expected the nodes that use it (how many more can is unknown)"
+        what = "found none, expected the nodes that use it (the number of free places is unknown)"
         self.noted(f"/B/1: CompositionStatus/NumberOfCompositions: {what}")
         for state, status in (
             ("Unused", shared),
@@ -536,7 +536,7 @@ class TestBlocks(Service):
         where = "/B/1: CompositionStatus/CompositionState"
         for state, found in ((None, "none"), ("", "none"), ("Odd", "Odd")):
             self.assertEqual(Status(state="Unknown"), self.status(state))
-            self.noted(f"{where}: found {found}, expected one of {STATES} (no node can have it)")
+            self.noted(f"{where}: found {found}, expected one of {STATES} (cannot be composed)")
         self.assertEqual("Unknown", self.status("unknown").state)
         self.noted()
 
@@ -546,7 +546,7 @@ class TestBlocks(Service):
             ("Memory", ("Memory",), None),
             ([], (), None),
             (["Odd", "Storage"], ("Storage",), ["Odd", "Storage"]),
-            (None, (), "none (no limit on the blocks of a node counts it)"),
+            (None, (), "none (limits ignore the block)"),
         ):
             with self.subTest(told):
                 self.read(B_1=block(ResourceBlockType=told))
@@ -570,5 +570,5 @@ class TestBlocks(Service):
                 words = {"S": {"Members": links("/S/9")}, "S_9": system(type_="Physical"),
                          "B_2": block(Drives=links("/D")), "D": {"CapacityBytes": 5}}  # fmt: skip
                 self.read(**words | {missing: None})
-                line = f"/{missing.replace('_', '/')}: found no such document, expected it"
-                self.assertIn(f"{line}: {where} links it", self.notes.lines())
+                line = f"/{missing.replace('_', '/')}: found no such document, but"
+                self.assertIn(f"{line} {where} links it", self.notes.lines())

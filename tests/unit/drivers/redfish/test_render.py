@@ -107,7 +107,7 @@ class SamePodm(unittest.TestCase):
         self.assertEqual([self.bound(pool, want) for pool in want.pools],
                          [self.bound(pool, found) for pool in found.pools])  # fmt: skip
         self.assertEqual(replace(want, pools=()), replace(found, pools=()))
-        hushed = ("found in no zone", "found no resource block", "expected a size (its free size",
+        hushed = ("found in no zone", "found nothing to compose", "expected a size (its free size",
                   "Status: found",
                   "ResourceBlockType: found none")  # fmt: skip
         self.assertEqual(

@@ -93,14 +93,14 @@ class TestMemoryStocks(TestCase):
     def test_what_is_linked_and_missing_is_noted_with_what_links_it(self) -> None:
         self.stocks(root={"Chassis": links("/C/9"), "Systems": links("/S", "/S/9")},
                     S={"MemoryDomains": links("/D/9")})  # fmt: skip
-        missing = "found no such document, expected it"
-        lines = [f"/C/9: {missing}: /R links it", f"/D/9: {missing}: /S links it",
-                 f"/S/9: {missing}: /R links it"]  # fmt: skip
+        missing = "found no such document, but"
+        lines = [f"/C/9: {missing} /R links it", f"/D/9: {missing} /S links it",
+                 f"/S/9: {missing} /R links it"]  # fmt: skip
         self.assertEqual(lines, sorted(self.notes.lines()))
 
     def test_chunks_and_modules_that_are_missing_are_noted_with_their_domain(self) -> None:
         self.stocks(self.domain(**self.modules("/M/9"), MemoryChunks=link("/K/9")))
-        missing = "found no such document, expected it: /D/1 links it"
+        missing = "found no such document, but /D/1 links it"
         self.assertEqual([f"/K/9: {missing}", f"/M/9: {missing}"], sorted(self.notes.lines()))
 
     def test_a_domain_that_hands_out_nothing_is_left_out_and_why_is_noted(self) -> None:
@@ -409,7 +409,7 @@ class TestStorageSizes(Service):
 
     def test_a_pool_that_a_source_does_not_name_is_noted_with_the_pool_that_it_is_of(self):
         self.sizes(pool(100, 0, {"ProvidingPools": [{}]}))
-        self.assertEqual([f"{ONE}: found a link without @odata.id, expected one"],
+        self.assertEqual([f"{ONE}: found a link without @odata.id, expected @odata.id"],
                          self.notes.lines())  # fmt: skip
 
 

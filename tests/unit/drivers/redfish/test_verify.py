@@ -50,18 +50,18 @@ class TestNode(unittest.TestCase):
     def test_each_thing_that_is_wrong_leaves_it_behind_with_the_reason(self):
         other = system("/B/2", name="theirs")
         for change, reason in (
-            ({"/S/1": system()}, "/S/1 is there without any block"),
-            ({"/B/2": 404}, "/S/1 is there, and /B/2 is not"),
-            ({"/B/1": 404, "/B/2": 404}, "/S/1 is there, and /B/1, /B/2 is not"),
+            ({"/S/1": system()}, "/S/1 exists without any block"),
+            ({"/B/2": 404}, "/S/1 exists, but /B/2 does not"),
+            ({"/B/1": 404, "/B/2": 404}, "/S/1 exists, but /B/1, /B/2 does not"),
             ({"/B/1": block("Failed"), "/B/2": block("Failed")},
-             "/S/1 is there, and /B/1, /B/2 is Failed"),
-            ({"/S/1": system("/B/3"), "/B/3": IN_1}, "/S/1 is there without /B/1, /B/2"),
-            ({"/B/2": block("Failed", "/S/1")}, "/S/1 is there, and /B/2 is Failed"),
-            ({"/S/1": system("/B/1")}, "/S/1 is there without /B/2"),
+             "/S/1 exists, but /B/1, /B/2 is Failed"),
+            ({"/S/1": system("/B/3"), "/B/3": IN_1}, "/S/1 exists without /B/1, /B/2"),
+            ({"/B/2": block("Failed", "/S/1")}, "/S/1 exists, but /B/2 is Failed"),
+            ({"/S/1": system("/B/1")}, "/S/1 exists without /B/2"),
             ({"/B/2": block("Composed", "/S/1", "/S/2"), "/S/2": other},
-             "its blocks are part of /S/2 too"),
+             "its blocks are also part of /S/2"),
             ({"/B/2": block("Composed", "/S/1", "/S/2", "/S/3"), "/S/2": other, "/S/3": other},
-             "its blocks are part of /S/2, /S/3 too"),
+             "its blocks are also part of /S/2, /S/3"),
         ):  # fmt: skip
             with self.subTest(reason):
                 found = read(WHOLE | change)
@@ -70,7 +70,7 @@ class TestNode(unittest.TestCase):
     def test_a_block_that_says_it_is_free_is_looked_for_in_all_systems(self):
         idle = WHOLE | {"/B/2": block("Unused", "/S/1")}
         for other, reason in (
-            (system("/B/9", "/b/2", name="theirs"), "its blocks are part of /S/2 too"),
+            (system("/B/9", "/b/2", name="theirs"), "its blocks are also part of /S/2"),
             (system("/B/9", name="theirs"), ""),
             (system("/B/2", name="host", type_="Physical"), ""),
             (system("/B/1", name="theirs"), ""),
@@ -109,10 +109,10 @@ class TestNode(unittest.TestCase):
         other = WHOLE | {"/S/1": system("/B/1", "/B/3"), "/B/3": IN_1, "/B/2": block("Unused")}
         found = read(other, offers=ABOUT)
         self.assertEqual(("composed", ("/B/1", "/B/3")), (found.state, found.blocks))
-        self.assertEqual("/S/1 is there without /B/2", read(other).reason)
+        self.assertEqual("/S/1 exists without /B/2", read(other).reason)
 
     def test_while_a_block_is_composing_it_goes_on(self):
-        goes_on = "/S/1 is there, and /B/2 is Composing"
+        goes_on = "/S/1 exists, and /B/2 is Composing"
         for state, works, reason in (("Composing", True, goes_on), ("Composed", False, "")):
             found = read(WHOLE | {"/B/2": block(state, "/S/1")})
             self.assertEqual((works, reason), (found.works, found.reason))
@@ -249,7 +249,7 @@ class TestWrite(unittest.TestCase):
                 self.assertIsNone(reader.read_node(stranger, "/S/1").node)
 
     def test_after_a_success_a_new_system_that_has_any_of_the_blocks_leaves_it_unknown(self):
-        success = f"it answered success, and /S/1 is new, {self.DOUBT}"
+        success = f"it reported success, and /S/1 is new, {self.DOUBT}"
         strange = WHOLE | {"/S/1": system("/B/3", name="sys-1"), "/B/3": IN_1}
         host = OTHER | {"/S/1": system("/B/1", name="sys-1", type_="Physical")}
         for documents, offers, written, state, reason in (
@@ -270,7 +270,7 @@ class TestWrite(unittest.TestCase):
                     self.assertEqual(reason, found.reason)
 
     def test_where_no_answer_came_a_new_system_with_the_blocks_and_more_leaves_it_unknown(self):
-        reason = f"/S/1 is made of the very blocks, {self.DOUBT}"
+        reason = f"/S/1 has the same blocks, {self.DOUBT}"
         lost = wrote(succeeded=False)
         found = read(LARGER, same_blocks=True, written=lost)
         self.assertEqual(("unknown", reason), (found.state, found.reason))

@@ -130,14 +130,14 @@ class TestVolumes(unittest.TestCase):
 
     def test_those_that_are_missing_are_counted(self):
         found = self.read(cut(10.0, 20.0), 10)
-        reason = f"{self.node} is there without 1 of its 2 volumes"
+        reason = f"{self.node} exists without 1 of its 2 volumes"
         self.assertEqual(("left", reason), (found.state, found.reason))
         found = self.read(cut(1))
-        self.assertEqual(f"{self.node} is there without 1 of its 1 volume", found.reason)
+        self.assertEqual(f"{self.node} exists without 1 of its 1 volume", found.reason)
 
     def test_those_that_are_too_small_together_are_told_with_their_size(self):
         found = self.read(cut(10.0, 20.0), 10, 15)
-        reason = f"{self.node} is there without volumes of 30 GiB: found 25"
+        reason = f"{self.node} exists without volumes of 30 GiB: found 25"
         self.assertEqual(("left", reason), (found.state, found.reason))
         self.assertEqual("composed", self.read(cut(10.0, 20.0), 15, 15).state)
         self.assertEqual("composed", self.read(cut(10.0000001), 10).state)
@@ -150,7 +150,7 @@ class TestVolumes(unittest.TestCase):
     def test_a_missing_block_is_named_before_them(self):
         request = CompositionRequest(name="vs-1", blocks=("/S/1", "/D/1"), grants=cut(1).grants)
         found = self.read(request)
-        self.assertEqual(f"{self.node} is there without /D/1, 1 of its 1 volume", found.reason)
+        self.assertEqual(f"{self.node} exists without /D/1, 1 of its 1 volume", found.reason)
 
     def test_a_drive_of_its_system_or_a_local_one_is_none(self):
         found = self.read(NODE, 10, Storage=links("/S/1/Drives/1", "/D/1", "/St/V/1", "/S/10/V"),
@@ -176,7 +176,7 @@ class TestReadBack(unittest.TestCase):
     def test_the_very_blocks_under_another_name_are_in_doubt_only_without_a_uri(self):
         rack = Rack()
         node = rack.assembled(name="theirs")
-        reason = f"{node} has the very blocks, under the name 'theirs': {WHOSE}"
+        reason = f"{node} has the same blocks, under the name 'theirs': {WHOSE}"
         expected = CompositionResult(state="unknown", reason=reason)
         self.assertEqual(expected, rack.composer.read_node(NODE))
         expected = CompositionResult(state="absent", reason="/S/1: found Composed")
@@ -193,7 +193,7 @@ class TestReadBack(unittest.TestCase):
 
         rack.get = read
         found = rack.composer.read_node(NODE)
-        reason = f"{node} is Gone and no further"
+        reason = f"{node} is Gone"
         self.assertEqual(("left", reason), (found.state, found.reason))
 
     def test_a_document_that_cannot_be_read_matters_only_where_the_node_is_not_found(self):
@@ -275,13 +275,13 @@ class TestRemoved(unittest.TestCase):
     def test_one_that_stays_is_left_with_the_last_reason(self):
         rack = self.rack()
         rack.on_delete = rack.refuse
-        why = f"{self.node} is still there: HTTP 400: not here"
+        why = f"{self.node} still exists: HTTP 400: not here"
         found = rack.remove(self.node)
         self.assertEqual(("left", self.node, why), (found.state, found.node, found.reason))
         rack.become(self.node, "Assembling")
         self.forced(rack, lambda uri, body: Reply(204, {}, None))
         found = rack.remove(self.node)
-        why = f"{self.node} is still there: it answered that the node is gone"
+        why = f"{self.node} still exists: its deletion was reported"
         self.assertEqual(("left", False, why), (found.state, found.works, found.reason))
 
     def test_one_that_cannot_be_read_back_is_unknown(self):
@@ -294,7 +294,7 @@ class TestRemoved(unittest.TestCase):
     def test_volumes_that_stay_without_their_node_are_named(self):
         rack = self.rack(RemoteDrives=links("/St/V/1", "/St/V/2", "/St/V/3"))
         rack.documents |= {"/St/V/1": {"CapacityBytes": GIB}, "/St/V/3": {}}
-        reason = "its volume /St/V/1, /St/V/3 is still there"
+        reason = "its volume /St/V/1, /St/V/3 still exists"
         stays = Grant("/St/V/1", 1.0), Grant("/St/V/3", 0.0)
         expected = CompositionResult(state="left", reason=reason, amounts=stays)
         self.assertEqual(expected, rack.remove(self.node))
@@ -312,7 +312,7 @@ class TestAsking(unittest.TestCase):
     """What a rack offers, and what of it is free."""
 
     def test_without_an_allocate_action_it_is_refused_by_name(self):
-        reason = "found no Allocate action on its nodes, so it cannot compose vs-1"
+        reason = "its nodes have no Allocate action, so it cannot compose vs-1"
         for documents in ({"/N": {"Members": []}}, {ROOT: {}}, {ROOT: 404}, {"/N": 404}):
             with self.subTest(documents):
                 rack = Rack(**documents)
@@ -335,7 +335,7 @@ class TestAsking(unittest.TestCase):
 
     def test_nothing_is_asked_beforehand_and_nothing_reserved(self):
         rack = Rack()
-        words = "^Rack Scale Design offers no preview: its Allocate takes what it finds$"
+        words = "^Rack Scale Design offers no preview: Allocate takes the hardware immediately$"
         with self.assertRaisesRegex(PodmError, words):
             rack.composer.preview(NODE)
         self.assertIs(False, rack.composer.reserve(NODE))
@@ -431,7 +431,7 @@ class TestAllocated(unittest.TestCase):
         rack = Rack()
         rack.on_post = lambda uri, body: Reply(201, {"Location": rack.allocate("x", "/S/2")}, None)
         found = rack.ask()
-        reason = f"{found.node} is there without /S/1"
+        reason = f"{found.node} exists without /S/1"
         expected = CompositionResult(state="left", node=found.node, blocks=("/S/2",), reason=reason)
         self.assertEqual(expected, found)
         self.assertEqual([ALLOCATE], rack.sent("POST"))
@@ -470,7 +470,7 @@ class TestAllocated(unittest.TestCase):
         self.assertEqual(1, len(rack.meanwhile))
 
     def test_a_new_one_with_the_blocks_is_ours_after_a_success_and_else_in_doubt(self):
-        doubt = f"{{}} has the very blocks, under the name 'x': {WHOSE}"
+        doubt = f"{{}} has the same blocks, under the name 'x': {WHOSE}"
         for state, reason, answer in (
             ("composed", "", lambda: Reply(201, {}, None)),
             ("unknown", f"no reply: timed out; {doubt}", lost),
@@ -545,7 +545,7 @@ class TestAssembled(unittest.TestCase):
 
         rack.on_post = post
         found = rack.ask()
-        reason = f"it offers no Assemble action; {found.node} is Allocated and no further"
+        reason = f"it offers no Assemble action; {found.node} is Allocated"
         self.assertEqual(("left", reason, False), (found.state, found.reason, found.works))
         self.assertEqual(["allocating", "answered", "allocated"], rack.states)
 
@@ -574,14 +574,14 @@ class TestAssembled(unittest.TestCase):
     def test_a_read_of_the_node_that_fails_once_is_a_result_and_no_error(self):
         found = [self.ask_with_one_failed_read(number) for number in range(1, 10)]
         self.assertEqual({"composed", "left", "unknown"}, {one.state for one in found})
-        error = "not assembled: {0}: HTTP 500, expected a document; {0} is Allocated and no further"
+        error = "not assembled: {0}: HTTP 500, expected a document; {0} is Allocated"
         (left,) = (one for one in found if one.reason.startswith("not assembled: "))
         self.assertEqual(error.format(left.node), left.reason)
 
     def test_a_node_that_is_gone_for_one_read_is_a_result_and_no_error(self):
         found = [self.ask_with_one_failed_read(number, status=404) for number in range(1, 10)]
         self.assertLessEqual({one.state for one in found}, {"composed", "left", "absent"})
-        reason = "it offers no Assemble action; {0} is Allocated and no further"
+        reason = "it offers no Assemble action; {0} is Allocated"
         (left,) = (one for one in found if one.reason.startswith("it offers no Assemble"))
         self.assertEqual(reason.format(left.node), left.reason)
 
@@ -601,7 +601,7 @@ class TestAssembled(unittest.TestCase):
         rack = Rack()
         rack.on_post = lambda uri, body: rack.act(uri, body) if uri == ALLOCATE else rack.refuse()
         found = rack.ask()
-        reason = f"HTTP 400: not here; {found.node} is Allocated and no further"
+        reason = f"HTTP 400: not here; {found.node} is Allocated"
         self.assertEqual(("left", reason), (found.state, found.reason))
         self.assertEqual(1, rack.states.count("allocated"))
 
@@ -629,13 +629,13 @@ class TestAssembled(unittest.TestCase):
     def test_one_that_is_still_assembled_when_patience_ends_goes_on(self):
         rack = Rack(pauses=2)
         found = self.assembling(rack, "Assembling")
-        reason = f"{found.node} is Assembling and no further"
+        reason = f"{found.node} is Assembling"
         self.assertEqual(("left", True, reason), (found.state, found.works, found.reason))
         self.assertEqual(3, rack.states.count("assembling") - 1)
 
     def test_one_that_stays_failed_does_not_go_on(self):
         found = self.assembling(Rack(pauses=2), "Failed")
-        reason = f"{found.node} is Failed and no further"
+        reason = f"{found.node} is Failed"
         self.assertEqual(("left", False, reason), (found.state, found.works, found.reason))
 
     def test_one_that_goes_meanwhile_is_absent(self):
@@ -657,4 +657,4 @@ class TestAssembled(unittest.TestCase):
         node = rack.allocate()
         del rack.documents[node]["ComposedNodeState"]
         found = rack.composer.read_node(NODE, node)
-        self.assertEqual(f"{node} is Unknown and no further", found.reason)
+        self.assertEqual(f"{node} is Unknown", found.reason)

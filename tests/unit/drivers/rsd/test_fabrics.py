@@ -10,7 +10,7 @@ from valence_sched.drivers.rsd.reader import NETWORK_TYPES, read_podm
 from valence_sched.model.diagnostic import Diagnostics
 from valence_sched.model.inventory import FullPodm, Limit, Pool, Status
 
-MISSING = "found no such document, expected it"
+MISSING = "found no such document, but"
 ONE = {"ComputerSystem": Limit(1, 1)}
 
 
@@ -98,13 +98,13 @@ class TestPools(Rack):
 
     def test_a_fabric_that_names_no_system_reaches_all_and_that_is_noted(self):
         self.read(S_2=system())
-        line = "/F/B: found no system that it is cabled to (every system is taken to reach it)"
+        line = "/F/B: found no cabled system (assuming that every system reaches it)"
         self.assertEqual([line], self.notes.lines())
         self.assertEqual(("A+B",), self.pools()["/S/1"])
 
     def test_without_systems_nothing_is_noted_of_fabrics_and_nothing_reaches_a_drive(self):
         podm = self.read(S={"Members": []})
-        self.assertEqual([f"{ROOT}: found no system to make a node of"], self.notes.lines())
+        self.assertEqual([f"{ROOT}: found no system for a node"], self.notes.lines())
         self.assertEqual(["all"], [pool.id for pool in podm.pools])
         self.assertEqual({"/D/A": (), "/D/B": ()}, self.pools())
 
@@ -191,7 +191,7 @@ class TestDevices(Rack):
         self.assertEqual(Status(state="Unavailable"), self.status(D_A=drive(False)))
         self.assertEqual([], self.notes.lines())
         self.assertEqual(Status(state="Unavailable"), self.status(D_A=drive(None)))
-        what = "found nothing, expected true or false (no node can have it)"
+        what = "found no value, expected true or false (cannot be composed)"
         line = f"/D/A: Oem/Intel_RackScale/DriveErased: {what}"
         self.assertEqual([line], self.notes.lines())
 
@@ -255,7 +255,7 @@ class TestDevices(Rack):
         self.read(N={"Members": links("/N/1", "/N/2")},
                   N_1=self.node("Odd", ComputerSystem=link("/S/9")),
                   N_2=self.node(None, LocalDrives=links("/D/A")))  # fmt: skip
-        states = "expected Allocating, Allocated, Assembling, Assembled, Failed (taken as in use)"
+        states = "expected Allocating, Allocated, Assembling, Assembled, Failed (assumed in use)"
         lines = [
             f"/N/1: ComposedNodeState: found 'Odd', {states}",
             "/N/1: Links/ComputerSystem: found /S/9, expected a system that is listed",
@@ -309,7 +309,7 @@ class TestMissing(Rack):
         ):  # fmt: skip
             with self.subTest(missing):
                 self.read(**{missing: None})
-                line = f"/{missing.replace('_', '/')}: {MISSING}: {where} links it"
+                line = f"/{missing.replace('_', '/')}: {MISSING} {where} links it"
                 self.assertIn(line, self.notes.lines())
 
     def test_links_without_a_target_are_noted_where_they_stand(self):
@@ -330,5 +330,5 @@ class TestMissing(Rack):
         ):  # fmt: skip
             with self.subTest(where):
                 self.read(F_B_E={"Members": []}, **changes)
-                line = f"{where}: found a link without @odata.id, expected one"
+                line = f"{where}: found a link without @odata.id, expected @odata.id"
                 self.assertIn(line, self.notes.lines())

@@ -33,7 +33,7 @@ class TestRack(TestCase):
         self.assertEqual((400.0, 100.0), (rack.stocks[other].total, rack.stocks[other].used))
 
 
-MISSING = "found no such document, expected it"
+MISSING = "found no such document, but"
 
 
 def pool(total: object = 8 * GIB, used: object = 0, *drives: str, **more: Any) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class TestPoolSizes(Service):
                            P=pool(8 * GIB, 0, "/D/1"), Q=pool(8 * GIB, 0, "/D/1", "/D/2"),
                            R=pool(8 * GIB, 0, "/D/3"))  # fmt: skip
         self.assertEqual({"/P": (8.0, 0.0), "/Q": (None, 0.0), "/R": (8.0, 0.0)}, found)
-        line = "found drives that /P has, too, expected its own (its free size is unknown)"
+        line = "found drives that /P has too, expected its own (its free size is unknown)"
         self.assertEqual([f"/Q: {line}"], self.notes.lines())
 
     def test_an_unknown_size_is_not_noted_once_more_for_a_shared_drive(self):
@@ -112,15 +112,15 @@ class TestPoolSizes(Service):
     def test_what_is_missing_is_noted_with_what_links_it(self):
         self.sizes({"StoragePools": links("/P"), "LogicalDrives": links("/L", "/M")},
                    L=logical(None, "LVG", PhysicalDrives=["/D/1"]))  # fmt: skip
-        lines = [f"/P: {MISSING}: /1 links it", f"/M: {MISSING}: /1 links it",
-                 f"/D/1: {MISSING}: /L links it"]  # fmt: skip
+        lines = [f"/P: {MISSING} /1 links it", f"/M: {MISSING} /1 links it",
+                 f"/D/1: {MISSING} /L links it"]  # fmt: skip
         self.assertEqual(lines, self.notes.lines()[:3])
         self.stocks({"StoragePools": links("/P")})
         reader.drives_of_storage(self.service, self.storages)
-        self.assertEqual([f"/P: {MISSING}: /1 links it"], self.notes.lines())
+        self.assertEqual([f"/P: {MISSING} /1 links it"], self.notes.lines())
 
     def test_a_link_without_a_target_is_noted_where_it_stands(self):
-        line = "found a link without @odata.id, expected one"
+        line = "found a link without @odata.id, expected @odata.id"
         for name in ("PhysicalDrives", "LogicalDrives", "UsedBy"):
             self.groups(L_1={"Mode": "LVG", "CapacityGiB": 5, "Links": {name: [{}]}})
             self.assertEqual([f"/L/1: {line}"], self.notes.lines())

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Baseline: the first schema, which a new store gets from the declared tables themselves."""
+"""Baseline: the first schema; a new store gets it directly from the declared tables."""
 
 revision = "0001"
 down_revision = None
 
 
 def upgrade() -> None:
-    """Do nothing: no store is older than this one."""
+    """Do nothing: older stores do not exist."""
 
 
 def downgrade() -> None:
-    """Do nothing: nothing is older than this one."""
+    """Do nothing: older stores do not exist."""

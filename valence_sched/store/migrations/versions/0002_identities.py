@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identities: which service a pod manager is, whatever its name; unknown until it is read."""
+"""Identities: the service of each pod manager, independent of its name, unknown until read."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -10,12 +10,12 @@ revision = "0002"
 down_revision = "0001"
 
 TABLES = ("registry", "podms")
-#: Where the identities are while a program works on the state that knows of none.
+#: The table of the identities while an older program uses the state.
 FORMER = sa.table("former_identities", *map(sa.column, ("of", "podm_key", "identity")))
 
 
 def upgrade() -> None:
-    """Add the identity of what is registered and of what was read, those from before as well."""
+    """Add the identities of registered and read pod managers, and restore saved ones."""
     for table in TABLES:
         op.add_column(table, sa.Column("identity", TEXT))
         op.add_column(table, sa.Column("identity_key", KEY))
@@ -30,7 +30,7 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Move the identities to a table that an older program passes over."""
+    """Move the identities to a table that an older program ignores."""
     op.create_table(
         FORMER.name,
         sa.Column("of", sa.String(16), primary_key=True),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records: operations of a service that go on, and its answers by idempotency key."""
+"""Records: running operations of a service, and its answers by idempotency key."""
 
 import sqlalchemy as sa
 from alembic import op

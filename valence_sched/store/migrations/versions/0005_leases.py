@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leases: which process keeps readings fresh, and why a pod manager is not read."""
+"""Leases: the process that keeps readings fresh; and the failures of pod managers."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas: how much owners may have claimed, and what the claims that they have count."""
+"""Quotas: limits of the claims of owners, and the charges of their claims."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -56,6 +56,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Remove the quotas and what claims count of them; the claims stay."""
+    """Remove the quotas and the charges of claims; the claims stay."""
     for table in ("quota_charges", "quota_locks", "quotas"):
         op.drop_table(table)

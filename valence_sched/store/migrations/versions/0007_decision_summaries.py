@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decision summaries: what lists show of a stored decision, by owner and by time."""
+"""Decision summaries: the list columns of stored decisions, by owner and by time."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,7 +11,7 @@ down_revision = "0006"
 
 
 def upgrade() -> None:
-    """Add the columns, which stay empty for decisions that are stored already."""
+    """Add the columns, which stay empty for existing decisions."""
     op.add_column("decisions", sa.Column("owner_key", KEY))
     op.add_column("decisions", sa.Column("summary", DOCUMENT))
     op.create_index("decisions_decided_at", "decisions", ["decided_at"])

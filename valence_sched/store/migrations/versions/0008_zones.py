@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones: the zones directly below this one, and the id by which it is told from all others."""
+"""Zones: the zones directly below this one, and the unique id of this zone."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -33,7 +33,7 @@ def upgrade() -> None:
         sa.Column("polled_at", sa.Double),
         **words,  # type: ignore[arg-type]
     )
-    if not sa.inspect(op.get_bind()).has_table("zone_identity"):  # it stays when this is taken back
+    if not sa.inspect(op.get_bind()).has_table("zone_identity"):  # it stays after a downgrade
         op.create_table(
             "zone_identity",
             sa.Column("number", sa.Integer, primary_key=True, autoincrement=False),
@@ -44,9 +44,10 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Remove the child zones and the count; the services below are not told.
+    """Remove the child zones and the count; the services below are not notified.
 
-    The id of this zone stays, in a table that an older program passes over: others know it by that.
+    The id of this zone stays in a table that an older program ignores, since other zones know the
+    id.
     """
     op.execute(sa.delete(shards).where(shards.c.shard == ZONES_SHARD))
     op.drop_table("zones")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Audit: who changed what, and with which outcome."""
+"""Audit: the user, the object and the outcome of each change."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -28,5 +28,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Remove the audit; what it tells of stays."""
+    """Remove the audit; the audited changes stay."""
     op.drop_table("audit")

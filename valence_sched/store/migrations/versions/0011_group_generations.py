@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Group generations: how often the members of each group were added to by claims."""
+"""Group generations: the number of additions of members to each group by claims."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,7 +11,7 @@ down_revision = "0010"
 
 
 def upgrade() -> None:
-    """Make the table; groups of which a node was claimed before begin with their next claim."""
+    """Make the table; existing groups get a row with their next claim."""
     words = table_options(op.get_bind().dialect.name)
     op.create_table(
         "group_generations",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Dispatches: decisions that are to be posted to a controller, and what it answered."""
+"""Dispatches: decisions to post to a controller, and its answers."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -11,7 +11,7 @@ down_revision = "0011"
 
 
 def upgrade() -> None:
-    """Make the table; what was decided before is not posted."""
+    """Make the table; earlier decisions are not posted."""
     words = table_options(op.get_bind().dialect.name)
     op.create_table(
         "dispatches",
@@ -33,5 +33,5 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Remove the table, and what was not posted yet with it."""
+    """Remove the table with its waiting decisions."""
     op.drop_table("dispatches")
