@@ -136,6 +136,6 @@ class TestDispatch(Live):
                                  "valence_sched.dispatchers", "queue")  # fmt: skip
                 done = self.podm(*NODE, "--dispatch", "queue=there", PYTHONPATH=others, code=1)
                 self.assertEqual(
-                    f"dispatcher 'queue': {found}: the decision may have been taken or not: "
+                    f"dispatcher 'queue': {found}: the decision may have been accepted: "
                     "look there first\n", done.err,
                 )  # fmt: skip

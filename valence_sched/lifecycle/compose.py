@@ -165,7 +165,7 @@ class NodeComposer:
             if refusal:
                 raise errors.PodmError(refusal)
         except errors.SchedulerError as error:
-            self._fail(claim, podm, f"not begun: {error.public_text}", refused=True)
+            self._fail(claim, podm, f"not started: {error.public_text}", refused=True)
             raise errors.ComposeFailed(f"{podm}: {error}", podm) from error
         if conflicts:
             self._fail(claim, podm, f"no longer free: {conflicts[0]}")

@@ -257,7 +257,7 @@ class Zones:
         def work(connection: sa.Connection) -> int:
             known = sa.select(_children.c.id).where(_children.c.zone_key == key_of(name))
             if connection.scalar(known) is not None:
-                hint = "change that one, or choose another name"
+                hint = "change that zone, or choose another name"
                 raise NameTaken(f"a zone named {name!r} is a child already: {hint}")
             # if another process inserts it first, this runs again
             report = to_json(ZoneReport())

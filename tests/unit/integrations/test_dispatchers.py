@@ -128,7 +128,7 @@ class TestWebhook(unittest.TestCase):
 
     def test_a_lost_answer_is_not_sent_again(self):
         with controller((0, {})) as there:
-            with self.assertRaisesRegex(DispatchFailed, "may have been taken or not"):
+            with self.assertRaisesRegex(DispatchFailed, "may have been accepted"):
                 webhook(there.url, order("a"))
             self.assertEqual(1, len(there.came))
 
@@ -138,7 +138,7 @@ class TestWebhook(unittest.TestCase):
 
     def test_an_answer_that_breaks_off_is_an_error_in_one_line(self):
         with controller((206, {"a": 1})) as there, self.assertRaisesRegex(
-            DispatchFailed, "may have been taken or not"
+            DispatchFailed, "may have been accepted"
         ):  # fmt: skip
             webhook(there.url, order("a"))
 
@@ -221,8 +221,8 @@ class TestWords(unittest.TestCase):
             ({"accelerators": [{"kind": "GPU", "memory_mib": 1}]}, "by its kind, memory_mib"),
             ({"drives": [{"media": "HDD"}]}, "drive by its media"),
             ({"nics": [{"speed_mbps": 10}]}, "nic by its speed_mbps"),
-            ({"resources": {"power": 3}}, "no word for power"),
-            ({"accelerators": [{"count": 2, "same": "switch"}]}, "to be together or apart"),
+            ({"resources": {"power": 3}}, "not support power"),
+            ({"accelerators": [{"count": 2, "same": "switch"}]}, "devices together or apart"),
         ):
             with self.subTest(words), self.assertRaisesRegex(RequestError, line):
                 translated(**words)

@@ -213,17 +213,19 @@ class TestNotBegun(ComposeCase):
 
     def test_it_refuses(self):
         self.check(ComposeFailed, Watched(refusal="none of these"), "p: none of these",
-                   "not begun: none of these", ["held", "intent", "checked"])  # fmt: skip
+                   "not started: none of these", ["held", "intent", "checked"])  # fmt: skip
 
     def test_it_does_not_answer(self):
         for scripted in (DOWN, Watched(refusal=DOWN), Watched(conflicts=DOWN)):
             self.setUp()
             self.check(ComposeFailed, scripted, "p: connection refused",
-                       "not begun: connection refused", ["held", "intent"])  # fmt: skip
+                       "not started: connection refused", ["held", "intent"])  # fmt: skip
 
     def test_a_refusal_is_enough(self):
         scripted = Watched(refusal="no", conflicts=DOWN)
-        self.check(ComposeFailed, scripted, "p: no", "not begun: no", ["held", "intent", "checked"])
+        self.check(
+            ComposeFailed, scripted, "p: no", "not started: no", ["held", "intent", "checked"]
+        )
 
     def test_a_block_is_in_use_by_now(self):
         for conflicts, more in ((("c0: found Composed",), ""),
@@ -247,8 +249,8 @@ class TestNotBegun(ComposeCase):
     def test_what_cannot_be_given_up_is_said(self):
         lost = ClaimLost("taken")
         for scripted, point, why in (
-            (Watched(refusal="no"), "checked", "not begun: no"),
-            (DOWN, "intent", "not begun: connection refused"),
+            (Watched(refusal="no"), "checked", "not started: no"),
+            (DOWN, "intent", "not started: connection refused"),
             (Watched(conflicts=("taken",)), "checked", "no longer free: taken"),
             (Watched(compose=lost), "reserved", "no longer free: taken"),
             (Watched(compose=ABSENT), "read back", "nothing is there"),
@@ -325,7 +327,7 @@ class TestFull(StoreCase):
             (error,) = here.provisioner.provision(request()).unverified
             self.assertNotIn("\n", str(error))
             there = f"^{PODM}: /redfish/v1/Systems/.* is composed, but that could not be recorded: "
-            self.assertRegex(str(error), f"{there}.*disk is full .make room.*podm claim reap")
+            self.assertRegex(str(error), f"{there}.*disk is full .free space.*podm claim reap")
             self.execute(sa.delete(tables.nodes))
             self.assertEqual(["COMPOSING"], [one.state for one in here.store.claims.list()])
             limit[0] = MOST_PAGES

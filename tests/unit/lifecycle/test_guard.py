@@ -324,7 +324,7 @@ class TestCompose(ComposeCase):
                 self.assertEqual([], scripted.calls)
                 state, note = self.ended()
                 self.assertEqual("FAILED", state)
-                self.assertTrue(f"not begun: {told}".startswith(note.rstrip("…")))
+                self.assertTrue(f"not started: {told}".startswith(note.rstrip("…")))
                 self.assertEqual([], self.lines())
 
     def test_a_node_is_not_taken_back_that_is_in_use_by_then(self):

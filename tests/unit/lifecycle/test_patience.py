@@ -148,10 +148,10 @@ class TestDeadline(unittest.TestCase):
 
         url = StoreUrl("postgresql://u@127.0.0.1:9/none")
         database = Database(url, sleep, lambda: next(draws), lambda: now[0])
-        with self.assertRaisesRegex(StoreError, "noting: .*is the database running"):
+        with self.assertRaisesRegex(StoreError, "noting: .*check that the database runs"):
             database.write(lambda c: None, "noting")
         self.assertEqual([], pauses)
-        with self.assertRaisesRegex(StoreError, "noting: .*is the database running"):
+        with self.assertRaisesRegex(StoreError, "noting: .*check that the database runs"):
             database.patient().write(lambda c: None, "noting")
         self.assertAlmostEqual(PATIENCE_S, now[0], delta=1.0)
         self.assertEqual({0.125, 0.5}, set(pauses[20:]))

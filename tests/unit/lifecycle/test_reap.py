@@ -50,9 +50,9 @@ class TestReaping(ScriptedCase):
             (ABSENT, nothing, "FAILED", ["unreserve"]),
             (PART, nothing, "FAILED", ["remove", "unreserve"]),
             (USED, f"{nothing}, but check c0 is in use", "FAILED", ["unreserve"]),
-            (BUSY, "left as it is: p goes on: the task runs", "COMPOSING", []),
+            (BUSY, "left as it is: p is still composing: the task runs", "COMPOSING", []),
             (CompositionResult(state="composed", node=URI, blocks=("c0",), works=True),
-             "left as it is: p goes on:", "COMPOSING", []),
+             "left as it is: p is still composing:", "COMPOSING", []),
             (UNKNOWN, "left as it is: its owner is unknown", "COMPOSING", None),
             (DOWN, "left as it is: p: connection refused", "COMPOSING", []),
         ):  # fmt: skip
@@ -377,7 +377,7 @@ class TestClaims(ReapCase):
         long = "x" * 300
         for answer, start, length in (
             (type(DOWN)(long), "left as it is: p: x", 200),
-            (replace(PART, reason=long, works=True), "left as it is: p goes on: x", 200),
+            (replace(PART, reason=long, works=True), "left as it is: p is still composing: x", 200),
             (replace(UNKNOWN, reason=long), "left as it is: x", 200),
             (replace(USED, reason=long), "freed its holds: no node was composed, but check x",
              200 + len("freed its holds: ")),

@@ -356,7 +356,7 @@ class TestStates:
 
     def test_a_claim_with_a_node_goes_after_its_node(self):
         self.compose()
-        with self.assertRaisesRegex(InUse, "node n1 is made of claim"):
+        with self.assertRaisesRegex(InUse, "node n1 was composed from claim"):
             self.one.claims.release(self.claim.id)
         self.assertEqual(["n1"], [node.id for node in self.one.nodes.list()])
         self.one.nodes.forget("n1")

@@ -579,7 +579,7 @@ class TestAway(StoreCase):
         ):
             self.away()
             with self.assertRaisesRegex(
-                StoreError, "unable to open database file .is the database"
+                StoreError, "unable to open database file .check that the database"
             ):
                 step()
         self.assertEqual([], self.pauses)

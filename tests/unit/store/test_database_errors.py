@@ -115,7 +115,7 @@ class TestFull(StoreCase):
 
         sa.event.listen(self.one._database.writer, "checkout", limit)
         blocks = [f"c{number}" for number in range(400)]
-        with self.assertRaisesRegex(StoreError, r"claiming: database or disk is full \(make room"):
+        with self.assertRaisesRegex(StoreError, r"claiming: database or disk is full \(free space"):
             self.one.claims.create([part("p", generation, *blocks)])
         self.assertTrue(full)
         other = self.store()

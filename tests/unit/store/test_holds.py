@@ -106,7 +106,7 @@ class TestHolds:
     def test_several_nodes_hold_a_place_each_of_a_shared_block(self):
         generation = self.one.remember(podm(blocks=[{**SHARED, "status": {
             "shareable": True, "max_compositions": 3}}, {"uri": "c"}]))  # fmt: skip
-        self.refused(nodes_of(generation, "s", "s", "s", "s"), "block s .* has no place")
+        self.refused(nodes_of(generation, "s", "s", "s", "s"), "block s .* has no free place")
         two = self.one.claims.create([nodes_of(generation, "s", "s")])
         self.assertEqual({"s": 2}, usage(self.one).blocks)
         self.refused(nodes_of(generation, "s", "s"), f"block s .* is held by claim {two.id}")

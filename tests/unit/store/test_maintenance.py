@@ -132,7 +132,7 @@ class TestVersions(MaintenanceCase):
 
     def test_a_version_that_is_none_is_refused(self):
         for revision in ("0999", "head", "", "-1"):
-            with self.subTest(revision), self.assertRaisesRegex(StoreError, "name one of 0001, "):
+            with self.subTest(revision), self.assertRaisesRegex(StoreError, "use one of 0001, "):
                 self.maintenance().downgrade(revision)
 
     def test_a_check_counts_rows_and_names_an_older_version(self):

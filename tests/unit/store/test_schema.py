@@ -215,7 +215,7 @@ class TestFile(StoreCase):
         data = bytearray(file.read_bytes())
         data[4096:] = os.urandom(len(data) - 4096)
         file.write_bytes(data)
-        with self.assertRaisesRegex(StoreError, "damaged: restore a copy"):
+        with self.assertRaisesRegex(StoreError, "valence-sched store: restore a copy"):
             self.store().load_podms()
 
     def test_a_place_that_is_none_is_one_line(self):
@@ -258,7 +258,7 @@ class TestUrl(unittest.TestCase):
             text = f"{caught.exception!r} {caught.exception.__cause__!r}"
             self.assertNotIn("s3cr", text)
             self.assertIn("127.0.0.1:1/name", text)
-            self.assertIn("is the database running", text)
+            self.assertIn("check that the database runs", text)
             self.assertNotIn("\n", str(caught.exception))
 
     def test_what_cannot_be_read_is_not_repeated(self):
