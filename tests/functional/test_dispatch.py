@@ -80,11 +80,11 @@ class TestDispatch(Live):
             words = ("schedule", "--inventory", SITE, "--flavor", flavor)
             done = self.podm(*words, "--dispatch", f"valence={there.url}", code=1)
             self.assertEqual([], there.came)
-        self.assertRegex(done.err, r"^Valence cannot be asked .*: it does not support nic by its "
+        self.assertRegex(done.err, r"^Valence cannot express .*: it does not support nic by its "
                          r"speed_mbps\n$")  # fmt: skip
 
     def test_a_refusal_and_a_lost_answer_are_one_line_and_not_sent_again(self):
-        for answer, line in ((503, "HTTP 503, expected a success"), (0, "may have been taken")):
+        for answer, line in ((503, "HTTP 503, expected a success"), (0, "may have been accepted")):
             with controller((answer, {})) as there:
                 done = self.podm(*NODE, "--dispatch", f"webhook={there.url}", code=1)
                 self.assertEqual(1, len(there.came))

@@ -277,4 +277,4 @@ class TestRecordings(Plans):
         self.podm("create", "gpu-east", found["gpu-east"].url)
         self.planned(*RECORDED, "--podm", "gpu-east")
         line = self.apply("--claim", code=6).err
-        self.assertIn("does not tell which service pod manager 'gpu-east' is", line)
+        self.assertIn("does not identify the service of pod manager 'gpu-east' (no", line)

@@ -109,9 +109,11 @@ class TestOvertaken(GroupCase):
         words = {"owner": None, "key": None, "content": "", "ttl_s": 60.0}
         first, _ = rows.begin([], group="web", **words)
         for generation in (None, rows.generation("web")):
-            with self.assertRaisesRegex(ClaimLost, "group 'web': another claim of it is being"):
+            with self.assertRaisesRegex(
+                ClaimLost, "group 'web': another claim of the group is being"
+            ):
                 rows.begin([], group="web", generation=generation, **words)
-        with self.assertRaisesRegex(ClaimLost, "group 'web': another claim of it is being"):
+        with self.assertRaisesRegex(ClaimLost, "group 'web': another claim of the group is being"):
             self.top.own.claim_candidates(
                 self.asked(), [self.top.select(request(podms=["t1"])).nodes[0].chosen.candidate]
             )
@@ -136,7 +138,9 @@ class TestOvertaken(GroupCase):
         tokens = tuple(node.chosen.token for node in self.top.select(asked).nodes)
         with self.assertRaisesRegex(ClaimLost, "zone west"):
             self.top.hold_offers(ZoneClaimBody(request=asked, tokens=tokens))
-        with self.assertRaisesRegex(ClaimLost, "group 'web': another node of it was claimed"):
+        with self.assertRaisesRegex(
+            ClaimLost, "group 'web': another node of the group was claimed"
+        ):
             self.top.hold_offers(bodies[0])
 
 

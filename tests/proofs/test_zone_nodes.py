@@ -102,7 +102,7 @@ class TestRefused(NodeCase):
         result = self.top.compose(self.apart(), wait_s=10)
         self.assertEqual((), result.nodes)
         self.assertTrue(any(one.startswith("zone west: west-p: ") for one in result.failures))
-        gone = [one for one in result.failures if "decomposed again: too few" in one]
+        gone = [one for one in result.failures if "decomposed: too few" in one]
         self.assertEqual(3, len(gone), result.failures)
         self.assertEqual([], self.made())
         self.assertEqual({}, self.held())

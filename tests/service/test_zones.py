@@ -274,7 +274,7 @@ class TestTree(ZonesCase):
         self.scheduler(two).add_zone(ZoneRegistration(name="one", url=one))
         (lower,) = self.scheduler(one).zone_tree().children
         (again,) = lower.children
-        self.assertRegex(again.silent, "the zones are a circle")
+        self.assertRegex(again.silent, "the zones form a circle")
 
     def test_without_routing_nothing_below_is_asked_nor_polled(self):
         """S56: routing is opted in to."""

@@ -81,7 +81,7 @@ class PlanClaimer:
             if basis.recorded and basis.podm.identity is None:
                 text = "the plan was made on a recording that does not identify the service of"
                 hint = "make it on a new capture (podm capture), or live"
-                text = f"{text} pod manager {basis.podm.id!r} is (no identity): {hint}"
+                text = f"{text} pod manager {basis.podm.id!r} (no identity): {hint}"
                 raise ClaimLost(text, basis.podm.id)
         for conflict in self._usage_conflicts(owner):
             raise ClaimLost(conflict)

@@ -133,7 +133,7 @@ class ProcessZone:
         """Return the zones that a query has passed, this one last; SchedulerError for a circle."""
         route, (id_, _) = http_headers.ROUTE.get(), self._identity()
         if id_ in route:
-            raise SchedulerError("the zones are a circle: one of them is below itself")
+            raise SchedulerError("the zones form a circle: one of them is below itself")
         return (*route, id_)
 
     def _password(self, child: zone_registry.ZoneRegistration) -> str | None:

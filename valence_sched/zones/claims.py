@@ -192,7 +192,7 @@ class ZoneClaims:
             SchedulerError: the zones form a circle or are too deep; or an error of a zone.
         """
         if self.id in body.route:
-            raise errors.SchedulerError("the zones are a circle: one of them is below itself")
+            raise errors.SchedulerError("the zones form a circle: one of them is below itself")
         if not self.below.children:
             return self._hold_own(body, self._shares(body), key, body.ttl_s)
         try:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tokens and signatures: offers and plans, signed, so that a zone need not remember them.
+"""Tokens and signatures: signed offers and plans, so that a zone need not store them.
 
-The keys are the secrets of the zone, the newest last: that one signs, and all of them verify.
+The keys are the secrets of the zone, the newest last. The newest key signs, and all keys verify.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from valence_sched.model.decision import Candidate
 from valence_sched.model.plan import Plan, signed_content
 from valence_sched.model.zone import DomainValues, Token
 
-TOKEN_AGE_S = 900  # how long an offer can be claimed
+TOKEN_AGE_S = 900  # lifetime of an offer
 
 
 class ChildToken(msgspec.Struct, frozen=True, array_like=True, tag="child"):
-    """The token of a child, by its name, with the ``place`` of the offer.
+    """The token of a child, with its name and the ``place`` of the offer.
 
-    ``generation`` is that of the group in this zone at the offer, under hard rules of the group.
+    ``generation`` is the generation of the group in this zone at the offer, under hard rules of the
+    group.
     """
 
     child: str
@@ -35,14 +36,14 @@ class ChildToken(msgspec.Struct, frozen=True, array_like=True, tag="child"):
 
 
 class OwnToken(msgspec.Struct, frozen=True, array_like=True, tag="own"):
-    """A candidate on a pod manager of this zone; ``generation`` as of a child."""
+    """A candidate on a pod manager of this zone; ``generation`` as for a child."""
 
     candidate: Candidate
     generation: int | None = None
 
 
 class _Codec:
-    """Serialises with msgspec; the nouns say what a token may hold."""
+    """Serialises with msgspec; the types limit the content of a token."""
 
     @staticmethod
     def dumps(value: Any, **_: Any) -> str:
@@ -66,19 +67,19 @@ class Tokens:
         return str(self._serializer.dumps(content))
 
     def read(self, token: Token) -> ChildToken | OwnToken:
-        """Return the content of a token; StaleOffer if it is too old, or of another zone."""
+        """Return the content of a token; StaleOffer if the token is too old, or of another zone."""
         try:
             return self._serializer.loads(token, max_age=self._age_s)  # type: ignore[no-any-return]
         except SignatureExpired:
             raise StaleOffer("an offer is too old: ask again") from None
         except (BadData, msgspec.DecodeError, msgspec.ValidationError):
-            raise StaleOffer("an offer is not one of this zone: ask again") from None
+            raise StaleOffer("an offer is of another zone: ask again") from None
 
 
 class PlanSignatures:
-    """Signs and verifies plans by ``keys``: every scheduler that has one of them takes a plan.
+    """Signs and verifies plans by ``keys``; every scheduler with one of the keys accepts a plan.
 
-    A signature begins with a digest of its key, so that an unknown key is not a changed plan.
+    A signature begins with a digest of its key, to tell an unknown key from a changed plan.
     """
 
     def __init__(self, keys: Sequence[str]) -> None:
@@ -96,7 +97,7 @@ class PlanSignatures:
         return replace(plan, signature=f"{key_id}.{signature}")
 
     def check(self, plan: Plan) -> None:
-        """Raise AccessDenied for a plan that is not signed by one of the keys as it is."""
+        """Raise AccessDenied for a plan without a valid signature by one of the keys."""
         key_id, _, signature = plan.signature.partition(".")
         signer = self._signers.get(key_id)
         if not plan.signature:
@@ -107,5 +108,5 @@ class PlanSignatures:
             text = "the plan was changed after it was signed"
         else:
             return
-        hint = "make it again with this service, or with a program that has its key"
+        hint = "make the plan again with this service, or with a program that has its key"
         raise AccessDenied(f"{text}: {hint}")

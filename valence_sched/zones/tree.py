@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tree: asks the child zones for offers, and decides with them as one flat zone would.
 
-It knows only the zones directly below it. All children are asked at the same time; each offer of a
-child has a token that only the child reads.
+It knows only the zones directly below it. All children are asked in parallel; each offer of a child
+has a token that only the child reads.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ A = TypeVar("A", nouns.ZoneAnswer, nouns.GroupAnswer)
 
 TokensByChild = dict[str, tuple[nouns.Token, ...]]
 
-MOST_NAMED = 1000  # zones by name, and undecided pools, of the answer of one child
+MOST_NAMED = 1000  # zones by name, and undecided pools, in the answer of one child
 MOST_PATH = 1 << 12  # characters of the path of a zone
 
 
 def recorded_tree(
     zone: RecordedZone, podms: Callable[[RecordedZone], OwnPodms], path: str = ""
 ) -> ZoneTree:
-    """Return the tree of a zone; ``podms`` returns the pod managers of a zone that has any.
+    """Return the tree of a zone; ``podms`` returns the pod managers of each zone with any.
 
-    Zones are asked one after another, in the thread of the caller.
+    Zones are asked one after another in the caller's thread.
     """
     children = [
         ChildZone(
@@ -66,7 +66,7 @@ def recorded_tree(
 
 
 def flat_request(zone: RecordedZone, request: Request) -> Request:
-    """Return a request with names of pod managers without the paths of their zones."""
+    """Return a request with the plain names of pod managers, without the paths of their zones."""
     ways = sorted((f"{way}/" for way, _ in zone.walk() if way), key=len, reverse=True)
 
     def flat(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -77,11 +77,12 @@ def flat_request(zone: RecordedZone, request: Request) -> Request:
 
 @dataclass(frozen=True)
 class ChildZone:
-    """A zone directly below, by the ``name`` that its parent has for it.
+    """A zone directly below, with the ``name`` that its parent gave it.
 
-    It is not asked for requests that its ``capabilities`` rule out, while it is ``inactive``, for
-    that reason, and unless it is ``enabled``; an inactive one may have no ``zone``. ``threads`` of
-    its own ask it, so that a child that hangs delays no other; else the caller's thread does.
+    It is not asked if its ``capabilities`` rule out a request, if it is not ``enabled``, or if it
+    is ``inactive``, which is the reason. An inactive child may have no ``zone``. Its own
+    ``threads`` ask it, so that a hanging child delays no other; without them the caller's thread
+    asks.
     """
 
     name: str
@@ -95,7 +96,7 @@ class ChildZone:
     def begin(
         self, ask: Callable[[nouns.OfferingZone, nouns.OfferQuery], A], query: nouns.OfferQuery
     ) -> Future[A]:
-        """Begin to ask the zone; the future has the answer, or the error."""
+        """Start to ask the zone; the future has the answer, or the error."""
         assert self.zone is not None, "it is asked only while it is active"
         if self.threads is not None:
             return self.threads.submit(ask, self.zone, query)
@@ -110,9 +111,9 @@ class ChildZone:
 class ZoneTree:
     """A zone: its own pod managers and its children, asked as one.
 
-    By its unique ``id`` a circle of zones ends. A zone without ``own`` pod managers is a router.
-    Pod managers of its children inherit its ``capabilities``. ``members`` are the groups of its
-    state, for the generation of the group at an offer.
+    Its unique ``id`` stops a query in a circle of zones. A zone without ``own`` pod managers is a
+    router. Pod managers of its children inherit its ``capabilities``. ``members`` has the groups of
+    its state, for the generation of the group at an offer.
     """
 
     def __init__(
@@ -133,11 +134,11 @@ class ZoneTree:
         self._clock = clock
 
     def offers(self, query: nouns.OfferQuery) -> nouns.ZoneAnswer:
-        """Return the offers of this zone and those below it, merged as if they were one.
+        """Return the merged offers of this zone and the zones below it.
 
         Raises:
             SchedulerError: the query went in a circle.
-            StaleOffer: a token is not one of this zone.
+            StaleOffer: a token is of another zone.
         """
         taken, below = self._taken(query)
         generation = query.generations.get("")
@@ -184,9 +185,9 @@ class ZoneTree:
         )
 
     def group_state(self, query: nouns.OfferQuery) -> nouns.GroupAnswer:
-        """Return the group state and the supplies to the mix; errors as of ``offers``."""
+        """Return the group state and the supplies to the mix; errors as for ``offers``."""
         taken, below = self._taken(query)
-        generation = self._generation(query.request)  # before any member is counted
+        generation = self._generation(query.request)  # before members are counted
         children = self._asking(query, below)
         for_group = query.request.group is not None
         children.begin(lambda zone, asked: zone.group_state(asked), for_group=for_group)
@@ -261,7 +262,7 @@ class ZoneTree:
         ]
 
     def _read(self, token: nouns.Token) -> ChildToken | OwnToken:
-        """Return the content of a token; StaleOffer, also where its child is gone."""
+        """Return the content of a token; StaleOffer also if its child is gone."""
         content = self._tokens.read(token)
         if isinstance(content, ChildToken) and content.child not in self._names:
             raise StaleOffer(f"zone {content.child!r} is no longer a child: ask again")
@@ -269,10 +270,10 @@ class ZoneTree:
 
 
 class _Children:
-    """The children of a zone, asked once for one query, all at the same time.
+    """The children of a zone, asked once in parallel for one query.
 
-    ``silent`` ones do not answer; ``excluded`` ones are disabled, or ruled out by capabilities.
-    ``for_group`` asks the latter too, which may have members of the group.
+    ``silent`` children do not answer; ``excluded`` ones are disabled, or ruled out by capabilities.
+    ``for_group`` also asks children that capabilities rule out, since they may have group members.
     """
 
     def __init__(
@@ -285,7 +286,7 @@ class _Children:
         clock: Callable[[], float],
     ) -> None:
         if zone in query.route:
-            raise SchedulerError("the zones are a circle: one of them is below itself")
+            raise SchedulerError("the zones form a circle: one of them is below itself")
         self._children, self._query, self._taken, self._others = children, query, taken, others
         self._clock, self._until = clock, clock() + query.deadline_s
         self._lower = replace(
@@ -307,7 +308,7 @@ class _Children:
             if not child.enabled:
                 self.excluded.append(SilentZone(zone=child.name, reason="disabled"))
                 continue
-            reason = child.inactive if self._query.hops else "it is too deep to be asked"
+            reason = child.inactive if self._query.hops else "it is nested too deeply to be asked"
             excluded = why_ruled_out(child.capabilities, self._query.request.capabilities)
             if excluded is not None:
                 self.excluded.append(SilentZone(zone=child.name, reason=excluded))
@@ -335,7 +336,7 @@ class _Children:
         )
 
     def answers(self) -> dict[str, Any]:
-        """Return the answers by child, once all have come or time is over."""
+        """Return the answers by child after all have arrived or the time is over."""
         wait(self._asked.values(), timeout=max(0.0, self._until - self._clock()))
         found: dict[str, Any] = {}
         for name, future in self._asked.items():
@@ -350,7 +351,7 @@ class _Children:
 
 
 def merged_group_state(states: Iterable[GroupState]) -> GroupState:
-    """Return the group state of several zones, which have no pod manager in common."""
+    """Return the group state of several zones with disjoint pod managers."""
     members: dict[str, Counter[str]] = {}
     owned: Counter[str] = Counter()
     open_values: dict[str, set[str]] = {}
@@ -370,7 +371,7 @@ def merged_group_state(states: Iterable[GroupState]) -> GroupState:
 def _overtakings(
     parts: Sequence[Part], order: OfferOrder
 ) -> tuple[nouns.Overtaking, ...] | UnsetType:
-    """Return the offers of all parts that overtake a rival; UNSET if costs of one differ."""
+    """Return the offers of all parts that overtake a rival; UNSET if a part has other costs."""
     found: list[nouns.Overtaking] = []
     for part in parts:
         own, plain = part.answer.overtakings, part.weighting == PLAIN
@@ -396,7 +397,7 @@ def _bounded(answer: nouns.ZoneAnswer, query: nouns.OfferQuery) -> nouns.ZoneAns
 
 
 def _named(parts: Sequence[Part], field_: str) -> tuple[SilentZone, ...]:
-    """Return the zones of a field of the answers by their paths."""
+    """Return the zones in a field of the answers, by their paths."""
     return tuple(_below(part.child, one) for part in parts for one in getattr(part.answer, field_))
 
 

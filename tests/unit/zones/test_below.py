@@ -222,7 +222,7 @@ class TestTokens(unittest.TestCase):
         for token in (*strangers, "", "x", "a.b.c", own[:-1], own[1:], f"{own}x"):
             with (
                 self.subTest(token),
-                self.assertRaisesRegex(StaleOffer, "^an offer is not one of this zone: ask again$"),
+                self.assertRaisesRegex(StaleOffer, "^an offer is of another zone: ask again$"),
             ):
                 zone.read(token)
 

@@ -135,7 +135,7 @@ class TestSilence(unittest.TestCase):
     def test_zones_too_deep_are_named_and_not_asked(self):
         child = FakeZone(answer(5))
         found = tree(deep=child).offers(replace(ASKED, hops=0))
-        reason = "it is too deep to be asked"
+        reason = "it is nested too deeply to be asked"
         self.assertEqual((SilentZone(zone="deep", reason=reason),), found.silent)
         self.assertEqual([], child.asked)
 
