@@ -382,7 +382,7 @@ class TestEnvironment(Bad):
             ("URL", "http://u:hunter2@h", listed, 2, "the URL of the service contains a password"),
             ("URL", "http://u:hunter2@[h", listed, 2, "the URL of the service contains a password"),
             ("URL", "http://127.0.0.1:9", listed, 1, "http://127.0.0.1:9: does not answer"),
-            ("LIVENESS", "file:", (*listed, "--inventory", SITE), 2, "file: 'nothing' is no fold"),
+            ("LIVENESS", "file:", (*listed, "--inventory", SITE), 2, "file: 'nothing' is not a"),
             ("LIVENESS", "reed", (*listed, "--inventory", SITE), 1, "no liveness named 'reed'"),
         ):  # fmt: skip
             with self.subTest(variable=variable, value=value):

@@ -104,7 +104,7 @@ class TestDispatch(Live):
             (("--dispatch", "webhook"), 2, "expected <name>=<url>"),
             (("--dispatch", "wehbook=http://h"), 1, "did you mean 'webhook'?"),
             (("--dispatch", "webhook=ftp://h"), 2, "expected an http or https URL"),
-            (("--dispatch", "webhook=http://u:canary@h"), 2, "a URL with a password"),
+            (("--dispatch", "webhook=http://u:canary@h"), 2, "a password in the URL"),
             ((*hook, "--claim"), 2, "not allowed with"),
             ((*hook, "--compose"), 2, "not allowed with"),
             ((*hook, "--dispatch-key-env", "NO_SUCH"), 1, "NO_SUCH"),
@@ -137,5 +137,5 @@ class TestDispatch(Live):
                 done = self.podm(*NODE, "--dispatch", "queue=there", PYTHONPATH=others, code=1)
                 self.assertEqual(
                     f"dispatcher 'queue': {found}: the decision may have been accepted: "
-                    "look there first\n", done.err,
+                    "check there first\n", done.err,
                 )  # fmt: skip

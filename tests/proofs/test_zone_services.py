@@ -283,14 +283,16 @@ class TestOverHttp(LiveTreeCase):
                 self.assertIn(node.id, [one.node.id for one in self.top.nodes()])
 
     def test_no_plan_is_of_several_zones(self):
-        with self.assertRaisesRegex(RequestError, r"in several \(east, west\): ask for fewer"):
+        with self.assertRaisesRegex(
+            RequestError, r"in several zones \(east, west\): ask for fewer"
+        ):
             self.top.plan(request(count=3, group=APART["group"]))
         self.assertIsNone(self.top.plan(request(count=30)).plan)
 
     def test_offers_of_another_zone_are_not_held(self):
         zone = RemoteZone(ServiceConnection(self.west))
         body = ZoneClaimBody(request=request(), tokens=("forged",))
-        with self.assertRaisesRegex(Exception, "an offer is not one of this zone"):
+        with self.assertRaisesRegex(Exception, "an offer is of another zone"):
             zone.hold_offers(body)
         self.assertEqual([], self.held())
 

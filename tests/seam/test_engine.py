@@ -82,7 +82,9 @@ class TestRecorded(EngineFactory, SchedulerContract, unittest.TestCase):
             lambda engine: engine.compose_plan(plan),
             lambda engine: list(engine.preview(report)),
         ):
-            with self.assertRaisesRegex(UsageError, "recording: .*podm create.*podm apply"):
+            with self.assertRaisesRegex(
+                UsageError, "recording cannot be claimed: .*podm create.*podm apply"
+            ):
                 act(self.new_scheduler())
         self.assertEqual((), self.scheduler.refresh(plan).changes)
         self.assertFalse(Path(self.state.removeprefix("sqlite:///")).exists())

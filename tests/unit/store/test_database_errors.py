@@ -134,8 +134,8 @@ class TestFull(StoreCase):
         error = sa.exc.OperationalError("insert", {}, engine_error)
         line = str(store_error(error, StoreUrl("postgresql://u:pw@h/n"), "claiming"))
         self.assertEqual(
-            "postgresql://h/n: claiming: could not extend file: No space left on device (make "
-            "room, then run it again: nothing of this change was written)", line)  # fmt: skip
+            "postgresql://h/n: claiming: could not extend file: No space left on device (free "
+            "space, then run it again: the change was not written)", line)  # fmt: skip
 
 
 @on_each_engine

@@ -247,7 +247,7 @@ class TestPlanSignatures(unittest.TestCase):
         self.plan = make_test_plan(podm("p"))
 
     def refused(self, keys, plan, words):
-        with self.assertRaisesRegex(AccessDenied, f"^the plan {words}.*: make it again"):
+        with self.assertRaisesRegex(AccessDenied, f"^the plan {words}.*: make the plan again"):
             PlanSignatures(keys).check(plan)
 
     def test_every_scheduler_that_has_the_key_takes_it_as_it_is(self):

@@ -324,7 +324,7 @@ class TestRequired(unittest.TestCase):
             "/S": {"Members": [], "@Redfish.CollectionCapabilities": {"Capabilities": [use]}},
             RULES: {"Tenant@Redfish.RequiredOnCreate": True},
         })  # fmt: skip
-        self.assertRegex(podm.composer.refusal(PLAIN), "requires 'Tenant' to compose")
+        self.assertRegex(podm.composer.refusal(PLAIN), "requires 'Tenant', and allows")
         self.assertEqual("absent", podm.ask(PLAIN).state)
         self.assertEqual([], podm.sent("POST"))
 
