@@ -52,7 +52,7 @@ class TestClaims(Case):
     def test_one_whose_time_is_over_is_held_no_more(self):
         ends = self.asked("renew", self.claim.id, "--ttl", "1s", "-f", "json").data["Expires At"]
         found = [1]
-        for _ in range(100):  # until its second is over
+        for _ in range(1000):  # until its second is over
             found = found and self.asked("list", "-f", "json").data
         self.assertEqual([], found)
         shown = self.asked("show", self.claim.id, "-f", "json").data
@@ -63,7 +63,7 @@ class TestClaims(Case):
     def test_reaping_names_what_it_frees(self):
         self.assertEqual(0, self.asked("renew", self.claim.id, "--ttl", "1s").code)
         found = []
-        for _ in range(100):  # until its second is over
+        for _ in range(1000):  # until its second is over
             found = found or self.asked("reap", "--dry-run", "-f", "json").data
         self.assertEqual((self.claim.id, "expired: freed its holds"),
                          (found[0]["ID"], found[0]["Done"]))  # fmt: skip
