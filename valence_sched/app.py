@@ -149,17 +149,17 @@ class App:
         self,
         store: Store,
         settings: DispatchSettings,
-        tell: Callable[[str], object],
+        log: Callable[[str], object],
         *,
         sleep: Callable[[float], object] = time.sleep,
     ) -> DispatchSender:
         """Return the sender of the decisions that wait in a store; errors as of the controller."""
-        return DispatchSender(store.dispatches, self.controller(settings), settings, tell, sleep)
+        return DispatchSender(store.dispatches, self.controller(settings), settings, log, sleep)
 
     def watch(
         self,
         live: ReadOptions,
-        tell: Callable[[str], object],
+        log: Callable[[str], object],
         *,
         pace: ReadPace,
         threads: int,
@@ -171,7 +171,7 @@ class App:
     ) -> None:
         """Keep the registered pod managers fresh until interrupted, or read them ``once``.
 
-        ``tell`` takes a line for each change. One process of those that share a state reads.
+        ``log`` takes a line for each change. One process of those that share a state reads.
         ``messaging`` is the file of the broker that carries hints. Readings are reported every
         ``report_interval_s`` to each target in ``report``: the URL of a service, or ``messaging``
         for all receivers of that broker. With ``report_policies`` a report has only the fields that
@@ -197,7 +197,7 @@ class App:
                 )
             store = stack.enter_context(registry.store())
             send: Callable[[Sequence[str]], object] = fanout.send if fanout else lambda _names: None
-            reader = background_reader(self.sources, live, store, pace, tell, threads, changed=send)
+            reader = background_reader(self.sources, live, store, pace, log, threads, changed=send)
             if fanout is not None:
                 fanout.start()
                 stack.callback(fanout.close)
@@ -208,7 +208,7 @@ class App:
                 return [one.registration.name for one in registry.members(live)]
 
             reports = reporter.Reporter(
-                store, names, targets, report_interval_s, tell, sleep=ended.wait
+                store, names, targets, report_interval_s, log, sleep=ended.wait
             )
             if not once:
                 if targets:

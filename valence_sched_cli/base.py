@@ -78,7 +78,7 @@ class PodmCommand:
     before: Sequence[str] = ()  # lines around a table that people read
     after: Sequence[str] = ()
     untold: SchedulerError | None = None  # why an output failed after an effect
-    tells_remarks = False  # on the inventory, each, and not only how many there are
+    lists_remarks = False  # on the inventory, each, and not only how many there are
     arguments = ""  # the usage of each of its own options and arguments, as of add_options
     option_settings: Mapping[str, parsing.Setting] = {}  # of these, where usage does not tell
     #: What adds the options that it shares with others, or usages that come behind these.
@@ -140,7 +140,9 @@ class PodmCommand:
         """Run and return the exit code: of the command, of its error, or 7 for a lost output."""
         self.closing, self.effects, self.args = [], model.effect.EffectLog(), args
         escape_logs()
-        self._delivery = Delivery(self.effects, self.app.stdout, self.tell, self._close_progress)
+        self._delivery = Delivery(
+            self.effects, self.app.stdout, self.log_line, self._close_progress
+        )
         with interrupt_on_signals(), log_failures() as failures:
             try:
                 code = self._run(args)
@@ -152,8 +154,8 @@ class PodmCommand:
                 if not (isinstance(error, SchedulerError) or self.effects):
                     raise
                 LOG.debug("%s", type(error).__name__, exc_info=True)  # where, with --debug
-                self._tell_problems(error)
-                code = self._delivery.tell_error(error, self.closing)
+                self._log_problems(error)
+                code = self._delivery.log_error(error, self.closing)
             finally:
                 self._close_progress()
             app, outcomes = self._scheduler_app, list(self.effects.outcomes())
@@ -162,7 +164,7 @@ class PodmCommand:
                 try:
                     app.record_changes(state, self.cmd_name or "", outcomes)
                 except SchedulerError as failure:
-                    self.tell(f"not recorded in the audit: {failure}")
+                    self.log_line(f"not recorded in the audit: {failure}")
             return self._delivery.check(failures, code)
 
     def _run(self, args: Args) -> int:
@@ -173,9 +175,9 @@ class PodmCommand:
         status: int = super().run(args)  # type: ignore[misc]
         if self.untold is not None:
             raise self.untold
-        self._tell_problems()
+        self._log_problems()
         for line in self.closing:
-            self.tell(line)
+            self.log_line(line)
         return self.exit_code or status
 
     def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
@@ -400,45 +402,45 @@ class PodmCommand:
         live = self.live(args)
         return (member.registration.name for member in registry.members(live))
 
-    def tell_errors(self, errors: Iterable[SchedulerError]) -> None:
+    def log_errors(self, errors: Iterable[SchedulerError]) -> None:
         """Log each error as it comes; the highest of their exit codes is the command's."""
         for error in errors:
-            self.tell(str(error), logging.ERROR)
+            self.log_line(str(error), logging.ERROR)
             self.exit_code = max(self.exit_code, error.exit_code)
 
-    def tell(self, text: str, level: int = logging.WARNING) -> None:
+    def log_line(self, text: str, level: int = logging.WARNING) -> None:
         """Log one line for people, at a level that ``openstack`` shows without ``-v``."""
         LOG.log(level, "%s", text)
 
-    def _tell_problems(self, error: BaseException | None = None) -> None:
+    def _log_problems(self, error: BaseException | None = None) -> None:
         if self._scheduler_app is None:
             return
         config = self._scheduler_app.config
         for line in dict.fromkeys(config.remarks):
-            self.tell(f"remark: {line}")
+            self.log_line(f"remark: {line}")
         config.remarks.clear()
         diagnostics = self._scheduler_app.diagnostics
         unread, skipped = diagnostics.lines("unread"), diagnostics.lines("skipped")
         if isinstance(error, InventoryIncomplete) and len(skipped) + len(unread) == 1:
             skipped = unread = []  # the error is about that one
         warnings, remarks = diagnostics.lines("warning"), diagnostics.lines("remark")
-        self._tell_lines("unread", unread, "pod managers")
-        self._tell_lines("skipped", skipped, "documents")
-        self._tell_lines("warning", list(dict.fromkeys(warnings)), "warnings")
-        if self.tells_remarks:
+        self._log_lines("unread", unread, "pod managers")
+        self._log_lines("skipped", skipped, "documents")
+        self._log_lines("warning", list(dict.fromkeys(warnings)), "warnings")
+        if self.lists_remarks:
             for line in remarks:
-                self.tell(f"remark: {line}")
+                self.log_line(f"remark: {line}")
         elif remarks:
             live = bool(self._scheduler_app.sources.live_ids)
             place = "podm show <podm>" if live else "podm inventory validate --long"
-            self.tell(f"{format_count(len(remarks), 'remark')} on the inventory: see {place}")
+            self.log_line(f"{format_count(len(remarks), 'remark')} on the inventory: see {place}")
         diagnostics.clear()
 
-    def _tell_lines(self, word: str, lines: Sequence[str], noun: str) -> None:
+    def _log_lines(self, word: str, lines: Sequence[str], noun: str) -> None:
         for line in lines[:MAX_LINES]:
-            self.tell(f"{word}: {line}")
+            self.log_line(f"{word}: {line}")
         if len(lines) > MAX_LINES:
-            self.tell(f"{word}: {len(lines)} {noun} in all; the report lists them")
+            self.log_line(f"{word}: {len(lines)} {noun} in all; the report lists them")
 
 
 class Command(PodmCommand, command.Command):
@@ -464,7 +466,7 @@ class Lister(PodmCommand, lister.Lister):
             selection = msgspec.structs.replace(selection, strict=False)
         return self.scheduler(args, selection)
 
-    def tell_missing(self, found: object, noun: str = "") -> None:
+    def log_missing(self, found: object, noun: str = "") -> None:
         """Say of which zones a list lacks the nouns; with --strict the exit code is 5."""
         if silent := model.zone.silent_zones(found):
             strict, line = self.args.strict, words.phrases.missing_line(silent, noun or self.nouns)

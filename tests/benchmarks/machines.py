@@ -26,7 +26,7 @@ import numpy as np
 from tests.benchmarks.measure import Measurement, sized
 from tests.benchmarks.placing import standard_error
 from tests.benchmarks.trace import built_in
-from valence_sched.core.decider import Preparation
+from valence_sched.core.decider import BoundPolicies
 from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.model.inventory import LeanPodm, Pool, Stock
 from valence_sched.model.need import Need, need_for_stock
@@ -192,9 +192,9 @@ def _policy(policy: str, site: Site, seed: int) -> Choice:
     shares = zip(flavors, site.flavors()[1].tolist(), strict=True)
     mix = Mix(tuple(FlavorShare(needs, weight=weight) for needs, weight in shares))
     ledger, scheduler, hosts = Ledger(_view(site).view()), FilterScheduler(), site.hosts()
-    preparation = Preparation([built_in()[policy]], mix=lambda: mix)
+    policies = BoundPolicies([built_in()[policy]], mix=lambda: mix)
     prepared = [
-        preparation.prepare(Request(needs=needs, policy=policy, seed=seed), ledger.view)
+        policies.prepare(Request(needs=needs, policy=policy, seed=seed), ledger.view)
         for needs in flavors
     ]
     known = hosts.copy()
@@ -206,9 +206,7 @@ def _policy(policy: str, site: Site, seed: int) -> Choice:
             ledger.correct(podm, dict(enumerate(used, first)))
         known[:] = free
         request, bound = prepared[flavor]
-        nodes = scheduler.schedule(
-            ledger.context(request, preparation.active(request, bound))
-        ).nodes
+        nodes = scheduler.schedule(ledger.context(request, policies.active(request, bound))).nodes
         return nodes[0].chosen.row if nodes else None
 
     return choose

@@ -17,7 +17,7 @@ import msgspec
 from tests.benchmarks.instances import FLAVORS, generated_view, node_types
 from tests.benchmarks.measure import sized
 from tests.benchmarks.trace import built_in
-from valence_sched.core.decider import Preparation
+from valence_sched.core.decider import BoundPolicies
 from valence_sched.core.evaluation_cache import Ledger
 from valence_sched.model.policy import Policy, WeigherUse
 from valence_sched.model.request import FlavorShare, Mix
@@ -99,15 +99,14 @@ def _placed_one_by_one(site: View, policy: Policy, arrivals: list[str]) -> int:
     """Return how many nodes of these flavors a policy places one after another."""
     needs = {name: request(FLAVORS[name]).needs for name in FLAVORS}
     mix = Mix(tuple(FlavorShare(needs[name], weight=share) for name, share in SHARES.items()))
-    preparation = Preparation([policy], mix=lambda: mix)
+    policies = BoundPolicies([policy], mix=lambda: mix)
     prepared = {
-        name: preparation.prepare(request(FLAVORS[name], policy=policy.name), site)
-        for name in FLAVORS
+        name: policies.prepare(request(FLAVORS[name], policy=policy.name), site) for name in FLAVORS
     }
     ledger, scheduler, placed = Ledger(site), FilterScheduler(), 0
     for name in arrivals:
         asked, bound = prepared[name]
-        context = ledger.context(asked, preparation.active(asked, bound))
+        context = ledger.context(asked, policies.active(asked, bound))
         for node in scheduler.schedule(context).nodes:
             ledger.take(node.chosen)
             placed += 1

@@ -67,7 +67,7 @@ class Decider:
         stated: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self._snapshot = SplicedSnapshot(view)
-        self.preparation = Preparation(policies, mix, stated)
+        self.bound_policies = BoundPolicies(policies, mix, stated)
         self._counts = NONE_EARLIER
         self._numbers = {podm.id: number for number, podm in enumerate(view.podms)}
         self._builder = ViewBuilder(view.kinds)
@@ -75,7 +75,7 @@ class Decider:
         self._supplied_mixes: BoundedMemo[tuple[str, str], bool] = BoundedMemo(MOST_MIXES)
         self.skipped = skipped
         self.strict = strict
-        self.elsewhere: Sequence[LeanPodm] = ()
+        self.other_podms: Sequence[LeanPodm] = ()
 
     def snapshot(self) -> View:
         """Return the current snapshot; it never changes, a newer one replaces it."""
@@ -85,22 +85,22 @@ class Decider:
         """Report these lines about unread documents in later decisions."""
         self.skipped = lines
 
-    def note_elsewhere(self, podms: Sequence[LeanPodm]) -> None:
+    def count_other_podms(self, podms: Sequence[LeanPodm]) -> None:
         """Count the nodes of these pod managers, which the View lacks, in later decisions."""
-        self.elsewhere = podms
+        self.other_podms = podms
 
     def policies(self) -> Sequence[Policy]:
         """Return the policies a request may name."""
-        return self.preparation.policies()
+        return self.bound_policies.policies()
 
     def policy(self, sealed: Request) -> tuple[Policy, int]:
         """Return the policy of a sealed request, and the largest cost of a pool under it.
 
         With a group or an owner, that is the cost with all weighers active.
         """
-        bound = active = self.preparation.policy(sealed.policy)
+        bound = active = self.bound_policies.policy(sealed.policy)
         if sealed.group is None and sealed.owner is None:
-            active = self.preparation.active(sealed, bound)
+            active = self.bound_policies.active(sealed, bound)
         return bound.policy, active.worst_cost * COST_SCALE
 
     def select_destinations(self, request: Request) -> Decision:
@@ -147,8 +147,8 @@ class Decider:
             ledger.take(fit)
             counts.add(one.group, one.owner, int(self._snapshot.view.podm_of[fit.row]))
         decider = Decider(ledger.view, (), strict=self.strict)
-        decider.preparation, decider._counts = self.preparation, counts
-        decider.elsewhere = self.elsewhere
+        decider.bound_policies, decider._counts = self.bound_policies, counts
+        decider.other_podms = self.other_podms
         return decider
 
     def offers(
@@ -163,7 +163,7 @@ class Decider:
             return self._after(others).offers(query, earlier)
         from valence_sched.core.offers import offers, with_candidates  # only in a tree of zones
 
-        request, bound = self._prepared_elsewhere(query.request)
+        request, bound = self._prepared_for_offers(query.request)
         if query.group_state is None:
             request = self._with_group_state(request, bound)
         else:
@@ -183,20 +183,20 @@ class Decider:
             return self._after(others).group_state(query, earlier)
         from valence_sched.core.offers import with_candidates  # only in a tree of zones
 
-        request = self._with_group_state(*self._prepared_elsewhere(query.request))
+        request = self._with_group_state(*self._prepared_for_offers(query.request))
         return with_candidates(self._snapshot.view, request, earlier).group_state
 
-    def _prepared_elsewhere(self, request: Request) -> tuple[Request, BoundPolicy]:
+    def _prepared_for_offers(self, request: Request) -> tuple[Request, BoundPolicy]:
         request = msgspec.structs.replace(request, other_alternatives=(), min_count=0)
-        return self.preparation.prepare(request, self._snapshot.view, elsewhere=True)
+        return self.bound_policies.prepare(request, self._snapshot.view, other_zones=True)
 
     def seal(self, request: Request) -> Request:
         """Return a request in the form sent to every zone; errors as for a decision."""
-        return self.preparation.prepare(request, self._snapshot.view, elsewhere=True)[0]
+        return self.bound_policies.prepare(request, self._snapshot.view, other_zones=True)[0]
 
     def needs_supplies(self, sealed: Request) -> bool:
         """Return whether the mix of a sealed request is yet to be completed."""
-        bound, mix = self.preparation.policy(sealed.policy), sealed.mix
+        bound, mix = self.bound_policies.policy(sealed.policy), sealed.mix
         if not mix.shares or mix.scarcity or not bound.mix_completions:
             return False
         key = sealed.policy, mix.digest
@@ -214,7 +214,7 @@ class Decider:
             return self._after(others).mix_supplies(query)
         from valence_sched.model.zone import ZoneSupplies
 
-        request, bound = self._prepared_elsewhere(query.request)
+        request, bound = self._prepared_for_offers(query.request)
         if not request.mix.scarcity and (found := self._supplies(request, bound)).by_weigher:
             return found
         from valence_sched.core.offers import most_nodes_alone
@@ -225,13 +225,13 @@ class Decider:
     def _supplies(self, request: Request, bound: BoundPolicy) -> ZoneSupplies:
         from valence_sched.model.zone import ZoneSupplies
 
-        active = self.preparation.active(request, bound)
+        active = self.bound_policies.active(request, bound)
         supplies = self._cache.mix_supplies(request.mix, active)
         return ZoneSupplies(pools=len(self._snapshot.view), by_weigher=supplies)
 
     def complete_mix(self, sealed: Request, supplies: Mapping[str, MixSupplies]) -> Request:
         """Return a sealed request with its mix completed by the supplies of all pools."""
-        mix = self.preparation.policy(sealed.policy).completed_mix(sealed.mix, supplies)
+        mix = self.bound_policies.policy(sealed.policy).completed_mix(sealed.mix, supplies)
         return msgspec.structs.replace(sealed, mix=mix)
 
     def replace(self, podm: LeanPodm, file: str = "update", key: UriKey = str) -> None:
@@ -248,18 +248,18 @@ class Decider:
 
     def context(self, request: Request) -> EvaluationContext:
         """Return the context of a decision on a request; errors as for a decision."""
-        alone, bound = self.preparation.prepare(request, self._snapshot.view)
+        alone, bound = self.bound_policies.prepare(request, self._snapshot.view)
         # identity and open values do not depend on the group state
         return self._evaluate(self._with_group_state(alone, bound), bound)
 
     def _with_group_state(self, request: Request, bound: BoundPolicy) -> Request:
         eligible = functools.partial(self.eligible, request, bound)
         return with_group_state(
-            self._snapshot.view, request, eligible, self._counts, self.elsewhere
+            self._snapshot.view, request, eligible, self._counts, self.other_podms
         )
 
     def _evaluate(self, request: Request, bound: BoundPolicy) -> EvaluationContext:
-        active = self.preparation.active(request, bound)
+        active = self.bound_policies.active(request, bound)
         return self._cache.context(request, active, strict=self.strict)
 
     def eligible(self, request: Request, bound: BoundPolicy) -> Mask:
@@ -267,7 +267,7 @@ class Decider:
         return eligible_rows(self._evaluate(msgspec.structs.replace(request, group=None), bound))
 
 
-class Preparation:
+class BoundPolicies:
     """Binds the policies that requests name, each once, and seals requests for them.
 
     ``mix`` is as for a :class:`Decider`; ``stated`` are the capabilities of the zone itself.
@@ -298,11 +298,11 @@ class Preparation:
         return self._bound[name]
 
     def prepare(
-        self, request: Request, view: View, *, elsewhere: bool = False
+        self, request: Request, view: View, *, other_zones: bool = False
     ) -> tuple[Request, BoundPolicy]:
         """Return a request sealed for decisions on a view, and its policy.
 
-        With ``elsewhere`` it may name pod managers of other zones.
+        With ``other_zones`` it may name pod managers of other zones.
 
         Raises:
             RequestError: no plug-in of the policy reads a field of the request, or units differ.
@@ -313,7 +313,7 @@ class Preparation:
             lack = f"policy {request.policy!r} has no {reader.kind} {reader.name!r}"
             lack = f"{lack}, so its part of the request would be ignored"
             raise RequestError(f"{lack}: add the {reader.kind} or choose another policy")
-        if not elsewhere and (request.podms or request.exclude_podms):
+        if not other_zones and (request.podms or request.exclude_podms):
             known = {name for podm in view.podms for name in (podm.id, podm.name)}
             for name in (*request.podms, *request.exclude_podms):
                 if name not in known:

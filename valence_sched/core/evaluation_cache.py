@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Evaluation cache: evaluations by key, and the ledger that takes and returns nodes.
+"""Evaluation cache: evaluations by key, and the ledger that takes and releases nodes.
 
 Only rows that changed since are evaluated again: filters and weighers answer for each row by
 itself.
@@ -211,13 +211,13 @@ class Ledger:
         self._usage[key] = self._usage.get(key, 0) + 1
         self._note_change(key[0])
 
-    def give_back(self, fit: Fit) -> None:
-        """Return a fit that was taken; UsageError if it was not taken, or already returned."""
+    def release(self, fit: Fit) -> None:
+        """Release a fit that was taken; UsageError if it was not taken, or already released."""
         key = self._usage_key(fit)
         count = self._usage.pop(key, 0)
         if not count:
             podm = self.view.podm(fit.row).id
-            raise UsageError(f"nothing to give back to pod manager {podm!r}: it was not taken")
+            raise UsageError(f"nothing to release on pod manager {podm!r}: it was not taken")
         if count > 1:
             self._usage[key] = count - 1
         self._overlay.deallocate(fit.row, fit.blocks, fit.grants)

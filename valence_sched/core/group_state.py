@@ -61,14 +61,14 @@ def with_group_state(
     request: Request,
     eligible: Callable[[], Mask],
     earlier: NodeCounts = NONE_EARLIER,
-    elsewhere: Sequence[LeanPodm] = (),
+    other_podms: Sequence[LeanPodm] = (),
 ) -> Request:
     """Return the request with its group state; RequestError for a domain that does not exist.
 
     ``eligible`` returns the rows that pass every filter which reads neither free capacity nor the
     group; it is called only for a group that is spread. Values of a domain without such rows do not
     count for the skew, full ones do (Kubernetes: ``nodeAffinityPolicy: Honor``). Nodes placed
-    ``earlier``, and ``elsewhere`` on pod managers that the View lacks, count like those in it.
+    ``earlier``, and those on ``other_podms``, which the View lacks, count like those in it.
     """
     group = request.group
     if group is None and request.owner is None:
@@ -83,7 +83,7 @@ def with_group_state(
         owner_counts.update(counted.by_owner.get(request.owner, {}) if request.owner else {})
     counts = [(view.podms[podm], number) for podm, number in (+group_counts).items()]
     if group is not None:
-        counts += [(podm, _count_members(podm, group.name, request.owner)) for podm in elsewhere]
+        counts += [(podm, _count_members(podm, group.name, request.owner)) for podm in other_podms]
     spread, eligible_podms = group.spread if group else (), list[LeanPodm]()
     if spread:
         eligible_podms = [view.podms[n] for n in sorted(set(view.podm_of[eligible()].tolist()))]

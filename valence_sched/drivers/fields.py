@@ -53,7 +53,7 @@ class Resource:
     #: Whether the content rarely changes, so that a repeated reading may use the cache.
     lasting: ClassVar[bool] = False
     #: Whether only this resource shows that others are in use, so that each one must be read.
-    tells_use: ClassVar[bool] = False
+    reports_use: ClassVar[bool] = False
     #: The fields that link other documents, in the order of their names.
     link_fields: ClassVar[tuple[Link | Parts, ...]] = ()
     #: The descriptive properties, without name and links.

@@ -270,7 +270,7 @@ class BackgroundReader:
         if self._leads:
             self._leads = False
             try:
-                self._store.leases.give_up(LEASE, self._holder)
+                self._store.leases.release(LEASE, self._holder)
             except errors.StoreError as error:
                 self._note_problem(str(error))
 

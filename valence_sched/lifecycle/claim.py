@@ -197,14 +197,14 @@ class Claimer:
         key: str | None = None,
         ttl_s: float = TTL_S,
         content: str | None = None,
-        elsewhere: bool = True,
+        partial: bool = True,
         generation: int | None = None,
         dispatched: Report | None = None,
     ) -> Claim:
         """Hold exactly the candidates chosen for a request, in the order of its nodes.
 
         ``content`` is the content of the key, by default of the request and the candidates.
-        ``elsewhere`` is as for a decider that verifies them. ``generation`` is the generation of
+        ``partial`` is as for ``verify``. ``generation`` is the generation of
         the group at the time of the offer, if members elsewhere count. The report of a
         ``dispatched`` decision is queued for the controller.
 
@@ -219,10 +219,10 @@ class Claimer:
         for _ in range(MOST_CHANGES):
             if key and (earlier := self._store.claims.find_by_key(owner, key, content)):
                 return earlier
-            known = generation if elsewhere else self._group_generation(request)
+            known = generation if partial else self._group_generation(request)
             decider = self.decider()
             try:
-                fits = verify(decider, request, candidates, partial=elsewhere)
+                fits = verify(decider, request, candidates, partial=partial)
             except StaleOffer as error:
                 raise ClaimLost(str(error)) from None
             nodes = [(fit, one.score) for fit, one in zip(fits, candidates, strict=True)]
@@ -237,7 +237,7 @@ class Claimer:
                 )  # fmt: skip
             except ClaimLost as error:
                 lost = error
-                if elsewhere and error.group:
+                if partial and error.group:
                     break
         raise lost
 

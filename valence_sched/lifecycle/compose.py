@@ -96,13 +96,13 @@ class NodeComposer:
                 raise
             result = self._reserve_and_compose(changes, claim, part.podm, wanted)
             if result.state != "composed":
-                raise self._give_up(composer, claim, part.podm, wanted, result)
+                raise self._abandon(composer, claim, part.podm, wanted, result)
             node = composed_node(claim, part, allocation, result)
             try:
                 self.store.claims.finish_composing(claim.id, [node])
             except (errors.ClaimLost, errors.ClaimState) as error:
                 left = CompositionResult(state="left", node=node.uri, reason=str(error))
-                raise self._give_up(composer, claim, part.podm, wanted, left) from None
+                raise self._abandon(composer, claim, part.podm, wanted, left) from None
             except errors.SchedulerError as error:
                 text = f"{part.podm}: {node.uri} is composed, but that could not be recorded"
                 text = f"{text}: {error}: claim {claim.id}: {RECONCILE_HINT}"
@@ -198,7 +198,7 @@ class NodeComposer:
         self.checkpoint("read back")
         return result
 
-    def _give_up(
+    def _abandon(
         self,
         composer: GuardedComposer,
         claim: Claim,

@@ -115,7 +115,7 @@ class Follower:
         decider = self._updated_decider(again | added, is_ordered=not again)
         decider.note_skipped(self._members.skipped)
         if again or added:
-            decider.note_elsewhere(self._without_rows())
+            decider.count_other_podms(self._without_rows())
         self._position = snapshot.position
         self._members.check(len(self._viewed))
         return decider
@@ -131,7 +131,7 @@ class Follower:
                 self._add(builder, podm_id)
         decider = self._make_decider(builder.view())
         decider.note_skipped(self._members.skipped)
-        decider.note_elsewhere(self._without_rows(ids))
+        decider.count_other_podms(self._without_rows(ids))
         return decider
 
     def _without_rows(self, left_out: Collection[str] = ()) -> list[LeanPodm]:

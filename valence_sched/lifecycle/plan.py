@@ -95,7 +95,7 @@ class PlanClaimer:
             key=key,
             ttl_s=ttl_s,
             content=self.plan.digest,
-            elsewhere=False,
+            partial=False,
             dispatched=decision if dispatched else None,
         )
 

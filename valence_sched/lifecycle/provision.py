@@ -48,7 +48,7 @@ class _Progress:
     unverified: list[errors.Unverified] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     claim_lost: bool = False
-    cannot_tell: bool = False
+    use_unknown: bool = False
 
     @property
     def node_count(self) -> int:
@@ -64,7 +64,7 @@ class _Progress:
             unverified=tuple(map(_unverified_node, self.unverified)),
             notes=tuple(self.notes),
             claim_lost=self.claim_lost,
-            cannot_tell=self.cannot_tell,
+            use_unknown=self.use_unknown,
         )
 
 
@@ -198,7 +198,7 @@ class Provisioner:
         else:
             progress.failures.append(str(node))
             progress.claim_lost |= isinstance(node, errors.ClaimLost | errors.HardwareInUse)
-            progress.cannot_tell |= isinstance(node, errors.BaremetalUnavailable)
+            progress.use_unknown |= isinstance(node, errors.BaremetalUnavailable)
 
     def _earlier_nodes(self, request: Request, key: str | None, content: str) -> list[ComposedNode]:
         """Return the composed nodes of a key; compose claims that are only held."""

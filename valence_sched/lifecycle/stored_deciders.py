@@ -132,7 +132,7 @@ class StoredInventory:
             InventoryStale: a reading is older than the selection allows.
             InventoryIncomplete: with ``strict``, one is not read.
         """
-        self._tell_sources()
+        self._note_sources()
         if not self._ranks:
             raise NoPodm(self._sources.no_podm_message(self._live))
         stale = [one for one in self._too_old() if one not in self._unread]
@@ -196,7 +196,7 @@ class StoredInventory:
         self._statuses = self._loader.statuses(reports, self._live)
         return _differing(self._statuses, before)
 
-    def _tell_sources(self) -> None:
+    def _note_sources(self) -> None:
         sources, now = self._sources, self._sources.now()
         sources.live_ids, sources.unread_ids = self._live_ids, set(self._unread)
         sources.stored_names = self._names

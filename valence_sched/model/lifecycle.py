@@ -58,7 +58,7 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
     """The nodes of a request; ``decision`` is None for an earlier request of its key.
 
     ``failures`` has a line for each node that was not composed. ``claim_lost``: another claim or
-    system uses its hardware; ``cannot_tell``: its use is unknown. ``notes`` are about nodes
+    system uses its hardware; ``use_unknown``: its use is unknown. ``notes`` are about nodes
     composed on other hardware instead.
     """
 
@@ -68,7 +68,7 @@ class ProvisionResult(Struct, frozen=True, kw_only=True):
     unverified: tuple[UnverifiedNode, ...] = ()
     notes: tuple[str, ...] = ()
     claim_lost: bool = False
-    cannot_tell: bool = False
+    use_unknown: bool = False
 
     @property
     def still_composing(self) -> tuple[UnverifiedNode, ...]:

@@ -291,7 +291,7 @@ class BatchPlan:
                 succession.take(request, node.chosen)
                 placed.append((request, node.chosen))
         for request, fit in reversed(placed):
-            succession.give_back(request, fit)
+            succession.release(request, fit)
         self._fits_left -= len(placed) + len(order)
         in_order = [decisions[number] for number in range(len(self.requests))]
         short = sum(max(0, one.request.required_count - one.fit_count) for one in in_order)

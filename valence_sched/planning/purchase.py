@@ -271,7 +271,7 @@ def _useful(
     least = [limit.min for name, limit in limits if name in classes.kinds.kinds[option.kind].types]
     useful = 0
     for variant in classes.variants:
-        pairs = zip(variant.demands, variant.fitter.gives(option.kind), strict=True)
+        pairs = zip(variant.demands, variant.fitter.coverage(option.kind), strict=True)
         blocks = [-(-amount // size) for amount, size in pairs if size]
         useful += wanted[variant.node_type] * max(blocks + least, default=0)
     return min(useful, option.most)

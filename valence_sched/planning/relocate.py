@@ -177,7 +177,7 @@ class Placing:
     def withdraw(self, succession: Succession) -> None:
         """Free the hardware of the placed nodes."""
         for _, request, fit in self.placed:
-            succession.give_back(request, fit)
+            succession.release(request, fit)
 
 
 def hardest_first(residents: Sequence[Resident]) -> list[Resident]:

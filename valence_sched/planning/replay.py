@@ -203,7 +203,7 @@ class Occupancy:
             if levels[number] > peaks[number]:
                 peaks[number] = levels[number]
 
-    def give_back(self, moment: float, podm: int, fit: Fit, before: BlockTable) -> None:
+    def release(self, moment: float, podm: int, fit: Fit, before: BlockTable) -> None:
         """Remove a node; ``before`` is the block table of the podm with it."""
         self._timeline.change(self._changes(fit, before), -1.0, moment)
         self._count_node(moment, podm, -1)
@@ -474,8 +474,8 @@ class ReplayRun:
             self._timeline.advance(moment)
         podm = self._podm_of[fit.row]
         before = self._block_tables[podm]
-        self._succession.give_back(request, fit)
-        self._occupancy.give_back(moment, podm, fit, before)
+        self._succession.release(request, fit)
+        self._occupancy.release(moment, podm, fit, before)
         self._departed += 1
 
     def _result(self, site: str, policy: str | None) -> model.ReplayResult:

@@ -31,7 +31,7 @@ MOST_PREPARED = 4096  # prepared requests that are remembered
 
 
 class Succession:
-    """Decides on requests on a snapshot whose hardware its own nodes take and return.
+    """Decides on requests on a snapshot whose hardware its own nodes take and release.
 
     A decision is that of a :class:`~valence_sched.core.decider.Decider` on an inventory with these
     nodes. Its arrays change with the next node: copy them to keep them. Nodes on other pod managers
@@ -42,9 +42,9 @@ class Succession:
         self.view = decider.snapshot()
         self.skipped = decider.skipped
         self._ledger = Ledger(self.view)
-        self._preparation = decider.preparation
+        self._policies = decider.bound_policies
         self._strict = decider.strict
-        self._elsewhere = decider.elsewhere
+        self._other_podms = decider.other_podms
         self._counts = NodeCounts()
         #: By the id of a request, which is kept with it: no other request gets the same id.
         self._prepared: dict[int, tuple[Request, Request, BoundPolicy, BoundPolicy]] = {}
@@ -65,14 +65,14 @@ class Succession:
 
     def policy(self, request: Request) -> Policy:
         """Return the policy of a request; UnknownName if it does not exist."""
-        return self._preparation.policy(request.policy).policy
+        return self._policies.policy(request.policy).policy
 
     def costs(self, request: Request) -> Ints:
         """Return the present costs of all pools for the first node of a request."""
         return self._context(request).evaluation.cost.copy()
 
     def prepare(self, request: Request) -> Request:
-        """Return a prepared request; errors as for a preparation."""
+        """Return a prepared request; errors as for preparing it."""
         return self._prepare(request)[0]
 
     def decide(
@@ -116,9 +116,9 @@ class Succession:
         self._ledger.take(fit)
         self._count(request, fit, 1)
 
-    def give_back(self, request: Request, fit: Fit) -> None:
+    def release(self, request: Request, fit: Fit) -> None:
         """Free the blocks and amounts of a node of a request; UsageError if it was not taken."""
-        self._ledger.give_back(fit)
+        self._ledger.release(fit)
         self._count(request, fit, -1)
 
     def remove(self, podm: int, node: Node) -> None:
@@ -143,27 +143,27 @@ class Succession:
         if alone.group is not None or alone.owner is not None:
             view = self._ledger.view
             sealed = with_group_state(
-                view, alone, lambda: self._eligible(alone, bound), self._counts, self._elsewhere
+                view, alone, lambda: self._eligible(alone, bound), self._counts, self._other_podms
             )
-            active = self._preparation.active(sealed, bound)
+            active = self._policies.active(sealed, bound)
         return self._ledger.context(sealed, active, strict=self._strict)
 
     def _prepare(self, request: Request) -> tuple[Request, BoundPolicy, BoundPolicy]:
         known = self._prepared.get(id(request))
         if known is None:
-            sealed, bound = self._preparation.prepare(request, self.view)
+            sealed, bound = self._policies.prepare(request, self.view)
             if sealed.group is None and sealed.owner is None:
                 sealed = with_group_state(self.view, sealed, lambda: self.view.all_rows)
             while len(self._prepared) >= MOST_PREPARED:
                 del self._prepared[next(iter(self._prepared))]
-            active = self._preparation.active(sealed, bound)
+            active = self._policies.active(sealed, bound)
             known = self._prepared[id(request)] = (request, sealed, bound, active)
             self._prepared[id(sealed)] = (sealed, sealed, bound, active)
         return known[1:]
 
     def _eligible(self, request: Request, bound: BoundPolicy) -> Mask:
         alone = msgspec.structs.replace(request, group=None)
-        active = self._preparation.active(alone, bound)
+        active = self._policies.active(alone, bound)
         return eligible_rows(self._ledger.context(alone, active, strict=self._strict))
 
 
@@ -185,7 +185,7 @@ def verify(
     )
     if partial:
         sealed = decider.seal(msgspec.structs.replace(request, min_count=0))
-        eligible = decider.eligible(sealed, decider.preparation.policy(sealed.policy))
+        eligible = decider.eligible(sealed, decider.bound_policies.policy(sealed.policy))
     else:
         sealed = succession.prepare(request)
     if not (0 if partial else sealed.required_count) <= len(candidates) <= sealed.count:

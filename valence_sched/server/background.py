@@ -31,10 +31,10 @@ class LeasedJob(Protocol):
         """Work until ``ended``; errors as of the state."""
 
 
-Tell = Callable[[str], object]
+LogLine = Callable[[str], object]
 Sleep = Callable[[float], object]
 #: Makes a job; its arguments take a line for each change, and wait.
-MakeReader = Callable[[Tell, Sleep], LeasedJob]
+MakeReader = Callable[[LogLine, Sleep], LeasedJob]
 
 
 class ReaderThread:
@@ -66,7 +66,7 @@ class ReaderThread:
     def _run(self) -> None:
         while not self._ended.is_set():
             try:
-                self._make_reader(self._tell, self._ended.wait).run(self._ended.is_set)
+                self._make_reader(self._log, self._ended.wait).run(self._ended.is_set)
             except SchedulerError as error:
                 self._note_problem(str(error))
                 self._ended.wait(RETRY_S)
@@ -74,7 +74,7 @@ class ReaderThread:
                 LOG.exception("a defect of the %s: it is started again", self._name)
                 self._ended.wait(RESTART_S)
 
-    def _tell(self, line: str) -> None:
+    def _log(self, line: str) -> None:
         self._problem = ""
         LOG.info("%s", redact_text(line))
 

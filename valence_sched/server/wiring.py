@@ -25,10 +25,10 @@ from valence_sched.model.redact import redact_text
 from valence_sched.server.background import (
     Application,
     LeasedJob,
+    LogLine,
     ReaderThread,
     ServiceHints,
     Sleep,
-    Tell,
 )
 from valence_sched.server.engine_pool import EnginePool, RequestCompiler, selection_of
 from valence_sched.server.state_facts import StateReader
@@ -255,7 +255,7 @@ class ServiceProcess:
         self.engines.close(ENGINE_END_S)
         self._state.close()
 
-    def _background_reader(self, tell: Tell, sleep: Sleep) -> BackgroundReader:
+    def _background_reader(self, log: LogLine, sleep: Sleep) -> BackgroundReader:
         chosen, settings = self._settings.reader_settings, self._settings
         assert chosen is not None, "else there is no thread to run it"
         live = replace(selection_of(settings).live, timeout_s=chosen.request_timeout_s)
@@ -273,7 +273,7 @@ class ServiceProcess:
                 events=chosen.events != "off",
                 event_pause_s=chosen.event_pause_s,
             ),
-            tell,
+            log,
             chosen.readers,
             lease_s=chosen.lease_s,
             clock=self._clock,
@@ -284,10 +284,10 @@ class ServiceProcess:
         self._reader_hint = reader.hint
         return reader
 
-    def _dispatch_sender(self, tell: Tell, sleep: Sleep) -> LeasedJob:
+    def _dispatch_sender(self, log: LogLine, sleep: Sleep) -> LeasedJob:
         settings = self._settings.dispatch
         assert settings is not None, "else there is no thread to run it"
-        return self._make_app().dispatch_sender(self._state.store(), settings, tell, sleep=sleep)
+        return self._make_app().dispatch_sender(self._state.store(), settings, log, sleep=sleep)
 
 
 def app_maker(

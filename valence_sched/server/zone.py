@@ -142,7 +142,7 @@ class ProcessZone:
     def poller(
         self,
         clock: Callable[[], float],
-        tell: Callable[[str], object],
+        log: Callable[[str], object],
         sleep: Callable[[float], object],
     ) -> ZonePoller:
         """Return the poller of the children; arguments as of a poller."""
@@ -159,7 +159,7 @@ class ProcessZone:
             ask,
             holder=process_name(),
             interval_s=interval_s,
-            tell=tell,
+            log=log,
             clock=clock,
             sleep=sleep,
         )

@@ -62,10 +62,10 @@ class Leases:
         update = sa.update(_leases).where(*own).values(expires_at=now() + ttl_s)
         return bool(self._database.write(lambda c: c.execute(update).rowcount, "renewing a lease"))
 
-    def give_up(self, name: str, holder: str) -> None:
+    def release(self, name: str, holder: str) -> None:
         own = _leases.c.name == name, _leases.c.holder == holder
         update = sa.update(_leases).where(*own).values(expires_at=0.0)
-        self._database.write(lambda c: c.execute(update), "giving up a lease")
+        self._database.write(lambda c: c.execute(update), "releasing a lease")
 
     def holder(self, name: str) -> str | None:
         of = _leases.c

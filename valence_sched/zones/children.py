@@ -240,7 +240,7 @@ class ZonePoller:
 
     ``ask`` returns the info of a child within ``deadline_s``, or raises a SchedulerError. The
     process with the lease polls each child every ``interval_s``; ``holder`` names this process.
-    ``tell`` takes a line for each child that becomes active or stops answering.
+    ``log`` takes a line for each child that becomes active or stops answering.
     """
 
     def __init__(
@@ -251,14 +251,14 @@ class ZonePoller:
         *,
         holder: str,
         interval_s: float,
-        tell: Callable[[str], object],
+        log: Callable[[str], object],
         clock: Callable[[], float],
         sleep: Callable[[float], object],
         deadline_s: float = DEADLINE_S,
     ) -> None:
         self._zones, self._leases, self._ask, self._holder = zones, leases, ask, holder
         self._interval_s, self._deadline_s = interval_s, deadline_s
-        self._tell, self._clock, self._sleep = tell, clock, sleep
+        self._log, self._clock, self._sleep = log, clock, sleep
         self._leads, self._renew_at = False, -float("inf")
         self._problem = ""
 
@@ -274,7 +274,7 @@ class ZonePoller:
         """Let another process poll immediately; StoreError if the state cannot be used."""
         if self._leads:
             self._leads = False
-            self._leases.give_up(LEASE, self._holder)
+            self._leases.release(LEASE, self._holder)
 
     def step(self) -> float:
         """Poll the due children if this process has the lease; return the seconds to wait."""
@@ -295,7 +295,7 @@ class ZonePoller:
         except errors.StoreError as error:
             self._leads, self._renew_at = False, -float("inf")
             if str(error) != self._problem:
-                self._tell(f"waiting: {error}")
+                self._log(f"waiting: {error}")
             self._problem = str(error)
         return LOOK_S
 
@@ -314,12 +314,12 @@ class ZonePoller:
                 after = _failed(before, outcome)
             polled.append(PolledZone(by_name[name], after))
             if after.is_active and not before.is_active:
-                self._tell(f"zone {name}: active")
+                self._log(f"zone {name}: active")
             elif after.reason and (
                 (after.reason, after.is_active) != (before.reason, before.is_active)
             ):
                 state = "still active" if after.is_active else "not active"
-                self._tell(f"zone {name}: {state}: {after.reason}")
+                self._log(f"zone {name}: {state}: {after.reason}")
         self._zones.record(polled)
 
     def _info(self, zone: nouns.ZoneOverview) -> nouns.ZoneInfo:

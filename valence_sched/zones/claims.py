@@ -272,7 +272,7 @@ class ZoneClaims:
             row.id, ["PREPARED"], "HELD", parts=parts, ttl_s=body.ttl_s, dispatched=dispatched
         )
         if held is None:
-            self._give_up(row, parts)
+            self._abandon(row, parts)
             raise errors.ClaimLost(f"claim {row.id} took too long to prepare")
         return merged_claim(held, {zone: [claim] for zone, claim in claims.items()})
 
@@ -302,14 +302,14 @@ class ZoneClaims:
             return
         # a zone that refuses has no hold; a zone that fails or is silent may have its hold
         unsure = {zone for zone, error in refusals.items() if error.http_status >= 500}
-        self._give_up(row, [part for part in parts if part.claim or part.zone in unsure])
+        self._abandon(row, [part for part in parts if part.claim or part.zone in unsure])
         own = refusals.get("")
         if own is not None and not isinstance(own, _AVOIDABLE):
             raise own
         lines = (paths.line_below(zone, str(error)) for zone, error in refusals.items())
         raise PartLost("; ".join(lines), refusals)
 
-    def _give_up(self, row: nouns.ZoneClaim, parts: Sequence[nouns.ZoneClaimPart]) -> None:
+    def _abandon(self, row: nouns.ZoneClaim, parts: Sequence[nouns.ZoneClaimPart]) -> None:
         """Release the parts of a claim that is not held; parts in silent zones expire."""
         note = "some parts could not be claimed"
         changed = self.rows.change(

@@ -172,7 +172,7 @@ class _Outcome:
     notes: list[str] = field(default_factory=list)
     failed_zones: set[str] = field(default_factory=set)
     claim_lost: bool = False
-    cannot_tell: bool = False
+    use_unknown: bool = False
 
     def add(self, zone: str, result: ProvisionResult, part: ZoneClaimPart | None = None) -> None:
         """Add the answer of a zone; an error if it has too many, or inexplicably too few, nodes."""
@@ -190,7 +190,7 @@ class _Outcome:
         self.unverified += [paths.unverified_below(zone, one) for one in result.unverified]
         self.notes += [paths.line_below(zone, line) for line in result.notes]
         self.claim_lost |= result.claim_lost
-        self.cannot_tell |= result.cannot_tell
+        self.use_unknown |= result.use_unknown
         if result.failures:
             self.failed_zones.add(zone)
 
@@ -204,7 +204,7 @@ class _Outcome:
         self.failures.append(line)
         self.failed_zones.add(zone)
         self.claim_lost |= isinstance(error, errors.ClaimLost)
-        self.cannot_tell |= isinstance(error, errors.BaremetalUnavailable)
+        self.use_unknown |= isinstance(error, errors.BaremetalUnavailable)
 
     @property
     def node_count(self) -> int:
@@ -217,7 +217,7 @@ class _Outcome:
             unverified=tuple(self.unverified),
             notes=tuple(self.notes),
             claim_lost=self.claim_lost,
-            cannot_tell=self.cannot_tell,
+            use_unknown=self.use_unknown,
         )
 
 

@@ -206,7 +206,7 @@ class ListPlugins(base.Lister):
     def take_action(self, args: base.Args) -> base.Table:
         installed = self.scheduler(args).plugins(self.kind)
         for name, error in installed.load_errors.items():
-            self.tell(f"{installed.kind} {name!r} cannot be loaded: {error}")
+            self.log_line(f"{installed.kind} {name!r} cannot be loaded: {error}")
         columns = ["Name", "Description", "Options"] + (["Source"] if args.long else [])
         return columns, [
             (one.name, one.description, Pairs(one.options), one.source) for one in installed.plugins

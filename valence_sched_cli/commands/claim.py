@@ -133,7 +133,7 @@ def _describe(
         return lines, 7
     if expected := len(result.nodes) + allowed:
         return lines, 0 if expected == count else 4
-    return lines, 6 if result.claim_lost else 5 if result.cannot_tell else 1
+    return lines, 6 if result.claim_lost else 5 if result.use_unknown else 1
 
 
 def dispatch(
@@ -184,7 +184,7 @@ class ListClaim(base.PagedLister):
         claims = self.report_scheduler(args, reads=False).claims(
             podm=args.podm, owner=args.owner, ended=args.all
         )
-        self.tell_missing(claims)
+        self.log_missing(claims)
         return columns, [{**_cells(claim), "Expires At": ExpiryCell(claim)} for claim in claims]
 
 
@@ -232,7 +232,7 @@ class ReleaseClaim(base.Command):
     arguments = "<claim>...: claim (ID; repeat for several)"
 
     def take_action(self, args: base.Args) -> None:
-        self.tell_errors(self.scheduler(args).release(args.claim))
+        self.log_errors(self.scheduler(args).release(args.claim))
 
 
 class RenewClaim(base.ShowOne):

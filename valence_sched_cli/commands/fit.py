@@ -86,7 +86,7 @@ class FitPodm(base.Lister):
             counter = scheduler = self.report_scheduler(args)
         if args.stranded:
             found = counter.stranded([request for _, request in requests])
-            self.tell_missing(found, "resources")
+            self.log_missing(found, "resources")
             self.closing += words.capacity.stranded_lines(found)
             return output.capacity.stranded_table(found, people=self.for_people(args))
         limit = args.limit or MOST_COUNTED
@@ -154,4 +154,4 @@ class FitPodm(base.Lister):
                 if args.mix and name == MIX:
                     fits = f"the mix has {format_count(found[name], 'node')}"
                 self.closing.append(f"{fits}, and {least:,} are required")
-        self.tell_missing(model.zone.ZonedList(silent=silent.values()), "nodes")
+        self.log_missing(model.zone.ZonedList(silent=silent.values()), "nodes")

@@ -62,7 +62,7 @@ class ListBlock(base.PagedLister):
         columns = ["Podm", "Block", "Hardware", "Free", "Node"]
         columns += ["Condition", "Pool", "Type", "URI"] if args.long else []
         blocks = self.report_scheduler(args).blocks(block_filter(args))
-        self.tell_missing(blocks)
+        self.log_missing(blocks)
         rows = list(map(_cells, blocks))
         free = sum(1 for row in rows if row["Free"])
         self.closing.append(f"{format_count(len(rows), 'block')}, {free:,} of them free")
@@ -109,7 +109,7 @@ class ListDevice(base.PagedLister):
 
     def take_action(self, args: base.Args) -> base.Table:
         counts = self.report_scheduler(args).device_counts(block_filter(args))
-        self.tell_missing(counts)
+        self.log_missing(counts)
         short = words.phrases.short_model
         models = (one.model and Shown(one.model, short) for one in counts)
         return ("Device", "Model", "Devices", "Free", "Podms"), [
@@ -140,7 +140,7 @@ class ListPool(base.PagedLister):
             columns += ["Total Blocks", "Total Cores", "Total Memory MiB", "Total GPUs"]
             columns += ["Total Drives", "Free Stocks", "Total Stocks", "Name", "Traits"]
         pools = self.report_scheduler(args).pools(args.podm)
-        self.tell_missing(pools)
+        self.log_missing(pools)
         return columns, [
             output.hardware.amount_cells(one.amounts)
             | fields(one, "Podm", "Pool", "Name", "Traits")

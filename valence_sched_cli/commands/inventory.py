@@ -142,7 +142,7 @@ class EditInventory(base.Lister):
         write_site = self.scheduler_app.whatif.print_site
         self._delivery.print(lambda stream: write_site(self._site, stream.write))
         for effect in self._site.effects:
-            self.tell(effect.text)
+            self.log_line(effect.text)
         return 0
 
 
@@ -256,9 +256,9 @@ class CapturePodm(base.ShowOne):
         with self.effects.change("capture", file or tree, "may be written", "is written"):
             captured = captures.capture(selection, file=file, tree=tree, aliases=aliases)
         for name, why in captured.failures.items():
-            self.tell(f"failed: {name}: {why}", logging.ERROR)
+            self.log_line(f"failed: {name}: {why}", logging.ERROR)
         for line in captured.left_out:
-            self.tell(f"left out: {line}")
+            self.log_line(f"left out: {line}")
         skipped = self.scheduler_app.diagnostics.lines("skipped")
         lacks = captured.failures or captured.left_out or skipped
         self.exit_code = 5 if args.strict and lacks else 0

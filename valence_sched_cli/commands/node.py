@@ -64,7 +64,7 @@ class ListNode(base.PagedLister):
             ]
         else:
             nodes = scheduler.nodes(podm=args.podm, owner=args.owner, live=args.live)
-            self.tell_missing(nodes)
+            self.log_missing(nodes)
         columns = _visible_columns(args, nodes)
         now = self.scheduler_app.now().timestamp()
         rows = []
@@ -189,4 +189,4 @@ class DeleteNode(base.Command):
 
     def take_action(self, args: base.Args) -> None:
         wait_s = claim.wait_s(args)
-        self.tell_errors(self.scheduler(args).delete_nodes(args.node, wait_s=wait_s))
+        self.log_errors(self.scheduler(args).delete_nodes(args.node, wait_s=wait_s))

@@ -106,9 +106,9 @@ class ListPodm(base.PagedLister):
         scheduler = self.report_scheduler(args, selection)
         more = (*(LONG_COLUMNS if args.long else ()), *(TRAITS if args.capabilities else ()))
         podms = scheduler.podms()
-        self.tell_missing(podms)
+        self.log_missing(podms)
         for line in _unknown_words([one.podm for one in podms], args):
-            self.tell(f"warning: {line}")
+            self.log_line(f"warning: {line}")
         listed = [one for one in podms if _is_listed(one.podm, args)]
         now, limit_s = self.scheduler_app.now(), STALE_S if max_age_s is None else max_age_s
         ages = {one.podm.id: model.quantity.age_s(one.podm.read_at, now) for one in listed}
@@ -176,7 +176,7 @@ class ShowPodm(base.ShowOne):
         if registered:
             only = msgspec.structs.replace(selection.live, only=(args.podm,))
             selection = msgspec.structs.replace(selection, live=only)
-            self.tells_remarks = True
+            self.lists_remarks = True
         scheduler = self.scheduler(args, selection)
         overview = scheduler.podm(args.podm)
         podm = overview.podm

@@ -209,7 +209,7 @@ class DeletePodm(base.Command):
     arguments = "<podm>...: registered pod manager (repeat for several)"
 
     def take_action(self, args: base.Args) -> None:
-        self.tell_errors(self.scheduler(args).unregister(args.podm))
+        self.log_errors(self.scheduler(args).unregister(args.podm))
 
 
 class SetStats(base.ShowOne):
@@ -251,7 +251,7 @@ class UnsetStats(base.Command):
             try:
                 scheduler.forget_report(name)
             except SchedulerError as error:  # the others can be forgotten all the same
-                self.tell_errors([error])
+                self.log_errors([error])
 
 
 class ShowStats(base.ShowOne):

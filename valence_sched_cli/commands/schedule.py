@@ -137,7 +137,7 @@ class SchedulePodm(base.Lister):
             self.closing += claims.claim_lines(self, args, claim) if claim else []
             if result is None:
                 assert claim is not None, "what was not decided now was claimed before"
-                self._tell_no_report()
+                self._log_no_report()
                 self.exit_code = 0 if claim.nodes == request.count else 4
                 rows = output.decision.claim_rows(claim)
                 return self._table(output.decision.columns(args.long), rows)
@@ -154,7 +154,7 @@ class SchedulePodm(base.Lister):
                 result = msgspec.structs.replace(result, report=report)
                 self._write_report(report)
                 rows = claims.dispatch(self, args, report)
-                self._tell_outcome(result)
+                self._log_outcome(result)
                 return self._table(claims.DISPATCH_COLUMNS, rows)
         return self._show_decision(result)
 
@@ -200,7 +200,7 @@ class SchedulePodm(base.Lister):
         detail, scheduler = claims.detail_of(args), self.scheduler(args)
         result = scheduler.compose(request, key=args.key, ttl_s=ttl_s, wait_s=wait_s, detail=detail)
         if result.decision is None:
-            self._tell_no_report()
+            self._log_no_report()
         elif not result.decision.report.placements:
             return self._show_decision(result.decision)
         else:
@@ -221,11 +221,11 @@ class SchedulePodm(base.Lister):
             facts = [("Claim", f"{claim.id}, {words.phrases.state_text(claim.state)}")]
         self._write_report(report, facts)
         self._explain(report)
-        self._tell_outcome(result)
+        self._log_outcome(result)
         rows = list(output.decision.placement_rows(report))
         return self._table(output.decision.columns(self.args.long), rows)
 
-    def _tell_outcome(self, result: model.decision.DecisionResult) -> None:
+    def _log_outcome(self, result: model.decision.DecisionResult) -> None:
         self.exit_code = EXIT_CODES[result.report.outcome] or self.exit_code
         explain, names_id = self.args.explain, self._names_id
         self.closing += output.decision.summary_lines(result, explain=explain, names_id=names_id)
@@ -349,7 +349,7 @@ class SchedulePodm(base.Lister):
         text = self.scheduler_app.report_text(report)
         self._delivery.print(lambda stream: stream.write(text))
 
-    def _tell_no_report(self) -> None:
+    def _log_no_report(self) -> None:
         known = f"--key {self.args.key} belongs to an earlier decision"
         for option, noun in ((self.args.report, "report"), (self.args.html, "page")):
             if option:

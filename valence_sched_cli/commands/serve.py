@@ -70,9 +70,9 @@ class ServePodm(base.Command):
         )
 
     def _ready(self, podms: list[tuple[str, str]]) -> None:
-        self._tell_problems()
+        self._log_problems()
         for id_, url in podms:
             self.app.stdout.write(f"{escape(id_)} {escape(url)}\n")
         self.app.stdout.flush()
         if self.app.stderr.isatty():
-            self.tell("Ctrl-C ends it")
+            self.log_line("Ctrl-C ends it")

@@ -72,7 +72,7 @@ class WatchPodm(base.Command):
         try:
             self.scheduler_app.watch(
                 live,
-                self._tell_at,
+                self._log_at,
                 pace=pace,
                 threads=args.readers,
                 once=args.once,
@@ -85,6 +85,6 @@ class WatchPodm(base.Command):
             if args.once:
                 raise
 
-    def _tell_at(self, text: str, level: int = logging.WARNING) -> None:
+    def _log_at(self, text: str, level: int = logging.WARNING) -> None:
         """Log a line with the time, as nothing else says when a change was seen."""
-        self.tell(f"{format_time(self.scheduler_app.now().timestamp())} {text}", level)
+        self.log_line(f"{format_time(self.scheduler_app.now().timestamp())} {text}", level)

@@ -144,7 +144,7 @@ class RunWhatif(base.Lister):
         line.finish("replay")
         requests = sum(run.requests for run in replay.runs)
         text = f"{requests:,} requests decided, {_rate(requests, started):,.0f} a second"
-        self.tell(text, logging.INFO)
+        self.log_line(text, logging.INFO)
         return replay
 
 
@@ -256,7 +256,7 @@ class SweepWhatif(base.Lister):
             except BaseException:
                 if file:
                     done = len(finished) + made
-                    self.tell(f"{done:,} of {total:,} runs are in {file}: repeat to continue")
+                    self.log_line(f"{done:,} of {total:,} runs are in {file}: repeat to continue")
                 raise
             self.progress.finish("sweep")
             return runs

@@ -217,7 +217,7 @@ class DeleteZone(base.Command):
     arguments = "<zone>...: zone directly below (name or ID; repeat for several)"
 
     def take_action(self, args: base.Args) -> None:
-        self.tell_errors(self.scheduler(args).delete_zones(args.zone))
+        self.log_errors(self.scheduler(args).delete_zones(args.zone))
 
 
 class _OwnZone(base.Lister):

@@ -22,16 +22,16 @@ EXIT_UNTOLD = 7  # something was done, and not all of the outputs could be writt
 
 
 class Delivery:
-    """The outputs of one command: data to ``stdout``, lines for people to ``tell``."""
+    """The outputs of one command: data to ``stdout``, lines for people to ``log``."""
 
     def __init__(
         self,
         effects: EffectLog,
         stdout: Any,
-        tell: Callable[[str, int], object],
+        log: Callable[[str, int], object],
         clear: Callable[[], object] = lambda: None,
     ) -> None:
-        self._effects, self._stdout, self._tell, self._clear = effects, stdout, tell, clear
+        self._effects, self._stdout, self._log, self._clear = effects, stdout, log, clear
 
     def print(self, emit: Callable[[Any], object]) -> None:
         """Print what ``emit`` writes, after an effect only once it is complete; OutputError."""
@@ -45,7 +45,7 @@ class Delivery:
         with streams.printing(self._stdout), streams.escaping(self._stdout):
             emit(self._stdout)
 
-    def tell_error(self, error: BaseException, closing: Iterable[str]) -> int:
+    def log_error(self, error: BaseException, closing: Iterable[str]) -> int:
         """Tell of an error, and after an effect what no output names; return the exit code."""
         if isinstance(error, KeyboardInterrupt):
             reason = "interrupted"
@@ -53,24 +53,22 @@ class Delivery:
             reason = str(error)
         else:
             reason = one_line(describe_error(error))
-        self._tell(reason, logging.ERROR)
+        self._log(reason, logging.ERROR)
         if not self._effects:
             return error.exit_code if isinstance(error, SchedulerError) else 1
         for line in self._effects.unnamed_lines():
-            self._tell(line, logging.ERROR)
+            self._log(line, logging.ERROR)
         for line in closing:
-            self._tell(line, logging.WARNING)
+            self._log(line, logging.WARNING)
         return EXIT_UNTOLD
 
     def check(self, failures: streams.Failures, code: int) -> int:
         """Report log files that failed; return the exit code, 7 where effects are named nowhere."""
-        self._tell(
-            f"exit code {code}", logging.DEBUG
-        )  # a log that takes no more fails here at last
+        self._log(f"exit code {code}", logging.DEBUG)  # a log that takes no more fails here at last
         for handler, reason in list(failures.items()):
             if isinstance(handler, logging.FileHandler):
                 line = f"--log-file {handler.baseFilename}: {reason.lower()}: it is not whole"
-                self._tell(line, logging.ERROR)
+                self._log(line, logging.ERROR)
         lost = any(not isinstance(handler, logging.FileHandler) for handler in failures)
         lines = self._effects.unnamed_lines() if lost else []
         if not lines:

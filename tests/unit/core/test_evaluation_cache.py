@@ -304,7 +304,7 @@ class TestLedger(unittest.TestCase):
         taken: list[Fit] = []
         for step in steps:
             if step > 7 and taken:
-                ledger.give_back(taken.pop(step % len(taken)))
+                ledger.release(taken.pop(step % len(taken)))
             now = [json.loads(json.dumps(podm)) for podm in podms]
             for fit in taken:
                 podm = int(site.podm_of[fit.row])
@@ -344,7 +344,7 @@ class TestLedger(unittest.TestCase):
             ledger.take(fit)
             ledger.context(asked, bound)
             ledger.take(other)
-            ledger.give_back(fit)
+            ledger.release(fit)
             known = ledger.context(asked, bound).evaluation
             new = evaluate(ledger.view, asked, bound)
             self.assertEqual(new.cost.tolist(), known.cost.tolist())
@@ -353,7 +353,7 @@ class TestLedger(unittest.TestCase):
             table = (lambda one: one.verdicts, lambda one: one.scores)[turn % 2]
             self.assertEqual(table(new).tolist(), table(known).tolist())
             self.assertEqual(new.scores.tolist(), known.scores.tolist())
-            ledger.give_back(other)
+            ledger.release(other)
             ledger.context(asked, bound)
 
     def test_a_plug_in_that_reads_blocks_one_by_one_is_asked_in_every_state(self):
@@ -374,7 +374,7 @@ class TestLedger(unittest.TestCase):
             ledger.take(fit)
             score = ledger.context(asked, bound).evaluation.scores[0][0]
             self.assertEqual(float(1 not in fit.blocks), score)
-            ledger.give_back(fit)
+            ledger.release(fit)
             ledger.context(asked, bound)
 
     def test_a_block_given_back_is_free_again_and_can_be_given_back_once(self):
@@ -382,13 +382,13 @@ class TestLedger(unittest.TestCase):
         ledger = Ledger(view({"id": "a", "blocks": [gpu("g")]}))
         fit = decided(ledger, asked)
         with self.assertRaisesRegex(UsageError, "'a': it was not taken"):
-            ledger.give_back(fit)
+            ledger.release(fit)
         ledger.take(fit)
         self.assertIsNone(decided(ledger, asked))
-        ledger.give_back(fit)
+        ledger.release(fit)
         self.assertEqual(fit, decided(ledger, asked))
         with self.assertRaises(UsageError):
-            ledger.give_back(fit)
+            ledger.release(fit)
 
     def test_what_a_podm_tells_of_its_stocks_is_written_down(self):
         stock = {"uri": "s", "resource": "gib", "total": 9}

@@ -29,8 +29,8 @@ EFFECTS = {
     ("lifecycle/compose", "_remove", "remove"),
     ("lifecycle/compose", "_reserve_and_compose", "reserve"),
     ("lifecycle/compose", "_reserve_and_compose", "compose"),
-    ("lifecycle/compose", "_give_up", "remove"),
-    ("lifecycle/compose", "_give_up", "unreserve"),
+    ("lifecycle/compose", "_abandon", "remove"),
+    ("lifecycle/compose", "_abandon", "unreserve"),
     ("lifecycle/reconcile", "_decompose", "remove"),
     ("lifecycle/reconcile", "_find_result", "unreserve"),
 }

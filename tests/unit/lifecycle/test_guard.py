@@ -367,10 +367,10 @@ class TestProvision(ProvisionCase):
     def test_a_result_says_why_nothing_was_composed(self):
         done = self.refused("p", "q", error=HardwareInUse(IN_USE))
         self.assertEqual(((), (IN_USE,)), (done.nodes, done.failures))
-        self.assertEqual((True, False), (done.claim_lost, done.cannot_tell))
+        self.assertEqual((True, False), (done.claim_lost, done.use_unknown))
         done = self.refused("p", "q", error=BaremetalUnavailable(AWAY))
         self.assertEqual(((), (AWAY,)), (done.nodes, done.failures))
-        self.assertEqual((False, True), (done.claim_lost, done.cannot_tell))
+        self.assertEqual((False, True), (done.claim_lost, done.use_unknown))
         self.assertEqual({"FAILED"}, {*self.states().values()})
 
     def test_where_ironic_does_not_answer_nothing_is_claimed(self):

@@ -153,7 +153,7 @@ class TestSuccession(unittest.TestCase):
                 nodes.append((asked, node.chosen, placement.chosen))
             if leaves < len(nodes):
                 other, fit, _ = nodes.pop(leaves)
-                running.give_back(other, fit)
+                running.release(other, fit)
 
     def test_a_node_of_the_inventory_that_leaves_frees_its_blocks_and_its_place_in_the_group(self):
         (podm,) = site([1])
@@ -172,7 +172,7 @@ class TestSuccession(unittest.TestCase):
         asked = request(CORES)
         ((_, node),) = running.decide(asked).placed_nodes
         with self.assertRaises(UsageError):
-            running.give_back(asked, node.chosen)
+            running.release(asked, node.chosen)
 
     def test_deciding_takes_nothing(self):
         running = succession(*site([1]))

@@ -221,7 +221,7 @@ class TestDoing(StoreCase):
         for doing, prepare in (
             ("taking a lease", lambda s: lambda: s.leases.acquire("reader", "a", 60.0)),
             ("renewing a lease", lambda s: lambda: s.leases.renew("reader", "a", 60.0)),
-            ("giving up a lease", lambda s: lambda: s.leases.give_up("reader", "a")),
+            ("releasing a lease", lambda s: lambda: s.leases.release("reader", "a")),
             ("reading leases", lambda s: lambda: s.leases.holder("reader")),
             ("storing a record", lambda s: lambda: s.records.put_new("x", b"a")),
             ("storing a record", lambda s: lambda: s.records.replace("x", b"a")),

@@ -127,7 +127,7 @@ class TestVersions(MaintenanceCase):
         with self.assertRaisesRegex(StoreError, "in use by host-1: stop every service first"):
             self.maintenance().downgrade("0001")
         self.assertEqual(tables.REVISION, self.maintenance().revision)
-        self.one.leases.give_up("reader", "host-1")
+        self.one.leases.release("reader", "host-1")
         self.assertEqual(tables.REVISION, self.maintenance().downgrade("0002"))
 
     def test_a_version_that_is_none_is_refused(self):

@@ -140,7 +140,7 @@ class Leases:
         self.holder = self.holder or holder
         return self.holder == holder
 
-    def give_up(self, _name, holder):
+    def release(self, _name, holder):
         if self.holder == holder:
             self.holder = None
 
@@ -167,7 +167,7 @@ class TestPolling(unittest.TestCase):
     def new_poller(self, holder):
         return ZonePoller(
             self.zones, self.leases, self.ask, holder=holder, interval_s=30.0,
-            tell=self.lines.append, clock=self.clock, sleep=lambda _s: None,
+            log=self.lines.append, clock=self.clock, sleep=lambda _s: None,
         )  # fmt: skip
 
     def ask(self, registration):
@@ -259,7 +259,7 @@ class TestPolling(unittest.TestCase):
         self.addCleanup(release.set)
         self.poller = ZonePoller(
             self.zones, self.leases, lambda one: self.hang(one, release), holder="a",
-            interval_s=30.0, tell=self.lines.append, clock=self.clock, sleep=lambda _s: None,
+            interval_s=30.0, log=self.lines.append, clock=self.clock, sleep=lambda _s: None,
             deadline_s=0.05,
         )  # fmt: skip
         self.after(0)
@@ -304,7 +304,7 @@ class TestPolling(unittest.TestCase):
         waits = []
         poller = ZonePoller(
             self.zones, self.leases, self.ask, holder="c", interval_s=30.0,
-            tell=self.lines.append, clock=self.clock, sleep=waits.append,
+            log=self.lines.append, clock=self.clock, sleep=waits.append,
         )  # fmt: skip
         poller.run(lambda: len(waits) == 2)
         self.assertEqual(([1.0, 1.0], None), (waits, self.leases.holder))
@@ -444,7 +444,7 @@ class TestCapabilities(RegistryCase):
 
         with self.state.store() as store:
             poller = ZonePoller(store.zones, store.leases, ask, holder="p", interval_s=30.0,
-                                tell=lambda _line: None, clock=lambda: 0.0,
+                                log=lambda _line: None, clock=lambda: 0.0,
                                 sleep=lambda _s: None)  # fmt: skip
             for name in ("Europe", "EMEA"):
                 told.append(name)

@@ -66,7 +66,7 @@ class Fitter:
     budget: Budget = DEFAULT_BUDGET
     demands: list[set_cover.Demand] = field(init=False)
     _amounts: stocks.AmountsByResource = field(init=False)
-    _gives: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    _coverage: dict[int, tuple[int, ...]] = field(default_factory=dict)
     _useful: dict[Limits, Counts] = field(default_factory=dict)
     _answers: dict[tuple[Hashable, int], SearchOutcome] = field(default_factory=dict)
     _topology: TopologyFitter | None = field(init=False)
@@ -232,9 +232,9 @@ class Fitter:
         items = []
         for kind, number in offer:
             types = self.kinds.kinds[kind].types
-            gives = self.gives(kind) + tuple(int(name in types) for name in least)
+            coverage = self.coverage(kind) + tuple(int(name in types) for name in least)
             uses = tuple(index for index, name in enumerate(capped) if name in types)
-            items.append(set_cover.Item(number, self.kinds.kinds[kind].price, gives, uses))
+            items.append(set_cover.Item(number, self.kinds.kinds[kind].price, coverage, uses))
         caps = [pool.limits[name].max or 0 for name in capped]
         return items, caps, [d.amount for d in self.demands] + list(least.values())
 
@@ -261,18 +261,18 @@ class Fitter:
         return useful
 
     def _most_useful(self, kind: int, pool: Pool) -> int:
-        pairs = zip(self.demands, self.gives(kind), strict=True)
-        useful = [-(-demand.amount // give) for demand, give in pairs if give]
+        pairs = zip(self.demands, self.coverage(kind), strict=True)
+        useful = [-(-demand.amount // covered) for demand, covered in pairs if covered]
         least = set_cover.least_blocks(pool.limits).items()
         useful += [n for name, n in least if name in self.kinds.kinds[kind].types]
         return max(useful, default=0)
 
-    def gives(self, kind: int) -> tuple[int, ...]:
-        """Return the contribution of one block of this kind to each demand."""
-        amounts = self._gives.get(kind)
+    def coverage(self, kind: int) -> tuple[int, ...]:
+        """Return the coverage of each demand by one block of this kind."""
+        amounts = self._coverage.get(kind)
         if amounts is None:
             lines = self.kinds.devices_of(kind)
-            amounts = self._gives[kind] = tuple(
+            amounts = self._coverage[kind] = tuple(
                 sum(max(device_amount(need, *line) for need in demand.needs) for line in lines)
                 for demand in self.demands
             )

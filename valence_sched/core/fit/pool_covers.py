@@ -158,19 +158,19 @@ def connected_components(
     """Return the parts of a set cover whose ``n``-th item is the ``n``-th kind of block."""
     demands = [number for number, amount in enumerate(amounts) if amount]
     links = [
-        [number for number in demands if item.gives[number]] + [~cap for cap in item.caps]
+        [number for number in demands if item.coverage[number]] + [~cap for cap in item.caps]
         for item in items
     ]
     components = []
     for group in connected([*demands, *(~cap for cap in range(len(caps)))], links):
         own = [number for number in group if number >= 0]
         capped = [~number for number in group if number < 0]
-        mine = [n for n, item in enumerate(items) if any(item.gives[number] for number in own)]
+        mine = [n for n, item in enumerate(items) if any(item.coverage[number] for number in own)]
         cut = [
             Item(
                 available=items[n].available,
                 price=items[n].price,
-                gives=tuple(items[n].gives[number] for number in own),
+                coverage=tuple(items[n].coverage[number] for number in own),
                 caps=tuple(capped.index(cap) for cap in items[n].caps),
             )
             for n in mine

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Set cover: the cheapest choice of items that meets every demand within the caps.
 
-Minimise ``sum(price * n)`` subject to ``sum(gives[j] * n) >= demand[j]`` for every demand, ``sum(n
-over the items that count against a cap) <= cap`` and ``0 <= n <= available``. All numbers are
-whole, so an answer is exact. A depth-first dive, item by item in order of price per share of the
-demand, answers nearly every question within ``FREE_STATES``. Of equally cheap covers it prefers the
-one with more of the earlier items. HiGHS (``optimiser``) gets the open questions. If floating-point
-numbers leave a question open, the dive continues.
+Minimise ``sum(price * n)`` subject to ``sum(coverage[j] * n) >= demand[j]`` for every demand,
+``sum(n over the items that count against a cap) <= cap`` and ``0 <= n <= available``. All numbers
+are whole, so an answer is exact. A depth-first dive, item by item in order of price per share of
+the demand, answers nearly every question within ``FREE_STATES``. Of equally cheap covers it prefers
+the one with more of the earlier items. HiGHS (``optimiser``) gets the open questions. If floating-
+point numbers leave a question open, the dive continues.
 
 The work is counted in states, not timed: equal questions get equal answers. A question without an
 answer after all states is undecided.
@@ -38,11 +38,11 @@ WIDTH = 16  # with more demands and caps a state counts as several
 
 
 class Item(Struct, frozen=True):
-    """One kind of item: its number, and the price, the contributions and the caps of one."""
+    """One kind of item: its number, price, coverage of each demand, and caps."""
 
     available: int
     price: int
-    gives: tuple[int, ...]
+    coverage: tuple[int, ...]
     caps: tuple[int, ...] = ()
 
 
@@ -101,21 +101,23 @@ def _programme(items: Sequence[Item], demand: Sequence[int], caps: Sequence[int]
         part.column(min([item.available, _helpful(item, demand), *rooms]))
     for number, amount in enumerate(demand):
         if amount:
-            gives = [min(item.gives[number], amount) for item in items]
-            least, units = whole_units(amount, gives)
-            part.row([(item, give) for item, give in enumerate(units) if give], lower=least)
+            coverage = [min(item.coverage[number], amount) for item in items]
+            least, units = whole_units(amount, coverage)
+            part.row(
+                [(item, covered) for item, covered in enumerate(units) if covered], lower=least
+            )
     for cap, room in enumerate(caps):
         part.row([(n, 1) for n, item in enumerate(items) if cap in item.caps], upper=room)
     return part
 
 
-def whole_units(amount: int, gives: Sequence[int]) -> tuple[int, list[int]]:
-    """Return a demand and its gifts in the common unit of all gifts below the demand."""
-    unit = math.gcd(*[give for give in gives if give < amount])
+def whole_units(amount: int, coverage: Sequence[int]) -> tuple[int, list[int]]:
+    """Return a demand and its coverage in the common unit of all coverage below the demand."""
+    unit = math.gcd(*[covered for covered in coverage if covered < amount])
     if unit <= 1:
-        return amount, list(gives)
+        return amount, list(coverage)
     whole = -(-amount // unit)
-    return whole, [min(whole, -(-give // unit)) for give in gives]
+    return whole, [min(whole, -(-covered // unit)) for covered in coverage]
 
 
 def _without_needless(
@@ -124,20 +126,24 @@ def _without_needless(
     """Return the counts of a cover without needless items, the most expensive dropped first."""
     counts = list(found)
     taken = list(zip(items, counts, strict=True))
-    surplus = [sum(item.gives[j] * n for item, n in taken) - d for j, d in enumerate(demand)]
+    surplus = [sum(item.coverage[j] * n for item, n in taken) - d for j, d in enumerate(demand)]
     for index in sorted(range(len(items)), key=lambda index: -items[index].price):
-        gives = items[index].gives
-        spare = [surplus[j] // give for j, give in enumerate(gives) if give and demand[j]]
+        coverage = items[index].coverage
+        spare = [
+            surplus[j] // covered for j, covered in enumerate(coverage) if covered and demand[j]
+        ]
         needless = min([counts[index], *spare])
         counts[index] -= needless
-        surplus = [left - needless * give for left, give in zip(surplus, gives, strict=True)]
+        surplus = [
+            left - needless * covered for left, covered in zip(surplus, coverage, strict=True)
+        ]
     return counts
 
 
 def upper_bound(items: Sequence[Item], demand: int, caps: Sequence[int]) -> int:
-    """Return an upper bound of what all items together give to one demand within the caps."""
-    search = Dive([replace(item, gives=(item.gives[demand],)) for item in items], (0,), 0)
-    return _most_given(search.remaining_gifts[0][0], search.cap_room(tuple(caps)))
+    """Return an upper bound of how much of one demand all items together cover within the caps."""
+    search = Dive([replace(item, coverage=(item.coverage[demand],)) for item in items], (0,), 0)
+    return _most_covered(search.remaining_coverage[0][0], search.cap_room(tuple(caps)))
 
 
 Branch = tuple[int, tuple[int, ...], tuple[int, ...], int]
@@ -175,8 +181,8 @@ class Dive:
         self.demands = range(len(demand))
         prices: list[tuple[float, int]] = []  # price of an item for its share of the demand
         for item in items:
-            gifts = zip(item.gives, demand, strict=False)
-            share = sum(min(1.0, give / amount) for give, amount in gifts if amount)
+            pairs = zip(item.coverage, demand, strict=False)
+            share = sum(min(1.0, covered / amount) for covered, amount in pairs if amount)
             prices.append((item.price / share if share else float("inf"), item.price))
         self.order = sorted(range(len(items)), key=prices.__getitem__)
         self.items = [items[position] for position in self.order]
@@ -185,23 +191,23 @@ class Dive:
         self.states, self.most = 0, most
         self.seen: dict[tuple[int, tuple[int, ...], tuple[int, ...]], int] = {}
         size, self.groups = len(self.items), sorted({item.caps for item in self.items})
-        #: [item][demand][group] = (sum of gifts, largest gift) of the items from here on
-        self.remaining_gifts: list[list[list[tuple[int, int]]]] = [[]] * (size + 1)
+        #: [item][demand][group] = (sum, largest) of the coverage of the items from here on
+        self.remaining_coverage: list[list[list[tuple[int, int]]]] = [[]] * (size + 1)
         self.least_unit_price: list[list[float]] = [[]] * (size + 1)
         rest = [[(0, 0)] * len(self.groups) for _ in demand]
         unit = [float("inf")] * len(demand)
-        self.remaining_gifts[size], self.least_unit_price[size] = rest, unit
+        self.remaining_coverage[size], self.least_unit_price[size] = rest, unit
         for position in range(size - 1, -1, -1):
             item = self.items[position]
             group = self.groups.index(item.caps)
             rest = [list(row) for row in rest]
             unit = list(unit)
-            for j, gift in zip(self.demands, item.gives, strict=False):
-                if gift:
+            for j, covered in zip(self.demands, item.coverage, strict=False):
+                if covered:
                     total, best = rest[j][group]
-                    rest[j][group] = (total + gift * item.available, max(best, gift))
-                    unit[j] = min(unit[j], item.price / gift)
-            self.remaining_gifts[position], self.least_unit_price[position] = rest, unit
+                    rest[j][group] = (total + covered * item.available, max(best, covered))
+                    unit[j] = min(unit[j], item.price / covered)
+            self.remaining_coverage[position], self.least_unit_price[position] = rest, unit
 
     def run(self, demand: tuple[int, ...], caps: tuple[int, ...]) -> None:
         """Search depth first; ``best`` is the cheapest cover found, None without a cover."""
@@ -254,7 +260,7 @@ class Dive:
             if not number:  # without the item, demand and caps are unchanged
                 yield 0, demand, caps, price
                 continue
-            pairs = zip(demand, item.gives, strict=True)
+            pairs = zip(demand, item.coverage, strict=True)
             unmet = tuple([d - number * g if d > number * g else 0 for d, g in pairs])
             left = [cap - number if index in item.caps else cap for index, cap in enumerate(caps)]
             yield number, unmet, tuple(left), price
@@ -262,11 +268,11 @@ class Dive:
     def _can_improve(
         self, position: int, demand: tuple[int, ...], caps: tuple[int, ...], spent: int
     ) -> bool:
-        rest, unit = self.remaining_gifts[position], self.least_unit_price[position]
+        rest, unit = self.remaining_coverage[position], self.least_unit_price[position]
         rooms, floor = self.cap_room(caps), 0.0
         for j in self.demands:
             if demand[j]:
-                if _most_given(rest[j], rooms) < demand[j]:
+                if _most_covered(rest[j], rooms) < demand[j]:
                     return False
                 floor = max(floor, demand[j] * unit[j])
         return self.ceiling is None or spent + floor < self.ceiling
@@ -282,15 +288,15 @@ class Dive:
 
 def _helpful(item: Item, demand: Sequence[int]) -> int:
     """Return the number of an item that helps to meet some demand."""
-    return max([-(-d // g) for d, g in zip(demand, item.gives, strict=True) if g], default=0)
+    return max([-(-d // g) for d, g in zip(demand, item.coverage, strict=True) if g], default=0)
 
 
-def _most_given(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) -> int:
-    """Return the most that the rest gives: per cap set its sum, or the room times its best."""
-    give = 0
+def _most_covered(rest: Sequence[tuple[int, int]], rooms: Sequence[int | None]) -> int:
+    """Return the most that the rest covers: per cap set its sum, or the room times its best."""
+    covered = 0
     for room, (total, largest) in zip(rooms, rest, strict=True):
-        give += total if room is None or total < room * largest else room * largest
-    return give
+        covered += total if room is None or total < room * largest else room * largest
+    return covered
 
 
 DEVICE_KINDS = ("processor", "memory", "accelerator", "drive", "nic")

@@ -61,7 +61,7 @@ class TopologyFitter:
     demands: list[set_cover.Demand]
     kinds: BlockKinds
     domains: tuple[str, ...] = field(init=False)
-    _device_gives: dict[int, list[dict[Need, int]]] = field(default_factory=dict)
+    _device_coverage: dict[int, list[dict[Need, int]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Make one need of groups of the same devices and name; drop constraints on the pool."""
@@ -135,14 +135,14 @@ class TopologyFitter:
         items = []
         for kind, number in numbers.items():
             lines, types = self.kinds.devices_of(kind), self.kinds.kinds[kind].types
-            gives = [
+            coverage = [
                 sum(max(device_amount(need, *line) for need in demand.needs) for line in lines)
                 for demand in demands
             ]
             caps = tuple(n for n, name in enumerate(capped) if name in types)
             common = [int(name in types) for name in least]
             items.append(
-                set_cover.Item(number, self.kinds.kinds[kind].price, (*gives, *common), caps)
+                set_cover.Item(number, self.kinds.kinds[kind].price, (*coverage, *common), caps)
             )
         amounts = [demand.amount for demand in demands] + list(least.values())
         cover = set_cover.cheapest_cover(
@@ -179,23 +179,25 @@ class TopologyFitter:
         self, groups: tuple[BlockGroup, ...], constraint: TopologyConstraint, need: Need
     ) -> tuple[str, float, float] | None:
         domain = self.domains.index(constraint.place)
-        gifts_by_value: Counter[int] = Counter()
+        covered_by_value: Counter[int] = Counter()
         unreported = blocks = 0
         for group in groups:
-            gives = sum(line.get(need, 0) for line in self.device_gives(group.kind)) * group.number
+            coverage = (
+                sum(line.get(need, 0) for line in self.device_coverage(group.kind)) * group.number
+            )
             value = group.values[domain]
-            if gives and value is not None:
-                gifts_by_value[value] += gives
-            elif gives and need.unknown == "allow":
-                unreported, blocks = unreported + gives, blocks + group.number
-        if not gifts_by_value and not blocks:
+            if coverage and value is not None:
+                covered_by_value[value] += coverage
+            elif coverage and need.unknown == "allow":
+                unreported, blocks = unreported + coverage, blocks + group.number
+        if not covered_by_value and not blocks:
             return f"blocks with {need.label} that report their {constraint.place}", 1, 0
         needed = math.ceil(need.amount)
         if constraint.relation == "same":
-            most = max(gifts_by_value.values(), default=0) + unreported
+            most = max(covered_by_value.values(), default=0) + unreported
             label = f"{need.label} on one {constraint.place}"
             return (label, needed, most) if most < needed else None
-        most = len(gifts_by_value) + blocks
+        most = len(covered_by_value) + blocks
         if len(set(constraint.of)) == 1 and most < needed:
             return f"{need.label}, each on a {constraint.place} of its own", needed, most
         return None
@@ -214,24 +216,24 @@ class TopologyFitter:
         That is one for each device, and for a total the number that adds up to it.
         """
         total = 0
-        lines = self.device_gives(kind)
+        lines = self.device_coverage(kind)
         for need in self.needs:
-            gives = sum(line.get(need, 0) for line in lines)
-            if gives:
-                each = 1 if need.measure == "devices" else gives
+            coverage = sum(line.get(need, 0) for line in lines)
+            if coverage:
+                each = 1 if need.measure == "devices" else coverage
                 total += math.ceil(need.amount / each)
         types = self.kinds.kinds[kind].types
         return total + sum(n for name, n in least.items() if name in types)
 
-    def device_gives(self, kind: int) -> list[dict[Need, int]]:
-        """Return the contributions of each device line of a kind to the needs."""
-        gives = self._device_gives.get(kind)
-        if gives is None:
+    def device_coverage(self, kind: int) -> list[dict[Need, int]]:
+        """Return the coverage of the needs by each device line of a kind."""
+        coverage = self._device_coverage.get(kind)
+        if coverage is None:
             lines = self.kinds.devices_of(kind)
             amounts = ({need: device_amount(need, *line) for need in self.needs} for line in lines)
             useful = ({need: n for need, n in line.items() if n} for line in amounts)
-            gives = self._device_gives[kind] = [line for line in useful if line]
-        return gives
+            coverage = self._device_coverage[kind] = [line for line in useful if line]
+        return coverage
 
 
 class _BlockItem(NamedTuple):
@@ -275,7 +277,7 @@ class TopologyProgramme:
         self._sources: dict[Need, Terms] = {need: [] for need in fitter.needs}
         self._sources_at: defaultdict[tuple[int, Hashable, Need], Terms] = defaultdict(list)
         self._unreported: defaultdict[tuple[int, Need], Terms] = defaultdict(list)
-        self._units: dict[Need, tuple[int, dict[float, int]]] = {}  # amount, units by gift
+        self._units: dict[Need, tuple[int, dict[float, int]]] = {}  # amount, units by coverage
         self._blocks: list[int] = []  # the column of each item
         kinds = fitter.kinds.kinds
         self._items = self._block_items()
@@ -292,9 +294,9 @@ class TopologyProgramme:
                 if need.measure == "devices" and len(terms) > 1:  # a tighter bound together
                     self._place(domain, value, need, terms)
             for need, terms in self._sources.items():
-                gives = [int(give) for _, give in terms]
-                amount, units = set_cover.whole_units(math.ceil(need.amount), gives)
-                self._units[need] = amount, dict(zip(gives, units, strict=True))
+                coverage = [int(covered) for _, covered in terms]
+                amount, units = set_cover.whole_units(math.ceil(need.amount), coverage)
+                self._units[need] = amount, dict(zip(coverage, units, strict=True))
                 self.demands.append(self.part.row(self._in_units(need, terms), lower=amount))
             self._require_types()
             self._keep_together()
@@ -315,7 +317,7 @@ class TopologyProgramme:
     def _block_items(self) -> list[_BlockItem]:
         items: dict[tuple[int, tuple[Hashable, ...]], _BlockItem] = {}
         for index, group in enumerate(self._groups):
-            offered = set(itertools.chain.from_iterable(self._fitter.device_gives(group.kind)))
+            offered = set(itertools.chain.from_iterable(self._fitter.device_coverage(group.kind)))
             constraints = [
                 (c, [n for n in offered if c.applies_to(n)]) for c in self._fitter.constraints
             ]
@@ -336,7 +338,7 @@ class TopologyProgramme:
 
     def _add_blocks(self, item: _BlockItem) -> None:
         """Add the blocks of an item, and which of their devices count for which need."""
-        part, lines = self.part, self._fitter.device_gives(item.kind)
+        part, lines = self.part, self._fitter.device_coverage(item.kind)
         column = part.column(item.number)
         self._blocks.append(column)
         self.prices[column] = self._fitter.kinds.kinds[item.kind].price
@@ -356,9 +358,9 @@ class TopologyProgramme:
                 part.row([*devices, (column, -most)], upper=0)
         for need, terms in counted.items():
             if need.measure != "devices":
-                gives = sum(line.get(need, 0) for line in lines)
-                blocks = part.column(min(item.number, math.ceil(need.amount / gives)))
-                terms.append((blocks, gives))
+                coverage = sum(line.get(need, 0) for line in lines)
+                blocks = part.column(min(item.number, math.ceil(need.amount / coverage)))
+                terms.append((blocks, coverage))
                 part.row([(blocks, 1), (column, -1)], upper=0)
             self._sources[need] += terms
             for domain in self._relations[need]:
@@ -406,7 +408,7 @@ class TopologyProgramme:
 
     def _in_units(self, need: Need, terms: Terms) -> Terms:
         units = self._units[need][1]
-        return [(column, units[give]) for column, give in terms]
+        return [(column, units[covered]) for column, covered in terms]
 
     def _require_types(self) -> None:
         kinds = self._fitter.kinds.kinds
@@ -452,7 +454,7 @@ class TopologyProgramme:
         devices = [need for need in needs if need.measure == "devices"]
         supply: Counter[Hashable] = Counter()
         for item in self._items:
-            for line in self._fitter.device_gives(item.kind):
+            for line in self._fitter.device_coverage(item.kind):
                 most = max((line.get(need, 0) for need in devices), default=0)
                 supply[item.values[domain]] += most * item.number
         for value, column in uses.items():

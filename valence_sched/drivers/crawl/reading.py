@@ -339,7 +339,7 @@ class ListCheck:
     def _check_list(self, page: Collection, to: type[Resource], *, is_service: bool) -> None:
         """Check a collection; a collection in place of a service has that service as its member."""
         first, found_any, pages = page.uri, not is_service, set[str]()
-        counts = to.tells_use or any(not way.to.lasting for way in to.link_fields)
+        counts = to.reports_use or any(not way.to.lasting for way in to.link_fields)
         while page.uri not in pages:
             pages.add(page.uri)
             members = page.members
@@ -362,10 +362,10 @@ class ListCheck:
         except KeyError:
             return None
         except InputError as error:
-            if to.tells_use:
+            if to.reports_use:
                 raise Unreachable(str(error)) from None
             return None
-        if to.tells_use and found is not None and to(uri, found, NO_NOTES).lacks_fields:
+        if to.reports_use and found is not None and to(uri, found, NO_NOTES).lacks_fields:
             raise Unreachable(f"{uri}: {_NO_RESOURCE}")
         return found and self._service.json(uri, where)
 

@@ -377,7 +377,7 @@ def _completed(
         found = plausibility.with_summaries(system, listed)
         devices |= {uri: it for uri, it in found.items() if uri.startswith(f"{system.uri}#")}
     for holder in holders:
-        if plausibility.tells_all(holder.json) and (
+        if plausibility.reports_all(holder.json) and (
             _STORAGES not in holder.json
             or any(isinstance(it, schema.DriveDevice) for it in devices.values())
         ):

@@ -216,7 +216,7 @@ def unreadable_devices(
 _LISTS = tuple(dict.fromkeys(name for kind in _KINDS.values() for name in kind.lists))
 
 
-def tells_all(json: Json) -> bool:
+def reports_all(json: Json) -> bool:
     """Return whether a holder has no ``Oem`` parts and no dangling links."""
     links = json.get("Links")
     if "Oem" in json or (isinstance(links, dict) and "Oem" in links):

@@ -129,7 +129,7 @@ class RackSystem(System):
 
 
 class RackNode(NamedResource):
-    tells_use = True
+    reports_use = True
 
     node_state = Field("ComposedNodeState", text, "Allocating, …, Failed; all are in use")
     system = Field("Links/ComputerSystem", links, "its only system")

@@ -129,7 +129,7 @@ class BlockClasses:
             return self._of_kind[kind]
         one, number = self.kinds.kinds[kind], None
         coverage = tuple(
-            tuple(map(min, variant.fitter.gives(kind), variant.demands))
+            tuple(map(min, variant.fitter.coverage(kind), variant.demands))
             for variant in self.variants
         )
         types = self.limited.intersection(one.types)
@@ -158,7 +158,7 @@ def _most_by_topology(fitter: Fitter, table: BlockTable, position: int) -> int:
             if slots and position in table.pools[block]:
                 (value,) = table.topology_values(block, (constraint.place,))
                 for by_value, (number, demand) in zip(sums, lines, strict=True):
-                    by_value[value] += slots * min(fitter.gives(kind)[number], demand.amount)
+                    by_value[value] += slots * min(fitter.coverage(kind)[number], demand.amount)
         total = 0
         for value in {None}.union(*sums):
             counts = []

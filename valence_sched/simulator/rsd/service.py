@@ -148,7 +148,7 @@ class NodesService:
             uri = _cut(self._documents, size_gib * share, protocol)
             if uri is None:
                 for volume in volumes:
-                    _give_back(self._documents, volume)
+                    _release(self._documents, volume)
                 what = f"{size_gib} GiB over {protocol or 'any protocol'}"
                 reason = f"There is no storage pool with room for {what}."
                 return _conflict("Conflict during allocation", reason)
@@ -215,7 +215,7 @@ class NodesService:
         assets, volumes = _node_assets(node), _uris_at(node, "Links", "RemoteDrives")
         _disconnect(self._documents, {*assets, *volumes})
         for volume in volumes:
-            _give_back(self._documents, volume)
+            _release(self._documents, volume)
         for asset in assets:
             _change(self._documents, asset, _erase)
         for collection in self._collections:
@@ -413,7 +413,7 @@ def _cut(documents: DocumentTree, size_gib: float, protocol: str | None) -> str 
     return None
 
 
-def _give_back(documents: DocumentTree, uri: str) -> None:
+def _release(documents: DocumentTree, uri: str) -> None:
     """Remove a volume, or a target with its logical drives; their capacity is free again."""
     json = documents.get(uri)
     if json is None:

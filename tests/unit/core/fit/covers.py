@@ -18,7 +18,7 @@ ENOUGH = 10_000_000
 
 def covers(items: list[Item], counts: tuple[int, ...], asked: tuple[int, ...], caps) -> bool:
     for demand, least in enumerate(asked):
-        if sum(n * item.gives[demand] for n, item in zip(counts, items, strict=True)) < least:
+        if sum(n * item.coverage[demand] for n, item in zip(counts, items, strict=True)) < least:
             return False
     return all(
         sum(n for n, item in zip(counts, items, strict=True) if cap in item.caps) <= room
@@ -46,7 +46,7 @@ def near_cover(random: Random):
         )
         for _ in range(random.randint(2, 6))
     ]
-    sums = [sum(item.gives[j] * item.available for item in items) for j in range(demands)]
+    sums = [sum(item.coverage[j] * item.available for item in items) for j in range(demands)]
     asked = tuple(random.randint(max(1, total // 3), max(1, total * 4 // 5)) for total in sums)
     return items, asked, tuple(random.randint(1, 4) for _ in range(caps))
 
@@ -61,7 +61,7 @@ def programme(items: list[Item], asked, caps) -> tuple[ProgrammePart, dict[int, 
     """Return a cover as a programme, its numbers as they are given, and its prices."""
     part = ProgrammePart([item.available for item in items])
     for demand, least in enumerate(asked):
-        part.row([(n, item.gives[demand]) for n, item in enumerate(items)], lower=least)
+        part.row([(n, item.coverage[demand]) for n, item in enumerate(items)], lower=least)
     for cap, room in enumerate(caps):
         part.row([(n, 1) for n, item in enumerate(items) if cap in item.caps], upper=room)
     return part, {number: item.price for number, item in enumerate(items)}
@@ -138,8 +138,8 @@ def podm(name: str, cover: Cover) -> dict[str, Any]:
             "type": ["Compute"],
             "pools": ["p"],
             "devices": {
-                "processors": [{"cores": item.gives[0]}],
-                "memory": [{"capacity_mib": item.gives[1]}],
+                "processors": [{"cores": item.coverage[0]}],
+                "memory": [{"capacity_mib": item.coverage[1]}],
             },
         }
         for number, item in enumerate(items)

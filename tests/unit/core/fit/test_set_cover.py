@@ -37,7 +37,7 @@ ITEMS = st.lists(
         Item,
         available=st.integers(0, 3),
         price=st.integers(1, 9),
-        gives=st.tuples(*[st.integers(0, 4)] * DEMANDS),
+        coverage=st.tuples(*[st.integers(0, 4)] * DEMANDS),
         caps=st.sampled_from([(), (0,), (1,), (0, 1)]),
     ),
     max_size=5,
@@ -65,12 +65,12 @@ class TestCheapest(unittest.TestCase):
     @given(ITEMS, ASKED, CAPS)
     def test_an_upper_bound_is_one(self, items, asked, caps):
         for demand in range(DEMANDS):
-            gifts = [
-                sum(n * item.gives[demand] for n, item in zip(counts, items, strict=True))
+            covered = [
+                sum(n * item.coverage[demand] for n, item in zip(counts, items, strict=True))
                 for counts in choices(items)
                 if covers(items, counts, (0,) * DEMANDS, caps)
             ]
-            self.assertLessEqual(max(gifts), upper_bound(items, demand, caps))
+            self.assertLessEqual(max(covered), upper_bound(items, demand, caps))
 
     def test_the_only_cover_of_many_choices_is_found(self):
         items = [Item(1, 10 + n, (2**n, 1), (0,)) for n in range(12)]
@@ -167,7 +167,7 @@ class TestFurther(unittest.TestCase):
     def test_a_cover_has_no_needless_item_also_where_items_cost_nothing(self):
         for seed in range(sized(200)):
             items, asked, caps = near_cover(Random(seed))
-            free = [Item(i.available, i.price - 1, i.gives, i.caps) for i in items]
+            free = [Item(i.available, i.price - 1, i.coverage, i.caps) for i in items]
             cover = cheapest_cover(free, asked, caps, states=ENOUGH)
             for number, count in enumerate(cover.found or ()):
                 fewer = [n - (place == number) for place, n in enumerate(cover.found)]
@@ -181,7 +181,7 @@ class TestFurther(unittest.TestCase):
             self.assertEqual([1, 0, 1, 0], cheapest_cover(items, (6,), states=ENOUGH).found)
 
     def test_the_optimiser_gets_numbers_as_tight_as_they_can_be(self):
-        """No gift above its demand, demands in the unit of their gifts, no item too often."""
+        """No coverage above its demand, demands in the unit of coverage, no item too often."""
         items = [Item(9, 5, (4, 0), (0,)), Item(9, 5, (6, 3)), Item(9, 7, (50, 0))]
         with mock.patch.object(optimiser, "optimum", side_effect=optimiser.optimum) as optimum:
             cheapest_cover(items, (9, 2), (2,), states=ENOUGH)

@@ -71,7 +71,9 @@ def one_helps(free: View, nodes: list[MovableNode], asked: Request) -> bool:
 
 
 def covers(plan: Fitter, kinds: list[int], chosen: tuple[int, ...]) -> bool:
-    given = [sum(gifts) for gifts in zip(*(plan.gives(kinds[one]) for one in chosen), strict=True)]
+    given = [
+        sum(covered) for covered in zip(*(plan.coverage(kinds[one]) for one in chosen), strict=True)
+    ]
     return all(have >= one.amount for have, one in zip(given, plan.demands, strict=True))
 
 
