@@ -5,8 +5,8 @@ Minimise ``sum(price * n)`` subject to ``sum(coverage[j] * n) >= demand[j]`` for
 ``sum(n over the items that count against a cap) <= cap`` and ``0 <= n <= available``. All numbers
 are whole, so an answer is exact. A depth-first dive, item by item in order of price per share of
 the demand, answers nearly every question within ``FREE_STATES``. Of equally cheap covers it prefers
-the one with more of the earlier items. HiGHS (``optimiser``) gets the open questions. If floating-
-point numbers leave a question open, the dive continues.
+the one with more of the earlier items. HiGHS (``optimiser``) gets the open questions. If
+floating-point numbers leave a question open, the dive continues.
 
 The work is counted in states, not timed: equal questions get equal answers. A question without an
 answer after all states is undecided.
