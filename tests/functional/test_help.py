@@ -211,7 +211,7 @@ class TestHeld(Live):
             self.assertRegex(screen, r"\| IN USE +\|")
             self.assertNotIn("SETTLED", screen)
         done = self.podm("claim", "renew", claim["ID"], code=1)
-        self.assertIn(f"claim {claim['ID']} is IN USE: only one that is held can be", done.err)
+        self.assertIn(f"claim {claim['ID']} is IN USE: only a held claim can be renewed", done.err)
         self.assertEqual(free - len(node["Blocks"]), self.free())
 
     def test_the_holder_of_a_block_is_shown_and_what_is_somebody_elses(self):
