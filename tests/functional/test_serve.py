@@ -95,7 +95,7 @@ class TestServe(Case):
             (1, "no such file", "nowhere.json"),
             (2, "a login needs --username", SITE, "--username", "ann"),
             (1, "is not set", SITE, "--username", "ann", "--password-env", "NO_SUCH"),
-            (1, "others can read", SITE, "--username", "ann", "--password-file", open_to_all),
+            (1, "other users can read", SITE, "--username", "ann", "--password-file", open_to_all),
         ):
             with self.subTest(said):
                 done = run("valence-sched", *SERVE, *words)

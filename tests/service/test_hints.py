@@ -203,7 +203,7 @@ class TestSettings(HintsCase):
         path.chmod(0o644)
         messaging = MessagingSettings(url=UrlReference(file=str(path)))
         app = App(environ=self.environ)
-        with self.assertRaisesRegex(Exception, "others can read"):
+        with self.assertRaisesRegex(Exception, "other users can read"):
             app.hint_fanout(messaging, print)
         path.chmod(0o600)
         app.hint_fanout(messaging, print)
