@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PodmCommand: the base of all commands, with exit codes, errors on one line, all outputs."""
+"""PodmCommand: the base of all commands, with their exit codes, one-line errors and outputs."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ else:
 Args = argparse.Namespace
 LOG = logging.getLogger(__name__)
 
-#: The titles of columns, and rows; of one object its row. A row has its cells by title, or in the
-#: order of the titles, and then maybe more of them, which are left out. None is an unknown value.
+#: The column titles and the rows, or the row of a single object. A row holds its cells by title, or
+#: in the order of the titles; surplus cells are left out. None is an unknown value.
 Table = tuple[Sequence[str], Iterable[Any]]
 
-_SOURCES = ("inventory", "zone_file", "podm_file", "state", "from_catalog")  # of a scheduler here
+_SOURCES = ("inventory", "zone_file", "podm_file", "state", "from_catalog")  # of a local scheduler
 _SOURCE_VARIABLES = ("VALENCE_SCHED_INVENTORY", "VALENCE_SCHED_STATE")
 PACKAGE = "valence_sched_cli."
 STYLES = "valence_sched.formatter"  # entry points of our formatters, of lists and of one object
-OPTION_SIMILARITY = 0.75  # from 0 to 1: options are long, and share their first characters
+OPTION_SIMILARITY = 0.75  # from 0 to 1: high, as options are long and share their first characters
 WARN_AGE, DEFAULT_WARN_AGE = "VALENCE_SCHED_WARN_AGE", "1d"
 WIDTH_VARIABLES = ("CLIFF_MAX_TERM_WIDTH", "CLIFF_FIT_WIDTH")
-MAX_LINES = 20  # about skipped documents, before the rest is only counted
+MAX_LINES = 20  # of one kind, such as skipped documents; the rest is only counted
 
 
 class PodmCommand:
@@ -71,25 +71,25 @@ class PodmCommand:
     _formatter_plugins: Any
     formatter_namespace: str
     exit_code = 0
-    through_service = True  # whether a service can do it as well as a scheduler here
-    reads_files_only = False  # whether its answer is the same wherever a scheduler is
-    effects: model.effect.EffectLog  # each change of what outlives the command
-    closing: list[str]  # lines on standard error behind all output
-    before: Sequence[str] = ()  # lines around a table that people read
+    through_service = True  # whether a service can run it as well as a local scheduler
+    reads_files_only = False  # whether its answer is the same with and without a service
+    effects: model.effect.EffectLog  # each change that outlives the command
+    closing: list[str]  # lines on standard error after all output
+    before: Sequence[str] = ()  # lines around a table for people
     after: Sequence[str] = ()
     untold: SchedulerError | None = None  # why an output failed after an effect
-    lists_remarks = False  # on the inventory, each, and not only how many there are
-    arguments = ""  # the usage of each of its own options and arguments, as of add_options
-    option_settings: Mapping[str, parsing.Setting] = {}  # of these, where usage does not tell
-    #: What adds the options that it shares with others, or usages that come behind these.
+    lists_remarks = False  # print each remark on the inventory, not only their number
+    arguments = ""  # usage texts of its own options and arguments, for add_options
+    option_settings: Mapping[str, parsing.Setting] = {}  # settings that the usage texts do not give
+    #: Usage texts and functions that add shared options, listed after its own.
     option_groups: Sequence[str | Callable[[argparse.ArgumentParser], None]] = (inventory.STATE,)
-    known_columns: Sequence[str] = ()  # of column_names, where the options make no difference
-    examples: Sequence[str] = ()  # the words after its name: of a command with many options two
+    known_columns: Sequence[str] = ()  # column_names that do not depend on the options
+    examples: Sequence[str] = ()  # arguments after the command's name
     _scheduler_app: late.app.App | None = None
-    args: Args = Args()  # those of the run
+    args: Args = Args()  # the arguments of this run
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return cliff's parser with our arguments, which refuse the second of a single value."""
+        """Return cliff's parser with our arguments; it refuses a repeated single value."""
         for name in WIDTH_VARIABLES:
             text = os.environ.get(name, "0")
             if not re.fullmatch(r"\s*[-+]?\d+\s*", text):
@@ -129,15 +129,15 @@ class PodmCommand:
         return args.formatter not in tables.MACHINE and not args.columns
 
     def shows_all(self, args: Args) -> bool:
-        """Return whether there is a column for all that is known: for programs, or with --long."""
+        """Return whether all columns are listed: for programs, or with --long."""
         return args.long or not self.for_people(args)
 
     def chosen(self, short: Sequence[str], long: Sequence[str]) -> Sequence[str]:
-        """Return the ``long`` columns where all that is known is shown, else the ``short`` ones."""
+        """Return the ``long`` columns if all columns are listed, else the ``short`` ones."""
         return long if self.shows_all(self.args) else short
 
     def run(self, args: Args) -> int:
-        """Run and return the exit code: of the command, of its error, or 7 for a lost output."""
+        """Run and return the exit code: the command's, its error's, or 7 for a lost output."""
         self.closing, self.effects, self.args = [], model.effect.EffectLog(), args
         escape_logs()
         self._delivery = Delivery(
@@ -150,7 +150,7 @@ class PodmCommand:
                 error = raised
                 if isinstance(raised, MemoryError):  # most of its kind have no text
                     text = ": ".join(filter(None, ("out of memory", str(raised))))
-                    error = SchedulerError(f"{text}: name smaller files, or ask for less")
+                    error = SchedulerError(f"{text}: name smaller files or fewer nodes")
                 if not (isinstance(error, SchedulerError) or self.effects):
                     raise
                 LOG.debug("%s", type(error).__name__, exc_info=True)  # where, with --debug
@@ -181,7 +181,7 @@ class PodmCommand:
         return self.exit_code or status
 
     def produce_output(self, args: Args, column_names: Sequence[str], data: Any) -> int:
-        """Print; where only another outcome of the command has the named columns, print no rows."""
+        """Print; print no rows if only another outcome of the command has the named columns."""
         column_names = list(column_names)
         known = self.column_names(args) or column_names
         name_columns(args, known)
@@ -217,13 +217,13 @@ class PodmCommand:
         return 0
 
     def print_lines(self, lines: Iterable[str]) -> None:
-        """Print lines to standard output, beside a table or in place of one."""
+        """Print lines to standard output, with or without a table."""
         text = "".join(f"{line}\n" for line in lines)
         self._delivery.print(lambda stream: stream.write(text))
 
     @contextlib.contextmanager
     def page_writer(self, args: Args) -> Iterator[Callable[[model.page.Page], None]]:
-        """Yield what writes a page into the file of --html, if any, opened before an effect."""
+        """Yield a function that writes the page of --html, if any, opened before an effect."""
         if args.html is None:
             yield lambda page: None
             return
@@ -231,18 +231,18 @@ class PodmCommand:
             yield write
 
     def column_names(self, args: Args) -> Sequence[str]:
-        """Return every column that these options may lead to; none if that is known too late."""
+        """Return every column that the options allow; an empty list if known too late."""
         return self.known_columns
 
     def _load_formatter_plugins(self) -> Any:
-        """Return cliff's formatters together with our own, which no other command is to offer."""
+        """Return cliff's formatters and our own, which other commands do not offer."""
         manager = super()._load_formatter_plugins()  # type: ignore[misc]
         kind = self.formatter_namespace.rpartition(".")[2]  # list, or show
         manager.extensions += type(manager)(f"{STYLES}.{kind}", invoke_on_load=True).extensions
         return manager
 
     def get_epilog(self) -> str:
-        """Return the line that names the plug-in; cliff would search all distributions for it."""
+        """Return the line that names the plug-in, without cliff's search of all distributions."""
         if type(self.app).__module__.startswith(PACKAGE):
             return ""
         if type(self).__module__.startswith(PACKAGE):
@@ -262,7 +262,7 @@ class PodmCommand:
         return self._scheduler_app
 
     def forget(self) -> None:
-        """Forget the application, so that the next run reads all anew."""
+        """Forget the application, so that the next run reads everything again."""
         self._scheduler_app = None
         self.__dict__.pop("_client", None)
 
@@ -272,7 +272,7 @@ class PodmCommand:
 
     @functools.cached_property
     def profile(self) -> tuple[str, model.profile.Profile]:
-        """Return the name and the defaults of the profile; errors as to read it."""
+        """Return the name and the defaults of the profile; raise its read errors."""
         name = getattr(self.app.options, "scheduler_profile", None)
         return self._client.config.profile(name)
 
@@ -282,10 +282,10 @@ class PodmCommand:
         if profile.output and isinstance(getattr(args, "formatter", None), Implied):
             if profile.output in self._formatter_plugins:
                 args.formatter = profile.output
-            elif profile.output not in (known := _format_names()):  # else one of other commands
+            elif profile.output not in (known := _format_names()):  # for other commands
                 raise UnknownName("output format", profile.output, known, f"profile {name}")
         if getattr(args, "request_file", None):
-            return  # its requests say what they need
+            return  # the file sets what its requests need
         if profile.policy and getattr(args, "policy", "") in (None, []):
             args.policy = [profile.policy] if args.policy == [] else profile.policy
         if hasattr(args, "near"):  # the options of a request
@@ -303,7 +303,7 @@ class PodmCommand:
     def scheduler(
         self, args: Args, selection: model.reading.Selection | None = None
     ) -> model.scheduler.Scheduler:
-        """Return the scheduler over what the options name, or over a selection made of them."""
+        """Return the scheduler over the sources that the options name, or over a selection."""
         selection = selection or self.selection(args)
         return self.scheduler_app.scheduler(selection, effects=self.effects)
 
@@ -325,7 +325,7 @@ class PodmCommand:
         app.ask_ironic(functools.partial(cloud.baremetal_login, manager))
         if getattr(args, "no_ironic", False):
             if app.service is not None:
-                raise UsageError("--no-ironic: a service asks Ironic as its settings say")
+                raise UsageError("--no-ironic: a service uses its own Ironic setting")
             app.config.baremetals = tuple
         if getattr(self.app.options, "verbose_level", 1) == 0:
             app.sources.progress = model.diagnostic.NoProgress()
@@ -335,14 +335,14 @@ class PodmCommand:
         )
 
     def _choose_service(self, app: late.app.App) -> None:
-        """Let a service decide, unless an option names pod managers to decide on here."""
+        """Let a service decide, unless an option names pod managers for a local decision."""
         manager = self.app.client_manager
         asks_service = self.through_service and not self.reads_files_only
         endpoint = getattr(self.app.options, "os_scheduler_endpoint", None)
         here = [name for name in _SOURCES if getattr(self.args, name, None)]
         if endpoint and (here or not (asks_service or self.reads_files_only)):
             option = f"--{here[0].replace('_', '-')}" if here else "this command"
-            hint = "is for this machine, not for a service: leave one of them out"
+            hint = "is for a local scheduler, not for a service: leave one of them out"
             raise UsageError(f"--os-scheduler-endpoint: {option} {hint}")
         if here or not asks_service:
             return
@@ -360,7 +360,7 @@ class PodmCommand:
 
     def live(self, args: Args, only: Sequence[str] = ()) -> model.reading.ReadOptions:
         """Return which live pod managers the options name, and how they are read."""
-        if not hasattr(args, "podm_file"):  # a command that reads none
+        if not hasattr(args, "podm_file"):  # the command reads no pod manager
             return model.reading.ReadOptions(state=getattr(args, "state", None))
         catalogue, every = None, args.all_regions
         if args.from_catalog:
@@ -382,7 +382,7 @@ class PodmCommand:
         )
 
     def _warn_age_s(self, args: Args) -> float | None:
-        """Return the age to warn of: the option's, the environment's, else a day."""
+        """Return the age in seconds to warn of: the option's, the environment's, else a day."""
         if not hasattr(args, "warn_age"):
             return None
         if args.warn_age is not None:
@@ -394,7 +394,7 @@ class PodmCommand:
             raise UsageError(f"{WARN_AGE}: {error}") from None
 
     def known_podms(self, args: Args) -> Iterable[str]:
-        """Return the ids of pod managers: of the inventories named, else those registered."""
+        """Return the IDs of pod managers: in the named inventories, else registered."""
         selection = self.selection(args)
         if self.scheduler_app.service or self.scheduler_app.sources.named_sources(selection):
             return (one.podm.id for one in self.scheduler_app.scheduler(selection).podms())
@@ -403,7 +403,7 @@ class PodmCommand:
         return (member.registration.name for member in registry.members(live))
 
     def log_errors(self, errors: Iterable[SchedulerError]) -> None:
-        """Log each error as it comes; the highest of their exit codes is the command's."""
+        """Log each error when it occurs; the command's exit code is the highest of theirs."""
         for error in errors:
             self.log_line(str(error), logging.ERROR)
             self.exit_code = max(self.exit_code, error.exit_code)
@@ -450,24 +450,24 @@ class Command(PodmCommand, command.Command):
 class Lister(PodmCommand, lister.Lister):
     """A command that prints rows.
 
-    An empty list says so, by its ``nouns``: which ``filters`` to leave out, else the next step.
+    For an empty list it prints which ``filters`` to leave out, else the next step.
     """
 
     nouns = next_step = ""
     filters: Sequence[str] = ()
-    _lacks_zones = False  # then it is not known that the list is empty
+    _lacks_zones = False  # if so, the list is incomplete and may not be empty
 
     def report_scheduler(
         self, args: Args, selection: model.reading.Selection | None = None, *, reads: bool = True
     ) -> model.scheduler.Scheduler:
-        """Return the scheduler of a report, where --strict says that the zones are complete."""
+        """Return the scheduler of a report; with --strict every zone must have answered."""
         selection = selection or self.selection(args)
         if self.scheduler_app.service or not reads:
             selection = msgspec.structs.replace(selection, strict=False)
         return self.scheduler(args, selection)
 
     def log_missing(self, found: object, noun: str = "") -> None:
-        """Say of which zones a list lacks the nouns; with --strict the exit code is 5."""
+        """Name the zones that are missing from a list; with --strict exit 5."""
         if silent := model.zone.silent_zones(found):
             strict, line = self.args.strict, words.phrases.missing_line(silent, noun or self.nouns)
             self.closing.append(line if strict else f"warning: {line}")
@@ -484,18 +484,19 @@ class Lister(PodmCommand, lister.Lister):
 
 
 class PagedLister(Lister):
-    """A command that prints rows, sorted and page by page where its options say so."""
+    """A command that prints rows, sorted and in pages as its options say."""
 
-    marker_columns: tuple[str, ...] = ("Podm",)  # what together names a row
+    marker_columns: tuple[str, ...] = ("Podm",)  # the columns that together identify a row
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser = super().get_parser(prog_name)
         names = "/".join(f"<{name.lower()}>" for name in self.marker_columns)
         text = f"""
-            output --sort <column[:desc]>...: sort by this column before a page is taken (repeat for
-                columns that decide between equals)
-            output --limit <n>: print at most so many rows
-            output --marker <name>: begin behind this row, the last of the page before ({names})
+            output --sort <column[:desc]>...: sort by this column before --limit and --marker apply
+                (repeat to sort equal rows by further columns)
+            output --limit <n>: print at most this many rows
+            output --marker <name>: start after this row, the last one of the previous page
+                ({names})
             """
         parsing.add_options(parser, text)
         return parser
@@ -505,7 +506,7 @@ class PagedLister(Lister):
         for word in reversed(args.sort):
             name, _, direction = word.partition(":")
             if direction not in ("", "asc", "desc"):
-                raise UsageError(f"--sort: {word!r}: the direction is asc or desc")
+                raise UsageError(f"--sort: {word!r}: the direction must be asc or desc")
             title = tables.full_titles([name], column_names)[0]
             tables.check_columns([title], column_names, "--sort")
             index = [*map(tables.column_key, column_names)].index(tables.column_key(title))
@@ -530,7 +531,7 @@ def _format_names() -> set[str]:
 
 
 def name_columns(args: Args, known: Sequence[str]) -> None:
-    """Put the titles of columns in place of the short ones; UsageError where one is unknown."""
+    """Replace short column titles by full ones; UsageError if one is unknown."""
     for name, option in (("columns", "--column"), ("sort_columns", "--sort-column")):
         if hasattr(args, name):
             titles = tables.full_titles(getattr(args, name), known)
@@ -539,7 +540,7 @@ def name_columns(args: Args, known: Sequence[str]) -> None:
 
 
 def _refuse(parser: argparse.ArgumentParser, message: str) -> NoReturn:
-    """Exit with 2 and one line about wrong words; of an unknown option it names the nearest."""
+    """Exit 2 with one line about wrong arguments; for an unknown option it names the nearest."""
     if unknown := re.match(r"unrecognized arguments: (--[^\s=]+)", message):
         hint = suggest(unknown[1], parser._option_string_actions, OPTION_SIMILARITY)
         message += f" ({hint})" if hint.startswith("did") else ""

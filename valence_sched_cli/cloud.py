@@ -12,15 +12,15 @@ from valence_sched.errors import CloudError, UnknownName, UsageError, one_line
 from valence_sched_cli.late import app, model
 
 SERVICE_TYPE = "podm"
-SCHEDULER_TYPE = "podm-scheduler"  # of the scheduler's service itself
-#: The token is the one header of a client whose value the user gives.
-_UNSENDABLE = "header X-Auth-Token: found a line break or a character beyond Latin-1, expected one "
-_UNSENDABLE += "line of Latin-1: check the token"
-UNNAMED_CLOUDS = ("defaults", "envvars")  # as openstacksdk calls one without a name of its own
+SCHEDULER_TYPE = "podm-scheduler"  # the scheduler's own service
+#: The token is the only header whose value the user gives.
+_UNSENDABLE = "header X-Auth-Token: the token has a line break or a character outside Latin-1: "
+_UNSENDABLE += "check the token"
+UNNAMED_CLOUDS = ("defaults", "envvars")  # openstacksdk's name for a cloud without a name
 
 
 def sdk_connector(manager: Any) -> Callable[[], Any] | None:
-    """Return what logs in and gives an SDK connection, None in the program without a cloud."""
+    """Return a function that logs in and returns an SDK connection; None without a cloud."""
     if not hasattr(manager, "setup_auth"):
         return None
 
@@ -30,7 +30,7 @@ def sdk_connector(manager: Any) -> Callable[[], Any] | None:
         return manager.sdk_connection
 
     def connect() -> Any:
-        manager._auth_required = True  # commands of ours say False, and this one needs it now
+        manager._auth_required = True  # our commands set False
         return query_cloud(manager, log_in)
 
     return connect
@@ -47,7 +47,7 @@ def catalogue(
     """
     connect = sdk_connector(manager)
     if connect is None:
-        raise UsageError("--from-catalog: only inside openstack, which knows a cloud")
+        raise UsageError("--from-catalog: only inside openstack, which has a cloud")
     sdk = connect()
     region_name = None if all_regions else sdk.config.region_name or None
     endpoints = query_cloud(manager, lambda: sorted({*_endpoints(sdk, SERVICE_TYPE, region_name)}))
@@ -66,7 +66,7 @@ def catalogue(
 
 
 def _endpoints(sdk: Any, kind: str, region_name: str | None) -> list[tuple[str, str, str]]:
-    """Return region, ID and URL of every endpoint; without a catalogue the one of the login."""
+    """Return region, ID and URL of every endpoint; without a catalogue, the login's endpoint."""
     config, auth = sdk.config, sdk.session.auth
     if override := config.get_endpoint(kind):
         return [(config.region_name or "", "", override)]
@@ -78,7 +78,7 @@ def _endpoints(sdk: Any, kind: str, region_name: str | None) -> list[tuple[str, 
     )
     rows = []
     for one in itertools.chain(*endpoints.values()):
-        told = one.endpoint_id or (one.raw_endpoint or {}).get("id")  # else one made of its URL
+        told = one.endpoint_id or (one.raw_endpoint or {}).get("id")  # else an ID made of its URL
         id_ = told or hashlib.blake2b(one.url.encode(), digest_size=8).hexdigest()
         rows.append((one.region_name or "", str(id_), one.url))
     return rows
@@ -107,10 +107,10 @@ def _no_endpoint_text(sdk: Any, region_name: str | None) -> str:
 def scheduler_endpoint(
     manager: Any,
 ) -> tuple[str, bool | str, model.tls.ClientCertificate | None] | None:
-    """Return the URL of the scheduler's service, what verifies it, and the client's certificate.
+    """Return the service's URL, its CA certificates, and the client's certificate.
 
-    None where the program knows no cloud, or its catalogue has no such service. CloudError if the
-    cloud does not answer, or has the service in several regions.
+    None without a cloud, or if its catalogue lacks the service. CloudError if the cloud does not
+    answer, or has the service in several regions.
     """
     connect = sdk_connector(manager)
     if connect is None or not _names_cloud(manager):
@@ -130,19 +130,19 @@ def scheduler_endpoint(
 
 
 def baremetal_login(manager: Any) -> model.baremetal.CloudLogin | None:
-    """Return the login to the cloud that may have Ironic, None where the program knows none."""
+    """Return the login to the cloud that may have Ironic; None without a cloud."""
     connect = sdk_connector(manager)
     if connect is None:
         return None
     if not (_names_cloud(manager) or manager._cli_options.config.get("endpoint")):
-        return None  # the latter is of a service that stands alone, with the login "none"
+        return None  # the latter belongs to a standalone service, with the login "none"
     sdk, kind = connect(), "baremetal"
     region, endpoint = sdk.config.region_name or None, sdk.config.get_endpoint(kind)
     return model.baremetal.CloudLogin(sdk.session, _interface(sdk, kind), region, endpoint)
 
 
 def token_source(manager: Any) -> Callable[[], str] | None:
-    """Return what gives a token of the cloud, None where the program knows no cloud."""
+    """Return a function that returns a token of the cloud; None without a cloud."""
     connect = sdk_connector(manager)
     if connect is None or not _names_cloud(manager):
         return None
@@ -152,7 +152,7 @@ def token_source(manager: Any) -> Callable[[], str] | None:
 def token_project(manager: Any, *, log_in: bool) -> str | None:
     """Return the ID of the project of the token; None without a token, unless ``log_in``."""
     connect = sdk_connector(manager)
-    # by itself: another command of the same shell does not count
+    # a login by another command of the same shell does not count
     has_logged_in = connect and manager._auth_required and manager._auth_setup_completed
     if connect is None or not (log_in or has_logged_in):
         return None
@@ -171,15 +171,15 @@ def query_cloud(manager: Any, query: Callable[[], Any]) -> Any:
         return query()
     except (ClientException, CommandError, SDKException) as error:
         reason = " ".join(str(error).split()).rstrip(".")
-        if " in header " in reason:  # requests shows what it cannot send
+        if " in header " in reason:  # requests includes the unsendable header in its error
             reason = _UNSENDABLE
     except UnicodeEncodeError:
         reason = _UNSENDABLE
-    except (KeyError, TypeError) as error:  # what OpenStackClient raises for half a configuration
+    except (KeyError, TypeError) as error:  # of an incomplete configuration
         reason = f"its configuration lacks {error}"
     cloud = _cloud_text(manager)
     hint = "" if cloud else ": name one with --os-cloud or OS_CLOUD"
-    raise CloudError(one_line(f"{cloud or 'no cloud to ask'}: {reason}{hint}", 300))
+    raise CloudError(one_line(f"{cloud or 'no cloud'}: {reason}{hint}", 300))
 
 
 def _names_cloud(manager: Any) -> bool:
@@ -192,7 +192,7 @@ def _cloud_text(manager: Any) -> str | None:
     url = auth.get("auth_url") or auth.get("endpoint")
     if options.name and options.name not in UNNAMED_CLOUDS:
         return f"cloud {options.name!r}"
-    return f"cloud at {str(url).rpartition('@')[2]}" if url else None  # without a password in it
+    return f"cloud at {str(url).rpartition('@')[2]}" if url else None  # without the password
 
 
 NOVA_OPTION = "--nova-flavor"
@@ -201,7 +201,7 @@ NOVA_OPTION = "--nova-flavor"
 def nova_flavor(
     app: app.App, client_manager: Any, name: str, flavor_files: Sequence[str] = ()
 ) -> model.flavor.Flavor:
-    """Return a flavor of the cloud as one of ours; its remarks go to the configuration.
+    """Return a flavor of the cloud as ours; its remarks go to the configuration.
 
     Raises:
         UsageError: the program is not ``openstack``.
@@ -210,7 +210,7 @@ def nova_flavor(
     """
     connect = sdk_connector(client_manager)
     if connect is None:
-        raise UsageError(f"{NOVA_OPTION}: only inside openstack, which knows a cloud")
+        raise UsageError(f"{NOVA_OPTION}: only inside openstack, which has a cloud")
     compute = connect().compute
     answer = query_cloud(client_manager, lambda: compute.find_flavor(name, get_extra_specs=True))
     if answer is None:

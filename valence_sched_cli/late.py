@@ -2,7 +2,7 @@
 """Packages whose modules are imported when a command first uses them.
 
 ``openstack`` imports every command of every plug-in at every start, and help and completion make
-their parsers: they import this, and none of what only ``take_action`` needs.
+their parsers. Commands import this module, which delays what only ``take_action`` needs.
 """
 
 from __future__ import annotations

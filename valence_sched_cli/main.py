@@ -12,21 +12,21 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 
-INTERRUPTED = 130  # the exit code that a shell gives to what SIGINT ends
-COLLECT_AFTER = 200_000  # new objects: a command ends soon, and makes few that are garbage
+INTERRUPTED = 130  # a shell's exit code for a process that SIGINT ended
+COLLECT_AFTER = 200_000  # new objects: a command is short and makes little garbage
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code; without ``argv`` it may end the process itself."""
-    gc.set_threshold(COLLECT_AFTER)  # before what is imported makes most of the objects
+    gc.set_threshold(COLLECT_AFTER)  # before the imports, which make most of the objects
     try:
         with _ending_on_interrupt():
             from valence_sched_cli import shell
         code = shell.main(argv)
-    except KeyboardInterrupt:  # before a command runs, which has its own end
+    except KeyboardInterrupt:  # before a command runs: it ends the process itself
         code = INTERRUPTED
     finally:
-        gc.freeze()  # what is left ends with the process: its end need not search it for cycles
+        gc.freeze()  # the remaining objects end with the process: skip the search for cycles
     if argv is None:
         _end_process(code)
     return code
@@ -38,7 +38,7 @@ def _ending_on_interrupt() -> Iterator[None]:
     usual = signal.getsignal(signal.SIGINT)
     is_main_thread = threading.current_thread() is threading.main_thread()
     if usual is not signal.default_int_handler or not is_main_thread:
-        yield  # it is ignored, as in the background, or a caller has its own way
+        yield  # it is ignored, as in the background, or a caller handles it
         return
     signal.signal(signal.SIGINT, lambda *_: os._exit(INTERRUPTED))
     try:
@@ -50,7 +50,7 @@ def _ending_on_interrupt() -> Iterator[None]:
 def _end_process(code: int) -> None:
     """End the process at once, which saves a tenth of a short command.
 
-    Another thread, a profiler or a stream that takes no more has the usual end.
+    With another thread, a profiler or a failed stream the process ends as usual.
     """
     if threading.active_count() > 1 or sys.gettrace() or sys.getprofile():
         return
@@ -58,6 +58,6 @@ def _end_process(code: int) -> None:
     try:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
-    except (AttributeError, OSError, ValueError):  # none, or one that is closed or full
+    except (AttributeError, OSError, ValueError):  # there is no stream, or it is closed or full
         return
     os._exit(code & 0xFF)

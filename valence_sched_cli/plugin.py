@@ -53,18 +53,18 @@ def add_endpoint_option(parser: argparse.ArgumentParser) -> argparse.ArgumentPar
         "--os-scheduler-endpoint",
         metavar="<url>",
         type=nonempty(NAMES["<url>"]),
-        help="URL of a scheduler's service, which decides in place of one here "
+        help="URL of a scheduler's service, which decides instead of a local scheduler "
         f"(Env: {URL_VARIABLE})",
     )
     return parser
 
 
 class Implied(str):
-    """The value of an option that is not given."""
+    """The default value of an option, told apart from a given value."""
 
 
 def _version(text: str) -> str:
-    """Return the version that a text names; the groups of commands are called after its number."""
+    """Return the API version that a text names; the command groups are named after its number."""
     if isinstance(text, Implied):
         return text
     if text not in VERSION_NAMES:

@@ -34,9 +34,9 @@ from valence_sched_cli.output.delivery import escape_logs
 from valence_sched_cli.plugin import add_endpoint_option
 
 GROUP = "openstack.podm.v1"
-HELP = "help"  # the command that cliff has for it, also in place of --help
-MIN_SIMILARITY = 0.6  # from 0 to 1, of a word that stands for a command
-LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO}  # by how often -v is given
+HELP = "help"  # cliff's command for it, also for --help
+MIN_SIMILARITY = 0.6  # from 0 to 1, between a word and the command that it means
+LEVELS = {0: logging.ERROR, 1: logging.WARNING, 2: logging.INFO}  # by the number of -v
 
 
 class Commands(CommandManager):
@@ -55,7 +55,7 @@ class Shell(app.App):
     """valence-sched: which pod manager, which pool, which blocks."""
 
     def __init__(self, argv: Sequence[str] = ()) -> None:
-        # to look it up takes a while
+        # looking it up is slow
         asks_version = any(len(it) > len("--") and "--version".startswith(it) for it in argv)
         super().__init__(
             description="Decide which pod manager, which pool and which blocks make a node.",
@@ -90,8 +90,8 @@ class Shell(app.App):
         return add_endpoint_option(parser)
 
     def configure_logging(self) -> None:
-        """Send log records to standard error as ``openstack`` does: warnings, with -q errors."""
-        logging.raiseExceptions = False  # a command tells in one line which log takes no more
+        """Send log records to standard error as ``openstack`` does: warnings, or errors with -q."""
+        logging.raiseExceptions = False  # a command reports a failed log in one line
         super().configure_logging()
         root = logging.getLogger("")
         verbose_level = 3 if self.options.debug else self.options.verbose_level
@@ -134,7 +134,7 @@ class Shell(app.App):
             self.stdout.write(f"\n'{self.NAME} <noun>' describes the commands of a noun.\n")
 
     def run_subcommand(self, argv: list[str]) -> int:
-        """Run a command, or its help; list those that begin with the words, or name the nearest."""
+        """Run a command or its help; for an unknown command list similar ones."""
         about = argv
         if argv == [HELP]:
             self._print_help()
@@ -169,7 +169,7 @@ def _words(argv: Sequence[str]) -> list[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
-    if "_ARGCOMPLETE" in os.environ:  # a shell asks what may follow
+    if "_ARGCOMPLETE" in os.environ:  # a shell asks for completions
         complete(Shell())
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
@@ -205,7 +205,7 @@ def complete(shell: App) -> None:
 
 
 def _typed_words(line: str) -> list[str]:
-    """Return the words of a line, of which the last may lack its closing quote."""
+    """Return the words of a line; the last word may lack its closing quote."""
     for quote in ("", "'", '"'):
         try:
             return shlex.split(line + quote)
@@ -254,7 +254,7 @@ def _add_completers(parser: argparse.ArgumentParser, command_: Any) -> None:
 
 
 def _quiet(values: Callable[[argparse.Namespace], Iterable[str]]) -> Any:
-    """Return a completer; where the values cannot be read, the shell completes nothing."""
+    """Return a completer; it returns nothing if the values cannot be read."""
 
     def completer(parsed_args: argparse.Namespace, **_words: Any) -> list[str]:
         try:
@@ -266,7 +266,7 @@ def _quiet(values: Callable[[argparse.Namespace], Iterable[str]]) -> Any:
 
 
 class CompleteCommand(command.Command):
-    """Print what a shell reads to complete commands."""
+    """Print a completion script for a shell."""
 
     auth_required = False
 

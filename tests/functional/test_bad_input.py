@@ -182,7 +182,7 @@ class TestInventory(Bad):
             with self.subTest(field):
                 line = self.skipped({"id": "bad", field: [one, one]})
                 path = f"$.podms[1].{field}[1].uri"
-                self.assertEqual(f"{path}: found '/s' again, expected a URI of its own", line)
+                self.assertEqual(f"{path}: found '/s' again, expected a unique URI", line)
 
     def test_a_block_that_says_unused_and_is_part_of_a_node_is_doubtful(self):
         blocks = [{"uri": "/b/1", "devices": CPU}, {"uri": "/b/2", "devices": CPU},
@@ -228,8 +228,8 @@ class TestInventory(Bad):
         self.assertEqual(
             [f"{file}: $.podms[0].pools[1].limits.Processor: found min 3 above max 2: no node of "
              "the pool meets both",
-             f"{file}: $.podms[0].stocks[1]: found min 500 above max 100.5: nothing of it is "
-             "granted"], row["Remarks"],
+             f"{file}: $.podms[0].stocks[1]: found min 500 above max 100.5: the stock "
+             "grants nothing"], row["Remarks"],
         )  # fmt: skip
 
     def test_another_schema_is_refused(self):

@@ -94,4 +94,4 @@ class TestCapacity(Case):
         for least, code in ((23, 0), (24, 3)):
             done = asked("valence-sched", *WORDS, *MIX, "--require", f"mix={least}")
             self.assertEqual(code, done.code)
-        self.assertIn("the mix has 23 nodes, and 24 are required", done.err)
+        self.assertIn("the mix has 23 nodes, but 24 are required", done.err)

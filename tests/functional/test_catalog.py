@@ -203,7 +203,7 @@ class TestCatalog(Case):
 
     def test_a_cloud_is_needed(self):
         done = run("valence-sched", "podm", "list", "--from-catalog")
-        line = "--from-catalog: only inside openstack, which knows a cloud\n"
+        line = "--from-catalog: only inside openstack, which has a cloud\n"
         self.assertEqual((2, "", line), done)
         done = run("openstack", "podm", "list", "--from-catalog")
         self.assertEqual((1, ""), (done.code, done.out))

@@ -330,7 +330,7 @@ class TestOptions(Case):
         words = ("podm", "fit", *INVENTORY, "--flavor", "small")
         for required, code, told in (
             ("gpu-large=4", 0, UNUSABLE),
-            ("gpu-large=5", 3, f"gpu-large fits 4 times, and 5 are required\n{UNUSABLE}"),
+            ("gpu-large=5", 3, f"gpu-large fits 4 times, but 5 are required\n{UNUSABLE}"),
         ):
             with self.subTest(required):
                 done = run("valence-sched", *words, "--require", required, COLUMNS="80")
@@ -345,7 +345,7 @@ class TestOptions(Case):
         done = asked(
             "valence-sched", "podm", "fit", *INVENTORY, "--flavor", "small", "--limit", "2"
         )
-        told = f"stopped counting at 2 a pod manager: see --limit\n{UNUSABLE}"
+        told = f"stopped counting at 2 per pod manager: see --limit\n{UNUSABLE}"
         self.assertEqual((0, told), done[::2])
 
     def test_fit_exits_3_when_nothing_fits(self):

@@ -188,7 +188,8 @@ class TestCompose(Case):
         with self.there("async") as here:
             done = here.compose("--wait", "--timeout", "0.001")
             self.assertEqual(7, done.code, done.err)
-            self.assertRegex(done.err, r"goes on: gpu-east: claim \w+ stays COMPOSING: .*reap")
+            told = r"still composing: gpu-east: claim \w+ stays COMPOSING: .*reap"
+            self.assertRegex(done.err, told)
 
     def test_how_long_to_wait_is_said_by_timeout_and_once(self):
         """``--wait`` has no value, and what is not waited for has no bound."""
@@ -231,7 +232,7 @@ class TestCompose(Case):
                 told = f"{words[0]}: nothing is held or composed: add --claim or --compose\n"
                 self.assertEqual((2, "", told), done)
         done = run(OURS, "podm", "apply", "plan", "--detailed-exitcode")
-        told = "--detailed-exitcode: nothing is decided again: add --refresh\n"
+        told = "--detailed-exitcode: needs --refresh\n"
         self.assertEqual((2, "", told), done)
 
     def test_without_waiting_a_node_goes_on_and_reaping_finds_it(self):
@@ -245,7 +246,7 @@ class TestCompose(Case):
             self.assertEqual([], here.rows("claim", "reap"))
             for words in ((), ("--dry-run",)):
                 early = here.asked("claim", "reap", *words).err
-                alone = f"^left alone: claim {row['ID']} is being composed until .*Z: "
+                alone = f"^skipped: claim {row['ID']} is being composed until .*Z: "
                 self.assertRegex(early, alone)
                 self.assertIn(f"run podm claim renew {row['ID']} --ttl 1s, and reap again\n", early)
             self.over(here, row["ID"])

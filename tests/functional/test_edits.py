@@ -79,7 +79,8 @@ class TestEdit(Case):
         self.assertEqual(6, self.fits("gpu-large", self.folder / "edited.json")["total"])
 
     def test_a_remark_says_what_an_inventory_does_not_hold(self):
-        remark = "remark: policies, weights and flavors of a scenario are not in an inventory\n"
+        remark = "remark: an inventory file does not hold policies, weights and flavors"
+        remark += " of a scenario\n"
         for name, told in (("one more of the same", True), ("new cards", False)):
             done = self.edit("--scenario", f"{SCENARIOS}#{name}", "-o", self.folder / "e.json")
             self.assertEqual(told, remark in done.err, done.err)

@@ -47,9 +47,9 @@ class TestSeveral(Case):
     def explain(self, *words):
         done = run("valence-sched", "scheduler", "explain", self.report, *words)
         self.assertEqual(0, done.code, done.err)
-        note = "of requests that got all their nodes, or that another one failed, the report"
+        note = "for requests that were placed, or failed because of another"
         bound = "warning: no placement has more than 5 of the 101 nodes"
-        self.assertEqual(f"{bound}\n{note} holds no reasons\n", done.err)
+        self.assertEqual(f"{bound}\nthe report holds no reasons {note}\n", done.err)
         return done
 
     def test_the_screen_tells_of_every_request(self):

@@ -244,7 +244,7 @@ class TestService(IronicCase):
     def test_a_client_does_not_decide_whether_ironic_is_asked(self):
         url = self.serve(IronicSettings(url=self.ironic.url))
         done = self.delete(url, "--no-ironic")
-        told = "--no-ironic: a service asks Ironic as its settings say\n"
+        told = "--no-ironic: a service uses its own Ironic setting\n"
         self.assertEqual((2, "", told), done)
 
     def test_where_ironic_does_not_answer_nothing_is_changed(self):

@@ -320,7 +320,7 @@ class TestSilent(Live):
         found = {row["Podm"]: (row["Status"], row["Total Blocks"]) for row in done.data}
         self.assertEqual({"a": ("Online", 2), "b": ("Unknown", None)}, found)
         self.assertIn(
-            f"unread: b: {url.removesuffix('/redfish/v1')}: is read as 'a' already", done.err
+            f"unread: b: {url.removesuffix('/redfish/v1')}: is already read as 'a'", done.err
         )
         self.podm("list", "--podm-file", file, "--strict", code=5)
 

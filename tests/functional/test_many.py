@@ -171,7 +171,7 @@ PAGES = [
 REFUSED = [
     (("--marker", "nobody"), "--marker: no row named 'nobody'", 1),
     (("--sort", "zonne"), "--sort: no column named 'zonne'", 2),
-    (("--sort", "zone:up"), "--sort: 'zone:up': the direction is asc or desc", 2),
+    (("--sort", "zone:up"), "--sort: 'zone:up': the direction must be asc or desc", 2),
     (("--limit", "0"), "argument --limit: must be 1 to 1,000,000, got '0'", 2),
 ]
 

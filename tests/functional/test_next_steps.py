@@ -41,7 +41,7 @@ class TestClaim(Site):
             for line in (
                 rf"claim {claim} holds {blocks} of {row['Podm']} until \d\d:\d\d:\d\dZ",
                 f"  compose it:  {program} podm claim compose {claim}",
-                f"  let it go:   {program} podm claim release {claim}",
+                f"  release it:  {program} podm claim release {claim}",
             ):
                 self.assertRegex(done.err, f"(?m)^{line}$")
             compose = re.findall(rf"(?m)^  compose it:  {program} podm (.*)$", done.err)[0]
@@ -64,7 +64,7 @@ class TestClaim(Site):
             first = self.podm("schedule", *claim, "-f", "json")
             again = self.podm("schedule", *claim, "-f", "json", program=PROGRAMS[1])
             self.assertEqual(first.out, again.out)
-            self.assertRegex(again.err, f"(?m)^--key {words[1]} belongs to this claim already$")
+            self.assertRegex(again.err, f"(?m)^--key {words[1]} already belongs to this claim$")
             self.assertNotIn("already", first.err)
             for style in ("table", "value"):
                 first, again = (self.podm("schedule", *claim, "-f", style).out for _ in range(2))

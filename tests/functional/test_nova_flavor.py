@@ -178,8 +178,8 @@ class TestNovaFlavor(Case):
             line = done.err.splitlines()[-1]
             self.assertTrue(line.startswith("cloud at http://127.0.0.1"), done.err)
             self.assertTrue(line.endswith(
-                ": header X-Auth-Token: found a line break or a character beyond Latin-1, expected "
-                "one line of Latin-1: check the token"
+                ": header X-Auth-Token: the token has a line break or a character outside Latin-1: "
+                "check the token"
             ), done.err)  # fmt: skip
 
     def test_the_project_that_asked_nova_owns_what_is_asked_for(self):
@@ -208,7 +208,7 @@ class TestNovaFlavor(Case):
 
     def test_our_own_program_has_no_cloud_and_two_flavors_are_one_too_many(self):
         done = run("valence-sched", *SCHEDULE, "--nova-flavor", "m1.large")
-        line = "--nova-flavor: only inside openstack, which knows a cloud\n"
+        line = "--nova-flavor: only inside openstack, which has a cloud\n"
         self.assertEqual((2, "", line), done)
         done = run("valence-sched", *SCHEDULE, "--nova-flavor", "m1.large", "--flavor", "small")
         self.assertEqual((2, ""), (done.code, done.out))

@@ -107,7 +107,7 @@ class TestClaimed(Registered):
         self.assertEqual(self.blocks(plan), [row["Old Blocks"] for row in done.data])
         for row in done.data:
             self.assertNotEqual(row["Old Blocks"], row["New Blocks"])
-        self.assertIn("2 of 2 nodes would be another now", done.err)
+        self.assertIn("2 of 2 nodes would differ now", done.err)
         self.apply("--refresh")  # without the option that is no failure
         self.assertEqual(1, len(self.podm("claim", "list", "--all", "-f", "json").data))
 

@@ -101,7 +101,7 @@ class TestRequestFiles(Case):
         *_, would, _, failed, last = done.err.splitlines()
         self.assertIn("Not chosen: 8 of 8 pod managers", done.err)
         self.assertRegex(would, r"^2: small: \d+ of 300 nodes would fit, .* min_count: \d+$")
-        self.assertEqual("2: small fails all 2 requests", failed)
+        self.assertEqual("2: small failed, so all 2 requests fail", failed)
         self.assertEqual("placed 0 of 302 nodes of 2 requests", last)
 
     def test_fewer_are_placed_where_the_file_says_so(self):

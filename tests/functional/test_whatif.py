@@ -136,11 +136,11 @@ class TestRun(Replays):
             ((*DRAWN, "--tolerance", "5"), "--tolerance: only with --baseline"),
             (("--rate", "often"), "'often' is no rate such as 10/h"),
             (("--mix", "small=0"), "'small=0' is not FLAVOR=SHARE"),
-            (("--lifetime", "0s"), "'0s': more than 0 is needed"),
+            (("--lifetime", "0s"), "'0s': must be above 0"),
             (("--map", "arrival"), "'arrival' is not FIELD=COLUMN"),
             (("--tolerance", "-1"), "'-1' is negative"),
             (("--tolerance", "placed=-1"), "'placed=-1' is negative"),
-            (("--tolerance", "placed=much"), "'placed=much' is no percentage"),
+            (("--tolerance", "placed=much"), "'placed=much' is not a percentage"),
         ):
             with self.subTest(words):
                 done = self.replay(2, *words)
@@ -324,7 +324,7 @@ class TestWhatifRelocation(Case):
 
     def test_wrong_words_are_one_line(self):
         for words, code, text in (
-            (("fail",), 2, "name what fails, or how many pod managers with --survive N"),
+            (("fail",), 2, "name either the hardware that fails, or --survive N"),
             (("fail", "a", "--survive", "1"), 2, "name what fails"),
             (("rebalance",), 2, "name a goal"),
             (("rebalance", "--fragmentation-below", "0"), 2, "must be a percentage above 0"),

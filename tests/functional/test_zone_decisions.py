@@ -213,7 +213,7 @@ class TestThroughService(Case):
         self.check_podms(top, good)
         plain = self.schedule(child, "--strict")
         self.assertEqual(2, plain.code)
-        self.assertIn("the service decides by its own settings", plain.err)
+        self.assertIn("the service uses its own setting", plain.err)
 
     def check_podms(self, top: str, good: str) -> None:
         """What pod managers have is listed by path, and what fits on them is counted."""

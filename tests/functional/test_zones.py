@@ -100,7 +100,7 @@ class TestCommands(Zones):
         self.assertNotIn("a-secret", shown.out)
         done = self.zone("set", "east", "--user-domain", "People", "--url", "http://east:1")
         self.assertEqual(
-            "warning: east: its token goes to http://east:1 in the clear: name an https URL\n",
+            "warning: east: its token is sent to http://east:1 unencrypted: name an https URL\n",
             done.err,
         )
         shown = self.zone("show", "east", "-f", "json").data
@@ -161,7 +161,8 @@ class TestCommands(Zones):
     def test_a_password_that_others_can_read_on_the_way_is_warned_of(self):
         words = ("--username", "up", "--password-env", "EAST")
         done = self.zone("add", "east", "http://east.invalid:8790", *words)
-        self.assertIn("east: its password goes to http://east.invalid:8790 in the clear", done.err)
+        line = "east: its password is sent to http://east.invalid:8790 unencrypted"
+        self.assertIn(line, done.err)
 
     def test_without_routing_zones_are_listed_and_not_changed(self):
         """S56: the setting is named."""
@@ -234,7 +235,7 @@ class TestTree(Zones):
         self.assertEqual(("dallas/east", None), (east["Zone"], east["Podms"]))
         self.assertIn("does not answer", east["Problem"])
         self.assertEqual(
-            "1 zone did not answer: what is free below is not counted\n", done.err
+            "1 zone did not answer: free resources there are not counted\n", done.err
         )  # fmt: skip
         text = self.zone("tree").out
         self.assertRegex(text, r"(?m)^\| dallas +\|")

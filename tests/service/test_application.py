@@ -139,8 +139,8 @@ class TestBodies(ApplicationCase):
 
     def test_a_size_beyond_the_limits_is_refused(self):
         for fields, words in (
-            ({"count": 1001}, "1,001 nodes, this service takes at most 1,000"),
-            ({"alternates": 101}, "101 alternates, this service takes at most 100"),
+            ({"count": 1001}, "1,001 nodes exceed the limit of 1,000"),
+            ({"alternates": 101}, "101 alternates exceed the limit of 100"),
         ):
             body = {"request": {**SMALL["request"], **fields}}
             self.check_problem(self.call("POST", SELECT, body), 400, "request_invalid", words)

@@ -145,7 +145,7 @@ class TestOtherServers(unittest.TestCase):
         self.assertEqual(0, ran.returncode, ran.stderr)
         line, *others = map(json.loads, ran.stderr.splitlines())
         self.assertEqual((2, "warning"), (len(others), line["level"]))
-        self.assertIn("VALENCE_SCHEDULER_CONFIG names no file", line["message"])
+        self.assertIn("VALENCE_SCHEDULER_CONFIG is not set", line["message"])
 
 
 #: Prints which nouns of a body msgspec builds when they are decoded, before and after.

@@ -77,7 +77,7 @@ class TestSettings(ApplicationCase):
         path.write_text(f"state: {self.state}\ncertificate: {certificate}\nprivate_key: {key}\n")
         code, _, err = self.run_program("check-config", "--config", str(path))
         self.assertEqual(1, code)
-        self.assertIn(f"found no certificate that {key} is the key of", err)
+        self.assertIn(f"found no certificate for the key {key}", err)
 
     def pem(self, word):
         if not (self.folder / "private_key").exists():

@@ -146,7 +146,7 @@ class TestRateLimiter(unittest.TestCase):
         limiter = RateLimiter(RateSettings(requests="3/hour"))
         for _ in range(3):
             limiter.count("red", change=False)
-        with self.assertRaisesRegex(RateLimited, "requests of 'red': more than 3 per 1 hour") as e:
+        with self.assertRaisesRegex(RateLimited, "requests of 'red' exceed 3 per 1 hour") as e:
             limiter.count("red", change=False)
         self.assertTrue(3000 < e.exception.retry_after_s <= 3601, e.exception.retry_after_s)
         limiter.count("blue", change=False)

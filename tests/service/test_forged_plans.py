@@ -116,7 +116,7 @@ FORGED: tuple[tuple[str, Any, int, str], ...] = (
     ("two nodes for one", repeat, LOST, "1 node requested, 2 chosen"),
     ("one block for two nodes", repeat_as_asked, LOST, "is not free in pool"),
     ("one node for five", ask(count=5), LOST, "5 nodes requested, 1 chosen"),
-    ("more nodes than a service makes", ask(count=10**6), 400, "takes at most 1,000"),
+    ("more nodes than a service makes", ask(count=10**6), 400, "exceed the limit of 1,000"),
     ("another owner", ask(owner="eve"), REFUSED, "owner 'eve': user 'mo' has nodes of its own"),
     ("no owner", ask(owner=None), REFUSED, "the plan has no owner"),
     ("an expression that is none", ask(where=["=", 1, 2]), 400, "no path"),

@@ -145,7 +145,7 @@ class TestExpired(KeystoneCase):
         self.assertEqual(200, self.ask("GET", "/v1/policies", token).status_code)
         time.sleep(EXPIRATION_S)  # asking all the while would keep Keystone busy
         result = wait_for(lambda: self.refused(token))
-        self.check_problem(result, 401, "unauthenticated", "no longer: get another")
+        self.check_problem(result, 401, "unauthenticated", "expired: get a new one")
         self.assertIn("Keystone uri=", result.headers["www-authenticate"])
         new = server.token("admin", ADMIN_PASSWORD, ADMIN_SCOPE)
         self.assertEqual(200, self.ask("GET", "/v1/policies", new).status_code)
@@ -241,7 +241,7 @@ class TestScopes(KeystoneCase):
         for where in ("none", "domain"):
             with self.subTest(where):
                 result = self.ask("GET", "/v1/policies", new_token("mo", where))
-                self.check_problem(result, 403, "access_denied", "of no project")
+                self.check_problem(result, 403, "access_denied", "has no scope")
 
     def test_what_a_member_decides_is_its_projects_and_an_admin_sees_it(self):
         self.settings = {"inventories": (EXAMPLE,)}

@@ -129,7 +129,7 @@ class TestOperations(unittest.TestCase):
     def test_a_process_works_on_so_many_at_a_time(self):
         for _ in range(2):
             self.start(lambda: self.leave.wait(10))
-        with self.assertRaisesRegex(ServiceBusy, "2 operations run already"):
+        with self.assertRaisesRegex(ServiceBusy, "2 operations are running"):
             self.start(lambda: None)
         self.assertEqual(2, len(self.records.documents))
         self.wait()

@@ -86,7 +86,7 @@ class TestStore(ApplicationCase):
         (self.folder / "state.sqlite.passwords").write_text("{}")
         code, out, _ = self.run_store("backup", str(copy))
         self.assertEqual(0, code)
-        self.assertIn("not in it: ", out)
+        self.assertIn("not copied: ", out)
         self.state = f"sqlite:///{copy}"
         self.assertEqual(0, self.run_store("check")[0])
 

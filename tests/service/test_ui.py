@@ -166,9 +166,9 @@ class TestRecords(LivePodmsCase):
         self.assertEqual(200, done.status_code, done.text)
         text = self.page("/ui/blocks/GPU-01?podm=dark-1")
         self.assertIn("Free, but dark-1 is disabled: 4 GPU", text)
-        self.assertIn("disabled: takes no node; 13 of 13", self.page("/ui/podms/dark-1").lower())
+        self.assertIn("disabled: takes no nodes; 13 of 13", self.page("/ui/podms/dark-1").lower())
         site = self.page("/ui")
-        self.assertIn("13 more are free on pod managers that take no node (1 disabled)", site)
+        self.assertIn("13 more are free on pod managers that take no nodes (1 disabled)", site)
         self.assertIn("0 of 13 usable, 13 more free", site)
 
     def test_every_link_of_a_page_leads_to_a_page(self):
@@ -187,7 +187,7 @@ class TestRecords(LivePodmsCase):
 
         def counts(text):
             found = dict(re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", text))
-            words = ("Pools", "Blocks", "Nodes", "Nodes that claims hold blocks for")
+            words = ("Pools", "Blocks", "Nodes", "Nodes with claimed blocks")
             return [int(found.get(word, "0")) for word in words]
 
         pages = [self.page(f"/ui/podms/{name}") for name in self.names]

@@ -84,8 +84,8 @@ class TestPasswordFile(ApplicationCase):
 
     def test_a_line_that_is_wrong_is_named(self):
         for text, words in (
-            ("ann", "line 1: found no hash of bcrypt"),
-            ("ann:secret", "line 1: found no hash of bcrypt"),
+            ("ann", "line 1: found an invalid bcrypt hash"),
+            ("ann:secret", "line 1: found an invalid bcrypt hash"),
             (f"# c\n\nann:{HASH}:boss", "line 3: found 'boss'"),
             (f"ann:{HASH}\nann:{HASH}", "line 2: found user 'ann' twice"),
             (f"a b:{HASH}", "line 1: found no user name"),

@@ -305,7 +305,7 @@ class TestCircles(ChildrenCase):
 
     def test_a_query_is_within_the_limits_of_the_child(self):
         small = self.zones.start("small", [podm("s")], limits=Limits(nodes=1))
-        self.check_good(self.top(small).select_destinations(ASKED).report, "takes at most 1")
+        self.check_good(self.top(small).select_destinations(ASKED).report, "exceed the limit of 1")
 
 
 class TestAccess(ApplicationCase):

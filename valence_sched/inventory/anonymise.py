@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Anonymisation: replaces names in pod managers and Redfish documents by keyed aliases.
 
-Properties that decide stay. Each text field of a pod manager has its own treatment. Of a Redfish
-document only known harmless texts stay; any other text gets an alias, also in vendor parts.
+Properties that affect decisions stay. Each text field of a pod manager has its own treatment. Of a
+Redfish document only known harmless texts stay; any other text gets an alias, also in vendor parts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from valence_sched.model import inventory
 from valence_sched.model.base import Fact
 from valence_sched.model.podm_address import uuid_identity
 
-#: Parts of URIs that name no thing of a site: collections, services and single resources.
+#: Parts of URIs that identify nothing at a site: collections, services and single resources.
 STANDARD_SEGMENTS = frozenset(
     word.casefold()
     for word in """
@@ -89,12 +89,12 @@ class Aliases:
         return str(UUID(bytes=digest[:16], version=4))
 
     def identity(self, identity: str) -> str:
-        """Return an identity without its UUID or address, as the aliases of documents give it."""
+        """Return an identity whose UUID or address is replaced by its alias."""
         kind, colon, value = identity.partition(":")
         return f"{kind}{colon}{self.uuid(value) or self.of(value)}"
 
     def path(self, text: str) -> str:
-        """Return a text of parts between slashes, such as a location, part by part."""
+        """Return the aliases of a slash-separated text, such as a location, part by part."""
         return "/".join(self.segment(part) for part in text.split("/"))
 
     def _uri(self, uri: str) -> str:
@@ -117,7 +117,7 @@ class Aliases:
         return self.segment(text)
 
 
-#: Properties whose texts are words of a standard, or name a product.
+#: Properties whose texts are terms of a standard, or product names.
 _HARMLESS = re.compile(
     r"(?:.*(?:Type|Types|State|Status|Health|HealthRollup|Mode|Protocol|Protocols|Media|"
     r"Architecture|InstructionSet|UseCase|Units|AllowableValues|Severity|Version)"
@@ -126,9 +126,9 @@ _HARMLESS = re.compile(
 )
 _STANDARD = ("Id", "Name", "Description", "Links", "Oem")
 _POOLS = ("Free", "Active", "Unassigned")
-#: Properties that tell which service a pod manager is.
+#: Properties that identify the service of a pod manager.
 _UUIDS = ("UUID", "ServiceEntryPointUUID")
-#: Properties whose numbers identify a single device.
+#: Numeric properties that identify a single device.
 _IDENTIFYING = re.compile(
     r"(?i).*(serial|uuid|guid|asset|mac|address|host|fqdn|sku|partnumber|wwn|wwpn|eui|nguid|"
     r"durablename|vlan|phone|latitude|longitude|altitude).*"
@@ -204,7 +204,7 @@ def _stock(aliases: Aliases, stock: inventory.Stock) -> inventory.Stock:
 def _node(aliases: Aliases, node: inventory.Node) -> inventory.Node:
     owner, group = _name(aliases, node.owner), _name(aliases, node.group)
     blocks, named = tuple(map(aliases.uri, node.blocks)), _named(aliases, node)
-    # flavor and request may name zones, traits and things
+    # flavor and request may name zones, traits and external resources
     return replace(named, owner=owner, group=group, blocks=blocks, flavor=None, request=None)
 
 
@@ -237,14 +237,14 @@ def _text(aliases: Aliases, text: str, key: str) -> str:
 
 
 def _keys(aliases: Aliases, json: Any, originals: set[str]) -> Any:
-    """Return JSON in which no property has the name of a text that got an alias."""
+    """Return JSON with aliases for property names that equal a replaced text."""
     if isinstance(json, list):
         return [_keys(aliases, item, originals) for item in json]
     if not isinstance(json, dict):
         return json
     found = {}
     for key, value in json.items():
-        # the standard may define a property, although a text has its name
+        # the standard may define a property with the name of a replaced text
         is_standard = _HARMLESS.fullmatch(key) or key in _STANDARD
         replaced = key.casefold() in originals and not is_standard
         found[aliases.of(key) if replaced else key] = _keys(aliases, value, originals)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Background reader: keeps the readings of all registered pod managers in a state fresh.
 
-Of the processes that run one, that with the lease reads; when it dies, another one takes over.
+Only the process with the lease reads; when it dies, another process takes over.
 """
 
 from __future__ import annotations
@@ -58,33 +58,33 @@ class _Entry:
 
 
 class ReadSchedule:
-    """The pod managers that are read, each with its next time; ``draw`` returns 0..1."""
+    """The pod managers to read, each with the time of its next reading; ``draw`` returns 0..1."""
 
     def __init__(self, pace: ReadPace, draw: Callable[[], float]) -> None:
         self._pace, self._draw = pace, draw
         self._entries: dict[str, _Entry] = {}
 
     def set_names(self, names: Collection[str], now: float) -> None:
-        """Replace the pod managers: new ones are read at once, others as before."""
+        """Replace the pod managers: new ones are due now, the others as before."""
         for gone in self._entries.keys() - set(names):
             del self._entries[gone]
         for name in names:
             self._entries.setdefault(name, _Entry(now))
 
     def hasten(self, name: str, now: float) -> None:
-        """Read a pod manager at once: it changed, or its registration did."""
+        """Make a pod manager due now: it or its registration has changed."""
         if known := self._entries.get(name):
             self._entries[name] = _Entry(now, running=known.running, started=known.started)
 
     def hint(self, name: str, now: float) -> None:
-        """Read a pod manager soon: it may have changed, since its last reading began at least."""
+        """Make a pod manager due soon: it may have changed since its last reading began."""
         if entry := self._entries.get(name):
             entry.hinted = entry.running
             earliest = entry.started + self._pace.hinted_pause_s(entry.failures)
             entry.due = min(entry.due, max(now, earliest))
 
     def start_due(self, now: float, most: int) -> Iterator[str]:
-        """Start at most so many due pod managers, the longest due first, and yield them."""
+        """Start at most ``most`` due pod managers, the longest due first, and yield them."""
         due = [name for name, one in self._entries.items() if one.due <= now and not one.running]
         probing = any(one.running and self._is_open(one) for one in self._entries.values())
         for name in sorted(due, key=lambda name: self._entries[name].due):
@@ -102,12 +102,12 @@ class ReadSchedule:
     def end(self, name: str, now: float, *, failed: bool) -> None:
         """Note the end of a reading, and plan the next one."""
         entry = self._entries.get(name)
-        if entry is None:  # it was taken out meanwhile
+        if entry is None:  # it was removed meanwhile
             return
         entry.running = False
         entry.failures = entry.failures + 1 if failed else 0
         entry.due = now + self._pace.pause_s(entry.failures, self._draw())
-        if entry.hinted:  # by an event that the reading may have missed
+        if entry.hinted:  # due by an event that the reading may have missed
             self.hint(name, now)
 
     def is_open(self, name: str) -> bool:
@@ -126,15 +126,15 @@ class ReadSchedule:
 LEASE = "background reader"
 LEASE_S = 30.0
 RENEWALS = 3  # of a lease in its time
-#: How often the change log is asked for registrations, and how often they are read regardless.
+#: Intervals for checking the change log for registrations, and for reading them regardless.
 LOOK_S, MEMBERS_S = 0.5, 5.0
-#: The longest time without a look at what is due, and at whether to end.
+#: The longest time between checks for due readings and for the end.
 LONGEST_WAIT_S = 1.0
 THREADS = 32
 
 
 class ReaderClock(NamedTuple):
-    """The clock of a background reader, its random numbers from 0 to 1, and how it waits."""
+    """The clock, the random numbers from 0 to 1, and the wait function of a background reader."""
 
     now: Callable[[], float] = time.monotonic
     draw: Callable[[], float] = random.random
@@ -145,7 +145,7 @@ class Events(Protocol):
     """Hints of pod managers that they may have changed."""
 
     def follow(self, members: Mapping[str, Registration]) -> None:
-        """Replace the pod managers that are listened to."""
+        """Replace the pod managers whose events are received."""
 
     def take(self) -> dict[str, str]:
         """Return the names of new hints since the last call, each with its reason."""
@@ -155,7 +155,7 @@ class Events(Protocol):
 
 
 class ReadOutcome(NamedTuple):
-    """How a reading of a pod manager ended."""
+    """The outcome of a reading of a pod manager."""
 
     registration: Registration
     reading: Reading
@@ -166,7 +166,7 @@ def _start_thread(work: Callable[[], None]) -> None:
 
 
 class BackgroundReader:
-    """Reads pod managers again and again, as one of the processes that share a store.
+    """Reads pod managers repeatedly, as one of the processes that share a store.
 
     ``read`` returns the reading of one pod manager, and never raises; at most ``threads`` of them
     run at once, each in a thread that ``start`` starts. ``holder`` names this process, and its
@@ -200,9 +200,9 @@ class BackgroundReader:
         self._outcomes: queue.SimpleQueue[ReadOutcome] = queue.SimpleQueue()
         self._start_thread, self._events = start, events or NoStreams()
         self._note_changed = changed
-        self._hints = Hints()  # of other threads
+        self._hints = Hints()  # from other threads
         self._hinted: dict[str, str] = {}
-        self._reasons: dict[str, str] = {}  # of the readings that run
+        self._reasons: dict[str, str] = {}  # of running readings
         self._generations: dict[str, int] = {}
         self._running = 0
         self._members: dict[str, Registration] = {}
@@ -229,7 +229,7 @@ class BackgroundReader:
                 by = f"another process, {self._store.leases.holder(LEASE)}"
                 hint = "leave it to that, or end it"
                 raise errors.InUse(f"pod managers are read by {by}: {hint}")
-            self._failures = {}  # so that each is told
+            self._failures = {}  # so that each is logged
             self._update_members()
             while self._members.keys() - self._ended:
                 self._renew_in_time()
@@ -244,7 +244,7 @@ class BackgroundReader:
             self._renew_in_time()
             if self._leads:
                 self._update_members_in_time()
-                # of many events of one pod manager the first is told
+                # only the first of many events of a pod manager is logged
                 for name, why in (self._hints.take() | self._events.take()).items():
                     if name in self._members:
                         self._hinted.setdefault(name, why)
@@ -265,7 +265,7 @@ class BackgroundReader:
         return min(LONGEST_WAIT_S, LONGEST_WAIT_S if due is None else max(0.01, due))
 
     def close(self) -> None:
-        """Give up the lease; readings that still run are not stored."""
+        """Release the lease; readings that still run are not stored."""
         self._events.close()
         if self._leads:
             self._leads = False
@@ -275,7 +275,7 @@ class BackgroundReader:
                 self._note_problem(str(error))
 
     def hint(self, names: Iterable[str], reason: str) -> None:
-        """Read the registered ones of these soon; any thread may call this."""
+        """Make the registered ones of these pod managers due soon; any thread may call this."""
         self._hints.add(*(name for name in names if name in self._members), reason=reason)
 
     @property
@@ -311,9 +311,9 @@ class BackgroundReader:
         return self._leads
 
     def _update_members_in_time(self) -> None:
-        """Read the registrations again once the change log has a change of them.
+        """Read the registrations again after a change in the change log.
 
-        Those of files are in no log: they are read every few seconds.
+        Registrations in files are not in the log: they are read every few seconds.
         """
         now = self._clock.now()
         if now - self._looked_at < LOOK_S:
@@ -380,7 +380,7 @@ class BackgroundReader:
             self._note_contents(
                 [one for one in stored if not isinstance(one, errors.SchedulerError)]
             )
-            self._previous |= known  # what was removed meanwhile is stale no more the next time
+            self._previous |= known  # a pod manager removed meanwhile is not stale next time
             for one, result in zip(whole, stored, strict=True):
                 if isinstance(result, errors.SchedulerError):
                     refused = isinstance(result, errors.IdentityConflict)
@@ -395,7 +395,7 @@ class BackgroundReader:
                     failures[name] = (one.reading.podm, failure)
             if failures:
                 self._store.record_failures(failures)
-        except errors.StoreError:  # they are stored when the state can be used again
+        except errors.StoreError:  # they are stored when the state is available again
             for one in outcomes:
                 self._outcomes.put(one)
             raise
@@ -404,7 +404,7 @@ class BackgroundReader:
             self._note_end(name, failures[name][1] if name in failures else None)
 
     def _note_contents(self, podms: Sequence[FullPodm]) -> None:
-        """Report the pod managers that changed since this process read them last."""
+        """Log the pod managers that changed since this process last read them."""
         changed = [one for one in podms if self._generations.get(one.id) != one.generation]
         for one in changed:
             if one.id in self._generations:
@@ -452,8 +452,8 @@ def background_reader(
 ) -> BackgroundReader:
     """Return the background reader of the pod managers that are registered in a store.
 
-    ``changed`` takes the names of changed pod managers. Pod managers without a stream of events
-    send theirs to an ``address``, if there is one.
+    ``changed`` takes the names of changed pod managers. Pod managers without a stream send their
+    events to an ``address``, if there is one.
     """
     dialects, registry = plugins.installed(plugins.DIALECTS), sources.registry(live.state)
     cache, tls = Homes(sources.config.environ).cache, TlsContexts()

@@ -54,7 +54,7 @@ class CaptureResult(NamedTuple):
 
 
 class Redactor:
-    """Removes known ``secrets``, and names where there are aliases, from readings.
+    """Removes known ``secrets`` from readings, and replaces names if there are aliases.
 
     ``failures`` has the redacted reasons of the readings that failed so far, by name.
     """
@@ -83,14 +83,14 @@ def recorded_readings(
 ) -> Iterator[Reading]:
     """Yield the pod managers of an inventory as if they had been read now.
 
-    With ``documents`` each has its Redfish documents: those of its tree as they were recorded, else
-    those that its driver would read. ``diagnostics`` notes each document that is left out.
+    With ``documents`` each has its Redfish documents: the recorded ones of its tree, else those
+    that its driver would read. ``diagnostics`` notes each document that is left out.
     """
     for podm, record in podms:
         if not documents:
             yield Reading(podm)
         elif record.tree is None:
-            # Before rendering: a document encodes credentials in other ways than a field.
+            # Before rendering: documents encode credentials differently from fields.
             clean = redact.redact_podm(podm)
             yield Reading(clean, documents=documents_of(clean))
         else:
@@ -99,7 +99,7 @@ def recorded_readings(
 
 
 def write_file(readings: Iterable[Reading], file: str, redactor: Redactor) -> CaptureResult:
-    """Write readings as one inventory, whole or not at all; else InputError."""
+    """Write readings as one inventory, all or nothing; else InputError."""
 
     def podm(reading: Reading) -> FullPodm:
         if reading.failure is None:
@@ -128,10 +128,10 @@ def write_trees(readings: Iterable[Reading], folder: str, redactor: Redactor) ->
             podm = reading.podm
             fault = name_fault(podm.id)
             if fault is None and podm.id.casefold() in names:
-                fault = "found an id that another has but for its case"
+                fault = "found an ID that differs from another only in case"
             if fault:
                 left_out.append(
-                    errors.one_line(f"{podm.id}: {fault}, expected one that can be a folder")
+                    errors.one_line(f"{podm.id}: {fault}, expected a valid name of a folder")
                 )
                 continue
             names.add(podm.id.casefold())
@@ -170,14 +170,14 @@ class Captures:
         tree: str | None = None,
         aliases: Aliases | None = None,
     ) -> CaptureResult:
-        """Record pod managers: those of inventories, or else live ones, only ``live.only`` of both.
+        """Record the pod managers of inventories, else live ones, in both cases only ``live.only``.
 
-        They become one inventory file, or with ``tree`` a folder of Redfish documents each; without
-        credentials, and with ``aliases`` without names.
+        The output is one inventory file, or with ``tree`` a folder of Redfish documents for each;
+        without credentials, and with ``aliases`` without names.
 
         Raises:
             UsageError, UnknownName: no pod manager is known; a named one does not exist.
-            InputError: an inventory cannot be read at all, or the capture not be written.
+            InputError: an inventory cannot be read at all, or the capture cannot be written.
             PodmError: no pod manager could be read, so there is no tree.
         """
         live, sources = selection.live, self._sources
@@ -200,7 +200,7 @@ class Captures:
         return write_file(readings, file or "", Redactor(aliases, secrets))
 
     def aliases(self, variable: str | None = None) -> Aliases:
-        """Return aliases for names: under the key in an environment variable, or one of this run.
+        """Return aliases for names, under the key in an environment variable, else a random key.
 
         CredentialError if the variable is not set, or its key could be guessed.
         """

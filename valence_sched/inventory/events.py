@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events: hints that pod managers may have changed, from their streams and from what they send."""
+"""Events: hints that pod managers may have changed, from their streams and pushed events."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from valence_sched.store.store import Store
 
 
 class Hints:
-    """The pod managers that are to be read soon, by name, each with its first reason."""
+    """The pod managers to read soon, by name, each with its first reason."""
 
     def __init__(self) -> None:
         self._reasons: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def add(self, *names: str, reason: str) -> None:
-        """Add a hint for each of these; one that is there already stays."""
+        """Add a hint for each of these; an existing hint stays."""
         with self._lock:
             for name in names:
                 self._reasons.setdefault(name, reason)
@@ -41,7 +41,7 @@ class Hints:
 
 
 class NoStreams:
-    """The events of pod managers that are not listened to."""
+    """The events of pod managers without a listener."""
 
     def follow(self, members: Mapping[str, Registration]) -> None: ...
     def close(self) -> None: ...
@@ -49,12 +49,12 @@ class NoStreams:
         return {}
 
 
-#: The pause before a stream is opened again; it doubles up to the longest, and is the first again
-#: after a stream that was open for longer than that.
+#: The pauses before a stream is opened again: the first, doubled up to the longest. A stream that
+#: was open for longer resets the pause.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 300.0
-#: How often a pod manager without a stream is looked at again: its firmware may be newer then.
+#: How often a pod manager without a stream is checked again: its firmware may be newer.
 LOOK_AGAIN_S = 3600.0
-#: Streams that are followed at once; pod managers beyond them are read at their interval.
+#: Limit on concurrent streams; further pod managers are read at their interval.
 MAX_STREAMS = 512
 
 
@@ -62,17 +62,17 @@ class HintStream(Protocol):
     """The events of one pod manager."""
 
     def follow(self, opened: Callable[[], object], hint: Callable[[str], object]) -> None:
-        """Follow until the end; errors as of an event stream."""
+        """Follow the events until the end; errors as of an event stream."""
 
     def cut(self) -> None:
-        """End it, also for a thread that follows it."""
+        """End the source, also for a thread that follows it."""
 
 
 OpenStream = Callable[[Registration], HintStream]
 
 
 class StreamEnd(NamedTuple):
-    """How a stream ended, whether the pod manager did not answer, and whether it sends on."""
+    """The end of a stream; ``left``: its subscription remains."""
 
     problem: str
     unreachable: bool = False
@@ -97,10 +97,10 @@ class _Follower:
 
 
 class EventListener:
-    """Follows the streams of the pod managers that it is given; ``log`` takes a line a change.
+    """Follows the streams of given pod managers; ``log`` takes a line for each change.
 
-    ``open_stream`` makes the stream of a pod manager, which opens when it is followed, or raises a
-    SchedulerError, as for a password that cannot be read.
+    ``open_stream`` makes the stream of a pod manager, which opens when it is followed. It may raise
+    a SchedulerError, for example for an unreadable password.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class EventListener:
         self._followers: dict[str, _Follower] = {}
 
     def follow(self, members: Mapping[str, Registration]) -> None:
-        """Replace the pod managers that are followed; a changed registration starts anew."""
+        """Replace the followed pod managers; a changed registration opens a new stream."""
         for name, follower in list(self._followers.items()):
             if _of_stream(members.get(name)) != _of_stream(follower.registration):
                 self._followers.pop(name).end()
@@ -148,7 +148,7 @@ class EventListener:
             nonlocal reported, was_open
             reported, was_open = "", True
             self._log(f"{name}: subscribed")
-            if attempts > 1:  # some may have been lost meanwhile
+            if attempts > 1:  # events may have been lost meanwhile
                 self._hints.add(name, reason="an event stream that is open again")
 
         while not one.ended.is_set():
@@ -161,7 +161,7 @@ class EventListener:
                 if end.left:
                     self._log(one_line(f"{name}: {end.problem}: delete it there"))
                 return
-            # the readings of one that does not answer say so by themselves
+            # if it does not answer, its readings report that
             if end.problem != reported and (was_open or not end.unreachable):
                 self._log(one_line(f"{name}: no event stream: {end.problem}: polling"))
             reported, was_open = end.problem, False
@@ -174,7 +174,7 @@ class EventListener:
         name = one.registration.name
         try:
             stream = one.stream = self._open_stream(one.registration)
-            if one.ended.is_set():  # perhaps just before there was a stream to cut
+            if one.ended.is_set():  # the end may have come before there was a stream to cut
                 stream.cut()
             stream.follow(opened, lambda text: self._hints.add(name, reason=f"an event: {text}"))
         except NoEvents:
@@ -189,27 +189,27 @@ class EventListener:
 
 
 def _of_stream(registration: Registration | None) -> Registration | None:
-    """Return what of a registration a stream depends on; its identity is learnt by a reading."""
+    """Return the fields of a registration that its stream uses; a reading may set the identity."""
     return registration and replace(registration, identity=None)
 
 
-RECORD = "received events"  # the names of those that sent one
-#: How often the store is asked for them.
+RECORD = "received events"  # names of pod managers that sent an event
+#: How often they are read from the store.
 LOOK_S = 0.5
 
 
 class EventReceiver:
-    """Takes events at an address; ``store`` returns the open store.
+    """Receives events at an address; ``store`` returns the open store.
 
-    The first of many events of a pod manager is stored until the reading process has taken it: the
-    reading for it begins later than all of them.
+    The first of many events of a pod manager is stored until the reading process takes it. The
+    reading begins after all of them, so that one event is enough.
     """
 
     def __init__(self, address: EventAddress, store: Callable[[], Store]) -> None:
         self._address, self._store = address, store
 
     def podm_of(self, token: str) -> str | None:
-        """Return the pod manager that a token was given to, if any."""
+        """Return the pod manager of a token, if any."""
         return self._address.podm_of(token)
 
     def take(self, podm: str, records: Iterable[Any]) -> None:
@@ -219,7 +219,7 @@ class EventReceiver:
 
 
 class ReceivedEvents:
-    """The events of pod managers: of streams, and those that any process has received."""
+    """The events of pod managers: from streams, and those that any process has received."""
 
     def __init__(
         self, listener: EventListener, store: Store, clock: Callable[[], float] = time.monotonic
@@ -236,7 +236,7 @@ class ReceivedEvents:
         if self._clock() - self._looked_at >= LOOK_S:
             self._looked_at = self._clock()
             for name in self._store.records.take_words(RECORD):
-                found.setdefault(name.decode("utf-8", "replace"), "an event that it sent")
+                found.setdefault(name.decode("utf-8", "replace"), "an event from the pod manager")
         return found
 
     def close(self) -> None:

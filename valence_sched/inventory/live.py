@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 P = TypeVar("P", bound=Podm[Any, Any])
 Now = Callable[[], datetime.datetime]
-BATCH_SIZE = 50  # readings that the state stores at once
+BATCH_SIZE = 50  # readings that the state stores together
 
 
 class LiveReader:
     """Reads each live pod manager that a command applies to once, in the order of the registry.
 
     ``progress`` gets the count of readings and the names that have not answered. Unregistered pod
-    managers that report by themselves, ``reporting_names``, come last. ``remarks`` gets a line when
-    the state could not store a reading, and for each password of a file that is sent unencrypted.
-    With ``raw`` readings carry their documents.
+    managers that only report, ``reporting_names``, come last. ``remarks`` gets a line when the
+    state could not store a reading, and for each password of a file that is sent unencrypted. With
+    ``raw`` readings carry their documents.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class LiveReader:
         self._services: dict[Hashable, str] = {}
         self._other_names: set[str] = set()
         self.remarks = [
-            f"{one.name}: its password goes to {one.url} in the clear"
+            f"{one.name}: its password is sent to {one.url} unencrypted"
             for one, file, _ in self.members
             if one.password is not None
             and podm_address.is_unencrypted(one.url)
@@ -87,13 +87,13 @@ class LiveReader:
         """Return all known passwords, so that no capture shows one."""
         passwords = []
         for member in self.members:
-            with contextlib.suppress(errors.CredentialError):  # raised when it is needed
+            with contextlib.suppress(errors.CredentialError):  # raised when the password is needed
                 if password := self._registry.password(member.registration):
                     passwords.append(password)
         return passwords
 
     def __iter__(self) -> Iterator[Reading]:
-        """Yield a reading of each; a failed one has the last known state of its pod manager."""
+        """Yield a reading of each; a failed reading has the last known state of the pod manager."""
         with contextlib.ExitStack() as stack:
             store = stack.enter_context(self._registry.store()) if self._uses_state else None
             member_targets = self._targets(store)
@@ -128,10 +128,10 @@ class LiveReader:
             yield from (Reading(reported[name]) for name in names)
 
     def _targets(self, store: Store | None) -> list[ReadTarget | Reading]:
-        """Return the target of each member, or a failed reading where it cannot be read.
+        """Return the target of each member, or a failed reading if it cannot be read.
 
-        Of several names for one endpoint only the first is read: each name could compose its
-        blocks.
+        If several names have one endpoint, only the first is read: otherwise each name could
+        compose its blocks.
         """
         endpoints: dict[podm_address.EndpointKey, str] = {}
         targets: list[ReadTarget | Reading] = []
@@ -142,15 +142,15 @@ class LiveReader:
             if isinstance(target, ReadTarget):
                 name = endpoints.setdefault(podm_address.endpoint_key(one.url), one.name)
                 if name != one.name:
-                    failure = f"{one.url}: is read as {name!r} already (take one of them out)"
+                    failure = f"{one.url}: is already read as {name!r} (remove one of them)"
                     target = self._other_name(one, failure)
             targets.append(target)
         return targets
 
     def _identified(self, reading: Reading) -> Reading:
-        """Return a reading with its identity, a failed one where its service was read already.
+        """Return a reading with its identity, or a failed one if its service was already read.
 
-        A service without a UUID is the same at another port if it has the very same blocks there.
+        A service without a UUID is the same at another port if its blocks are the same.
         """
         podm = with_identity(reading.podm)
         identity = podm.identity
@@ -184,7 +184,7 @@ class LiveReader:
         live, cache = self._live, self._cache
         settings = ReadSettings(live.timeout_s, live.parallel, live.full, cache, raw=self._raw)
         if targets:
-            from valence_sched.drivers.crawl import pool  # HTTP: not to decide on a state
+            from valence_sched.drivers.crawl import pool  # HTTP: not needed to decide on a state
 
             yield from pool.read(targets, self._dialects.by_name, settings, self._progress)
 
@@ -214,7 +214,7 @@ def _refused(one: Registration, failure: str) -> Reading:
 
 
 def podm_of_registration(one: Registration, kind: type[P]) -> P:
-    """Return a podm with the fields of its registration alone."""
+    """Return a podm with only the fields of its registration."""
     names = ("url", "enabled", "zone", "aggregates", "capabilities", "traits", "facts")
     fields: dict[str, Any] = {name: getattr(one, name) for name in names}
     driver = None if one.driver == AUTO else one.driver
@@ -226,7 +226,7 @@ def last_known_podm(
 ) -> P:
     """Return the ``known`` podm with the status of ``podm``, its failed reading.
 
-    One that was never read, or longer than ``limit_s`` ago, has no blocks.
+    It has no blocks if it was never read, or longer than ``limit_s`` ago.
     """
     if known is None:
         return replace(podm, identity=one.identity, read_at=None)
@@ -290,10 +290,10 @@ def stored_podm(
     limit_s: float | None,
     now: datetime.datetime,
 ) -> tuple[P, str | None]:
-    """Return a registered podm as the state knows it, and a line why it is not read at present.
+    """Return a registered podm as stored in the state, and a line why its reading is not current.
 
-    It has no blocks where it was never read, where the failure refuses the reading, and where that
-    is older than ``limit_s``. Its own report wins.
+    It has no blocks if it was never read, if the failure rejects the reading, or if the reading is
+    older than ``limit_s``. Its own report takes precedence.
     """
     if known is not None and failure is None:
         return _registered_podm(one, known, report), None
@@ -303,7 +303,7 @@ def stored_podm(
     if failure.refused:
         return podm, failure.reason
     podm = last_known_podm(one, replace(podm, status=failure.status), known, limit_s, now)
-    # the line may be told long after it was worded: a time stays true, an age does not
+    # the line may be printed much later: a time stays true, an age does not
     last = f"; last read {podm.read_at}" if podm.read_at else ""
     return podm, failure.reason + last
 
@@ -311,7 +311,7 @@ def stored_podm(
 def _registered_podm(one: Registration, known: P, report: ReportedSwitch | None) -> P:
     """Return a podm with the properties of its registration, which may be newer than its reading.
 
-    Of a report only ``enabled`` counts: the rest counts with the next reading.
+    Only ``enabled`` of a report applies now: the rest applies at the next reading.
     """
     if report is not None:
         return replace(known, enabled=one.enabled if report.enabled is None else report.enabled)
@@ -327,7 +327,7 @@ def _registered_podm(one: Registration, known: P, report: ReportedSwitch | None)
 
 
 class StoredReader:
-    """Yields the pod managers of a state as the live reader does, without reading any of them."""
+    """Yields the pod managers of a state as the live reader does, without reading them."""
 
     def __init__(
         self, registry: Registry, live: ReadOptions, *, now: Callable[[], datetime.datetime]
@@ -347,7 +347,7 @@ class StoredReader:
         return frozenset(names.union(self.reporting_names))
 
     def __iter__(self) -> Iterator[Reading]:
-        """Yield a reading of each; one that is not read at present has its last known state."""
+        """Yield a reading of each; without a current reading it has the last known state."""
         known: dict[str, FullPodm] = {}
         reports: dict[str, Stats] = {}
         failures: dict[str, ReadFailure] = {}

@@ -39,7 +39,7 @@ MIN_CACHED_BYTES = 8 << 20  # a smaller file is read about as fast as its cached
 
 P = TypeVar("P", bound=Podm[Any, Any])
 PodmReadTime = tuple[str, str | None]  # the id of a pod manager, and the time of its reading
-PlacedPodm = tuple[LeanPodm, str, str]  # with its file and its place in that
+PlacedPodm = tuple[LeanPodm, str, str]  # with its file and its place in the file
 
 
 class InventoryLoader:
@@ -80,13 +80,13 @@ class InventoryLoader:
             return self._checked_again(cached.view, selection)
         before, trees = len(self._diagnostics), set[str]()
         view = self._build(selection, None, trees=trees)
-        # a dialect may read a tree otherwise tomorrow, and what is doubtful is told each time
+        # a later dialect may read a tree differently, and remarks are printed each time
         if not trees and {one.kind for one in self._diagnostics[before:]} <= {"warning"}:
             cache.save(cached.key, view)
         return view
 
     def view_and_podms(self, selection: Selection) -> tuple[View, tuple[LeanPodm, ...]]:
-        """Return a view and, in its order, the pod managers that it is of; errors as for a view."""
+        """Return a view and its pod managers in the view's order; errors as for a view."""
         podms: list[LeanPodm] = []
         return self._build(selection, None, podms), tuple(podms)
 
@@ -116,7 +116,7 @@ class InventoryLoader:
             return builder.view()
 
     def _cacheable_source(self, selection: Selection) -> str | None:
-        """Return the only source of a selection if it is a large file and stands alone."""
+        """Return the source of a selection if it is a single large file."""
         sources, live = self._sources.named_sources(selection), selection.live
         if selection.no_cache or self._config.environ.get(NO_CACHE) or len(sources) != 1:
             return None
@@ -126,7 +126,7 @@ class InventoryLoader:
             return None
         try:
             large = os.stat(source).st_size >= self._min_cached_bytes
-        except (OSError, ValueError):  # reading it says why
+        except (OSError, ValueError):  # reading it raises the error
             return None
         return source if large and self._declared_resources(selection) is None else None
 
@@ -144,7 +144,7 @@ class InventoryLoader:
         return view
 
     def podms(self, selection: Selection) -> Iterator[FullPodm]:
-        """Yield whole pod managers, as their documents describe them; errors as for a view."""
+        """Yield complete pod managers, as their documents describe them; errors as for a view."""
         return (podm for podm, _ in self.podm_records(selection))
 
     def podm_records(self, selection: Selection) -> Iterator[tuple[FullPodm, recorded.Record]]:
@@ -154,7 +154,7 @@ class InventoryLoader:
         declared = self._declared_resources(selection)
         for record in self._sources.records(selection):
             try:
-                podm = validator.podm(record)  # also what a driver made
+                podm = validator.podm(record)  # also the record of a driver
                 services.check(podm, record)
                 podm = self._checked(podm, record, lean=False)
                 podm = self._with_read_time(podm, record, selection.live, old)
@@ -294,18 +294,18 @@ class InventoryLoader:
         return podm
 
     def _check_age(self, podm: Podm[Any, Any], live: ReadOptions, old: OldReadings) -> None:
-        """Note when a pod manager was read; raise InventoryStale if that is too long ago."""
+        """Note when a pod manager was read; raise InventoryStale if the reading is too old."""
         now = self._sources.now()
         old.note(podm.id, podm.read_at, now)
         limit = live.max_age_s
-        if limit is None or podm.id in self._sources.unread_ids:  # noted already, never chosen
+        if limit is None or podm.id in self._sources.unread_ids:  # already noted, never chosen
             return
         age = age_s(podm.read_at, now)
         if age is None or age > limit:
             raise stale_error(podm.id, podm.read_at, limit, now)
 
     def _skip(self, error: errors.InputError) -> None:
-        """Note a skipped document; a repeated id is an error, its blocks are ambiguous."""
+        """Note a skipped document; a repeated ID is an error, as its blocks are ambiguous."""
         if isinstance(error, errors.DuplicateId):
             raise error
         self._diagnostics.skip(error)
@@ -313,9 +313,9 @@ class InventoryLoader:
 
 @contextlib.contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, which would walk a million new objects again and again.
+    """Pause the garbage collector, which would traverse a million new objects repeatedly.
 
-    The objects made meanwhile live as long as the inventory: later walks leave them out.
+    The objects made meanwhile live as long as the inventory: later traversals skip them.
     """
     enabled = gc.isenabled()
     gc.disable()
@@ -365,7 +365,7 @@ def _statuses(
     now: datetime,
     place: str = "--liveness",
 ) -> dict[str, PodmStatus]:
-    """Return by id which of the reported pod managers is Online and which Offline.
+    """Return the status of the reported pod managers by ID, Online or Offline.
 
     ``liveness`` names the plug-in, with its argument after a colon; ``place`` is the option or
     variable that errors name: UnknownName, PluginError, UsageError.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Old readings: finds pod managers whose readings are so old that they may differ by now."""
+"""Old readings: finds pod managers whose readings may be outdated."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from valence_sched.model.quantity import age_s, format_age
 
 
 class ReadingAges:
-    """Finds the readings that are older than a limit, without a look at those that are not yet.
+    """Finds the readings that are older than a limit, without checking newer ones.
 
     A reading with an unknown or future time is in ``unknown``.
     """
@@ -21,8 +21,8 @@ class ReadingAges:
     def __init__(self, limit_s: float | None) -> None:
         self._limit_s = math.inf if limit_s is None else limit_s
         self._read_at: dict[str, str | None] = {}
-        self._due: dict[str, float] = {}  # when each becomes old
-        self._queued: dict[str, float] = {}  # when each is looked at, as due or earlier
+        self._due: dict[str, float] = {}  # the time at which each becomes old
+        self._queued: dict[str, float] = {}  # the time of the next check of each
         self._queue: list[tuple[float, str]] = []
         self._old: set[str] = set()
         self.unknown: set[str] = set()
@@ -56,7 +56,7 @@ class ReadingAges:
                 del self._queued[podm]
                 if self._due.get(podm, math.inf) < at:
                     self._old.add(podm)
-                else:  # read again since, or forgotten
+                else:  # read again since, or removed
                     self._enqueue(podm)
         return set(self._old)
 
@@ -68,7 +68,7 @@ class ReadingAges:
 def stale_error(
     podm: str, read_at: str | None, limit_s: float, now: datetime.datetime
 ) -> InventoryStale:
-    """Return the error about a reading that is too old to decide on."""
+    """Return the error about a reading that is too old for a decision."""
     age = age_s(read_at, now)
     if age is not None:
         known = f"read {format_age(age)} ago"

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
 STATE = "VALENCE_SCHED_STATE"
-PROBE_TIMEOUT_S = 5.0  # how long a service has to tell its identity when it is registered
-MOST_PROBES = 16  # at a time
+PROBE_TIMEOUT_S = 5.0  # time limit for reading the identity of a service at its registration
+MOST_PROBES = 16  # concurrent readings of identities
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?://(?:/([^?]*))?")
 _IN_MEMORY = ("", ":memory:")
@@ -75,7 +75,7 @@ def validate_registration(registration: Registration) -> None:
     """Raise InputError for an invalid URL or name, UnknownName for an unknown driver."""
     check_registration(registration)
     try:
-        decode(to_json(registration), Registration, registration.name[:40])  # as the state does
+        decode(to_json(registration), Registration, registration.name[:40])  # as in the state
     except UnicodeEncodeError:
         raise InputError(registration.name[:40], "", "text that is not Unicode") from None
     _check_driver(registration, "--driver")
@@ -98,15 +98,15 @@ def check_names(members: list[Member]) -> None:
         name = member.registration.name
         if name in first_source:
             found = f"{name!r} again, first in {first_source[name]}"
-            hint = "give every pod manager a name of its own"
-            raise errors.DuplicateId(member.source, "", found, "a name of its own", hint)
+            hint = "give every pod manager a unique name"
+            raise errors.DuplicateId(member.source, "", found, "a unique name", hint)
         first_source[name] = member.source
 
 
 def select_members(
     members: list[Member], names: tuple[str, ...], others: Collection[str] = ()
 ) -> list[Member]:
-    """Return the members of these names, or all; UnknownName for one not in ``others`` either."""
+    """Return the members of these names, or all; UnknownName unless ``others`` has the name."""
     if not names:
         return members
     known = {*others, *(one.registration.name for one in members)}
@@ -122,14 +122,14 @@ def named_by_service(
     """Yield the pod managers of a catalogue named after the services that answer.
 
     Each comes with the identity of its service, if known; ``names`` are those of the state by
-    identity. Without an answer, or for another endpoint of the same service, the name stays that of
-    the endpoint.
+    identity. Without an answer, or for another endpoint of the same service, the endpoint's name
+    stays.
     """
     used_names: set[str] = set()
     for one, identity in found:
         name, prefix = one.name, one.zone or "podm"
         if identity is not None:
-            if name != prefix:  # which is that of the one endpoint that a login names
+            if name != prefix:  # the identity of the only endpoint that a login names
                 digest = hashlib.blake2b(identity.encode(), digest_size=6).hexdigest()
                 name = f"{prefix}-{digest}"
             name = names.get(identity, name)
@@ -141,10 +141,10 @@ def named_by_service(
 
 
 def catalogue_members(catalogue: tuple[Registration, ...], known: list[Member]) -> Iterator[Member]:
-    """Yield the members of a catalogue: the ``known`` one of the same endpoint, if there is one.
+    """Yield the members of a catalogue: the ``known`` member of the same endpoint, if any.
 
-    Else that of the same name, which is the same service at another URL, and has a login. A known
-    one without a zone gets that of the catalogue, which is its region.
+    Otherwise a known member of the same name is the same service at another URL, and has a login. A
+    known member without a zone gets its region in the catalogue as zone.
     """
     for one in catalogue:
         same = [m for m in known if same_endpoint(m.registration.url, one.url)]
@@ -177,7 +177,7 @@ class Registry:
         self.variable = config.origin(STATE) if url and not state else None
         with errors.errors_at(self.variable):
             if url and "://" not in url and (not url.strip() or "\0" in url):
-                raise errors.StoreError(f"no state is called {url!r}: name a file, or a URL")
+                raise errors.StoreError(f"{url!r} is not a state: name a file, or a URL")
             file = Path(os.path.expanduser(url)).absolute() if url else self._home / "state.sqlite"
             path = str(file).replace("%", "%25").replace("?", "%3F")
             self.url = url if url and "://" in url else f"sqlite:///{path}"
@@ -194,12 +194,12 @@ class Registry:
 
     @property
     def empty(self) -> bool:
-        """Return whether there is no state yet; opening the store would create it."""
+        """Return whether there is no state yet; opening the store would create the state."""
         return self.file is not None and not self.file.exists()
 
     @property
     def passwords(self) -> SecureFile:
-        """Return the file of the typed passwords, beside the state."""
+        """Return the file of the typed passwords, next to the state."""
         if self.file:
             return SecureFile(self.file.with_name(f"{self.file.name}.passwords"))
         name = hashlib.blake2b(self.where.encode(), digest_size=8).hexdigest()
@@ -208,7 +208,7 @@ class Registry:
     def zone_keys(self, settings: ZoneSettings, *, make: bool = True) -> list[str]:
         """Return the secrets that sign offers and plans of the zone of this state, newest last.
 
-        Without a secret in the settings ``make`` creates one in a file beside the state.
+        Without a secret in the settings ``make`` creates one in a file next to the state.
         CredentialError if a secret cannot be read, or the state is on a database server.
         """
         references, what = settings.secrets, "zones: secrets"
@@ -228,7 +228,7 @@ class Registry:
 
     def store(self, effects: EffectLog | None = None) -> Store:
         """Return the open store, created if missing; ``effects`` gets its claims and nodes."""
-        from valence_sched.store.store import Store  # SQLAlchemy: only to use a state
+        from valence_sched.store.store import Store  # SQLAlchemy: only needed to use a state
 
         with errors.errors_at(self.variable):
             if self.empty and self.file and self.file.is_relative_to(NO_HOME):
@@ -293,12 +293,12 @@ class Registry:
     def check(
         self, registration: Registration, password: str | None, timeout_s: float
     ) -> tuple[FullPodm, tuple[Diagnostic, ...]]:
-        """Log in to a pod manager that is not registered yet, and return its reading.
+        """Read a pod manager before its registration, and return its reading.
 
         Its devices are cached for the next reading. PodmError if it cannot be read, CredentialError
         without its password.
         """
-        from valence_sched.drivers.crawl import pool, reading  # HTTP: only to read
+        from valence_sched.drivers.crawl import pool, reading  # HTTP: only needed to read
 
         target = reading.ReadTarget(registration, password or self.password(registration))
         cache = Homes(self._config.environ).cache
@@ -307,11 +307,11 @@ class Registry:
         if found.failure is not None:
             reason = found.failure.removeprefix(f"{registration.name}: ")
             text = f"{registration.name} is not registered: {reason}"
-            raise errors.PodmError(f"{text} (--no-check registers it unread)")
+            raise errors.PodmError(f"{text} (--no-check registers it without reading)")
         return found.podm, found.diagnostics
 
     def change(self, registration: Registration, password: str | None = None) -> None:
-        """Replace the registration of the same name; without identity the next one counts.
+        """Replace the registration of the same name; without an identity, the next reading sets it.
 
         Raises:
             InputError, UnknownName: it is invalid; the name is not registered.
@@ -340,7 +340,7 @@ class Registry:
 
         Raises:
             UnknownName, InUse: the name is unknown; the state has claims or nodes of it.
-            CredentialError: its password cannot be deleted, so nothing is.
+            CredentialError: its password cannot be deleted; nothing is deleted.
         """
         if self.empty:
             self.get(name)
@@ -354,7 +354,7 @@ class Registry:
     def named_catalogue(self, catalogue: Sequence[Registration]) -> tuple[Registration, ...]:
         """Return the pod managers of a catalogue named after the services that answer.
 
-        One that does not answer has the name that the state knows for its URL.
+        A pod manager that does not answer has the name of its URL in the state.
         """
         with ThreadPoolExecutor(MOST_PROBES) as threads:
             identities = list(threads.map(lambda one: self._find_identity(one, None), catalogue))
@@ -374,12 +374,12 @@ class Registry:
         return credentials.read_password(reference, name, self._config.environ, self.passwords)
 
     def _find_identity(self, registration: Registration, password: str | None) -> str | None:
-        from valence_sched.drivers.connect import probe_identity  # HTTP: only to register
+        from valence_sched.drivers.connect import probe_identity  # HTTP: only needed to register
 
         try:
             password = password or self.password(registration)
         except errors.CredentialError:
-            password = None  # the root of most services needs none
+            password = None  # the root of most services needs no login
         try:
             return probe_identity(registration, password, PROBE_TIMEOUT_S)
         except (errors.PodmError, InputError):
@@ -392,7 +392,7 @@ class Registry:
                 raise errors.IdentityConflict(text)
 
     def members(self, live: ReadOptions) -> list[Member]:
-        """Return the pod managers that a command applies to, in the order they are named.
+        """Return the pod managers that a command applies to, in the order of their names.
 
         Named files replace the user's own file and the state, unless the state is named, too. With
         a catalogue they only provide logins. DuplicateId for a repeated name, InputError for a bad
@@ -438,7 +438,7 @@ def _check_certificates(registration: Registration) -> None:
 
 
 def _common(registration: Registration, other: Registration) -> str | None:
-    """Return the common identity of two registrations, if any: of two UUIDs, else addresses."""
+    """Return the common identity of two registrations, if any: their UUID, else their address."""
     known, others = registration.identity, other.identity
     if known and others and not (is_address(known) or is_address(others)):
         return known if known == others else None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reporter: reports registered pod managers to other schedulers, again and again."""
+"""Reporter: repeatedly reports registered pod managers to other schedulers."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from valence_sched.model.stats import FIELDS, Stats, select_stats
 if TYPE_CHECKING:
     from valence_sched.store.store import Store
 
-#: What the operator of the scheduler that is told says of a pod manager, not who reports for it.
+#: Fields that the operator of the receiving scheduler sets, not the reporter.
 _LOCAL = ("name", "url", "driver", "enabled")
 
 
 def stats_of(podm: FullPodm) -> Stats:
-    """Return the stats of a pod manager, as its own report would have them."""
+    """Return the stats of a pod manager in the form of its own report."""
     names = {*FIELDS.values(), "facts"}.difference(_LOCAL)
     return {name: msgspec.to_builtins(getattr(podm, name)) for name in sorted(names)}
 
@@ -88,6 +88,6 @@ class Reporter:
 
     def _note(self, target: str, problem: str) -> None:
         if problem != self._problems.get(target, ""):
-            words = f"not reported: {problem}" if problem else "reports are taken again"
+            words = f"not reported: {problem}" if problem else "reports are accepted again"
             self._log(f"{target}: {words}")
         self._problems[target] = problem

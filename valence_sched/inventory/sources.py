@@ -52,11 +52,11 @@ class SourceReader:
 
     @property
     def reported_ids(self) -> set[str]:
-        """Return the ids of pod managers that reported by themselves, and were not read."""
+        """Return the IDs of pod managers that reported and were not read."""
         return self.live_ids - self.read_ids
 
     def named_sources(self, selection: Selection) -> list[str]:
-        """Return the inventories that are named, else those of the environment."""
+        """Return the named inventories, else those of the environment."""
         sources = list(selection.sources)
         if not sources and not selection.live.selects_live:
             inventories = self.config.environ.get(INVENTORY, "")
@@ -64,7 +64,7 @@ class SourceReader:
         return [source for source in sources if source]
 
     def forget(self) -> None:
-        # new ones: what follows a state keeps those that it has set
+        # new sets: a follower of a state keeps the old ones
         self.unread_ids, self.live_ids, self.read_ids = set(), set(), set()
         self.stored_names = frozenset()
 
@@ -101,7 +101,7 @@ class SourceReader:
 
     def live_reader(self, live: ReadOptions, *, raw: bool = False) -> LiveReader:
         """Return the live reader; with ``raw`` readings carry their documents, in much memory."""
-        from valence_sched.inventory.live import LiveReader  # HTTP: only to read live ones
+        from valence_sched.inventory.live import LiveReader  # HTTP: only needed to read live ones
 
         return LiveReader(
             self.registry(live.state),
@@ -122,7 +122,7 @@ class SourceReader:
     def _live_records(self, live: ReadOptions, *, alone: bool) -> Iterator[recorded.Record]:
         reader: LiveReader | StoredReader
         if live.stored:
-            from valence_sched.inventory.live import StoredReader  # SQL, as of the live ones
+            from valence_sched.inventory.live import StoredReader  # SQL, as for the live ones
 
             reader = StoredReader(self.registry(live.state), live, now=self.now)
         else:

@@ -29,7 +29,7 @@ def check_podm(podm: Podm[Any, Any], file: str, place: str) -> None:
         for index, uri in enumerate(one.uri for one in getattr(podm, field)):
             if uri in known:
                 where = f"{place}.{field}[{index}].uri"
-                raise InputError(file, where, f"{uri!r} again", "a URI of its own")
+                raise InputError(file, where, f"{uri!r} again", "a unique URI")
             known.add(uri)
 
 
@@ -43,15 +43,14 @@ def contradicted_limits(podm: Podm[Any, Any], file: str, place: str) -> Iterator
                 yield one_line(f"{file}: {place}.{where}: {text}")
     for index, stock in enumerate(podm.stocks):
         if stock.max is not None and stock.min > stock.max:
-            text = f"found min {stock.min:g} above max {stock.max:g}: nothing of it is granted"
+            text = f"found min {stock.min:g} above max {stock.max:g}: the stock grants nothing"
             yield one_line(f"{file}: {place}.stocks[{index}]: {text}")
 
 
 def with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P, str | None]:
     """Return a podm in which the blocks of nodes are in use, and a remark on the first Unused one.
 
-    A ``lean`` podm stays lean. Shareable blocks are passed over: their number of compositions
-    counts.
+    A ``lean`` podm stays lean. Shareable blocks are skipped: their number of compositions counts.
     """
     used = {uri: node for node in podm.nodes for uri in node.blocks}
     blocks, doubtful = list(podm.blocks), []
@@ -60,7 +59,7 @@ def with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P,
             continue
         status = block.status
         known = status if isinstance(status, Status) else parse_status(bytes(status or b""))
-        if known.slots > 0 and not known.shareable:  # a node may have it for itself alone
+        if known.slots > 0 and not known.shareable:  # a node may use it exclusively
             composed = replace(known, state="Composed")
             blocks[index] = replace(
                 block, status=msgspec.Raw(to_json(composed)) if lean else composed
@@ -71,7 +70,7 @@ def with_use_of_nodes(podm: P, file: str, place: str, *, lean: bool) -> tuple[P,
     node = used[blocks[doubtful[0]].uri].uri
     text = f"found Unused, expected Composed: node {node} has the block, and it counts as in use"
     if len(doubtful) > 1:
-        text += f"; so do {format_count(len(doubtful) - 1, 'other')}"
+        text += f"; also {format_count(len(doubtful) - 1, 'other block')}"
     remark = one_line(f"{file}: {place}.blocks[{doubtful[0]}].status: {text}")
     return replace(podm, blocks=tuple(blocks)), remark
 
@@ -86,13 +85,13 @@ class RecordValidator:
         return len(self._files)
 
     def podm(self, record: recorded.Record) -> FullPodm:
-        """Return the pod manager of a record, or the noun of a driver as it is.
+        """Return the pod manager of a record; a driver's noun is returned unchanged.
 
-        Raises:
-            InputError, DuplicateId: a builder of views refuses it; an earlier record has its id.
+        Raises: InputError, DuplicateId: a builder of views refuses it; an earlier record has its
+        ID.
         """
         podm = _decode_sound(record)
-        if podm is None:  # a builder says what is wrong
+        if podm is None:  # the builder raises the error
             lean = decode(record.json, LeanPodm, record.file, record.place)
             self._check_id(lean.id, record)
             ViewBuilder().add(lean, record.file, record.place)
@@ -107,13 +106,13 @@ class RecordValidator:
 
 
 class Services:
-    """The services of an inventory: another name of one is left out, as it has the same blocks."""
+    """The services of an inventory; a second name of a service has the same blocks."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
 
     def check(self, podm: Podm[Any, Any], record: recorded.Record) -> None:
-        """Raise InputError for a pod manager whose service has another name before."""
+        """Raise InputError for a pod manager whose service has an earlier name."""
         if podm.identity is None:
             return
         other = self._names.setdefault(podm.identity, podm.id)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The view cache: views of large inventory files, as columns in files between two commands.
+"""The view cache: stores views of large inventory files as columns in files for later commands.
 
-An inventory file is known by its path, its size, its times, its inode and a sample of its bytes.
-A cached view of another file, or one that others can write or that is damaged, is not used: the
-inventory is then read, and cached again.
+An inventory file is known by its path, its size, its times, its inode and a sample of its bytes. A
+cached view is not used if the file changed, if other users can write the view, or if it is damaged:
+the inventory is then read and cached again.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ MAX_CACHE_BYTES = 1024 * MIB  # of all views; the oldest are deleted
 SETTLED_NS = 2_000_000_000
 SAMPLES, SAMPLE_BYTES = 64, 4096
 SUFFIX = ".view"
-KEY_SIZE_BYTES = 4  # in front of the key
+KEY_SIZE_BYTES = 4  # before the key
 
 
 class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The content of a file, and the release that made a view of it.
 
-    ``sample`` is a digest of bytes from all over the file.
+    ``sample`` is a digest of bytes spread over the file.
     """
 
     release: str
@@ -62,7 +62,7 @@ class CachedView(NamedTuple):
 class ViewCache:
     """The cached views of one user in a folder.
 
-    ``problem`` gets a line where a cached view could not be used or written. ``now_ns`` is the time
+    ``problem`` gets a line if a cached view could not be used or written. ``now_ns`` is the time
     since 1970. Files of less than ``min_bytes`` are not cached.
     """
 
@@ -125,7 +125,7 @@ class ViewCache:
     def _key(self, source: str) -> FileKey | None:
         try:
             descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except (OSError, ValueError):  # reading it says why
+        except (OSError, ValueError):  # reading it raises the error
             return None
         with open(descriptor, "rb", buffering=0):
             status = os.fstat(descriptor)
@@ -136,7 +136,7 @@ class ViewCache:
                 return None
             digest, size = hashlib.blake2b(digest_size=16), status.st_size
             last = max(0, size - SAMPLE_BYTES)
-            for number in range(SAMPLES):  # at even distances, beginning and end included
+            for number in range(SAMPLES):  # at even distances, including beginning and end
                 digest.update(os.pread(descriptor, SAMPLE_BYTES, last * number // (SAMPLES - 1)))
             return FileKey(
                 release=importlib.metadata.version("valence-sched"),
@@ -176,7 +176,7 @@ def _read(path: Path) -> bytes:
 def _make_room(folder: Path, size: int, replaced: Path) -> None:
     found = []
     for path in folder.glob(f"*{SUFFIX}"):
-        with contextlib.suppress(FileNotFoundError):  # another process made room as well
+        with contextlib.suppress(FileNotFoundError):  # another process deleted files, too
             status = path.lstat()
             found.append((status.st_mtime_ns, status.st_size, path))
     total = sum(size for _, size, path in found if path != replaced)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Charts as inline SVG by pygal: lines over time, and bars side by side.
 
-A chart over time is drawn for a wide and for a narrow screen, so that its letters are of the size
-of the text around it on both; the style of the page shows one of them.
+A chart over time is drawn for a wide and for a narrow screen, so that its letters have the size of
+the surrounding text on both. The style of the page shows one of them.
 """
 
 import bisect
@@ -40,7 +40,7 @@ def _measured(measure: pages.Measure, number: int) -> str:
     return measured_text(value, measure.unit) + ("" if error is None else f" ± {error:.2g}")
 
 
-COLOURS = 6  # of lines, in the style of the page; then they begin again
+COLOURS = 6  # of lines, in the style of the page; further lines repeat them
 _SHAPES = frozenset(("svg", "g", "path", "rect", "circle", "line", "text"))
 _NUMBERS = frozenset(
     [
@@ -63,14 +63,14 @@ _NUMBERS = frozenset(
     ]
 )
 _ATTRIBUTES = _NUMBERS | {"class", "style"}
-#: Groups and shapes of the library that nobody sees without its scripts.
+#: Groups and shapes of the library that are invisible without its scripts.
 _HIDDEN = frozenset(("background", "tooltip-overlay", "legends", "tooltip", "titles", "dots"))
 _COLOUR = re.compile(r"\bcolor-(\d+)")
 _LONG_NUMBER = re.compile(r"-?(?<!\d)\d++\.\d++")
 
 
 class FocusValue(NamedTuple):
-    """A place of a chart that says its values on focus: a box, lines of text, and their place."""
+    """A point of a chart that shows its values on focus: a box, lines of text, and their place."""
 
     x: float
     y: float
@@ -108,7 +108,7 @@ def _classes(element: Any) -> Collection[str]:
 
 
 def _markup(element: Any) -> Iterator[Markup]:
-    tag = element.tag if isinstance(element.tag, str) else ""  # a comment has none
+    tag = element.tag if isinstance(element.tag, str) else ""  # a comment has no tag
     tag = tag.rpartition("}")[2]
     if tag not in _SHAPES or not _HIDDEN.isdisjoint(_classes(element)):
         return
@@ -135,15 +135,15 @@ def _attribute(name: str, value: str) -> Markup:
     return Markup(' {}="{}"').format(name, value)
 
 
-MOST_POINTS = 400  # of a line: more than a screen has room for
+MOST_POINTS = 400  # of a line: more than fit a screen
 WIDTHS = {"wide": 720, "narrow": 350}
 TIME_HEIGHT = 260
 SMALL_HEIGHT = 190  # of a chart in a grid
 BAR_HEIGHT, BAR_MARGIN = 30, 44
 MOST_LABEL = 20  # characters of a name beside its bar
-MOST_FOCUS = 60  # of a line that a place says on focus
+MOST_FOCUS = 60  # of a line that a point shows on focus
 MOST_STEPS = 6  # of an axis
-READINGS = 12  # places of a line over time that say their values, besides the first
+READINGS = 12  # points of a line over time that show their values, besides the first
 _UNITS_S = (("d", 86400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))
 _NUMBER_COLUMNS = ("Line", "First", "Least", "Most", "Last")
 _TICKS = (1, 2, 3, 5, 6, 10, 12, 15, 20, 25, 30, 50, 60)
@@ -160,7 +160,7 @@ def time_charts(section: pages.TimeChart) -> Markup:
 
 
 def small_chart(section: pages.TimeChart) -> Markup:
-    """Return a chart of a grid, for any screen: several stand abreast."""
+    """Return a chart of a grid, for any screen: several are side by side."""
     return _time_chart(section, "chart", WIDTHS["narrow"], SMALL_HEIGHT)
 
 
@@ -212,7 +212,7 @@ def _readings(
 
 
 def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
-    """Return the bars of one measure of a comparison, for any screen: several stand abreast."""
+    """Return the bars of one measure of a comparison, for any screen: several are side by side."""
     known = [value for value in measure.values if value is not None]
     chart = pygal.HorizontalBar(
         **_settings(WIDTHS["narrow"], BAR_MARGIN + BAR_HEIGHT * len(section.names)),
@@ -239,14 +239,14 @@ def bar_chart(section: pages.BarComparison, measure: pages.Measure) -> Markup:
 
 
 def short_label(name: str) -> str:
-    """Return a name that fits beside a bar; a long one loses its middle, not what ends it."""
+    """Return a name that fits next to a bar; a long one loses its middle, not its end."""
     text = shown_text(name)
     end = MOST_LABEL // 2
     return text if len(text) <= MOST_LABEL else f"{text[: end - 1]}…{text[-end:]}"
 
 
 def _whole_steps(values: Sequence[float]) -> list[int] | None:
-    """Return the labels of an axis of few whole numbers, which has nothing between them."""
+    """Return the labels of an axis of few whole numbers, without fractions between them."""
     if not values or min(values) < 0 or not all(float(value).is_integer() for value in values):
         return None
     most = int(max(values))
@@ -304,7 +304,7 @@ def grid_table(section: pages.ChartGrid) -> pages.PageTable:
 
 
 def series_table(section: pages.TimeChart) -> pages.PageTable:
-    """Return the numbers of a chart: where each line begins and ends, its least and its most."""
+    """Return the numbers of a chart: the first, last, least and greatest value of each line."""
     rows = ((one.name, *_extremes(one, section.unit)) for one in section.series)
     return table(f"{section.title}: numbers", _NUMBER_COLUMNS, rows, _NUMBER_COLUMNS[1:])
 

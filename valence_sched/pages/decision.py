@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of a decision: where the nodes go, why not elsewhere, and the map of the hardware."""
+"""The page of a decision: the places of the nodes, the reasons, and the map of the hardware."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from valence_sched.pages.tables import MOST_ROWS, Facts, bar, table
 from valence_sched.words import decision as sentences
 from valence_sched.words.phrases import ReasonPhrases, excess_phrases, request_phrase
 
-MANY = 16  # pod managers, above which their reasons are counted first
+MANY = 16  # pod managers, above which a summary of their reasons comes first
 TONES: dict[str, pages.Tone] = {
     "placed": "good",
     "placed_in_part": "part",
@@ -25,7 +25,7 @@ TONES: dict[str, pages.Tone] = {
 def decision_page(
     document: Report | Reports, hardware: HardwareListing, facts: Facts = ()
 ) -> pages.Page:
-    """Return the page of decisions on ``hardware``; ``facts`` is what became of them."""
+    """Return the page of decisions on ``hardware``; ``facts`` are about their outcome."""
     if isinstance(document, Reports):
         reports = tuple(_as_in(hardware, one) for one in document.decisions)
         document = msgspec.structs.replace(document, decisions=reports)
@@ -57,7 +57,7 @@ def decision_page(
 
 
 def _as_in(hardware: HardwareListing, report: Report) -> Report:
-    """Return a decision with the pod managers of zones by path, where the hardware has them so."""
+    """Return a decision whose pod managers have their zone's path, as in the hardware."""
     named, known = with_podm_paths(report), {one.podm.id for one in hardware.podms}
     return named if any(one.chosen.podm in known for one in named.placements) else report
 
@@ -86,7 +86,7 @@ def _zone_facts(report: Report) -> Facts:
     if not report.zones:
         return ()
     chosen = [
-        (f"Zone of node {one.node}", one.zone or "the one asked") for one in report.zones.placements
+        (f"Zone of node {one.node}", one.zone or "queried zone") for one in report.zones.placements
     ]
     silent = [(f"Zone {one.zone}", f"no answer: {one.reason}") for one in report.zones.silent]
     excluded = [(f"Zone {one.zone}", f"not asked: {one.reason}") for one in report.zones.excluded]
@@ -104,7 +104,7 @@ def _inventory_facts(document: Report | Reports) -> Facts:
 
 
 def _sections(report: Report) -> Iterator[pages.Section]:
-    """Yield where the nodes go before why not elsewhere; of a refusal why comes first."""
+    """Yield the places of the nodes before the reasons; a refusal has the reasons first."""
     explanation = report.explanation
     candidates = [_candidates(explanation)] if explanation and explanation.candidates else []
     if report.placements:
@@ -116,7 +116,7 @@ def _sections(report: Report) -> Iterator[pages.Section]:
 def _reasons(report: Report, name: str = "") -> Iterator[pages.Section]:
     after = f" ({name})" if name else ""
     if report.funnel:
-        text = "How many pools were left after each filter, of those that came in."
+        text = "Pools that each filter kept, of the pools before it."
         yield pages.FunnelChart(title=f"Filters{after}", steps=report.funnel, text=text)
     yield from _not_chosen(report, after)
     misses = report.explanation.nearest_misses if report.explanation else ()
@@ -157,7 +157,7 @@ def _candidates(explanation: Explanation) -> pages.PageTable:
         scores = (pages.TableCell(text=f"{part.part:.3f}", share=part.score) for part in parts)
         excess = ", ".join(excess_phrases(one.excess))
         rows.append((one.podm, one.pool, one.outcome, _score(one.score), *scores, excess))
-    text = "What each weigher adds to the score. A bar is the weigher's own answer, from 0 to 1."
+    text = "The part of each weigher in the score. A bar is the weigher's answer, from 0 to 1."
     columns = ("Podm", "Pool", "Choice", "Score", *weighers, "Over-allocated")
     return table("Candidates", columns, rows, ("Score", *weighers), text)
 
@@ -189,7 +189,7 @@ def _not_chosen(report: Report, after: str) -> Iterator[pages.PageTable]:
 
 
 def _why(verdict: PodmVerdict, words: ReasonPhrases) -> Iterator[tuple[str, str, str]]:
-    """Yield a row for each pool of which the reasons are known, else for the pod manager."""
+    """Yield a row for each pool with known reasons, else for the pod manager."""
     after, texts = sentences.pool_texts(verdict, words)
     if len(set(texts.values())) == 1:
         pool = verdict.pool if len(texts) == 1 else "all"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The page of an inventory, and the map of it and of what decisions take of it."""
+"""The page of an inventory, and its map, which may show the blocks that decisions use."""
 
 import datetime
 from collections import Counter, defaultdict
@@ -37,7 +37,7 @@ _ROLES: dict[str, pages.Role] = {
 }
 _ORDER = {role: number for number, role in enumerate(_ROLES.values())}
 
-#: By (pod manager, URI): what becomes of a block, and the numbers of its takers.
+#: By (pod manager, URI): the role of a block, and the numbers of its takers.
 BlockMarks = Mapping[tuple[str, str], tuple[pages.BlockRole, tuple[int, ...]]]
 
 
@@ -45,8 +45,8 @@ BlockMarks = Mapping[tuple[str, str], tuple[pages.BlockRole, tuple[int, ...]]]
 class HardwareListing:
     """Pod managers, and by their ids their pools and blocks.
 
-    ``old`` has by id the day on which a pod manager was read, of those read too long ago.
-    ``links`` lead to the pages of a service, where it shows them.
+    ``old`` has the reading day of each outdated pod manager by ID. ``links`` lead to the pages of a
+    service, if it shows the hardware.
     """
 
     podms: Sequence[PodmOverview]
@@ -56,13 +56,13 @@ class HardwareListing:
     links: PageLinks | None = None
 
 
-OLD_READING_S = 86400.0  # from which age on a page marks a reading, unless it is told another
+OLD_READING_S = 86400.0  # the age from which a page marks a reading, by default
 
 
 def old_readings(
     podms: Iterable[PodmOverview], now: datetime.datetime, limit_s: float | None = None
 ) -> dict[str, str]:
-    """Return by id the day on which pod managers were read, of those read before the limit."""
+    """Return the reading day of the pod managers read before the limit, by ID."""
     most_s = OLD_READING_S if limit_s is None else limit_s
     old = {}
     for one in podms:
@@ -77,7 +77,7 @@ def read_hardware(
     podms: Sequence[PodmOverview] | None = None,
     old: Mapping[str, str] = MappingProxyType({}),
 ) -> HardwareListing:
-    """Return what a scheduler decides on, or of it the named pod managers; errors as of it."""
+    """Return the hardware of a scheduler, or only the named pod managers; errors as of it."""
     podms = scheduler.podms() if podms is None else podms
     return hardware_listing(podms, scheduler.pools(), scheduler.blocks(BlockFilter()), old)
 
@@ -89,7 +89,7 @@ def hardware_listing(
     old: Mapping[str, str] = MappingProxyType({}),
     links: PageLinks | None = None,
 ) -> HardwareListing:
-    """Return these pod managers with those of the pools and blocks that are theirs."""
+    """Return these pod managers with their pools and blocks."""
     pools_of: dict[str, list[PoolOverview]] = {one.podm.id: [] for one in podms}
     blocks_of: dict[str, list[BlockOverview]] = {one.podm.id: [] for one in podms}
     for pool in pools:
@@ -105,17 +105,17 @@ def tail(uri: str) -> str:
 
 
 def inventory_map(hardware: HardwareListing) -> pages.HardwareMap:
-    """Return the map of hardware on which nothing was decided."""
+    """Return the map of hardware without a decision."""
     return hardware_map(
         hardware, [map_podm(hardware, one.podm, {}) for one in hardware.podms[:MOST_PODMS]]
     )
 
 
 def decision_map(hardware: HardwareListing, reports: Sequence[Report]) -> pages.HardwareMap:
-    """Return the map of the hardware that was decided on; what is chosen stands first.
+    """Return the map of the hardware of decisions; chosen pod managers come first.
 
-    Of several decisions a pod manager has the verdict of the one that is kindest to it, and each
-    request takes blocks; of one decision each node does.
+    With several decisions a pod manager has its best verdict, and takers are requests; with one
+    decision, takers are nodes.
     """
     verdicts: dict[str, PodmVerdict] = {}
     for verdict in (verdict for report in reports for verdict in report.podms):
@@ -135,7 +135,7 @@ def hardware_map(
     hardware: HardwareListing, podms: Sequence[pages.MapPodm], takers: Sequence[str] = ()
 ) -> pages.HardwareMap:
     """Return the map with these pod managers; marks have the numbers of ``takers``."""
-    text = "A square is a block. A block that stands in several pools is drawn in each."
+    text = "A square is a block. A block of several pools is drawn in each."
     if len(hardware.podms) > len(podms):
         text += f" The first {len(podms):,} of {len(hardware.podms):,} pod managers are drawn."
     return pages.HardwareMap(title="Hardware", podms=tuple(podms), text=text, takers=tuple(takers))
@@ -179,7 +179,7 @@ def map_podm(
     role: pages.Role = "",
     text: str = "",
 ) -> pages.MapPodm:
-    """Return a pod manager of a map; what a verdict makes of it stands for role and text."""
+    """Return a pod manager of a map; a verdict gives its role and text."""
     old = hardware.old.get(podm.id)
     return pages.MapPodm(
         name=podm.id,
@@ -196,7 +196,7 @@ def map_podm(
 
 
 def block_uses(podm: LeanPodm, blocks: Iterable[BlockOverview]) -> Counter[pages.MapUse]:
-    """Return how many blocks of a pod manager are drawn in each way."""
+    """Return the number of blocks of a pod manager by way of drawing."""
     return Counter(_use(podm, block) for block in blocks)
 
 
@@ -222,7 +222,7 @@ def _pools(
         pool.pool: defaultdict(list) for pool in hardware.pools[podm.id]
     }
     alike = Counter(tail(block.uri) for block in blocks) if links else Counter()
-    labels: dict[int, str] = {}  # equal devices are one object: each is put into words once
+    labels: dict[int, str] = {}  # equal devices are one object: each phrase is made once
     for block in blocks:
         label = labels.get(id(block.devices))
         if label is None:
@@ -251,7 +251,7 @@ def _pools(
 
 
 def _pool_role(pool: str, verdict: PodmVerdict | None) -> pages.Role:
-    """Return what a decision makes of a pool: its best one stands for the pod manager."""
+    """Return the verdict on a pool; the best pool counts for the pod manager."""
     if verdict is None:
         return ""
     if pool == verdict.pool:
@@ -271,7 +271,7 @@ _MEASURES = (
     ("nics", "NICs"),
 )
 _IN_TABLE = ("blocks", "cores", "memory_mib", "gpus")
-_BARS = "A bar is what is not usable: in use, unwell, or on a pod manager that takes no node."
+_BARS = "A bar is the unusable part: in use, in a bad condition, or on an unusable pod manager."
 
 
 def inventory_page(hardware: HardwareListing) -> pages.Page:
@@ -287,7 +287,7 @@ def inventory_page(hardware: HardwareListing) -> pages.Page:
 
 
 def usable_text(podms: Sequence[PodmOverview]) -> str:
-    """Return how many blocks are usable, and how many are free where no node may be placed."""
+    """Return the numbers of usable blocks, and of free blocks that new nodes cannot use."""
     usable, every = usable_blocks(podms), sum(one.amounts.blocks[1] for one in podms)
     count = format_count(len(podms), "pod manager")
     text = f"{usable:,} of {every:,} blocks are usable on {count}"
@@ -296,11 +296,11 @@ def usable_text(podms: Sequence[PodmOverview]) -> str:
         return text
     idle = sum(one.amounts.blocks[0] for one in podms) - usable
     why = ", ".join(f"{number:,} {word}" for word, number in sorted(reasons.items()))
-    return f"{text}; {idle:,} more are free on pod managers that take no node ({why})"
+    return f"{text}; {idle:,} more are free on pod managers that take no nodes ({why})"
 
 
 def usable_blocks(podms: Sequence[PodmOverview]) -> int:
-    """Return how many blocks may be taken for a node."""
+    """Return the number of blocks that a new node may use."""
     return sum(one.amounts.blocks[0] for one in podms if not one.podm.unusable)
 
 
@@ -314,12 +314,12 @@ def size_facts(podms: Sequence[PodmOverview]) -> Facts:
         "Nodes": sum(not uri.startswith(CLAIM) for uri in nodes),
     }
     if held := sum(uri.startswith(CLAIM) for uri in nodes):
-        numbers["Nodes that claims hold blocks for"] = held
+        numbers["Nodes with claimed blocks"] = held
     return tuple((name, f"{number:,}") for name, number in numbers.items())
 
 
 def use_facts(hardware: HardwareListing) -> Facts:
-    """Return how many blocks are shared, unusable and unwell, and which readings are old."""
+    """Return the facts about shared, unusable and bad blocks, and about old readings."""
     uses: Counter[str] = Counter()
     conditions: Counter[str] = Counter()
     for one in hardware.podms:
@@ -337,7 +337,7 @@ def use_facts(hardware: HardwareListing) -> Facts:
 
 
 def totals_table(podms: Sequence[PodmOverview]) -> pages.PageTable:
-    """Return what pod managers have together, what of it is free, and what of that is usable."""
+    """Return the sums over pod managers: total, free and usable amounts."""
     triples: dict[str, list[Amounts]] = {}
     for one in podms:
         pairs = {title: getattr(one.amounts, field) for field, title in _MEASURES}
@@ -350,14 +350,14 @@ def totals_table(podms: Sequence[PodmOverview]) -> pages.PageTable:
         if any(amounts != (0, 0, 0) for amounts in each)
     ]
     columns = ("Resource", "Usable", "Free", "Total", "Not usable")
-    return table("What is free", columns, rows, columns[1:], _BARS)
+    return table("Free resources", columns, rows, columns[1:], _BARS)
 
 
 Amounts = tuple[float | None, float | None, float | None]  # usable, free and total
 
 
 def _total_texts(title: str, each: Sequence[Amounts]) -> Iterable[str | pages.TableCell]:
-    """Yield the sums of what is known, with a plus where a part is not, and the share in use."""
+    """Yield the sums of known amounts, with a plus if a part is unknown, and the share in use."""
     sums: list[float] = []
     for amounts in zip(*each, strict=True):
         known = [amount for amount in amounts if amount is not None]
@@ -407,7 +407,7 @@ def _usable_blocks(hardware: HardwareListing) -> Iterator[BlockOverview]:
 
 
 def podm_table(hardware: HardwareListing) -> pages.PageTable:
-    """Return pod managers, a row each, with a link to the page of one where it has one."""
+    """Return pod managers, a row each, with a link to a page if it has one."""
     titles = [title for field, title in _MEASURES if field in _IN_TABLE]
     rows: list[pages.Row] = []
     for one in hardware.podms:
@@ -454,18 +454,18 @@ def node_table(hardware: HardwareListing) -> pages.PageTable:
     return table("Nodes", ("Node", "Podm", "Flavor", "Owner", "Blocks"), rows, text=text)
 
 
-CLAIM = "claim:"  # how what a claim holds for a node is named in place of a URI
+CLAIM = "claim:"  # prefix of the name of a node that a claim holds, in place of a URI
 
 
 def node_name(node: Node) -> str:
-    """Return the name of a node, of what a claim holds for one, or of one of another owner."""
+    """Return the name of a node, of a claim's planned node, or of another owner's node."""
     if node.uri.startswith(HIDDEN):
         return f"a node of {OTHERS}"
     return node.name or (node.uri if node.uri.startswith(CLAIM) else tail(node.uri))
 
 
 def node_cell(podm: str, node: Node, links: PageLinks | None) -> pages.TableCell:
-    """Return the name of a node with the link to its page, or to where it stands on this one."""
+    """Return the name of a node with the link to its page, or to its place on this page."""
     name = node_name(node)
     if links is None:
         href = f"#{anchor(podm, 'node', name)}"
@@ -480,6 +480,6 @@ MOST_NAMED = 30  # blocks of a node
 
 
 def names_of(uris: Sequence[str]) -> str:
-    """Return the names of blocks, and how many more there are."""
+    """Return the names of blocks, and the number of the others."""
     more = f" and {len(uris) - MOST_NAMED:,} more" if len(uris) > MOST_NAMED else ""
     return ", ".join(map(tail, uris[:MOST_NAMED])) + more

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links of pages: to the other pages of a service, and to what stands on the same page.
+"""Links of pages: to other pages of a service, and to places on the same page.
 
-Also the one script that a page may run, which its policy allows by the hash of it.
+Also the only script that a page may run, which its policy allows by hash.
 """
 
 import base64
@@ -13,11 +13,11 @@ from urllib.parse import quote, urlencode
 
 from valence_sched.model.page import PageLink
 
-NAME_IN_QUERY = "-"  # in place of a name that a path cannot have
+NAME_IN_QUERY = "-"  # stands in a path for a name that a path cannot hold
 
 SCRIPT = resources.files("valence_sched.pages").joinpath("templates/page.js").read_text()
 _DIGEST = base64.b64encode(hashlib.sha256(SCRIPT.encode()).digest()).decode()
-#: A page loads nothing, and runs nothing but the script that it has in it.
+#: A page loads nothing, and runs only its embedded script.
 POLICY = (
     f"default-src 'none'; script-src 'sha256-{_DIGEST}'; style-src 'unsafe-inline'; "
     "base-uri 'none'; form-action "
@@ -27,13 +27,13 @@ POLICY = (
 def anchor(*names: str) -> str:
     """Return the id of a pod manager on a page, or of a block or node by both their names.
 
-    No id of another element is like it, for all but letters, digits and ``_.-~`` is quoted.
+    The ID is unique, as all characters except letters, digits and ``_.-~`` are quoted.
     """
     return "/".join(quote(name, safe="", errors="replace") for name in names)
 
 
 class PageLinks(NamedTuple):
-    """Links from a page ``depth`` steps below the first one, relative: any path may be above."""
+    """Relative links from a page ``depth`` steps below the first one, which may be at any path."""
 
     depth: int
 
@@ -58,7 +58,7 @@ class PageLinks(NamedTuple):
         return self._named("/decisions/", decision_id)
 
     def menu(self, current: str) -> tuple[PageLink, ...]:
-        """Return the links to all lists; the one that is called ``current`` is marked."""
+        """Return the links to all lists; the link named ``current`` is marked."""
         lists = {"Site": "", "Decisions": "/decisions", "Claims": "/claims", "Nodes": "/nodes"}
         lists["Would it fit?"] = "/fit"
         return tuple(
@@ -73,6 +73,6 @@ class PageLinks(NamedTuple):
 
 
 def query_text(words: Mapping[str, object]) -> str:
-    """Return a query with those words that are set, empty where none is."""
+    """Return a query with the parameters that are set, empty if all are unset."""
     text = urlencode({name: word for name, word in words.items() if word}, errors="replace")
     return f"?{text}" if text else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of moves of nodes and of a purchase, each with the map of what it does to the site."""
+"""The pages of moves of nodes and of a purchase, each with a map of its effect on the site."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,14 +28,14 @@ from valence_sched.words.relocation import (
 )
 
 MOST_ROWS = 2000  # of nodes in a table
-MOST_REASONS = 3  # against a node that is stuck
+MOST_REASONS = 3  # of reasons against a stuck node
 _TITLES = {"failed": "Failure", "drained": "Drain"}
 
 
 def relocation_page(
     result: Relocation, hardware: inventory.HardwareListing, facts: Facts = ()
 ) -> Page:
-    """Return the page of moves of nodes on ``hardware`` as it was; ``facts`` say what decided."""
+    """Return the page of moves of nodes on the original ``hardware``; ``facts`` name the policy."""
     leaving = [*result.moves, *result.stuck]
     drawn = relocation_map(hardware, leaving, result.moves)
     tables = (*_stuck(result.stuck), *_moves(result.moves), *_by_podm(result))
@@ -49,14 +49,14 @@ def relocation_page(
 
 
 def survival_page(result: Survival, hardware: inventory.HardwareListing, facts: Facts = ()) -> Page:
-    """Return the page of whether any so many pod managers may fail, with the worst set of them."""
+    """Return the page about failures of several pod managers, with the worst set of them."""
     lead, *_ = survival_phrases(result)
     tones: dict[bool | None, Tone] = {True: "good", None: "part", False: "bad"}
     worst: Facts = ()
     if result.worst:
         nodes = format_count(result.worst_nodes, "node")
         stuck = f"{len(result.stuck):,} of {nodes}"
-        worst = (("Worst set", ", ".join(result.worst)), ("Without a place then", stuck))
+        worst = (("Worst set", ", ".join(result.worst)), ("Nodes without a place", stuck))
     drawn = relocation_map(hardware, result.stuck, (), result.worst)
     return Page(
         title=f"Failure of any {format_count(result.failures, 'pod manager')}",
@@ -72,7 +72,7 @@ def rebalance_page(
 ) -> Page:
     """Return the page of the moves that reach a goal; at most ``most`` were tried."""
     lead, *lines = rebalance_lines(result, most)
-    if not result.flavor or not lead.startswith(result.flavor):  # a name stays as it is
+    if not result.flavor or not lead.startswith(result.flavor):  # a name is not changed
         lead = sentence(lead)
     tone: Tone = "good" if result.reached else "bad" if result.complete else "part"
     before, after = _measures(result.before), _measures(result.after)
@@ -108,7 +108,7 @@ def _measures(measure: SiteMeasure) -> dict[str, str]:
 def purchase_page(
     result: PurchaseResult, hardware: inventory.HardwareListing, facts: Facts = ()
 ) -> Page:
-    """Return the page of the smallest purchase that makes nodes fit, and where it goes."""
+    """Return the page of the smallest purchase that makes nodes fit, and its places."""
     rows: list[Row] = []
     bought: dict[str, list[str]] = {}
     for one in result.lines or ():
@@ -147,7 +147,7 @@ def relocation_map(
     moves: Sequence[NodeMove],
     sources: Iterable[str] = (),
 ) -> HardwareMap:
-    """Return the map with what nodes leave, ``sources`` too, and the step by which each lands."""
+    """Return the map with the blocks that nodes leave, also ``sources``, and the arrivals."""
     marks = _marks(hardware, leaving, moves)
     left = Counter(one.podm for one in leaving)
     left.update(dict.fromkeys(sources, 0))
@@ -167,7 +167,7 @@ def relocation_map(
         if left[name]:
             parts.append(format_count(left[name], "node leaves", "nodes leave"))
         if landed[name]:
-            parts.append(format_count(landed[name], "node lands here", "nodes land here"))
+            parts.append(format_count(landed[name], "node arrives here", "nodes arrive here"))
         text = "; ".join(parts)
         drawn.append(inventory.map_podm(hardware, one.podm, marks, role=role(name), text=text))
     return inventory.hardware_map(hardware, drawn, [move.node for move in moves])
@@ -220,7 +220,7 @@ def _moves(moves: Sequence[NodeMove]) -> Iterator[PageTable]:
         rows.append((*place, blocks, _hardware(move), move.owner or ""))
     columns = ("Step", "Node", "From", "To", "Pool", "Blocks", "Hardware", "Owner")
     if rows:
-        text = "In this order. A node asks again for the hardware that it has."
+        text = "In this order. A node requests the hardware that it has."
         yield table("Moves", columns, rows, text=text, most=MOST_ROWS, noun="moves")
 
 

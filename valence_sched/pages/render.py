@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders a page as one self-contained HTML file: style and script within, nothing to load.
+"""Renders a page as one self-contained HTML file, with style and script inside.
 
-The same page gives the same bytes. A name is text wherever it stands: what would be markup is
-escaped, and what turns the direction of text or does not print is written out as in JSON.
+The same page gives the same bytes. Names are always text: markup is escaped, and unprintable and
+direction-changing characters are written as in JSON.
 """
 
 import functools
@@ -20,16 +20,16 @@ from valence_sched.pages.charts import COLOURS, comparison_table
 from valence_sched.pages.links import POLICY, SCRIPT, anchor
 from valence_sched.pages.tables import shown_text
 
-#: How much of a map is drawn: a square for each block, with its name and use or with its anchor
-#: alone; a number for the blocks of a pool that hold the same; or one for each pool.
+#: The detail of a map: a square for each block, with its name and use or only its anchor; a number
+#: for equal blocks of a pool; or a number for each pool.
 MapDetail = Literal["names", "squares", "bars", "pools"]
 MOST_NAME = 40  # characters of the name of a block
-MOST_BYTES = 500_000  # of a map in all but the least detail
+MOST_BYTES = 500_000  # of a map, except in the least detail
 MOST_NODES = 20  # of a pod manager that a map names
 
 _USES: tuple[pages.MapUse, ...] = ("free", "shared", "idle", "used", "unusable")
 _CLASSES = {"free": "f", "shared": "s", "idle": "d", "used": "u", "unusable": "x"}
-#: The words of the legend for them, and for one in use in a bad condition.
+#: The words of the legend for uses, and for a block in use in a bad condition.
 _USE_WORDS = {
     "f": "free",
     "s": "in use, and free for another node as well",
@@ -41,15 +41,15 @@ _USE_WORDS = {
 _ROLE_WORDS = {"chosen": "chosen", "alternate": "alternate", "left": "left by a node"}
 _ROLE_CLASSES = {"chosen": "c", "alternate": "a", "left": "o"}
 _ORDER = {name: number for number, name in enumerate("caofsduex")}
-TAKER_COLOURS = 5  # in the style of the page; then they begin again
-MOST_SHARERS = 3  # of a block, whose numbers it has
+TAKER_COLOURS = 5  # in the style of the page; further takers repeat them
+MOST_SHARERS = 3  # of a block, whose numbers it shows
 MOST_TAKERS = 40  # that the legend names
 _BYTES = {"names": 45, "squares": 22, "group": 75, "bars": 60, "podm": 300}  # of their markup
 _DIGITS = re.compile(r"([0-9]+)")
 
 
 def map_detail(section: pages.HardwareMap) -> MapDetail:
-    """Return how much of a map is drawn: less of a large one."""
+    """Return the detail of a map: less for a large one."""
     bars = len(section.podms) * _BYTES["podm"]
     squares = named = 0
     for podm in section.podms:
@@ -74,13 +74,13 @@ def _groups(section: pages.HardwareMap) -> Iterator[pages.MapGroup]:
 
 
 class PageWriter:
-    """The functions of the templates of one page; each id appears once, though names repeat."""
+    """The functions of the templates of one page; each ID appears once, even if names repeat."""
 
     def __init__(self) -> None:
         self._ids: set[str] = set()
 
     def id(self, *names: str) -> Markup:
-        """Return the attribute with the anchor of names, nothing where the page has it already."""
+        """Return the attribute with the anchor of names, empty if the page already has it."""
         one = anchor(*(shown_text(name) for name in names))
         if one in self._ids:
             return Markup("")
@@ -122,7 +122,7 @@ class PageWriter:
 
 
 def _numbers(block: pages.MapBlock, takers: Sequence[str]) -> str:
-    """Return the numbers of the takers of a block, where the map has several."""
+    """Return the numbers of the takers of a block, if the map has several."""
     return " ".join(map(str, _named(block))) + _more(block) if takers and block.takers else ""
 
 
@@ -151,7 +151,7 @@ def block_roles(section: pages.HardwareMap) -> list[tuple[str, str]]:
 
 
 def takers_legend(section: pages.HardwareMap) -> tuple[list[tuple[str, int, str]], int]:
-    """Return class, number and name of the takers of a map, and how many more there are."""
+    """Return class, number and name of the takers of a map, and the number of the others."""
     numbered = enumerate(section.takers[:MOST_TAKERS], 1)
     named = [(_taker_class(number), number, name) for number, name in numbered]
     return named, len(section.takers) - len(named)
@@ -162,17 +162,17 @@ def _taker_class(number: int) -> str:
 
 
 def use_shares(uses: Mapping[pages.MapUse, int]) -> list[tuple[str, int]]:
-    """Return the parts of a bar of uses: the class of each and its number."""
+    """Return the parts of a bar of uses: class and number of each."""
     return [(_CLASSES[use], uses[use]) for use in _USES if uses.get(use)]
 
 
 def group_uses(groups: Iterable[pages.MapGroup]) -> Counter[pages.MapUse]:
-    """Return how many blocks of groups are in each use."""
+    """Return the number of blocks of groups by use."""
     return Counter(block.use for group in groups for block in group.blocks)
 
 
 def use_text(uses: Mapping[pages.MapUse, int]) -> str:
-    """Return uses in words: ``3 of 8 usable, 2 more free``; a shared one is usable."""
+    """Return uses in words: ``3 of 8 usable, 2 more free``; shared blocks are usable."""
     usable, idle = uses.get("free", 0) + uses.get("shared", 0), uses.get("idle", 0)
     more = f", {idle:,} more free" if idle else ""
     more += f", {uses['unusable']:,} unusable" if uses.get("unusable") else ""
@@ -180,7 +180,7 @@ def use_text(uses: Mapping[pages.MapUse, int]) -> str:
 
 
 class MapZone(NamedTuple):
-    """The pod managers of a zone on a map, and how many of their blocks are in each use."""
+    """The pod managers of a zone on a map, and the numbers of their blocks by use."""
 
     name: str
     podms: list[pages.MapPodm]
@@ -188,7 +188,7 @@ class MapZone(NamedTuple):
 
 
 def map_zones(section: pages.HardwareMap) -> list[MapZone]:
-    """Return the pod managers by zone, where there are too many to look at one by one."""
+    """Return the pod managers by zone if there are many."""
     podms = section.podms
     names = {podm.zone for podm in podms}
     if len(podms) <= MOST_OPEN_PODMS or len(names) < 2 or any(podm.role for podm in podms):
@@ -201,7 +201,7 @@ def map_zones(section: pages.HardwareMap) -> list[MapZone]:
 
 
 def _rank(block: pages.MapBlock) -> tuple[int, tuple[int, ...], list[tuple[int, str]]]:
-    """Return the place of a square: by its role, use and taker, then by its name with numbers."""
+    """Return the sort key of a square: role, use and taker, then the name with numbers."""
     parts = _DIGITS.split(block.name)
     order = _ORDER[_class(block)]
     return order, block.takers, [(len(one) if n % 2 else 0, one) for n, one in enumerate(parts)]
@@ -212,7 +212,7 @@ def _class(block: pages.MapBlock) -> str:
     return _ROLE_CLASSES.get(block.role) or ("e" if unwell else _CLASSES[block.use])
 
 
-MOST_OPEN_ROWS = 30  # of a table, above which a reader opens it
+MOST_OPEN_ROWS = 30  # of a table, above which it is folded
 MOST_CARD_ROWS = 100  # of a table, above which a narrow screen scrolls it
 MOST_OPEN_PODMS = 12  # of a map
 ROLES = {
@@ -238,7 +238,7 @@ _KINDS: dict[type, str] = {
 
 
 def idle_filters(section: pages.FunnelChart) -> str:
-    """Return the filters that kept all that came in."""
+    """Return the filters that kept all pools."""
     steps = (step for step in section.steps if step.went_on == step.came_in and not step.undecided)
     return ", ".join(step.filter for step in steps)
 
@@ -249,7 +249,7 @@ def page_html(page: pages.Page) -> bytes:
 
 
 def site_html(page: pages.Page, frame: pages.Frame) -> bytes:
-    """Return a page of a service as HTML in UTF-8, with what is around it."""
+    """Return a page of a service as HTML in UTF-8, with its frame."""
     return _rendered("site.html", page=page, frame=frame)
 
 
@@ -258,7 +258,7 @@ def _rendered(template: str, **words: Any) -> bytes:
 
 
 def shown(value: Any) -> Any:
-    """Return what a template prints: markup as it is, text without what hides or turns it."""
+    """Return the output of a template: markup unchanged, text with unsafe characters escaped."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
     return shown_text(value)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of a replay and a sweep: how runs compare, what was refused and why, and on what."""
+"""The pages of a replay and a sweep: comparisons of runs, refusals with reasons, and edits."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -17,7 +17,7 @@ _USED_TEXT = "The share of each resource that no further node can have."
 
 
 def time_sections(runs: Sequence[model.ReplayResult]) -> Iterator[pages.Section]:
-    """Yield the charts of one run, a line a resource, or of the first of several, a line each."""
+    """Yield the charts of one run, a line per resource, or of the first runs, a line per run."""
     if len(runs) != 1:
         several, few = runs[:COLOURS], tables.first_of(COLOURS, len(runs), "runs are drawn")
         yield _grid("Over time", (*_counts(several), *_used(several)), few)
@@ -50,12 +50,12 @@ def used_title(resource: str) -> str:
 
 
 def share_percent(share: float) -> float:
-    """Return a share as a percentage with one decimal, as it is shown and compared."""
+    """Return a share as a percentage with one decimal, for display and comparison."""
     return round(100 * share, 1)
 
 
 def _grid(title: str, charts: Iterable[pages.TimeChart], text: str = "") -> pages.ChartGrid:
-    """Return charts side by side; one whose lines never change is a few words instead."""
+    """Return charts side by side; a constant chart is a phrase instead."""
     drawn, constant = [], []
     for chart in charts:
         values = {value for line in chart.series for _, value in line.points}
@@ -65,7 +65,7 @@ def _grid(title: str, charts: Iterable[pages.TimeChart], text: str = "") -> page
             constant += [f"{name} {tables.measured_text(value, chart.unit)}" for value in known]
         elif any(len(line.points) > 1 for line in chart.series):
             drawn.append(chart)
-    texts = [text, f"The same at all times: {', '.join(constant)}." if constant else ""]
+    texts = [text, f"Constant: {', '.join(constant)}." if constant else ""]
     return pages.ChartGrid(title=title, charts=tuple(drawn), text=" ".join(filter(None, texts)))
 
 
@@ -103,7 +103,7 @@ def _line(run: model.ReplayResult, name: str, values: Values | None) -> pages.Ch
 
 
 MOST_MEASURES = 10
-#: What is compared, in this order, with its title; of a measure with a dot what stands before it.
+#: The compared measures in order, with their titles; a dotted measure has the title of its prefix.
 TITLES = {
     "placed": "Placed",
     "refused": "Refused",
@@ -118,7 +118,7 @@ TITLES = {
 
 
 def side_by_side(compared: Sequence[model.MeasureComparison], text: str) -> pages.BarComparison:
-    """Return a comparison; a measure that is equal in all is words."""
+    """Return a comparison; a measure that is equal in all runs is a phrase."""
     groups = list(TITLES)
     known = [one for one in compared if one.measure.name.partition(".")[0] in groups]
     known.sort(key=lambda one: groups.index(one.measure.name.partition(".")[0]))
@@ -132,7 +132,7 @@ def side_by_side(compared: Sequence[model.MeasureComparison], text: str) -> page
             )
     names = tuple(compared[0].means)
     if equal and len(names) > 1:
-        text += f" The same in each: {', '.join(equal)}."
+        text += f" Equal in all: {', '.join(equal)}."
     measures = tuple(shown[:MOST_MEASURES])
     return pages.BarComparison(title="Side by side", names=names, measures=measures, text=text)
 
@@ -154,20 +154,20 @@ def _measure(one: model.MeasureComparison) -> pages.Measure:
     )
 
 
-MOST_COLUMNS = 8  # of runs, where each has a column
+MOST_COLUMNS = 8  # of runs with a column each
 NO_FLAVOR = "without flavor"
 
 Edits = Mapping[str, Sequence[EditEffect]]  # by the site of a run
 
 
 def replay_page(replay: model.Replay, edits: Edits, facts: tables.Facts = ()) -> pages.Page:
-    """Return the page of a replay; ``facts`` say of which workload, ``edits`` made its sites."""
+    """Return the page of a replay; ``facts`` describe the workload, ``edits`` made its sites."""
     runs = replay.runs
     alone = len(runs) == 1
     sections: list[pages.Section] = []
     if not alone:
         once = [model.sweep_run_of(run, "", 0) for run in runs]
-        text = "Shares are means over time. One seed does not tell which run is better."
+        text = "Shares are means over time. One seed does not show which run is better."
         sections.append(side_by_side(model.compare_seeds(once), text))
     sections += time_sections(runs)
     sections += _refusals(runs, alone)
@@ -232,8 +232,8 @@ def _refusals(runs: Sequence[model.ReplayResult], alone: bool) -> Iterator[pages
         (run.name, one.flavor or NO_FLAVOR, one.step, tables.bar(one.nodes, most))
         for run, one in rows
     ]
-    text = "A step is the filter that no pool passed; fit is where no pool has the blocks that "
-    text += "make the node."
+    text = "A step is the filter that rejected the last pools; fit means that no remaining pool "
+    text += "has the blocks of the node."
     columns = ("Run", "Flavor", "Step", "Nodes")
     yield _run_table(alone, "Refused nodes", columns, steps, ("Nodes",), text)
     text = "How many pools were left after each filter, of those that came in."
@@ -257,8 +257,8 @@ def _reasons(runs: Sequence[model.ReplayResult], alone: bool) -> pages.PageTable
                     (*begin, words.of_reason(one.reason), tables.bar(one.podms, most), near)
                 )
     columns = ("Run", "Flavor", "After", "Why", "Pod managers", "Nearest")
-    text = "Of each flavor the first request that was refused, and what the pod managers lacked "
-    text += "then. The nearest had most of it."
+    text = "The first refused request of each flavor, and the reasons of the pod managers "
+    text += "then. The nearest pod manager had most of it."
     title = "Why the first nodes were refused"
     return _run_table(alone, title, columns, rows, ("After", "Pod managers"), text)
 
@@ -282,7 +282,7 @@ def _run_table(
     numbers: Sequence[str],
     text: str = "",
 ) -> pages.PageTable:
-    """Return a table whose first column is the run, which one run alone does not need."""
+    """Return a table whose first column is the run; a single run has no such column."""
     if alone:
         columns, rows = columns[1:], [row[1:] for row in rows]
     return tables.table(title, columns, rows, numbers, text, most=tables.MOST_ROWS)
@@ -332,7 +332,7 @@ Variations = dict[str, list[model.SweepRun]]  # by the name of a scenario and a 
 def sweep_page(
     runs: Sequence[model.SweepRun], edits: Edits, facts: tables.Facts = ()
 ) -> pages.Page:
-    """Return the page of a sweep; ``edits`` are by scenario, ``facts`` say of which workload."""
+    """Return the page of a sweep; ``edits`` are by scenario, ``facts`` describe the workload."""
     variations: Variations = {}
     for run in runs:
         variations.setdefault(run.variation, []).append(run)
@@ -359,9 +359,9 @@ def sweep_page(
 
 def _comparison_text(compared: Sequence[model.MeasureComparison], seeds: int) -> str:
     if seeds == 1:
-        return "Shares are means over time. One seed does not tell which variation is better."
+        return "Shares are means over time. One seed does not show which variation is better."
     text = f"Means over {format_count(seeds, 'seed')}, ± the standard error; shares are means over "
-    text += "time. The best is so at 95 %, compared seed by seed."
+    text += "time. The best is better at 95 % confidence, compared seed by seed."
     names = (one.measure.name for one in compared if one.is_unclear)
     unclear = [tables.in_sentence(TITLES.get(name, name)) for name in names]
     return f"{text} No clear difference: {', '.join(unclear)}." if unclear else text

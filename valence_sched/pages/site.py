@@ -28,7 +28,7 @@ MOST_LINES = 100
 
 
 def site_page(podms: Sequence[PodmOverview], shown: inventory.HardwareListing) -> Page:
-    """Return the page of these pod managers; of those in ``shown`` the hardware is drawn."""
+    """Return the page of these pod managers; the hardware in ``shown`` is drawn."""
     return Page(
         title="Site",
         lead=inventory.usable_text(podms),
@@ -44,7 +44,7 @@ def site_page(podms: Sequence[PodmOverview], shown: inventory.HardwareListing) -
 def podm_page(
     one: PodmOverview, hardware: inventory.HardwareListing, usage: BlockUsage, links: PageLinks
 ) -> Page:
-    """Return the page of a pod manager, its pools, its blocks and what holds them."""
+    """Return the page of a pod manager, its pools, its blocks and their users."""
     podm = one.podm
     age = " (old)" if podm.id in hardware.old else ""
     facts = [
@@ -59,7 +59,7 @@ def podm_page(
     free, every = one.amounts.blocks
     lead = f"{free:,} of {every:,} blocks are usable"
     if podm.unusable:
-        lead = f"{podm.unusable}: takes no node; {free:,} of {every:,} blocks are free"
+        lead = f"{podm.unusable}: takes no nodes; {free:,} of {every:,} blocks are free"
     return Page(
         title=f"Podm {podm.id}",
         lead=sentence(lead),
@@ -100,20 +100,20 @@ def _usage(usage: BlockUsage, podm: str, links: PageLinks) -> Iterator[Section]:
 
 
 def _claim_cell(ids: str, links: PageLinks) -> TableCell:
-    # several claims, or another owner, of whom no more is known, have no page
+    # several claims, or another owner's, have no page
     return TableCell(text=ids, href="" if " " in ids else links.claim(ids))
 
 
 def block_page(
     block: BlockOverview, podm: PodmOverview, usage: BlockUsage, links: PageLinks
 ) -> Page:
-    """Return the page of a block: what it holds, whether it may be taken, and who uses it."""
+    """Return the page of a block: its devices, its availability, and its users."""
     why = podm.podm.unusable
     use = f"free, but {block.podm} is {why}" if why and block.slots else block.use
     devices: list[Row] = []
     for kind, model, one in device_groups(block.devices):
         number = "unknown" if one.count is None else f"{one.count:,}"
-        devices.append((kind, model or "unknown", number, one.condition or "no fault known"))
+        devices.append((kind, model or "unknown", number, one.condition or "no known fault"))
     nodes: list[Row] = [
         (inventory.node_cell(block.podm, node, links),)
         for node in podm.podm.nodes
@@ -124,7 +124,7 @@ def block_page(
     facts = [
         ("Use", use),
         ("More nodes may use it", "0" if why else f"{block.slots:,}"),
-        ("Condition", block.condition or "no fault known"),
+        ("Condition", block.condition or "no known fault"),
         ("Type", ", ".join(block.types) or "unknown"),
         ("Pools", ", ".join(block.pools) or inventory.NO_POOL),
         *((f"Place: {name}", place) for name, place in block.topology.items()),
@@ -160,7 +160,7 @@ def decisions_page(decisions: Sequence[DecisionSummary], links: PageLinks) -> Pa
         podms = _podm_names(one.podms, one.podm_count)
         rows.append((at, one.request or "unknown", outcome, nodes, podms, one.owner or NO_OWNER))
     columns = ("Decided at", "Request", "Outcome", "Nodes", "Podms", "Owner")
-    text = "Saved decisions: those requested with keep."
+    text = "Decisions are saved if the request sets keep."
     newest = table("Newest first", columns, rows, ("Nodes",), text, opened=True)
     return Page(title="Decisions", sections=(newest,))
 
@@ -179,7 +179,7 @@ def claims_page(claims: Sequence[Claim], links: PageLinks, *, every: int) -> Pag
 
 
 def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
-    """Return the page of a claim: what it holds, its nodes, and what happened to it."""
+    """Return the page of a claim: its blocks, its nodes, and its history."""
     claim = record.claim
     parts: list[Row] = []
     for part in claim.parts:
@@ -205,7 +205,7 @@ def claim_page(record: ClaimRecord, links: PageLinks) -> Page:
         f"{format_count(len(claim.parts), 'pod manager')}",
         facts=tuple(facts),
         sections=(
-            table("What it holds", columns, parts, most=MOST_ROWS),
+            table("Held resources", columns, parts, most=MOST_ROWS),
             table("Nodes", ("Node", "Podm", "Blocks"), nodes, most=MOST_ROWS),
             _events(record.events),
         ),
@@ -258,14 +258,14 @@ def node_page(status: NodeStatus, events: Sequence[Event], links: PageLinks) -> 
 
 
 def unmanaged_node_page(podm: PodmOverview, node: Node, links: PageLinks) -> Page:
-    """Return the page of a node that a pod manager has and no claim of this state."""
+    """Return the page of an unmanaged node, which has no claim in this state."""
     blocks: list[Row] = [
         (TableCell(text=inventory.tail(uri), href=links.block(podm.podm.id, uri)), uri)
         for uri in node.blocks
     ]
     return Page(
         title=f"Node {inventory.node_name(node)}",
-        lead="Unmanaged: its pod manager has it, and no claim of this service",
+        lead="Unmanaged: the node has no claim of this service",
         facts=(
             ("Owner", node.owner or "unknown"),
             ("Flavor", node.flavor or "none"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Access rules: who may use a route under Keystone, by default or by an operator's file."""
+"""Access rules: which Keystone users may use a route, by default or by an operator's file."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from valence_sched.service.users import User
 
 ALL_OWNERS = "owners:all"
 SCOPES = ["project", "system"]
-#: The rule of each role; a greater role has it as well, though Keystone may not imply it.
+#: The rule of each role; it includes the greater roles, which Keystone may not imply.
 ROLE_RULES = (
-    policy.RuleDefault("admin", "role:admin", "Registers, reaps, and changes what is others'."),
+    policy.RuleDefault("admin", "role:admin", "Registers, reaps, and changes all owners' objects."),
     policy.RuleDefault(
         "member",
         "rule:admin or (role:member and not system_scope:all)",
         "Schedules, claims and composes, in a project.",
     ),
-    policy.RuleDefault("reader", "rule:member or role:reader", "Sees, and holds nothing."),
+    policy.RuleDefault("reader", "rule:member or role:reader", "Reads, and changes nothing."),
     policy.RuleDefault(
         ALL_OWNERS,
         "rule:admin or (role:reader and system_scope:all)",
-        "Finds the claims and nodes of every project, not only those of its own.",
+        "Lists the claims and nodes of every project, not only of its own.",
     ),
 )
 

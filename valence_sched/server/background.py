@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Background threads of a worker: leased jobs, such as to read pod managers, and hints.
+"""Background threads of a worker: leased jobs, such as reading pod managers, and hints.
 
-Each process has a thread for each job, and the one with the lease of the state works: any process
-may die. It begins in the process that serves, after the fork, so that no lock or connection is
-inherited. A worker that hears a hint takes in changes before the next request.
+Each process has a thread for each job. Only the process with the job's lease works, so that any
+process may die. A thread starts after the fork, in the serving process, so that no lock or
+connection is inherited. A worker that receives a hint loads changes before the next request.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from valence_sched.model.redact import redact_text
 
 LOG = logging.getLogger(__name__)
 
-RETRY_S = 1.0  # after a state that cannot be opened
+RETRY_S = 1.0  # after the state could not be opened
 RESTART_S = 10.0  # after a defect
 
 
 class LeasedJob(Protocol):
-    """A job that one of all processes does, as a background reader."""
+    """A job that one process of all does, such as a background reader."""
 
     def run(self, ended: Callable[[], bool]) -> None:
         """Work until ``ended``; errors as of the state."""
@@ -33,7 +33,7 @@ class LeasedJob(Protocol):
 
 LogLine = Callable[[str], object]
 Sleep = Callable[[float], object]
-#: Makes a job; its arguments take a line for each change, and wait.
+#: Makes a job from a log function, which takes a line for each change, and a wait function.
 MakeReader = Callable[[LogLine, Sleep], LeasedJob]
 
 
@@ -48,7 +48,7 @@ class ReaderThread:
         self._problem = ""
 
     def start(self) -> None:
-        """Begin to read, unless this process has begun; a child of another has not."""
+        """Start the thread, unless this process has started it; a forked child has not."""
         if self._pid == os.getpid() or self._ended.is_set():
             return
         self._pid = os.getpid()
@@ -56,7 +56,7 @@ class ReaderThread:
         self._thread.start()
 
     def stop(self, timeout_s: float) -> bool:
-        """Give up the lease and end; return whether it ended within ``timeout_s``."""
+        """Release the lease and end; return whether the job ended within ``timeout_s``."""
         self._ended.set()
         if self._thread is None or self._pid != os.getpid():
             return True
@@ -97,21 +97,21 @@ class Fanout(Protocol):
     """Sends hints to other processes."""
 
     def start(self) -> None:
-        """Connect, without waiting."""
+        """Connect without waiting."""
 
     def send(self, names: Iterable[str] = ()) -> None:
-        """Hint at a change, without waiting."""
+        """Send a hint at a change without waiting."""
 
     def close(self) -> None:
         """End it."""
 
 
 class ServiceHints:
-    """Hints of one worker: sent after requests that change the state, and heard.
+    """The hints of one worker: sent after requests that change the state, and received.
 
-    ``connect`` makes the fan-out, at the first request: a server may make the application before
-    it forks. ``heard`` takes the names of each hint; ``refresh`` takes in changes, at most once in
-    ``pause_s``.
+    ``connect`` makes the fan-out at the first request, because a server may make the application
+    before it forks. ``heard`` takes the names in each hint; ``refresh`` loads changes, at most once
+    in ``pause_s``.
     """
 
     def __init__(
@@ -167,7 +167,7 @@ class ServiceHints:
             self._fanout.close()
 
     def refresh(self) -> None:
-        """Take in changes soon."""
+        """Load changes soon."""
         self._heard.set()
 
     def _take(self, names: tuple[str, ...]) -> None:
@@ -183,7 +183,7 @@ class ServiceHints:
             try:
                 self._refresh()
                 self.refreshes += 1
-            except SchedulerError as error:  # the next request raises it, or answers without
+            except SchedulerError as error:  # the next request raises it
                 LOG.info("not refreshed on a hint: %s", error)
             except Exception:
                 LOG.exception("not refreshed on a hint")

@@ -30,7 +30,7 @@ FileMarks = Mapping[str, tuple[int, int]]
 
 
 def selection_of(settings: ServiceSettings) -> Selection:
-    """Return the selection of the service; no live pod manager is read to decide."""
+    """Return the selection of the service; decisions read no live pod manager."""
     return Selection(
         sources=settings.inventories,
         resource_files=settings.resource_files,
@@ -51,12 +51,12 @@ def selection_of(settings: ServiceSettings) -> Selection:
 class EnginePool:
     """The engines of one process: a shared one, for one thread at a time, and ones for changes.
 
-    The shared one decides and claims. On registered pod managers it follows the change log of the
-    state, and reads nothing else; it is made anew after a change of its files, and after a defect,
-    not after a wrong request or while the state is away. On recorded inventories it reads all
-    again after a change of a file or of ``state_mark``.
+    The shared one decides and claims. For registered pod managers it follows the change log of the
+    state, and reads nothing else. It is made again after a change of its files and after a defect,
+    but not after an invalid request or an unavailable state. For recorded inventories it reads
+    everything again after a change of a file or of ``state_mark``.
 
-    ``note_changes`` takes the number of changes that the engine has taken in, after each use.
+    ``note_changes`` takes the number of changes that the engine has loaded, after each use.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class EnginePool:
         except SchedulerError:
             raise
         except BaseException:
-            self._drop()  # its verb may be half done
+            self._drop()  # its verb may be incomplete
             raise
         finally:
             self._effects.clear()
@@ -102,12 +102,12 @@ class EnginePool:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[Engine]:
-        """Yield an engine of the caller's own, which lives as long as the block."""
+        """Yield an engine for the caller alone; it ends with the block."""
         with contextlib.closing(self._make_app().engine(self._selection)) as engine:
             yield engine
 
     def close(self, timeout_s: float) -> bool:
-        """End the shared engine if it is free within ``timeout_s``; return whether it was."""
+        """End the shared engine if it is free within ``timeout_s``; return whether it ended."""
         if not self._lock.acquire("", timeout_s):
             return False
         try:
@@ -117,9 +117,9 @@ class EnginePool:
         return True
 
     def _current(self, arrived_at: float) -> Engine:
-        """Return the shared engine, as of a moment after a request arrived.
+        """Return the shared engine, refreshed after the request arrived.
 
-        Of several waiting requests the first looks at files and state for all.
+        If several requests wait, the first checks files and state for all of them.
         """
         if self._engine is not None and self._looked_at > arrived_at:
             return self._engine
@@ -159,7 +159,7 @@ def _files(app: App, selection: Selection) -> list[str]:
 def _marks(files: list[str], earlier: FileMarks) -> FileMarks:
     """Return the time and size of each file that exists, by its path.
 
-    Most files never exist: one without an ``earlier`` mark is first only tested for existence.
+    Most files never exist: a file without an ``earlier`` mark is first tested for existence.
     """
     marks = {}
     for name in files:
@@ -179,8 +179,8 @@ MOST_REQUESTS, MOST_BYTES = 256, 4096  # of all that are remembered, and of one 
 class RequestCompiler:
     """Compiles requests as an app does; ``near_maps`` locate external resources.
 
-    Callers send few different requests, each many times. One without external resources depends
-    on itself and its flavor alone: it is compiled once, and caches of deciding on it stay.
+    Callers send few different requests, each many times. A request without external resources
+    depends only on itself and its flavor: it is compiled once, and its decision caches stay valid.
     """
 
     def __init__(self, app: App, near_maps: Sequence[str]) -> None:
@@ -199,7 +199,7 @@ class RequestCompiler:
         request = self._compile(spec, flavor)
         if len(key) <= MOST_BYTES:
             if len(self._compiled) >= MOST_REQUESTS:
-                self._compiled.clear()  # no order of use to note where one is found
+                self._compiled.clear()  # a hit does not need to update an order of use
             self._compiled[key] = flavor, request
         return request
 

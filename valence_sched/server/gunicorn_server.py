@@ -26,7 +26,7 @@ HEAD_BYTES = 8190  # of the first line, and of each of the other lines of a requ
 
 
 class JsonLogger(Logger):  # type: ignore[misc]
-    """Gunicorn's log as that of the service."""
+    """Sends gunicorn's log to the log of the service."""
 
     def setup(self, cfg: Any) -> None:
         """Send both logs to standard error."""
@@ -35,7 +35,7 @@ class JsonLogger(Logger):  # type: ignore[misc]
 
 
 class GunicornServer(BaseApplication):  # type: ignore[misc]
-    """Gunicorn over the settings of the service; SIGHUP has ``read`` read them again."""
+    """Gunicorn with the settings of the service; SIGHUP calls ``read`` to read them again."""
 
     def __init__(self, settings: ServiceSettings, read: Callable[[], ServiceSettings]) -> None:
         self._settings, self._read = settings, read
@@ -48,7 +48,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
         return self._settings.limits
 
     def load_config(self) -> None:
-        """Set the options of gunicorn; its own files and variables are not read."""
+        """Set the options of gunicorn; gunicorn's own files and variables are not read."""
         settings = self._settings
         host = f"[{settings.host}]" if ":" in settings.host else settings.host
         for name, value in {
@@ -56,7 +56,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
             "workers": settings.workers,
             "worker_class": ServiceWorker,
             "threads": settings.threads,
-            "timeout": max(60, 2 * settings.stop_s + 10),  # a worker that ends is silent
+            "timeout": max(60, 2 * settings.stop_s + 10),  # an ending worker sends no heartbeat
             "graceful_timeout": settings.stop_s,
             "keepalive": 5,
             "limit_request_line": HEAD_BYTES,
@@ -71,11 +71,11 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
             "worker_exit": lambda _server, _worker: self._finish(),
             "child_exit": lambda _server, worker: _forget_process(worker.pid),
         }.items():
-            if name in self.cfg.settings:  # an older gunicorn has no control socket
+            if name in self.cfg.settings:  # older versions of gunicorn have no control socket
                 self.cfg.set(name, value)
 
     def reload(self) -> None:
-        """Take the present settings, unless they are invalid."""
+        """Load the present settings, unless they are invalid."""
         try:
             self._settings = self._read()
         except SchedulerError as error:
@@ -83,18 +83,18 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
         super().reload()
 
     def load(self) -> Any:
-        """Return the application of a worker, made in that worker."""
+        """Return the application of a worker; it is made in the worker."""
         self._process = ServiceProcess(self._settings, time.monotonic)
         self._process.start()
         return self._process.application
 
     def count_failure(self, host: str) -> None:
-        """Count a request that was malformed for its client."""
+        """Count a malformed request of a client."""
         if self._process is not None:
             count_failure(self._process.parts.rates, host)
 
     def _check_listeners(self, listeners: Sequence[Any]) -> None:
-        """Refuse sockets of another program that are beyond loopback without authentication."""
+        """Refuse inherited sockets beyond loopback without authentication."""
         if self._settings.auth != "none":
             return
         addresses = [listener.sock.getsockname() for listener in listeners]
@@ -102,7 +102,7 @@ class GunicornServer(BaseApplication):  # type: ignore[misc]
             if not is_loopback(host):
                 raise UsageError(
                     f"the socket {host}:{port} is beyond loopback without authentication: set auth "
-                    "to basic, or let the socket listen on 127.0.0.1"
+                    "to basic, or make the socket listen on 127.0.0.1"
                 )
 
     def _finish(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keystone: takes its tokens, through the middleware that every service of OpenStack has."""
+"""Keystone: authenticates by its tokens, with the middleware of all OpenStack services."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ CACHE = "valence_sched.token_cache"  # in the environment of a request, where th
 CACHE_SIZE = 10_000
 MAX_TOKEN = 8192  # characters
 MAX_PASSWORD = 1024  # bytes
-LOGIN_S = 600.0  # how long a token is reused for a browser's name and password
+LOGIN_S = 600.0  # lifetime of a token for a browser's name and password
 _TOKEN = re.compile(r"[!-~]+")
 
 
 class TokenCache:
-    """Answers of Keystone about the last tokens, by their digests, until they expire."""
+    """Keystone's answers about recent tokens, by token digest, until they expire."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -46,7 +46,7 @@ class TokenCache:
         self._cached: OrderedDict[str, tuple[bytes, float]] = OrderedDict()
 
     def get(self, key: str) -> bytes | None:
-        """Return the answer about a token, None without one that is still valid."""
+        """Return the answer about a token, None without a valid answer."""
         with self._lock:
             document, until = self._cached.get(key, (None, 0.0))
             return document if self._clock() < until else None
@@ -63,9 +63,9 @@ class TokenCache:
 
 
 class KeystoneLogins:
-    """Logs users of browsers, ``USER@PROJECT``, in at Keystone.
+    """Logs browser users in at Keystone by the name ``USER@PROJECT``.
 
-    A token is reused for its name and password for ``LOGIN_S``, and verified each time.
+    The token of a name and password is reused for ``LOGIN_S`` and verified each time.
     """
 
     def __init__(self, settings: KeystoneSettings) -> None:
@@ -88,7 +88,8 @@ class KeystoneLogins:
         user, at, project = name.rpartition("@")
         settings = self._settings
         if not (user and at and project):
-            raise Unauthenticated("the name is USER@PROJECT, of Keystone: log in with that")
+            hint = "log in with a Keystone user and project"
+            raise Unauthenticated(f"the user name must be USER@PROJECT: {hint}")
         try:
             plugin = v3.Password(
                 settings.auth_url,
@@ -103,7 +104,7 @@ class KeystoneLogins:
             session = Session(verify=verify, timeout=settings.timeout_s)
             token: str | None = plugin.get_token(session)
         except (Unauthorized, UnicodeDecodeError):
-            raise Unauthenticated("Keystone knows no such user, password or project") from None
+            raise Unauthenticated("Keystone rejected the user, password or project") from None
         except ClientException as error:
             raise _unavailable(type(error).__name__) from None
         if not token:
@@ -112,7 +113,7 @@ class KeystoneLogins:
 
 
 class KeystoneAccess:
-    """Takes tokens of Keystone, of a project or of the system; rules say what they allow.
+    """Authenticates by Keystone tokens with project or system scope; rules define their access.
 
     The service logs in with ``password`` to verify tokens.
     """
@@ -132,17 +133,17 @@ class KeystoneAccess:
         Raises:
             Unauthenticated: no token, or an invalid, expired or revoked one; an unknown user of a
                 browser.
-            AccessDenied: the token is of no project.
+            AccessDenied: the token has no scope.
             IdentityUnavailable: Keystone does not answer, or refuses the login of the service.
         """
         if page and not environ.get("HTTP_X_AUTH_TOKEN"):
             return self._browser_user(environ)
         token = environ.get("HTTP_X_AUTH_TOKEN", "")
         if not token:
-            raise Unauthenticated("this service takes a token of Keystone: send X-Auth-Token")
+            raise Unauthenticated("this service requires a Keystone token: send X-Auth-Token")
         if len(token) > MAX_TOKEN or not _TOKEN.fullmatch(token):
-            raise Unauthenticated("the header X-Auth-Token is no token: get one from Keystone")
-        # a service token lets an expired one pass, which nothing here needs
+            raise Unauthenticated("the header X-Auth-Token is not a token: get one from Keystone")
+        # a service token would permit an expired user token, which is not needed here
         headers = {name: value for name, value in environ.items() if name != "HTTP_X_SERVICE_TOKEN"}
         confirmed: dict[str, Any] = {**headers, CACHE: self._cache}
         statuses: list[str] = []
@@ -159,18 +160,18 @@ class KeystoneAccess:
             close()
         status = statuses[0].partition(" ")[0]
         if status == "401":
-            raise Unauthenticated("Keystone does not know this token, or no longer: get another")
+            raise Unauthenticated("Keystone rejected the token, it may have expired: get a new one")
         if status != "204":
             raise _unavailable(f"status {status}")
         return self._user(confirmed)
 
     def _browser_user(self, environ: Mapping[str, Any]) -> User:
-        """Return the user whose login a browser sends; a token that has ended is renewed once."""
+        """Return the user of a browser's login; an expired token is renewed once."""
         name, password = basic_credentials(environ.get("HTTP_AUTHORIZATION"), MAX_PASSWORD)
         for token in self._logins.tokens(name, password):
             with contextlib.suppress(Unauthenticated):
                 return self.authenticate({**environ, "HTTP_X_AUTH_TOKEN": token})
-        raise Unauthenticated("Keystone does not take its own token: try again")
+        raise Unauthenticated("Keystone rejected its own token: try again")
 
     def check(self, user: User, rule: str, role: verbs.Role) -> None:
         """Raise AccessDenied unless a user meets a rule."""
@@ -181,8 +182,8 @@ class KeystoneAccess:
         system = environ.get("HTTP_OPENSTACK_SYSTEM_SCOPE") or None
         name = environ["HTTP_X_USER_ID"]
         if project is None and system is None:
-            hint = "get one of a project, or of the system"
-            raise AccessDenied(f"the token of user {name!r} is of no project: {hint}")
+            hint = "get a token with project or system scope"
+            raise AccessDenied(f"the token of user {name!r} has no scope: {hint}")
         roles = [role for role in environ.get("HTTP_X_ROLES", "").split(",") if role]
         credentials = {
             "user_id": name,
@@ -198,13 +199,13 @@ class KeystoneAccess:
 
 
 def _confirm(_environ: dict[str, Any], start_response: Callable[..., Any]) -> list[bytes]:
-    """Answer as what the middleware protects: it gets here with a valid token alone."""
+    """Answer as the application behind the middleware, which passes valid tokens only."""
     start_response("204 No Content", [])
     return []
 
 
 def cloud_login(settings: KeystoneSettings, password: str) -> baremetal.CloudLogin:
-    """Return the login of the service itself, whose catalogue names other services."""
+    """Return the login of the service itself; its catalogue names other services."""
     kind, login = _login(settings, password)
     loader: loading.BaseLoader[Any] = loading.get_plugin_loader(kind)
     auth = loader.load_from_options(auth_url=settings.auth_url, **login)
@@ -249,10 +250,10 @@ def _options(settings: KeystoneSettings, password: str, public: str) -> dict[str
         "service_type": SERVICE_TYPE,
         "service_token_roles_required": True,
         "delay_auth_decision": False,
-        "include_service_catalog": True,  # which says whether an access rule is about this service
+        "include_service_catalog": True,  # an access rule may name this service
     }
 
 
 def _unavailable(why: str) -> IdentityUnavailable:
-    hint = "try again later; the log of the service has more"
+    hint = "try again later; see the log of the service"
     return IdentityUnavailable(f"Keystone cannot verify the token ({why}): {hint}")

@@ -21,9 +21,9 @@ from valence_sched.service import settings as nouns
 from valence_sched.store.maintenance import Maintenance
 from valence_sched.streams import discard, print_message, printing
 
-INTERRUPTED, PIPE_ENDED = 130, 141  # as a shell gives to what SIGINT and SIGPIPE end
+INTERRUPTED, PIPE_ENDED = 130, 141  # a shell's exit codes after SIGINT and SIGPIPE
 CONFIG_VARIABLE = "VALENCE_SCHEDULER_CONFIG"
-#: The extra of each library that a service may lack.
+#: The extra that installs each optional library.
 EXTRAS = {
     **dict.fromkeys(("bcrypt", "falcon", "gunicorn", "limits", "prometheus_client"), "service"),
     **dict.fromkeys(
@@ -42,12 +42,12 @@ def add_store_commands(parser: argparse.ArgumentParser) -> None:
     """Add the commands to the parser of ``store``."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="<action>")
     for name, text in (
-        ("check", "Check the state: its version, its rows and its file"),
-        ("upgrade", "Bring the tables of the state up to date"),
-        ("downgrade", "Take the tables back to the version of an older program"),
-        ("backup", "Write a copy of a state in a file, also while it is in use"),
-        ("dispatches", "Show the decisions for the controller: those that wait, then the others"),
-        ("repair", "Show the rows that cannot be decoded, and with --yes take them out"),
+        ("check", "Check the version, the rows and the file of the state"),
+        ("upgrade", "Upgrade the tables of the state"),
+        ("downgrade", "Downgrade the tables to the version of an older program"),
+        ("backup", "Copy a state file, also while it is in use"),
+        ("dispatches", "Show the decisions for the controller, waiting ones first"),
+        ("repair", "Show the rows that cannot be decoded; --yes removes them"),
     ):
         one = actions.add_parser(name, help=text, description=f"{text}.")
         _add_config(one)
@@ -55,14 +55,14 @@ def add_store_commands(parser: argparse.ArgumentParser) -> None:
         if name == "downgrade":
             one.add_argument("--to", metavar="<version>", required=True, help="Version to go to")
         if name == "backup":
-            one.add_argument("file", metavar="<file>", help="File to write, which is not there yet")
+            one.add_argument("file", metavar="<file>", help="File to write, which must not exist")
         if name == "check":
             one.add_argument("--deep", action="store_true", help="Decode every row")
         if name == "dispatches":
-            one.add_argument("--drop", metavar="<id>", help="Post a decision that waits no more")
+            one.add_argument("--drop", metavar="<id>", help="Do not post this waiting decision")
         if name == "repair":
             one.add_argument("--yes", action="store_true", help="Repair; needs --backup")
-            rows = "<file>.rows takes the rows that are taken out"
+            rows = "the removed rows are written to <file>.rows"
             copy = f"File for a copy of a SQLite state before it is repaired; {rows}"
             one.add_argument("--backup", metavar="<file>", help=copy)
 
@@ -86,7 +86,7 @@ def _run_store(arguments: argparse.Namespace, environ: Mapping[str, str], stdout
     if action == "dispatches" and arguments.drop is not None:
         app.record_changes(state, "store dispatches --drop", [(arguments.drop, "done")])
     if action == "backup" and registry.passwords.path.exists():
-        stdout.write(f"not in it: {registry.passwords.path} has the passwords that were typed\n")
+        stdout.write(f"not copied: {registry.passwords.path} with the typed passwords\n")
     return code
 
 
@@ -104,7 +104,7 @@ def _check(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) ->
 
 def _repair(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -> int:
     if arguments.yes and arguments.backup is None:
-        raise errors.UsageError("--yes: name a file for what is taken out (--backup FILE)")
+        raise errors.UsageError("--yes: name a file for the removed rows (--backup FILE)")
     repairs = store.repairs()
     for one in repairs:
         stdout.write(f"{one}\n")
@@ -142,7 +142,7 @@ def _backup(store: Maintenance, arguments: argparse.Namespace, stdout: TextIO) -
     stdout.write(f"{arguments.file}: a copy of {store.address}\n")
 
 
-#: Each returns the exit code, None for 0.
+#: Each function returns the exit code, or None for 0.
 COMMANDS: Mapping[str, Callable[[Maintenance, argparse.Namespace, TextIO], int | None]] = {
     "check": _check,
     "upgrade": _migrate,
@@ -171,7 +171,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser that raises where its help cannot be printed."""
+    """A parser that raises if its help cannot be printed."""
 
     _print_message = staticmethod(print_message)
 
@@ -192,9 +192,9 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--port", metavar="<port>", type=int, help="Port to listen on")
         one.add_argument("--workers", metavar="<n>", type=int, help="Number of processes")
         one.add_argument("--state", metavar="<url>", help="State to use: a file or a URL")
-        in_place = "Inventory to decide on in place of registered pod managers (repeat option)"
+        in_place = "Inventory to decide on instead of registered pod managers (repeat option)"
         one.add_argument("--inventory", metavar="<path>", action="append", help=in_place)
-    text = "Look after the state: check, upgrade, downgrade, back up, repair"
+    text = "Maintain the state: check, upgrade, downgrade, back up, repair"
     store = commands.add_parser("store", help=text, description=f"{text}.")
     add_store_commands(store)
     return top
@@ -257,7 +257,7 @@ def report_problems(
 ) -> int:
     """Write a line for each problem of settings; return the number of problems.
 
-    A database that is away is not a problem where the service ``waits`` for it.
+    An unavailable database is not a problem if the service ``waits`` for it.
     """
     count = 0
     for problem in _problems(settings, environ):

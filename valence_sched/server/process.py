@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The logs of a process of the service, a JSON object a line, and the folder of its metrics."""
+"""The logs of a service process, one JSON object per line, and the folder of its metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import msgspec
 
 from valence_sched.model.redact import redact_text
 
-MOST_CHARS = 16_000  # of a message, and of a traceback its end
+MOST_CHARS = 16_000  # of a message, or of the end of a traceback
 
 
 class JsonLines(logging.Formatter):
@@ -41,8 +41,8 @@ class JsonLines(logging.Formatter):
 
 
 def configure_logs(level: int = logging.INFO) -> None:
-    """Send the records of the service, and of what serves it, to standard error."""
-    # a line has neither a thread nor the name of a process: records need not ask for them
+    """Send the records of the service and of its server to standard error."""
+    # lines have no thread and no process name: records need not look them up
     logging.logThreads = logging.logMultiprocessing = False
     stream = logging.StreamHandler()
     stream.setFormatter(JsonLines())
@@ -53,8 +53,8 @@ def configure_logs(level: int = logging.INFO) -> None:
         logger.setLevel(level)
 
 
-VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # read when the library of metrics is imported
-PREFIX = "valence-scheduler-"  # of a folder that is made here
+VARIABLE = "PROMETHEUS_MULTIPROC_DIR"  # the library of metrics reads it when it is imported
+PREFIX = "valence-scheduler-"  # of a folder made here
 
 
 @contextlib.contextmanager
@@ -76,6 +76,6 @@ def metrics_folder(environ: MutableMapping[str, str]) -> Iterator[None]:
 
 
 def without_own_folder(environ: MutableMapping[str, str]) -> None:
-    """Let a program that takes over make its own folder of metrics."""
+    """Let a successor program make its own folder of metrics."""
     if os.path.basename(environ.get(VARIABLE, "")).startswith(PREFIX):
         del environ[VARIABLE]

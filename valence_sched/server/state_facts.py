@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger(__name__)
 
-LATE_S = 60.0  # after which a decision that was not posted is named
+LATE_S = 60.0  # age from which an unposted decision is reported
 
 
 class StateReader:
-    """Looks at the state and the settings of one process; ``store`` returns the open state.
+    """Checks the state and the settings for one process; ``store`` returns the open state.
 
-    ``make_app`` makes an application for each look, which one thread at a time can use.
+    ``make_app`` makes an application for each check; one thread at a time can use it.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class StateReader:
     def health(self) -> Health:
         """Return whether the service can decide, in words for an anonymous client.
 
-        It has started once each registered pod manager was read, or that was tried. One that is
-        registered later does not change that.
+        It is started after each registered pod manager was read or a reading failed. Later
+        registrations do not change this.
         """
         problems: list[str] = []
         try:
@@ -68,7 +68,7 @@ class StateReader:
             return Health(status="failing", problems=(_public_text("policies", error),))
         self._problem = ""
         lines = []
-        if undecodable:  # an anonymous client reads no ids
+        if undecodable:  # an anonymous client must not see IDs
             counts = ", ".join(f"{table} {count:,}" for table, count in undecodable.items())
             hint = "valence-scheduler store check --deep"
             lines.append(f"stored rows that cannot be decoded: {counts} ({hint})")
@@ -77,7 +77,7 @@ class StateReader:
         return Health(status="degraded" if lines else "ok", problems=tuple(lines))
 
     def facts(self) -> StateFacts | None:
-        """Return the facts of the state now, None while it cannot be used."""
+        """Return the present facts of the state, None if the state is unavailable."""
         try:
             store, names = self._store(), self._names()
             times, failing = store.read_times(names), store.failures().keys() & names
@@ -116,12 +116,12 @@ class StateReader:
 
 
 def _waiting_line(waiting: WaitingDispatches) -> str:
-    """Return how many decisions wait for the controller: why is in the log, and in the state."""
+    """Return the number of decisions that wait for the controller; the log has the reasons."""
     age, count = format_age(waiting.oldest_s), format_count(waiting.total, "decision")
     text = f"not posted to the controller: {count}, the oldest decided {age} ago"
     return f"{text} (valence-scheduler store dispatches)"
 
 
 def _public_text(what: str, error: SchedulerError) -> str:
-    """Return a problem without its place: an anonymous client reads no host and no file."""
+    """Return a problem without its place: an anonymous client must not see hosts and files."""
     return f"the {what} cannot be used ({error.code}): the log of the service says why"

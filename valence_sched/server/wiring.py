@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wiring: one process's part of the service, made of its settings."""
+"""Wiring: makes the parts of one process of the service from the settings."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 def prepare_process() -> int:
-    """Prepare every noun that a request may decode; return how many there are."""
+    """Prepare the decoders of all nouns in requests; return their number."""
     import_late_modules()
     return base.prepare_nouns()
 
@@ -55,12 +55,12 @@ LOG = logging.getLogger(__name__)
 
 MOST_PODMS, MOST_ASKED = 5, 400  # pod managers, and characters of the request, in a summary
 
-#: How long the reader may take to give up its lease, and a last request to be decided.
+#: Time limits for the reader to release its lease, and for a last request to be decided.
 READER_END_S, ENGINE_END_S = 5.0, 1.0
 
 
 class SharedState:
-    """The state of all processes: records, and marks of what changed; opened when first used."""
+    """The state of all processes: records, and change marks; opened when first used."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class SharedState:
             return self._store
 
     def mark(self) -> object:
-        """Return a mark that differs after any change of what is decided on."""
+        """Return a mark that differs after any change of the data that decisions use."""
         return self.store().log_totals()
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class SharedState:
         asked = request_phrase(report.request)
         summary = DecisionSummary(
             id=decision_id,
-            decided_at=0.0,  # the database that stores it has the time
+            decided_at=0.0,  # the database sets the time
             owner=report.request.owner,
             request=asked if len(asked) <= MOST_ASKED else f"{asked[: MOST_ASKED - 1]}…",
             outcome=report.outcome,
@@ -151,7 +151,7 @@ class ServiceProcess:
         prepare_process()
         environ = os.environ if environ is None else environ
         self._settings, self._environ, self._clock = settings, environ, clock
-        quarantine = Quarantine()  # of all stores of this process: each row is named once
+        quarantine = Quarantine()  # for all stores of this process: each row is named once
         dispatches = settings.dispatch is not None
         self._state = state = SharedState(
             environ, settings.state, settings.audit_lines, quarantine, dispatches=dispatches
@@ -190,7 +190,7 @@ class ServiceProcess:
             openapi=openapi.document,
             metrics=metrics.text,
             health=state_reader.health,
-            # a process that does not read takes events as well
+            # a process that does not read receives events, too
             events=EventReceiver(self._address, state.store) if self._address else None,
             zone=self.zone,
         )
@@ -221,29 +221,29 @@ class ServiceProcess:
         except SchedulerError as error:
             LOG.warning("a report over the broker is not stored: %s", redact_text(str(error)))
         else:
-            assert self.hints is not None, "it was heard over these"
+            assert self.hints is not None, "it was received over these"
             self.hints.refresh()
 
     def _refresh(self) -> None:
-        """Take in what changed, as the first verb of the next request would."""
+        """Load changes, as the first verb of the next request would."""
         with self.engines.reading() as scheduler:
             next(iter(scheduler.blocks(hardware.BlockFilter())), None)
 
     def start(self) -> None:
-        """Begin to read pod managers, to poll zones and to post, unless it has begun."""
+        """Start the threads that read, poll zones and post decisions, unless started."""
         for one in (self.reader, self.poller, self.sender):
             if one is not None:
                 one.start()
         if self.hints is not None and self._settings.messaging and self._settings.messaging.reports:
-            self.hints.start()  # else with the first request
+            self.hints.start()  # otherwise at the first request
 
     def stop(self, timeout_s: float) -> None:
-        """End the threads, wait for operations up to ``timeout_s``, and close the state."""
+        """End the threads, wait up to ``timeout_s`` for operations, and close the state."""
         late = "did not end in time: another process takes over when its lease ends"
         for thread, text in (
             (self.reader, f"the reader {late}"),
             (self.poller, f"the poller of zones {late}"),
-            (self.sender, "a decision was being posted: it is posted again after a while"),
+            (self.sender, "a decision was being posted: it is posted again later"),
         ):
             if thread is not None and not thread.stop(READER_END_S):
                 LOG.warning("%s", text)
@@ -293,7 +293,7 @@ class ServiceProcess:
 def app_maker(
     settings: ServiceSettings, environ: Mapping[str, str], quarantine: Quarantine | None = None
 ) -> Callable[[], App]:
-    """Return a maker of applications that ask the Ironic of the settings."""
+    """Return a function that makes applications with the Ironic of the settings."""
     ironic, keystone = settings.ironic_settings, settings.keystone
 
     @functools.cache
@@ -329,13 +329,13 @@ def rate_limiter(settings: ServiceSettings, environ: Mapping[str, str]) -> fairn
     what = "rate_limits: redis_password"
     password = App(environ=environ).secret(reference, what) if reference is not None else None
     rates = settings.rate_limits
-    if settings.auth == "none":  # all clients are this machine, and none of them logs in
+    if settings.auth == "none":  # all clients are on this machine and do not log in
         rates = replace(rates, failures=None)
     return fairness.RateLimiter(rates, password, settings.proxy_networks)
 
 
 def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> EventAddress | None:
-    """Return where pod managers send events, None without a receiver; errors as of an address."""
+    """Return the address for events, None without a receiver; errors as of an address."""
     reader = settings.reader_settings
     if reader is None or reader.receiver is None:
         return None
@@ -345,7 +345,7 @@ def event_address(settings: ServiceSettings, environ: Mapping[str, str]) -> Even
 
 
 def access_of(settings: ServiceSettings, environ: Mapping[str, str]) -> users.Access:
-    """Return who may use the service; errors as of a password file, rules and references."""
+    """Return the access of the service; errors as of a password file, rules and references."""
     if settings.auth == "basic":
         assert settings.users_file is not None, "the settings were checked"
         return users.BasicAccess(settings.users_file)
@@ -362,7 +362,7 @@ def access_of(settings: ServiceSettings, environ: Mapping[str, str]) -> users.Ac
 def configuration_problems(
     settings: ServiceSettings, environ: Mapping[str, str]
 ) -> Iterator[Exception]:
-    """Yield each error that the service would meet with these settings."""
+    """Yield each error that the service would have with these settings."""
     app = App(environ=environ)
     config, ironic, zones = app.config, settings.ironic_settings, settings.zones
 
@@ -406,14 +406,14 @@ def _check_tls(settings: ServiceSettings) -> None:
     if settings.certificate is None or settings.private_key is None:
         return
     if not all(map(os.path.exists, _tls_files(settings))):
-        return  # that is an error of its own
+        return  # a separate error
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
-        # without a terminal the password of a key cannot be typed
+        # an encrypted key would ask for its password on a terminal
         context.load_cert_chain(settings.certificate, settings.private_key, lambda: "")
     except (ssl.SSLError, OSError):
-        found = f"no certificate that {settings.private_key} is the key of"
-        expected = "a PEM certificate and its key, which is not encrypted"
+        found = f"no certificate for the key {settings.private_key}"
+        expected = "a PEM certificate and its unencrypted key"
         raise InputError(settings.certificate, "", found, expected) from None
 
 

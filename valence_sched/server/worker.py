@@ -2,8 +2,8 @@
 """ServiceWorker: a gunicorn worker whose loop holds the connections while its threads answer.
 
 A request goes to a thread once its last byte has arrived, and the loop sends the answer: a client
-that sends or reads slowly costs a connection and its bytes, never a thread. Both are limited.
-Beyond a limit the host with the most connections loses those that have waited longest.
+that sends or reads slowly costs a connection and its bytes, never a thread. Both are limited. Above
+a limit, the longest waiting connections of the host with the most connections are closed.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ MOST_CONNECTIONS = 8192  # of a worker, and at most half of its file descriptors
 MOST_DESCRIPTORS = 65536  # that a worker asks for
 MOST_HELD_BYTES = 128 << 20  # that have arrived, and that wait to be sent, of all connections
 SHARE_BYTES = MOST_HELD_BYTES // MOST_CONNECTIONS  # that no connection is closed for
-READ_BYTES = 16 << 10  # of one connection at a time: parsing them keeps others waiting
+READ_BYTES = 16 << 10  # per connection and turn: parsing delays the other connections
 MOST_HEAD_BYTES = 32 << 10
 FRAMING = 8  # bytes received for each byte of a body, at most
-SMALL_PARTS, PART_BYTES = 1000, 64  # of a chunked body: so many may be smaller on average
+SMALL_PARTS, PART_BYTES = 1000, 64  # of a chunked body, before the average size counts
 MOST_DISCARDED_BYTES = 1 << 20  # that a client still sends after its last answer
 ACCEPTED_AT_ONCE = 16
 PROBE_THREADS = 2  # of health checks
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 EXHAUSTED_S = 0.05  # until connections are accepted again
-LINGER_S = 2.0  # how long a client has to read its last answer and close
+LINGER_S = 2.0  # for a client to read its last answer and close
 FLUSH_S = (0.005, 0.25)  # between two looks at an answer that is being sent
 TICK_S, END_TICK_S = 1.0, 0.05
-SWITCH_S = 0.0005  # that the loop waits for a thread after each call of the kernel
+SWITCH_S = 0.0005  # that the loop waits for a thread after each system call
 CODINGS = {b"chunked", b"identity"}
 STATUSES = {
     parser.LimitRequestLine: HTTPStatus.REQUEST_URI_TOO_LONG,
@@ -72,7 +72,7 @@ class WsgiRequest(parser.CallbackRequest):  # type: ignore[misc]
 class ClientConnection(asyncio.BufferedProtocol):
     """One connection: parses its requests one after another, and sends their answers.
 
-    It waits until its ``deadline``, ``since`` when the client began to keep it waiting.
+    It waits for the client ``since`` a time and until its ``deadline``.
     """
 
     def __init__(self, worker: ServiceWorker) -> None:
@@ -99,7 +99,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         return self._transports[-1]
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait for the first request, or for the handshake of TLS before it."""
+        """Start waiting for the first request, or for the TLS handshake before it."""
         self._transports.append(transport)
         self.client = transport.get_extra_info("peername")
         self.host = self.client[0] if isinstance(self.client, tuple) else "-"
@@ -123,23 +123,23 @@ class ClientConnection(asyncio.BufferedProtocol):
                 self._take(bytes(self._early))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return what the next bytes are read into: it is the same for all connections."""
+        """Return the buffer for the next bytes, which all connections share."""
         return self._worker.arrivals
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take some bytes of a request, or drop those that follow the last one."""
+        """Parse received bytes of a request, or drop bytes after the last request."""
         data = bytes(self._worker.arrivals[:nbytes])
         if self.phase is Phase.LINGERING:
             self._discarded_bytes += len(data)
             if self._discarded_bytes > MOST_DISCARDED_BYTES:
                 self.abort()
         elif self._worker.tls is not None and len(self._transports) == 1:
-            self._early += data  # the last bytes of a handshake may bring the first of a request
+            self._early += data  # the last bytes of a handshake may include the first of a request
         elif self.phase is Phase.ARRIVING:
             self._take(data)
 
     def release(self) -> None:
-        """Free what is held, for which the collector of cycles may take long."""
+        """Free references that the cycle collector may free late."""
         self._body, self._request, self._parser = bytearray(), None, parser.PythonProtocol()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -147,12 +147,12 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._worker.forget(self)
 
     def abort(self) -> None:
-        """Close the connection without another word."""
+        """Close the connection without an answer."""
         self._worker.forget(self)
         self._transports[0].abort()
 
     def end_soon(self) -> None:
-        """Have less time for what has not arrived: the worker ends."""
+        """Shorten the deadline of an incomplete request, as the worker ends."""
         if self.phase is Phase.ARRIVING:
             self.deadline = min(self.deadline, self._worker.loop.time() + LINGER_S)
 
@@ -190,14 +190,14 @@ class ClientConnection(asyncio.BufferedProtocol):
         if {one.strip().lower() for value in codings for one in value.split(b",")} - CODINGS:
             raise parser.UnsupportedTransferCoding
         request.path = util.split_request_uri(request.uri).path or ""
-        # to an application "X_Y" and "X-Y" would be one name
+        # WSGI would give "X_Y" and "X-Y" the same name
         request.headers_bytes = [one for one in request.headers_bytes if b"_" not in one[0]]
         if request._expect_100_continue and not self._is_too_large(request):
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         return False
 
     def _take_body(self, data: bytes) -> None:
-        if self._body_bytes <= self._worker.most_body_bytes:  # of more a part is as good
+        if self._body_bytes <= self._worker.most_body_bytes:  # for more of them a part is enough
             self._body += data
         self._body_bytes += len(data)
         self._parts += self._parser.is_chunked
@@ -214,7 +214,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         request.must_close |= not self._parser.is_complete or not self._worker.alive
         server = self._transport.get_extra_info("sockname")
         work = functools.partial(self._worker.answer, request, self.client, server)
-        is_probe = request.path.startswith("/healthcheck")  # none waits behind what others ask
+        is_probe = request.path.startswith("/healthcheck")  # they do not wait
         threads = self._worker.probes if is_probe else self._worker.threads
         answer = self._worker.loop.run_in_executor(threads, work)
         answer.add_done_callback(self._send)
@@ -230,7 +230,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._flush(closes, FLUSH_S[0])
 
     def _flush(self, closes: bool, pause_s: float) -> None:
-        """Go on once the answer was sent; look again later until then."""
+        """Continue after the answer was sent; check again later until then."""
         if self not in self._worker.open:
             return
         unsent = sum(one.get_write_buffer_size() for one in self._transports)
@@ -266,7 +266,7 @@ class ClientConnection(asyncio.BufferedProtocol):
         self._linger()
 
     def _linger(self) -> None:
-        """End what is sent, and drop what comes until the client closes: a reset loses answers."""
+        """End sending, and drop received bytes until the client closes: a reset loses answers."""
         self._hold(0)
         self._wait(Phase.LINGERING, LINGER_S)
         if self._worker.alive and self._transport.can_write_eof():
@@ -281,7 +281,7 @@ class ClientConnection(asyncio.BufferedProtocol):
 
 
 class ServiceWorker(Worker):  # type: ignore[misc]
-    """Serves the application from one loop and so many ``threads``."""
+    """Serves the application from one loop and a number of ``threads``."""
 
     loop: asyncio.AbstractEventLoop
     alive: bool
@@ -301,7 +301,7 @@ class ServiceWorker(Worker):  # type: ignore[misc]
         self._ending = asyncio.Event()
 
     def run(self) -> None:
-        """Serve until a signal, or the end of the first process."""
+        """Serve until a signal, or until the first process ends."""
         self.tls = sock.ssl_context(self.cfg) if self.cfg.is_ssl else None
         self._most_connections = min(MOST_CONNECTIONS, _raise_descriptors() // 2)
         sys.setswitchinterval(SWITCH_S)
@@ -311,7 +311,7 @@ class ServiceWorker(Worker):  # type: ignore[misc]
             threads.shutdown(wait=False, cancel_futures=True)
 
     def handle_exit(self, sig: int, frame: Any) -> None:
-        """Take no more requests, and end once those that came are answered."""
+        """Accept no more requests, and end after the received ones are answered."""
         super().handle_exit(sig, frame)
         if hasattr(self, "loop"):
             self.loop.call_soon_threadsafe(self._ending.set)
@@ -333,19 +333,19 @@ class ServiceWorker(Worker):  # type: ignore[misc]
             return ["\r\n".join((*words, "", "")).encode()], True
 
     def keep(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Begin with some work of the loop; a task to which nothing refers would be collected."""
+        """Start a task of the loop; an unreferenced task would be collected."""
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def admit(self, connection: ClientConnection) -> None:
-        """Add a connection; where there are too many, others that wait are closed."""
+        """Add a connection; if there are too many, close other waiting ones."""
         self.open[connection] = None
         self._of_host[connection.host] += 1
         self._limit_connections()
 
     def forget(self, connection: ClientConnection) -> None:
-        """Forget a connection that is closed; again, it does nothing."""
+        """Forget a closed connection; a second call does nothing."""
         if connection in self.open:
             del self.open[connection]
             connection.release()
@@ -355,12 +355,12 @@ class ServiceWorker(Worker):  # type: ignore[misc]
                 del self._of_host[connection.host]
 
     def limit_held(self) -> None:
-        """Close connections that hold more than their share where all together hold too much."""
+        """If all connections together hold too much, close those above their share."""
         if self.held_bytes > MOST_HELD_BYTES:
             self._drop_until(lambda: self.held_bytes <= MOST_HELD_BYTES * 7 // 8, SHARE_BYTES)
 
     def _limit_connections(self) -> None:
-        if len(self.open) > self._most_connections:  # by more than one: choosing takes its time
+        if len(self.open) > self._most_connections:  # several at a time: choosing is slow
             self._drop_until(lambda: len(self.open) <= self._most_connections * 15 // 16)
 
     def _drop_until(self, enough: Callable[[], bool], share_bytes: int = -1) -> None:

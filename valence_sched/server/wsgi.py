@@ -2,8 +2,8 @@
 """The application for another WSGI server, such as uWSGI or mod_wsgi.
 
 Its settings are in the file that the environment variable ``VALENCE_SCHEDULER_CONFIG`` names. A
-process begins to read pod managers, and to log to standard error, with its first request: the
-server may fork it before. It has ``stop_s`` to end, as under ``valence-scheduler serve``.
+process starts to read pod managers, and to log to standard error, at its first request, because the
+server may fork before. It has ``stop_s`` to end, as with ``valence-scheduler serve``.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from valence_sched.server.process import configure_logs
 from valence_sched.server.wiring import ServiceProcess
 from valence_sched.service.settings import DEFAULT_SETTINGS, is_loopback, read_settings
 
-REFUSAL = "this service has no authentication and answers its own machine alone: set auth to basic"
+REFUSAL = "this service has no authentication and answers only local clients: set auth to basic"
 
 
 def loopback_only(application: Application) -> Application:
-    """Return an application that refuses other machines."""
+    """Return an application that refuses clients on other machines."""
 
     def answer(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
         if is_loopback(environ.get("REMOTE_ADDR", "")):
@@ -57,7 +57,7 @@ atexit.register(_process.stop, _settings.stop_s)
 def _begin() -> None:
     configure_logs()
     if not _path:
-        LOG.warning("%s names no file: the settings are the defaults", CONFIG_VARIABLE)
+        LOG.warning("%s is not set: using the default settings", CONFIG_VARIABLE)
     _process.start()
 
 

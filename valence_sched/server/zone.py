@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zone of one process: it answers the zone above, and decides over those below."""
+"""The zone of one process: it answers the zone above, and decides over the zones below."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ LOG = logging.getLogger(__name__)
 P = ParamSpec("P")
 R = TypeVar("R")
 
-QUERIES = 4  # that each child answers for one process at a time; the others wait for their turn
+QUERIES = 4  # concurrent queries to each child per process; further queries wait
 
 
 class EngineForEach(OwnScheduler):
-    """The engines of a process as one scheduler: each verb takes one, for as long as it runs.
+    """The engines of a process as one scheduler: each verb holds an engine while it runs.
 
-    No engine is held while other zones are asked: an iterator of a verb is run to its end at once.
+    An iterator of a verb is run to its end, so that no engine is held during queries to other
+    zones.
     """
 
     def __init__(self, engines: EnginePool, tenant: str) -> None:
@@ -58,9 +59,9 @@ class EngineForEach(OwnScheduler):
 
 
 class ProcessZone:
-    """The zone of one process, with connections to its children and threads that ask them.
+    """The zone of one process, with connections to its children and threads that query them.
 
-    ``store`` returns the open state, which has the children and the claims over them.
+    ``store`` returns the open state, which has the children and the claims over zones.
     """
 
     def __init__(
@@ -88,11 +89,11 @@ class ProcessZone:
         return self._settings.most_hops
 
     def tree(self, tenant: str) -> ZoneTree:
-        """Return the zone and those below it, as they are now, asked for a tenant."""
+        """Return the present zone and the zones below it, for a tenant."""
         return self._tree(EngineForEach(self._engines, tenant), self._child_zones())
 
     def hold_offers(self, tenant: str, body: ZoneClaimBody, key: str | None) -> claim.Claim:
-        """Hold what this zone and those below it offered, all or none, asked for a tenant."""
+        """Hold the offers of this zone and the zones below it, all or none, for a tenant."""
         self._child_zones()
         return self._nodes(tenant).claims.hold_offers(body, key=key)
 
@@ -130,10 +131,10 @@ class ProcessZone:
         return ZoneNodes(claims.ZoneClaims(id_, tokens, below, self._store().zone_claims))
 
     def _route(self) -> tuple[str, ...]:
-        """Return the zones that a query has passed, this one last; SchedulerError for a circle."""
+        """Return the zones that a query has passed, this zone last; SchedulerError for a circle."""
         route, (id_, _) = http_headers.ROUTE.get(), self._identity()
         if id_ in route:
-            raise SchedulerError("the zones form a circle: one of them is below itself")
+            raise SchedulerError("the zones form a circle: a zone is below itself")
         return (*route, id_)
 
     def _password(self, child: zone_registry.ZoneRegistration) -> str | None:
@@ -185,7 +186,7 @@ class ProcessZone:
             return self._known
 
     def _child_zones(self) -> list[ChildZone]:
-        """Return the children as they are now; one with the same registration keeps its link."""
+        """Return the present children; a child with the same registration keeps its link."""
         zones = self._children.list()
         with self._lock:
             known, self._links = self._links, {}
@@ -201,7 +202,7 @@ class ProcessZone:
 
 
 class _Link:
-    """The connection to one child, and the threads that ask it."""
+    """The connection to one child, and the threads that query it."""
 
     def __init__(
         self,
@@ -213,7 +214,7 @@ class _Link:
     ) -> None:
         self.child = child
         self._threads = ThreadPoolExecutor(QUERIES, thread_name_prefix=f"zone {child.name}")
-        #: The zone, or why it cannot be asked.
+        #: The zone, or the error about its connection.
         self.zone: ZoneChild | str = f"it is disabled: scheduler zone set {child.name} --enable"
         if child.enabled:
             try:
@@ -223,7 +224,7 @@ class _Link:
                 self.zone = one_line(str(error))
 
     def offering(self, zone: zone_registry.ZoneOverview) -> ChildZone:
-        """Return the child as it is now."""
+        """Return the present child."""
         child, report = zone.registration, zone.report
         inactive = None if report.is_active else report.reason
         offering = None if isinstance(self.zone, str) else self.zone.zone
@@ -248,12 +249,12 @@ class ZonedSchedulers:
         self._engines, self._zone = engines, zone
 
     def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
-        """Return what decides and claims, for a block."""
+        """Yield the scheduler that decides and claims."""
         zoned = self._zone.scheduler(tenant)
         return self._engines.reading(tenant) if zoned is None else contextlib.nullcontext(zoned)
 
     def changing(self) -> AbstractContextManager[Scheduler]:
-        """Return what composes and changes all else, for a block."""
+        """Yield the scheduler for all other changes, such as composing."""
         zoned = self._zone.scheduler("")
         return self._engines.changing() if zoned is None else contextlib.nullcontext(zoned)
 

@@ -43,13 +43,13 @@ _CODINGS = ("", "chunked", "identity")
 _VALENCE_FIELDS = {"flavor_id", "properties"}
 LOG = logging.getLogger("valence_sched.service")
 EVENTS = "/v1/events/"
-EVENT_BYTES = 1 << 20  # of an event that a pod manager sends, at most
+EVENT_BYTES = 1 << 20  # largest event of a pod manager
 REQUEST_ID = "X-Openstack-Request-Id"
-MALFORMED = (400, 406)  # before a user is known
+MALFORMED = (400, 406)  # before authentication
 _REQUEST_ID = re.compile(r"req-[A-Za-z0-9-]{1,60}")
-ANSWER = "answer-"  # how the ids of recorded answers begin
+ANSWER = "answer-"  # prefix of the IDs of recorded answers
 
-#: Claims and nodes have the key themselves, and an operation is one of its key.
+#: Claims, nodes and operations store the key themselves.
 KEYED_BODIES = (verbs.ClaimBody, verbs.NodesBody, verbs.ReconcileBody, zone.ZoneClaimBody)
 _KEY = re.compile(r"[!-~]([ -~]{0,253}[!-~])?")
 
@@ -61,17 +61,17 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
         InputError: not JSON, not the noun, too deep, a key twice in an object, or a text with a
             character U+0000.
         falcon.HTTPError: another media type, too large, an unknown transfer coding, or an unknown
-            length where the server cannot find its end.
+            length.
     """
     data = _bounded(req, most)
-    # also of an empty body: a page of another site can send none of this type
+    # also for an empty body: pages of other sites cannot send this type
     if (req.content_type or "").partition(";")[0].strip() != falcon.MEDIA_JSON:
         text = f"the content type must be {falcon.MEDIA_JSON}"
         raise falcon.HTTPUnsupportedMediaType(description=text)
     data = data or b"{}"
     if _NUL.search(data):  # a state on PostgreSQL cannot store it
         raise errors.InputError(NAME, "", NUL_FOUND, NUL_EXPECTED)
-    codec.check_depth(data, NAME)  # all that follows may walk it as deep as it is
+    codec.check_depth(data, NAME)  # later code may recurse to its full depth
     codec.refuse_duplicate_keys(data, NAME)
     if kind is verbs.NodesBody and _is_of_valence(data):
         document = codec.decode(data, dict[str, Any], NAME)
@@ -86,7 +86,7 @@ def read_body(req: falcon.Request, kind: type[Any], most: int) -> Any:
 
 
 def limit_ttl(body: Any, most_s: float) -> Any:
-    """Return a body whose claim is held for ``most_s`` at most; RequestError for longer."""
+    """Return a body whose claim is held for at most ``most_s``; RequestError if longer."""
     asked_s = getattr(body, "ttl_s", None)
     if asked_s is None or asked_s <= most_s:
         return body
@@ -115,7 +115,7 @@ def _bounded(req: falcon.Request, most: int) -> bytes:
     stream = req.stream if terminated else req.bounded_stream
     try:
         data: bytes = stream.read(most + 1 if length is None else length)
-    except Exception as error:  # each server has errors of its own for what it cannot read
+    except Exception as error:  # each server has its own errors for an unreadable body
         text = errors.one_line(f"the body cannot be read: {str(error) or type(error).__name__}")
         raise falcon.HTTPBadRequest(description=text) from None
     if len(data) > most:
@@ -146,15 +146,15 @@ def check_key(key: str | None) -> str | None:
 
 
 def replayed(route: verbs.Route, call: Call) -> tuple[CallResult, bool]:
-    """Return the answer of the handler, or an earlier one of the key, and whether it is earlier.
+    """Return the answer of the handler or an earlier one of the key, and whether it is earlier.
 
-    Only a success is recorded; two requests at a time both get that of the first that ends.
-    NameTaken for the key of another request.
+    Only a success is recorded; concurrent requests get the answer of the first to end. NameTaken if
+    another request has the key.
     """
     if call.key is None or route.body in KEYED_BODIES:
         return _answer(route, call), False
     user = call.user
-    # also by what the user sees: an answer may name claims of others
+    # also by the user's visibility: an answer may name claims of other owners
     words = (user.tenant, user.owner or "", route.path, *call.path.values(), call.key)
     record = ANSWER + digest("\0".join(words).encode())
     content = digest(to_json(call.body) + b"\0" + repr(sorted(call.query.items())).encode())
@@ -191,9 +191,9 @@ def _recorded(document: bytes, content: str, key: str) -> CallResult:
 def create_application(
     parts: ServiceParts, metrics: Metrics, access: Access
 ) -> falcon.App[Any, Any]:
-    """Return the WSGI application; ``access`` says who may use it."""
+    """Return the WSGI application; ``access`` authenticates and authorizes users."""
     app: falcon.App[Any, Any] = falcon.App(middleware=[Envelope(metrics, parts)])
-    app.req_options.strip_url_path_trailing_slash = False  # an empty name is not the list
+    app.req_options.strip_url_path_trailing_slash = False  # an empty name must not match the list
     app.add_error_handler(Exception, _defect)
     app.add_error_handler(falcon.HTTPError, _http_error)
     app.add_error_handler(errors.SchedulerError, _scheduler_error_handler(access))
@@ -212,7 +212,7 @@ def create_application(
 
 
 class LogFields(dict[str, Any]):
-    """The fields of one line of log; as text they are JSON, made where a log wants text."""
+    """The fields of one log line; JSON text is made only if a log needs text."""
 
     def __str__(self) -> str:
         return json.dumps(self)
@@ -251,7 +251,7 @@ class Envelope:
     def process_response(
         self, req: falcon.Request, resp: falcon.Response, _resource: object, _succeeded: bool
     ) -> None:
-        """Count and log an answer; of the request only its path is logged."""
+        """Count and log an answer; the log has only the path of the request."""
         seconds = time.perf_counter() - _noted(req, "begun", 0.0)
         route = req.uri_template or "unknown"
         status = falcon.http_status_to_code(resp.status)
@@ -345,7 +345,7 @@ def _authenticated(req: falcon.Request, parts: ServiceParts, access: Access, *, 
 
 
 def _sender(req: falcon.Request, parts: ServiceParts, token: str) -> User:
-    """Return the pod manager of a token, as a tenant that is no user's; else NothingMatches."""
+    """Return the pod manager of a token, as a tenant without a user; else NothingMatches."""
     address = _client(req, parts.rates)
     parts.rates.check_address(address)
     name = parts.events.podm_of(token) if parts.events is not None else None
@@ -360,7 +360,7 @@ def _client(req: falcon.Request, rates: fairness.RateLimiter) -> str:
 
 
 def count_failure(rates: fairness.RateLimiter, address: str) -> None:
-    """Count a malformed request, which is answered also where Redis cannot count it."""
+    """Count a malformed request, which is answered even if Redis cannot count it."""
     try:
         rates.count_failure(address)
     except errors.ServiceBusy as error:

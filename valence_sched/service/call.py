@@ -28,22 +28,22 @@ from valence_sched.service.visibility import own_nodes, visible
 T = TypeVar("T")
 
 AUDIT_LOG = logging.getLogger("valence_sched.audit")
-UNSTORED = ("number", "at")  # of a line of the audit: the state gives them
+UNSTORED = ("number", "at")  # fields of an audit line that the state sets
 
-NAME_IN_QUERY = "-"  # in place of a name that a path cannot have
+NAME_IN_QUERY = "-"  # stands in a path for a name that a path cannot hold
 
 
 class Schedulers(Protocol):
     """The schedulers of one process."""
 
     def reading(self, tenant: str = "") -> AbstractContextManager[Scheduler]:
-        """Yield the shared one, which decides and claims, to one thread at a time.
+        """Yield the shared scheduler, which decides and claims, to one thread at a time.
 
         Waiting tenants take turns; ServiceBusy after too long.
         """
 
     def changing(self) -> AbstractContextManager[Scheduler]:
-        """Yield one of the caller's own, for compositions and other changes."""
+        """Yield a scheduler for the caller alone, for compositions and other changes."""
 
 
 class ServedZone(Protocol):
@@ -56,20 +56,20 @@ class ServedZone(Protocol):
     def most_hops(self) -> int: ...
 
     def tree(self, tenant: str) -> nouns.OfferingZone:
-        """Return the tree of the zone as it is now, asked for a tenant."""
+        """Return the present tree of the zone, for a tenant."""
 
     def hold_offers(self, tenant: str, body: nouns.ZoneClaimBody, key: str | None) -> claim.Claim:
         """Hold all offers, or nothing; ClaimLost, StaleOffer or NameTaken."""
 
 
 class EventSink(Protocol):
-    """Takes the events that pod managers send."""
+    """Receives the events that pod managers send."""
 
     def podm_of(self, token: str) -> str | None:
         """Return the pod manager of a token, None for an unknown token."""
 
     def take(self, podm: str, records: Iterable[Any]) -> None:
-        """Keep a hint that a pod manager may have changed, if its event says so."""
+        """Store a hint that a pod manager may have changed, if its event says so."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +103,7 @@ class CallResult(NamedTuple):
 
 
 def listed_result(found: Iterable[object]) -> CallResult:
-    """Return a list as an answer, with a header that names the zones that it lacks."""
+    """Return a list as an answer, with a header that names the missing zones."""
     silent = nouns.silent_zones(found)
     headers = {nouns.SILENT_HEADER: nouns.silent_header(silent)} if silent else {}
     return CallResult(tuple(found), headers=headers)
@@ -113,7 +113,8 @@ def listed_result(found: Iterable[object]) -> CallResult:
 class Call:
     """One request: its user, the words of its path and query, its body and idempotency key.
 
-    It never changes. (One is made for every request, and a frozen one takes three times as long.)
+    It never changes. (It is not a frozen class: each request makes one, and a frozen one takes
+    three times as long.)
     """
 
     parts: ServiceParts
@@ -142,24 +143,24 @@ class Call:
         try:
             self.parts.records.record_change(line)
         except errors.SchedulerError as error:
-            text = f"{line.verb} of {line.object} is in this log alone: {error}"
+            text = f"{line.verb} of {line.object} is only in this log: {error}"
             AUDIT_LOG.error("%s: %s", line.request_id, text)
 
     def name(self, word: str = "name") -> str:
-        """Return the name in the path, or in the query where that is ``-``.
+        """Return the name in the path, or in the query if the path has ``-``.
 
-        Servers decode a path before they split it: a name with a slash is in the query.
+        Servers decode a path before they split it, so a name with a slash is in the query.
         """
         name = self.path[word]
         return self.text("name") or "" if name == NAME_IN_QUERY else name
 
     def text(self, word: str) -> str | None:
-        """Return a word of the query, None where it is not there."""
+        """Return a parameter of the query, None without it."""
         value = self.query.get(word)
         return value if value is None or isinstance(value, str) else str(value)
 
     def flag(self, word: str) -> bool:
-        """Return whether a word of the query is ``true``; InputError for another than ``false``."""
+        """Return whether a parameter is ``true``; InputError unless it is ``true`` or ``false``."""
         text = self.text(word) or "false"
         if text not in ("true", "false"):
             raise errors.InputError("the query", word, repr(text), "true or false")
@@ -187,7 +188,7 @@ class Call:
     def deciding(self, scheduler: Scheduler, body: Any) -> Request:
         """Return the request of a body to decide on; errors as to compile it.
 
-        One without id and seed gets an id of its own, so that equal requests do not all get the
+        A request without ID and seed gets a random ID, so that equal requests do not all get the
         same of equal pools.
         """
         request = self.compiled(scheduler, body)
@@ -201,26 +202,28 @@ class Call:
         return [_own(*one, key) for one, key in zip(requests, keys, strict=True)]
 
     def compiled_spec(self, scheduler: Scheduler, spec: RequestSpec) -> Request:
-        """Return a request as people write it, compiled; errors as for that of a body."""
+        """Return a request in the form for people, compiled; errors as for a body."""
         return self.checked(self._compiled_spec(scheduler, spec))
 
     def compiled_all(self, scheduler: Scheduler, body: Any) -> list[Request]:
         """Return the requests of a body with several; errors as for one."""
         most, count = self.parts.limits.requests, len(body.requests) + len(body.compiled)
         if count > most:
-            raise errors.RequestError(f"{count:,} requests, at most {most:,} at once: send fewer")
+            raise errors.RequestError(
+                f"{count:,} requests exceed the limit of {most:,}: send fewer"
+            )
         specs = (self._compiled_spec(scheduler, spec) for spec in body.requests)
         return [self.checked(request) for request in (*specs, *body.compiled)]
 
     def checked(self, request: Request) -> Request:
-        """Return a request with its owner, once it is within the limits; errors as to compile."""
+        """Return a request with its owner after a check of the limits; errors as to compile."""
         self.check_limits(request)
         owner = self.user.owner
         if owner is None:
             consumer = request.owner or self.user.consumer
             return request if consumer is None else replace(request, owner=consumer)
         if request.owner not in (None, owner):
-            text = f"user {owner!r} has nodes of its own only: leave the owner out"
+            text = f"user {owner!r} may only have nodes of its own: leave the owner out"
             raise errors.AccessDenied(f"owner {request.owner!r}: {text}")
         return replace(request, owner=owner)
 
@@ -233,11 +236,11 @@ class Call:
             (request.alternates, "alternates", limits.alternates),
         ):
             if count > most:
-                text = f"{count:,} {what}, this service takes at most {most:,}: ask for fewer"
+                text = f"{count:,} {what} exceed the limit of {most:,}: request fewer"
                 raise errors.RequestError(text)
 
     def reading(self) -> AbstractContextManager[Scheduler]:
-        """Yield the shared scheduler when it is the turn of the user's tenant."""
+        """Yield the shared scheduler at the turn of the user's tenant."""
         return self.parts.schedulers.reading(self.user.tenant)
 
     def visible(self, answer: Any) -> Any:
@@ -248,7 +251,7 @@ class Call:
     @functools.cached_property
     def _own_nodes(self) -> frozenset[str]:
         owner = self.user.owner
-        assert owner is not None, "else all nodes are seen"
+        assert owner is not None, "without an owner all nodes are visible"
         with self.parts.schedulers.changing() as scheduler:
             return own_nodes(scheduler, owner)
 
@@ -263,7 +266,7 @@ class Call:
 
 
 def _own(request: Request, asked: Request | RequestSpec, key: str | None) -> Request:
-    """Return a request with an id of its own, unless it was asked with a seed."""
+    """Return a request with a random ID, unless it has a seed."""
     seeded = asked.seed is not None if isinstance(asked, RequestSpec) else asked.seed != 0
     return request if seeded else with_own_id(request, key)
 
@@ -273,7 +276,7 @@ SERVICE_TYPE = "podm-scheduler"
 
 
 class Microversion(NamedTuple):
-    """A version of the API; a caller gets the one that it names, or the least."""
+    """A version of the API; a caller gets the version that it names, or the least."""
 
     major: int
     minor: int
@@ -287,7 +290,7 @@ GREATEST_VERSION = Microversion(1, 0)
 
 
 def negotiated(header: str | None) -> Microversion:
-    """Return the version of ours that a header asks for, by default the least; or ValueError."""
+    """Return the API version that a header requests, by default the least; or ValueError."""
     for part in header.split(",") if header else ():
         service, _, text = part.strip().partition(" ")
         if service != SERVICE_TYPE:

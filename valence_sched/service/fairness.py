@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fairness: tenants take turns, and each asks at most so often and so much at a time."""
+"""Fairness: tenants take turns, and each has limits on its rate and its concurrent requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FairLock:
-    """A lock whose waiters are served tenant by tenant, those of one in their order."""
+    """A lock whose waiters are served tenant by tenant; those of one tenant in their order."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,9 +29,9 @@ class FairLock:
         self._waiting: OrderedDict[str, deque[threading.Event]] = OrderedDict()
 
     def acquire(self, tenant: str, timeout_s: float) -> bool:
-        """Wait for a turn of a tenant; return False where it did not come in time."""
+        """Wait for a turn of a tenant; return False after the time limit."""
         with self._lock:
-            if not self._held:  # then no tenant waits: a release hands the lock over
+            if not self._held:  # no tenant waits: a release hands the lock over
                 self._held = True
                 return True
             turn = threading.Event()
@@ -39,7 +39,7 @@ class FairLock:
         if turn.wait(timeout_s):
             return True
         with self._lock:
-            if turn.is_set():  # it came at the last moment
+            if turn.is_set():  # the turn came at the last moment
                 return True
             queue = self._waiting[tenant]
             queue.remove(turn)
@@ -60,7 +60,7 @@ class FairLock:
 
 
 class TenantGate:
-    """Lets each tenant have at most so many requests answered at a time, None: any number."""
+    """Limits the concurrent requests of each tenant; None is no limit."""
 
     def __init__(self, most: int | None) -> None:
         self._most = most
@@ -69,11 +69,11 @@ class TenantGate:
 
     @contextlib.contextmanager
     def passing(self, tenant: str) -> Iterator[None]:
-        """Count a request of a tenant while it is answered; RateLimited where it has too many."""
+        """Count a request of a tenant while it is answered; RateLimited if it has too many."""
         with self._lock:
             if self._most is not None and self._inside[tenant] >= self._most:
                 of = f"{format_count(self._most, 'request')} of {tenant!r}"
-                text = f"{of} are being answered, as many as may be at a time"
+                text = f"{of} are being answered, which is the limit"
                 raise RateLimited(f"{text}: try again in a moment")
             self._inside[tenant] += 1
         try:
@@ -91,10 +91,10 @@ MOST_FORWARDED_CHARS = 1000
 
 
 class RateLimiter:
-    """Counts requests in a window that moves with time; without settings it counts nothing.
+    """Counts requests in a sliding window; without settings it counts nothing.
 
-    ``password`` is that of Redis, ``proxies`` are those that say who their clients are. InputError
-    for an invalid rate or address of Redis.
+    ``password`` is that of Redis; ``proxies`` are trusted to name their clients. InputError for an
+    invalid rate or address of Redis.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class RateLimiter:
         given = {name: getattr(settings, name) for name in ("requests", "changes", "failures")}
         if not any(given.values()):
             return
-        import limits  # only where something is limited
+        import limits  # only if there is a limit
 
         for name, text in given.items():
             try:
@@ -133,7 +133,7 @@ class RateLimiter:
             self._hit("changes", tenant)
 
     def address_of(self, peer: str, forwarded: str) -> str:
-        """Return the address of a client: of a proxy's the last one that is no proxy's."""
+        """Return the address of a client; behind proxies, the last one that is not a proxy."""
         for hop in (*forwarded[-MOST_FORWARDED_CHARS:].split(","), peer)[::-1]:
             try:
                 address = ipaddress.ip_address(hop.strip())
@@ -145,14 +145,14 @@ class RateLimiter:
         return peer
 
     def check_address(self, address: str) -> None:
-        """Raise RateLimited for an address from which too many logins failed."""
+        """Raise RateLimited for an address with too many failed logins."""
         whose = _site_of(address)
         for rate in self._rates.get("failures", ()):
             if not self._asked(self._window.test, rate, "failures", whose):
                 raise self._limited("failures", rate, whose)
 
     def count_failure(self, address: str) -> None:
-        """Count a login that failed, or a request that was malformed."""
+        """Count a failed login or a malformed request."""
         for rate in self._rates.get("failures", ()):
             self._asked(self._window.hit, rate, "failures", _site_of(address))
 
@@ -163,7 +163,7 @@ class RateLimiter:
 
     def _limited(self, name: str, rate: RateLimitItem, whose: str) -> RateLimited:
         stats = self._asked(self._window.get_window_stats, rate, name, whose)
-        error = RateLimited(f"{name} of {whose!r}: more than {rate}: wait and try again")
+        error = RateLimited(f"{name} of {whose!r} exceed {rate}: wait and try again")
         error.retry_after_s = max(1.0, math.ceil(stats.reset_time - time.time()))
         return error
 
@@ -178,7 +178,7 @@ class RateLimiter:
 
 
 def _site_of(address: str) -> str:
-    """Return for whom an address counts: of IPv6 its /64, which is one client's."""
+    """Return the key of an address for counting; for IPv6 its /64, which is one client."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

@@ -22,9 +22,9 @@ POSITION = "valence_scheduler_change_log_position"
 class StateFacts(NamedTuple):
     """Facts of the state of all processes of a service.
 
-    ``podms`` counts pod managers by state, ``changes`` those of the change log so far, 0 where no
-    process follows it, ``undecodable`` the rows that cannot be decoded, by table. ``waiting`` are
-    decisions that are not posted to the controller yet.
+    ``podms`` counts pod managers by state. ``changes`` counts the entries of the change log, 0 if
+    no process follows it. ``undecodable`` counts the rows that cannot be decoded, by table.
+    ``waiting`` are decisions that are not posted to the controller yet.
     """
 
     podms: Mapping[str, int]
@@ -47,7 +47,7 @@ class StateMetrics(Collector):
         self._collect, self._facts = collect, facts
 
     def collect(self) -> Iterator[Metric]:
-        """Yield every metric; of a state that cannot be used only that fact."""
+        """Yield every metric; for an unavailable state only that fact."""
         position = 0.0
         for metric in self._collect():
             if metric.name == POSITION:

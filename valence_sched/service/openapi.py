@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenAPI: the description of the API, made of the table of routes and the nouns it names."""
+"""OpenAPI: the description of the API, made from the table of routes and its nouns."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from valence_sched.service.routes import FLAGS, ROUTES
 
 VERSION = "3.1.0"
 REFERENCE = "#/components/schemas/{name}"
-#: What any route may answer besides: the request is wrong, or the service cannot answer it now.
+#: The errors of all routes: the request is invalid, or the service cannot answer it now.
 PROBLEMS = (400, 401, 403, 404, 405, 406, 409, 413, 415, 429, 500, 502, 503)
 _NUMBERS = ("wait_s",)
-_COUNTS = {"page": 1, "limit": 1, "skip": 0}  # with the least that each may be
+_COUNTS = {"page": 1, "limit": 1, "skip": 0}  # with the minimum of each
 CLAIM_OPERATIONS = ("claims_claim_record", "claims_renew", "claims_release")
-#: What an answer names, by method and path: the JSON pointer of the name, and the operations on it.
+#: The names in answers, by method and path: the JSON pointer of the name, and the operations on it.
 LINKS: Mapping[tuple[str, str], tuple[str, Sequence[str]]] = {
     ("POST", "/v1/claims"): ("/claim/id", CLAIM_OPERATIONS),
     ("POST", "/v1/nodes"): ("/id", ("nodes_operation",)),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations: work that goes on after its answer, in threads, and its state for every process."""
+"""Operations: work that continues in threads after the answer, and its state for all processes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from valence_sched.service.visibility import visible_problem
 
 LOG = logging.getLogger(__name__)
 
-BEAT_S = 10.0  # how often a process says that it still works on an operation
-LOST_S = 6 * BEAT_S  # without a word for so long, its process is gone
-END_PATIENCE_S = 3600.0  # for a state that is away as it ends: no other word of it is left
+BEAT_S = 10.0  # interval at which a process confirms that it still works on an operation
+LOST_S = 6 * BEAT_S  # after this time without confirmation the process counts as gone
+END_PATIENCE_S = 3600.0  # wait for an unavailable state: only it stores the result
 PREFIX = "operation-"
 
 
@@ -35,32 +35,33 @@ def digest(content: bytes) -> str:
 
 
 class RecordStore(Protocol):
-    """Documents by id, in one place for all processes of a service; errors as of a store."""
+    """Documents by ID, shared by all processes of a service; errors as of a store."""
 
     def put_new(self, id_: str, document: bytes) -> bytes:
         """Store a record unless there is one of this id; return the one that is stored."""
 
     def replace(self, id_: str, document: bytes, patience_s: float = 0.0) -> None:
-        """Replace a record that is there; a state that is away is waited for so long."""
+        """Replace an existing record; wait this long for an unavailable state."""
 
     def get(self, id_: str) -> tuple[bytes, float] | None:
         """Return a record and its age in seconds, None without a record."""
 
     def record_change(self, line: effect.AuditLine) -> None:
-        """Store who changed what; the oldest of many such lines are deleted."""
+        """Store a line of the audit; the oldest of too many lines are deleted."""
 
     def save_decision(self, decision_id: str, report: Report, document: bytes) -> None:
-        """Store a decision, which is found by its id and posted to a controller, if any."""
+        """Store a decision by its ID, and post it to a controller, if any."""
 
     def newest_decisions(self, most: int, skip: int, owner: str | None) -> list[DecisionSummary]:
-        """Return the newest decisions of an owner, None: of everybody, after ``skip`` newer."""
+        """Return the newest decisions of an owner, or of all for None, after ``skip`` newer."""
 
     def newest_claims(
         self, most: int, skip: int, owner: str | None, podm: str | None, *, ended: bool
     ) -> tuple[Sequence[claim.Claim], int]:
-        """Return the newest claims after ``skip`` newer ones, and how many there are in all.
+        """Return the newest claims after ``skip`` newer ones, and their total number.
 
-        Of an owner and a pod manager, None: of all; with ``ended`` also those that have ended.
+        ``owner`` and ``podm`` restrict the claims, None does not; ``ended`` includes claims that
+        have ended.
         """
 
     def newest_nodes(
@@ -70,7 +71,7 @@ class RecordStore(Protocol):
 
 
 class Operations:
-    """The operations of one process, ``most`` at a time; ``ended`` is called after each."""
+    """The operations of one process, at most ``most`` at a time; ``ended`` is called after each."""
 
     def __init__(
         self,
@@ -86,11 +87,11 @@ class Operations:
         self._idle = threading.Condition(self._lock)
 
     def start(self, operation: Operation, work: Callable[[], Any], *, repeat: bool) -> Operation:
-        """Begin an operation, unless one of its id runs; return the one that runs then.
+        """Start an operation, unless one with its ID runs; return the running one.
 
-        With ``repeat`` one that is done begins again, for its work knows its key; so does, in any
-        case, one that failed, or whose process is gone. NameTaken for the key of another request,
-        ServiceBusy where the process works on as many as it may.
+        With ``repeat`` a finished one starts again, as its work knows its key; a failed one, or one
+        whose process is gone, always starts again. NameTaken if another request has the key,
+        ServiceBusy if the process runs its most operations.
         """
         record = PREFIX + operation.id
         with self._lock:
@@ -99,7 +100,7 @@ class Operations:
             if earlier and (earlier.state == "running" or (earlier.state == "done" and not repeat)):
                 return _same(earlier, operation)
             if len(self._running) >= self._most:
-                text = f"{format_count(self._most, 'operation')} run already: try again later"
+                text = f"{format_count(self._most, 'operation')} are running: try again later"
                 raise ServiceBusy(text)
             document = inventory.to_json(operation)
             if earlier is not None:
@@ -111,7 +112,7 @@ class Operations:
         return operation
 
     def get(self, operation_id: str, owner: str | None) -> Operation:
-        """Return an operation of an owner, None for any owner; UnknownName without one."""
+        """Return an operation of an owner, None for any owner; UnknownName if there is none."""
         found = self._records.get(PREFIX + operation_id) if len(operation_id) <= 40 else None
         if found is not None:
             document, age_s = found
@@ -121,7 +122,7 @@ class Operations:
         raise UnknownName("operation", operation_id, ())
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until no operation runs in this process; return whether none does."""
+        """Wait until no operation runs in this process; return whether all have ended."""
         with self._idle:
             return self._idle.wait_for(lambda: not self._running, timeout_s)
 
@@ -164,16 +165,17 @@ def _ended(operation: Operation, work: Callable[[], Any]) -> Operation:
         return replace(operation, state="failed", problem=problem)
     except Exception:
         LOG.exception("operation %s", operation.id)
-        text = f"operation {operation.id} failed by a defect of the service: see its log"
+        text = f"operation {operation.id} failed because of a defect of the service: see its log"
         return replace(operation, state="failed", problem=problem_of(SchedulerError(text)))
 
 
 def new_operation(
     kind: str, owner: str | None, key: str | None, content: bytes, tenant: str | None = None
 ) -> Operation:
-    """Return an operation that is to begin: with a ``key`` of a tenant always the same one.
+    """Return an operation to start; equal keys of a tenant give the same operation.
 
-    ``content`` is the request of the key. Only the ``owner`` may see it, with None only an admin.
+    ``content`` is the request of the key. Only the ``owner`` may see the operation; with None, only
+    an admin.
     """
     words = "\0".join((kind, owner or "", tenant or "", key or ""))
     id_ = uuid.uuid4().hex if key is None else digest(words.encode())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: E501 - the table has a line for each route
-"""Routes: every path of the service with what answers it: those of the verbs, and its own."""
+"""Routes: every path of the service with its handler, those of the verbs and its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FLAGS = ("free", "live", "ended")  # words of a query that are true or false
 
 
 def verb_handler(route: Route) -> Callable[[Call], CallResult]:
-    """Return what answers a route by its verb, with the arguments that a call has."""
+    """Return the handler of a route: it calls its verb with the arguments of a call."""
     parameters = list(inspect.signature(getattr(Scheduler, route.verb)).parameters.values())[1:]
     named = parameters.pop(0) if "{name}" in route.path else None
     several = named is not None and str(named.annotation).startswith("Sequence")
@@ -103,7 +103,7 @@ OWN = (
 )
 # fmt: on
 
-#: What answers a verb for which more is to be done than to call it, under the name of the verb.
+#: The handlers that do more than call a verb, by the name of the verb.
 VERB_HANDLERS: Mapping[str, Handler] = {
     name: found for name in VERBS if inspect.isfunction(found := getattr(verbs, name, None))
 }

@@ -22,12 +22,12 @@ Pause = Annotated[float, Meta(gt=0, le=86400)]
 
 
 class Limits(base.Noun, frozen=True, kw_only=True):
-    """The bounds of one request: what it may send, ask for, and wait for.
+    """The limits of one request.
 
-    ``queue_s`` is how long a request waits for others to be decided before it is refused,
-    ``read_s`` how long it may take to arrive before it is dropped. ``tenant_requests`` are those of
-    one tenant that a process answers at a time: by default one less than it has threads, without
-    authentication any number. ``ttl_s`` is the longest time that a claim is held.
+    ``queue_s`` is the longest wait for other decisions before it is refused, ``read_s`` the longest
+    time for it to arrive before it is dropped. ``tenant_requests`` is the number of concurrent
+    requests of a tenant in a process: by default its threads less one, without authentication no
+    limit. ``ttl_s`` is the longest time that a claim is held.
     """
 
     body_bytes: Positive = 4 << 20
@@ -42,11 +42,11 @@ class Limits(base.Noun, frozen=True, kw_only=True):
 
 
 class RateSettings(base.Noun, frozen=True, kw_only=True):
-    """How often a tenant may ask: a rate such as ``100/second``, or several with ``;``.
+    """The request rates of a tenant: a rate such as ``100/second``, or a ``;``-separated list.
 
-    ``requests`` counts all, ``changes`` those that hold, compose or change something, and
-    ``failures`` the logins that failed from one address, and the requests that were malformed. They
-    are counted in each process, or for all processes in the Redis at ``redis_url``.
+    ``requests`` counts all requests, ``changes`` those that hold, compose or change something.
+    ``failures`` counts the failed logins and malformed requests from one address. They are counted
+    in each process, or for all processes in the Redis at ``redis_url``.
     """
 
     requests: str | None = None
@@ -57,7 +57,7 @@ class RateSettings(base.Noun, frozen=True, kw_only=True):
 
 
 class KeystoneSettings(base.Noun, frozen=True, kw_only=True):
-    """How the service reaches Keystone, and what it takes for an answer.
+    """The connection of the service to Keystone, and the use of its answers.
 
     The service logs in at ``auth_url`` as ``username`` of ``project_name``, or with an application
     credential, whose id is ``application_credential_id``; ``password`` refers to the password or
@@ -83,9 +83,9 @@ class KeystoneSettings(base.Noun, frozen=True, kw_only=True):
 
 
 class EventReceiverSettings(base.Noun, frozen=True, kw_only=True):
-    """Where pod managers send events: the base ``url`` of this service as they reach it.
+    """The receiver of events: ``url`` is the base URL at which pod managers reach this service.
 
-    ``secret`` refers to the text that the token of each pod manager is made of, the same for all
+    ``secret`` refers to the text from which the tokens of pod managers are made, the same for all
     processes of the service.
     """
 
@@ -94,13 +94,13 @@ class EventReceiverSettings(base.Noun, frozen=True, kw_only=True):
 
 
 class ReaderSettings(base.Noun, frozen=True, kw_only=True):
-    """How the registered pod managers are read, by one of all processes.
+    """How one process reads the registered pod managers.
 
-    Each is read every ``interval_s``, by up to the part ``jitter`` sooner or later. After a failure
-    that time doubles, up to ``max_interval_s``; after ``open_after`` in a row one of all that fail
-    is tried at a time. ``readers`` are read at once at most, and each may take
-    ``request_timeout_s`` to answer. Another process takes over ``lease_s`` after the one that reads
-    has died.
+    Each is read every ``interval_s``, varied by up to the fraction ``jitter``. A failure doubles
+    the interval, up to ``max_interval_s``; after ``open_after`` failures in a row, the failing ones
+    are tried one at a time. At most ``readers`` are read at the same time, and each may take
+    ``request_timeout_s`` to answer. Another process takes over ``lease_s`` after the reading
+    process has died.
 
     With ``events: sse`` a pod manager that offers a stream of events is read when it sends one, no
     sooner than ``event_pause_s`` after its last reading; with ``push`` one that offers no stream
@@ -122,18 +122,17 @@ class ReaderSettings(base.Noun, frozen=True, kw_only=True):
 class ServiceSettings(base.Noun, frozen=True, kw_only=True):
     """The settings of the service.
 
-    ``auth`` says who may use it: users of a password file (``basic``), of Keystone (``keystone``),
-    where ``policy_file`` overrides rules, or all of this machine (``none``, on loopback only).
-    ``inventories`` are decided on in place of the registered pod managers. ``reader`` says how
-    those are read, False that another program reads them; nothing is decided on readings that are
-    older than ``max_age_s``. ``workers`` are processes, each with so many ``threads``. A process
-    that is to end has ``stop_s`` for what it answers and composes. ``messaging`` is the broker over
-    which processes hint at changes. ``zones`` are the settings of this zone and of those below it.
-    ``proxies`` are addresses and networks whose header ``X-Forwarded-For`` says who the client is.
-    The state keeps the newest ``audit_lines``, each of a change.
-    ``ironic`` says which Ironic is asked before hardware changes: without a URL it is the one in
-    the catalogue of ``keystone``, and with False none. ``dispatch`` is the controller that
-    decisions are posted to.
+    ``auth`` selects the users: of a password file (``basic``), of Keystone (``keystone``, with
+    rules overridden by ``policy_file``), or all of this machine (``none``, on loopback only).
+    ``inventories`` replace the registered pod managers. ``reader`` configures the reading of pod
+    managers, False if another program reads them; decisions exclude readings that are older than
+    ``max_age_s``. ``workers`` is the number of processes, ``threads`` the number in each. A process
+    that ends has ``stop_s`` to finish its answers and compositions. ``messaging`` is the broker for
+    hints at changes. ``zones`` are the settings of this zone and the zones below it. ``proxies``
+    are addresses and networks whose header ``X-Forwarded-For`` names the client. The state keeps
+    the newest ``audit_lines`` of the audit. ``ironic`` is the Ironic that is queried before
+    hardware changes: without a URL the one in the catalogue of ``keystone``, with False no Ironic.
+    ``dispatch`` is the controller that decisions are posted to.
     """
 
     host: str = "127.0.0.1"
@@ -167,17 +166,17 @@ class ServiceSettings(base.Noun, frozen=True, kw_only=True):
 
     @property
     def proxy_networks(self) -> tuple[Network, ...]:
-        """Return the networks of ``proxies``; ValueError where one is no network."""
+        """Return the networks of ``proxies``; ValueError for an invalid network."""
         return tuple(ipaddress.ip_network(one) for one in self.proxies)
 
     @property
     def reader_settings(self) -> ReaderSettings | None:
-        """Return how a process of the service reads pod managers, None where none does."""
+        """Return how the service reads pod managers, None if another program reads them."""
         return (ReaderSettings() if self.reader is True else self.reader) or None
 
     @property
     def ironic_settings(self) -> baremetal.IronicSettings | None:
-        """Return how Ironic is reached, None where it is not asked."""
+        """Return the connection to Ironic, None if it is not queried."""
         return (baremetal.IronicSettings() if self.ironic is True else self.ironic) or None
 
 
@@ -194,7 +193,7 @@ def read_settings(path: str, *, check: bool = True) -> ServiceSettings:
 
 
 def check_settings(settings: ServiceSettings, path: str) -> None:
-    """Raise UsageError or InputError for settings that are contradictory or without protection."""
+    """Raise UsageError or InputError for contradictory or unprotected settings."""
     if settings.messaging is not None:
         check_messaging(settings.messaging, path)
     try:
@@ -238,7 +237,7 @@ def _dispatch_problems(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
         yield one is not None and not is_source(one), f"dispatch: {name} {SOURCE}"
     alone = (dispatch.username is None) != (dispatch.password is None)
     yield alone, f"dispatch: a username and its password {TOGETHER}"
-    text = "dispatch: inventories are recordings, on which no controller is to act unasked: leave"
+    text = "dispatch: inventories are recordings, which a controller must not act on: leave"
     yield bool(settings.inventories), f"{text} them out, or use podm schedule --dispatch"
 
 
@@ -267,12 +266,12 @@ def _access_problems(settings: ServiceSettings) -> Iterator[tuple[bool, str]]:
 
 
 def is_source(reference: registration.PasswordReference) -> bool:
-    """Return whether a reference names one of a variable and a file, and no password typed here."""
+    """Return whether a reference names either a variable or a file, and not a typed password."""
     return not reference.stored and (reference.env is None) != (reference.file is None)
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is reached from this machine only; other names never are."""
+    """Return whether an address is reachable only from this machine; False for other names."""
     if host == "localhost":
         return True
     try:

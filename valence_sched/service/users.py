@@ -20,20 +20,20 @@ from valence_sched import files
 from valence_sched.errors import AccessDenied, InputError, Unauthenticated
 from valence_sched.model.verbs import Role
 
-#: A reader sees, a member also schedules and has claims of its own, an admin does everything.
+#: A reader lists, a member also schedules and owns claims, an admin does everything.
 ROLES: tuple[Role, ...] = get_args(Role)
 
-CACHE_SIZE = 1000  # verified passwords, so that not every request costs a hash of bcrypt
-MAX_PASSWORD_BYTES = 72  # of which bcrypt reads no more
+CACHE_SIZE = 1000  # verified passwords, which save a bcrypt hash per request
+MAX_PASSWORD_BYTES = 72  # bcrypt ignores further bytes
 BASIC = 'Basic realm="podm-scheduler", charset="UTF-8"'  # the header that asks for a login
 _NAME = re.compile(r"[A-Za-z0-9][\w.@+-]{0,254}")
 
 
 class User(NamedTuple):
-    """A user, in a ``project`` where the service has any.
+    """A user, in a ``project`` if the service has projects.
 
-    Only an admin, and one that an operator's rules let see ``all_owners``, sees claims and nodes
-    of others. ``role`` is None where such rules decide, by the ``credentials``.
+    Only an admin, or a user with ``all_owners`` by an operator's rules, sees claims and nodes of
+    other owners. ``role`` is None if rules decide by the ``credentials``.
     """
 
     name: str
@@ -44,7 +44,7 @@ class User(NamedTuple):
 
     @property
     def tenant(self) -> str:
-        """Return the project, or the user: limits and idempotency keys are of a tenant."""
+        """Return the project or the user, to which limits and idempotency keys belong."""
         return self.project or self.name
 
     @property
@@ -60,15 +60,15 @@ class User(NamedTuple):
     def check(self, rule: str, role: Role) -> None:
         """Raise AccessDenied unless the role of the user is at least the one of a rule."""
         if self.role is None or ROLES.index(self.role) < ROLES.index(role):
-            text = f"user {self.name!r} has the role {self.role}, and it takes {role}"
+            text = f"user {self.name!r} has the role {self.role}, but {role} is required"
             raise AccessDenied(f"{rule}: {text}: ask the operator of the service")
 
 
-ANONYMOUS = User("anonymous", "admin")  # of a service without authentication
+ANONYMOUS = User("anonymous", "admin")  # the user of a service without authentication
 
 
 class Access(Protocol):
-    """Who may use the service: authenticates the user of a request, and checks what it may."""
+    """Access to the service: authenticates the user of a request, and checks permissions."""
 
     @property
     def challenge(self) -> str | None:
@@ -76,10 +76,10 @@ class Access(Protocol):
 
     @property
     def page_challenge(self) -> str | None:
-        """Return the same header for pages: a browser asks for name and password where it can."""
+        """Return the same header for pages: a browser then asks for name and password."""
 
     def authenticate(self, environ: Mapping[str, Any], *, page: bool = False) -> User:
-        """Return the user of a WSGI environment, of a ``page`` also the user of a browser.
+        """Return the user of a WSGI environment; for a ``page`` also by a browser's login.
 
         Raises:
             Unauthenticated: it has no credentials, or wrong ones.
@@ -87,11 +87,11 @@ class Access(Protocol):
         """
 
     def check(self, user: User, rule: str, role: Role) -> None:
-        """Raise AccessDenied unless a user may do what a rule names, by default with a role."""
+        """Raise AccessDenied unless a rule, or by default a role, permits a user."""
 
 
 class OpenAccess:
-    """Allows every request: for a service that this machine alone reaches."""
+    """Allows every request: for a service that only this machine reaches."""
 
     challenge = page_challenge = None
 
@@ -117,10 +117,10 @@ class UserEntry(NamedTuple):
 
 
 class BasicAccess:
-    """Takes HTTP basic of the users of a file with lines ``name:hash:role``.
+    """Authenticates users by HTTP basic and a file with lines ``name:hash:role``.
 
-    It is read again when it changes. The hash is one of bcrypt, as ``htpasswd -B`` writes it; the
-    default role is ``member``.
+    The file is read again when it changes. The hash is one of bcrypt, as ``htpasswd -B`` writes it;
+    the default role is ``member``.
     """
 
     challenge = page_challenge = BASIC
@@ -142,7 +142,7 @@ class BasicAccess:
         entry = entries.get(name)
         if entry is None or not self._matches(password, entry.password_hash):
             _spend(password, entry, max(one.cost for one in entries.values()))
-            raise Unauthenticated("no such user, or another password: check both")
+            raise Unauthenticated("unknown user or wrong password: check both")
         return entry.user
 
     def check(self, user: User, rule: str, role: Role) -> None:
@@ -180,7 +180,7 @@ class BasicAccess:
 
 
 def _spend(password: bytes, entry: UserEntry | None, most: int) -> None:
-    """Take as long for each user as for the one whose hash costs most: 2^n = 2^(n-1) + ... + 1."""
+    """Take equally long for each user, that of the most expensive hash: 2^n = 2^(n-1) + ... + 1."""
     for cost in range(entry.cost, most) if entry else (most,):
         bcrypt.hashpw(password, b"$2b$%02d$" % cost + b"." * 22)
 
@@ -197,7 +197,7 @@ def parse_users(data: bytes, file: str) -> dict[str, UserEntry]:
             raise InputError(file, place, "no user name", form)
         if not re.fullmatch(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}", hashed):
             hint = "htpasswd -nB NAME makes one"
-            raise InputError(file, place, "no hash of bcrypt", form, hint)
+            raise InputError(file, place, "an invalid bcrypt hash", form, hint)
         known = next((one for one in ROLES if one == (role or "member")), None)
         if known is None:
             raise InputError(file, place, repr(role), " or ".join(ROLES))
@@ -212,7 +212,7 @@ def parse_users(data: bytes, file: str) -> dict[str, UserEntry]:
 def basic_credentials(authorization: str | None, most: int) -> tuple[str, bytes]:
     """Return name and password of HTTP basic, of ``most`` bytes; else Unauthenticated."""
     if not authorization:
-        raise Unauthenticated("this service takes a user name and a password: send HTTP basic")
+        raise Unauthenticated("this service requires a user name and a password: send HTTP basic")
     scheme, _, encoded = authorization.partition(" ")
     try:
         if scheme.lower() != "basic":
@@ -222,4 +222,4 @@ def basic_credentials(authorization: str | None, most: int) -> tuple[str, bytes]
             raise ValueError
         return name.decode(), password
     except (ValueError, binascii.Error):
-        raise Unauthenticated("the header Authorization is not one of HTTP basic") from None
+        raise Unauthenticated("the header Authorization is not HTTP basic") from None

@@ -19,14 +19,14 @@ from valence_sched.model.scheduler import Scheduler
 
 #: Kinds whose unknown names would suggest names of other owners.
 OWNED = ("claim", "node", "decision", "operation")
-#: Types with names: other lists and objects, as deep as a client made them, have none.
+#: Types with names; other lists and objects, which a client may nest deeply, have none.
 WALKED = (msgspec.Struct, str, tuple)
 
 
 def listed_owner(owner: str | None, named: str | None) -> str | None:
-    """Return whose claims and nodes a list has: those of the user's owner, else of the named one.
+    """Return the owner whose claims and nodes a list has: the user's, else the named one.
 
-    None is for all owners. A user with an owner gets no other by naming it.
+    None is for all owners. A user with an owner cannot select another one.
     """
     return owner or named
 
@@ -48,7 +48,7 @@ def visible_claim(scheduler: Scheduler, claim_id: str, owner: str | None) -> Cla
 
 
 def visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) -> Any:
-    """Return an answer as an owner may see it; ``own_nodes`` is called where it names a node."""
+    """Return an answer as an owner may see it; ``own_nodes`` is called if it names a node."""
     if isinstance(value, str):
         return without_foreign_texts(value)
     if isinstance(value, Podm):
@@ -57,7 +57,7 @@ def visible(value: Any, owner: str, own_nodes: Callable[[], Container[str]]) -> 
         if value.uri in own_nodes():
             return value
         return replace(value, node=f"a node of {OTHERS}", uri=hidden_uri(value.uri))
-    if isinstance(value, BlockOverview):  # its nodes may be another user's
+    if isinstance(value, BlockOverview):  # its nodes may belong to another user
         value = replace(value, nodes=())
     if isinstance(value, msgspec.Struct):
         changed = {}

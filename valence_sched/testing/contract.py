@@ -33,7 +33,7 @@ _UNTOLD = {
     "nics": [{}],
 }
 
-#: Pod managers that differ in everything a plug-in can look at, in the inventory's JSON form.
+#: Pod managers that differ in everything that a plug-in can read, in the inventory's JSON form.
 PODMS: tuple[dict[str, Any], ...] = (
     {"id": "plain", "name": "Plain", "driver": "redfish", "zone": "az1",
      "aggregates": ["rack-1", "ssd"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes generated inventories of any size as JSON Lines: a header, then one pod manager a line.
+"""Writes generated inventories of any size as JSON Lines: a header, then one pod manager per line.
 
 ``python -m valence_sched.testing.generate --podms 1000 --blocks 100 --seed 1 --output site.jsonl``
 """
@@ -42,7 +42,7 @@ H100 = "NVIDIA H100 80GB HBM3"
 
 
 class Hardware(NamedTuple):
-    """One kind of block: the start of its name, its type, its devices, and whether it is shared."""
+    """One kind of block: the prefix of its name, its type, its devices, and its sharing."""
 
     label: str
     type: BlockType
@@ -327,7 +327,7 @@ def _stocks(rng: random.Random, count: int, pools: Sequence[str], busy: int) -> 
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Write an inventory as the command line asks; return the exit code."""
+    """Write the inventory of the command line; return the exit code."""
     arguments = _parser().parse_args(argv)
     count, blocks, stocks = arguments.podms, arguments.blocks, arguments.stocks
     texts = podms(count, blocks, arguments.seed, arguments.pools, stocks)
@@ -349,13 +349,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m valence_sched.testing.generate",
-        description="Write a believable inventory as JSON Lines, the same bytes for the same seed.",
+        description="Write a realistic inventory as JSON Lines; equal seeds give equal bytes.",
     )
     least_0, least_1 = _at_least(0), _at_least(1)
-    parser.add_argument("--podms", type=least_0, required=True, help="how many pod managers")
-    parser.add_argument("--blocks", type=least_0, required=True, help="blocks of each of them")
+    parser.add_argument("--podms", type=least_0, required=True, help="number of pod managers")
+    parser.add_argument("--blocks", type=least_0, required=True, help="blocks of each pod manager")
     parser.add_argument("--seed", type=int, default=0, help="a whole number (default: 0)")
-    pools = "pools of each that has blocks (default: 2)"
+    pools = "pools of each pod manager with blocks (default: 2)"
     parser.add_argument("--pools", type=least_1, default=2, help=pools)
     parser.add_argument("--stocks", type=least_0, default=0, help="stocks of each (default: 0)")
     parser.add_argument("--output", default="-", metavar="FILE", help="default: -, standard output")
@@ -373,7 +373,7 @@ def _at_least(minimum: int) -> Callable[[str], int]:
 
 
 def _with_progress(lines: Iterable[bytes], podms: int, stream: TextIO) -> Iterator[bytes]:
-    """Yield the lines; on a terminal show the progress once that takes over a second."""
+    """Yield the lines; on a terminal show the progress if it takes over a second."""
     if not stream.isatty():
         yield from lines
         return

@@ -21,28 +21,28 @@ REFRESH_COLUMNS = (
     "New Blocks",
 )
 EXIT_DIFFERENT = 10
-MAX_LISTED_CHANGES = 20  # of what moved, a line each
+MAX_LISTED_CHANGES = 20  # lines about changes since the plan
 
 
 class ApplyPodm(base.Lister):
     """Carry out a plan of podm schedule --plan.
 
-    The nodes are made of the very blocks of the plan, or nothing is done.
+    Nodes are made of exactly the blocks in the plan, or nothing is done.
 
     Exit codes: 0 done; 1 error; 4 composed in part; 5 a pod manager could not be read; 6 something
-    moved since, or is in use; 7 a composed node could not be verified, or output failed; 10 with
-    --refresh and --detailed-exitcode when another decision is made now.
+    changed since the plan, or is in use; 7 a composed node could not be verified, or output failed;
+    10 with --refresh and --detailed-exitcode if the decision differs now.
     """
 
     examples = ("node.json --key ticket-7", "node.json --refresh --detailed-exitcode")
 
     arguments = """
         <plan>: file of the plan, or - for standard input
-        then | --claim: only hold what the plan says
-        then | --compose: hold it and have it composed (default)
-        then | --refresh: decide again on the present inventory and show the difference; nothing
-            is changed
-        then --detailed-exitcode: with --refresh, exit 10 when another decision is made now
+        then | --claim: only hold the blocks of the plan
+        then | --compose: hold the blocks and compose the nodes (default)
+        then | --refresh: decide again on the present inventory and show the difference; changes
+            nothing
+        then --detailed-exitcode: with --refresh, exit 10 if the decision differs now
         """
     option_settings = {"plan": {"dest": "planned"}, **claim_options.SETTINGS}
     option_groups = (inventory.INVENTORY, inventory.POLICY_FILE, claim_options.CLAIM)
@@ -57,7 +57,7 @@ class ApplyPodm(base.Lister):
         holds = not args.refresh
         claim_options.refuse_idle(args, holds=holds, composes=holds and not args.claim)
         if args.detailed_exitcode and holds:
-            raise UsageError("--detailed-exitcode: nothing is decided again: add --refresh")
+            raise UsageError("--detailed-exitcode: needs --refresh")
         plan = self.scheduler_app.read_plan(args.planned)
         if args.refresh:
             return self._refresh(args, plan)
@@ -78,12 +78,12 @@ class ApplyPodm(base.Lister):
         changes = refresh.changes
         self.closing += [f"moved: {change}" for change in changes[:MAX_LISTED_CHANGES]]
         if len(changes) > MAX_LISTED_CHANGES:
-            self.closing.append(f"moved: {format_count(len(changes), 'thing')} in all")
+            self.closing.append(f"changed: {format_count(len(changes), 'difference')} in all")
         planned, present = plan.decision.placements, refresh.report.placements
         rows = list(_differences(planned, present))
         differing = sum(row["Differs"] for row in rows)
         nodes = format_count(len(rows), "node")
-        self.closing.append(f"{differing} of {nodes} would be another now")
+        self.closing.append(f"{differing} of {nodes} would differ now")
         if differing and args.detailed_exitcode:
             self.exit_code = EXIT_DIFFERENT
         return telling_columns(REFRESH_COLUMNS, rows, args, {"Differs": None}), rows

@@ -31,7 +31,7 @@ LONG_COLUMNS = (
 class ListFlavor(base.Lister):
     """List flavors.
 
-    They are the built-in ones, your own, and those of --flavor-file.
+    Lists the built-in flavors, your own, and those of --flavor-file.
     """
 
     option_groups = (inventory.FLAVOR_FILE, "--long: list more columns")
@@ -43,7 +43,7 @@ class ListFlavor(base.Lister):
 
 
 class ShowFlavor(base.ShowOne):
-    """Show one flavor and the needs it compiles to."""
+    """Show one flavor and its requirements."""
 
     arguments = "<flavor>: flavor: a name, a file, or - for standard input"
     option_groups = (inventory.FLAVOR_FILE,)
@@ -55,7 +55,7 @@ class ShowFlavor(base.ShowOne):
 
 
 class _ValidateFiles(base.Lister):
-    """A row for each file: whether it is valid, and how many nouns it has."""
+    """A row for each file: whether it is valid, and its number of flavors or policies."""
 
     noun: str
     invalid: tuple[type[SchedulerError], ...] = (SchedulerError,)  # what makes a file invalid
@@ -124,7 +124,7 @@ def _constraint_phrase(constraint: model.need.TopologyConstraint) -> str:
 class ListPolicy(base.Lister):
     """List policies.
 
-    They are the built-in ones, your own, and those of --policy-file.
+    Lists the built-in policies, your own, and those of --policy-file.
     """
 
     option_groups = (inventory.POLICY_FILE, "--long: list more columns")
@@ -153,7 +153,7 @@ class ShowPolicy(base.ShowOne):
         if args.policy not in known:
             raise UnknownName("policy", args.policy, known)
         policy = known[args.policy]
-        if args.policy_file:  # a service knows no policy of a file
+        if args.policy_file:  # a service does not have the policies of a local file
             reads = self.scheduler_app.engine(self.selection(args)).podm_reads(policy.name)
         else:
             reads = self.scheduler(args).podm_reads(policy.name)
@@ -197,10 +197,10 @@ class ValidatePolicy(_ValidateFiles):
 
 
 class ListPlugins(base.Lister):
-    """List the plug-ins of one kind, those that cannot be loaded included."""
+    """List the plug-ins of one kind, including those that cannot be loaded."""
 
     kind: model.policy.PluginKind
-    arguments = "--long: also list where each comes from"
+    arguments = "--long: also list the package of each"
     option_groups = ()
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -236,7 +236,7 @@ class ShowConfig(base.Lister):
 
     An option overrides the environment, which overrides the profile. The profile is that of
     --profile, of VALENCE_SCHED_PROFILE, or the one that config.yaml names. Within openstack, the
-    service in the catalogue of the cloud overrides the profile.
+    service in the cloud's catalogue overrides the profile.
     """
 
     through_service, option_groups = False, ()

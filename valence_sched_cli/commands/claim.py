@@ -19,11 +19,11 @@ DISPATCH_COLUMNS = ("Node", "Podm", "Status", "Reference")
 DAY_S = 86400.0
 MAX_LISTED_PODMS = 3  # in the line about a claim
 NODE_COLUMNS = ("Node", "State", "Podm", "Pool", "URI", "Blocks", "Claim")
-TIE_COLUMNS = ("Seed", "Request ID")  # by which the same decision is made again
+TIE_COLUMNS = ("Seed", "Request ID")  # the columns that reproduce a decision
 
 
 def result_columns(args: base.Args) -> tuple[str, ...]:
-    """Return the columns of nodes or receipts, beside those of the decision."""
+    """Return the columns of nodes or receipts that the decision does not have."""
     if args.compose:
         return (*NODE_COLUMNS, *TIE_COLUMNS)
     if args.claim:
@@ -32,12 +32,12 @@ def result_columns(args: base.Args) -> tuple[str, ...]:
 
 
 def tie_cells(request: model.request.Request) -> dict[str, Any]:
-    """Return what broke the ties of the decision on a request, by TIE_COLUMNS."""
+    """Return the seed and the request ID that broke ties, by TIE_COLUMNS."""
     return {"Seed": request.seed, "Request ID": request.id}
 
 
 def claim_lines(command: base.PodmCommand, args: base.Args, claim: model.claim.Claim) -> list[str]:
-    """Return the lines about a claim: what it holds until when, and what can be done with it."""
+    """Return the lines about a claim: what it holds, until when, and the next commands."""
     program = str(getattr(command.app, "NAME", "")) or "valence-sched"
     where = _option_words(args, "state")
     if claim.state != "HELD":
@@ -53,14 +53,14 @@ def claim_lines(command: base.PodmCommand, args: base.Args, claim: model.claim.C
     until = "" if claim.expires_at is None else f" until {ExpiryCell(claim).human_readable()}"
     compose = where + _option_words(args, "podm_file", "from_catalog", "all_regions")
     return [
-        f"claim {claim.id} holds {what or 'nothing'} of {podms}{until}",
+        f"claim {claim.id} holds {what or 'nothing'} on {podms}{until}",
         f"  compose it:  {program} podm claim compose {claim.id}{compose}",
-        f"  let it go:   {program} podm claim release {claim.id}{where}",
+        f"  release it:  {program} podm claim release {claim.id}{where}",
     ]
 
 
 class ExpiryCell(cells.Cell[str | None]):
-    """Until when a claim is held: people see the time of day alone where that is soon."""
+    """The end of a claim: people see only the time of day if it is soon."""
 
     def __init__(self, claim: model.claim.Claim) -> None:
         super().__init__(cells.format_time(claim.expires_at))
@@ -75,7 +75,7 @@ class ExpiryCell(cells.Cell[str | None]):
 
 
 def _option_words(args: base.Args, *names: str) -> str:
-    """Return the options that another command must repeat to find the same state."""
+    """Return the options that another command needs to find the same state."""
     words = []
     for name in names:
         value = getattr(args, name, None)
@@ -86,7 +86,7 @@ def _option_words(args: base.Args, *names: str) -> str:
 
 
 def detail_of(args: base.Args) -> model.decision.Detail:
-    """Return how much of the decision the options show."""
+    """Return the detail of the decision that the options select."""
     whole = args.explain or args.report or args.html or args.dispatch is not None
     return "report" if whole else "summary"
 
@@ -98,9 +98,9 @@ def node_table(
     by: str = "",
     request: model.request.Request | None = None,
 ) -> base.Table:
-    """Return the nodes as a table; say what was not composed as decided, and set the exit code.
+    """Return the nodes as a table; report deviations, and set the exit code.
 
-    ``by`` is what a ``request`` was decided by now, whose ties the rows have.
+    ``by`` is the decision on a ``request`` in this run, whose tie columns the rows have.
     """
     args, ties = command.args, tie_cells(request) if request else {}
     lines, command.exit_code = _describe(result, count, claim_options.wait_s(args) > 0, by)
@@ -124,8 +124,9 @@ def _describe(
     lines = [f"tried elsewhere: {note}" for note in result.notes]
     lines += [f"not composed: {line}" for line in result.failures]
     for node in result.unverified:
-        lines.append(f"{'goes on' if node.still_composing else 'not verified'}: {node.message}")
-    goes_on = f", {going_on} going on" if going_on else ""
+        word = "still composing" if node.still_composing else "not verified"
+        lines.append(f"{word}: {node.message}")
+    goes_on = f", {going_on} still composing" if going_on else ""
     nodes = cells.format_count(count, "node")
     lines.append(f"{len(result.nodes)} of {nodes} composed{goes_on}{by}")
     allowed = 0 if waits else going_on
@@ -139,16 +140,16 @@ def _describe(
 def dispatch(
     command: base.PodmCommand, args: base.Args, report: model.decision.Report
 ) -> list[dict[str, Any]]:
-    """Hand the decision over; return a row for each node, cells by DISPATCH_COLUMNS."""
+    """Hand over the decision; return a row for each node, cells by DISPATCH_COLUMNS."""
     name = args.dispatch.partition("=")[0]
     key, timeout_s = args.dispatch_key_env, args.request_timeout
-    with command.effects.change("order to", name, "may have been taken", "was taken"):
+    with command.effects.change("order to", name, "may have been accepted", "was taken"):
         engine = command.scheduler_app.engine()
         receipts = engine.dispatch(args.dispatch, report, key_variable=key, timeout_s=timeout_s)
     podms = {placement.node: placement.chosen.podm for placement in report.placements}
     rows = []
     for one in receipts:
-        state = f"was taken by {name}: {one.status} {one.reference or ''}"
+        state = f"was accepted by {name}: {one.status} {one.reference or ''}"
         for node in one.nodes:
             command.effects.note("node", str(node), state)
             row = (node, podms.get(node, one.podm), one.status, one.reference)
@@ -161,11 +162,11 @@ COLUMNS = (
     *("ID", "State", "Owner", "Group", "Key", "Created At", "Expires At", "Note", "Podms"),
     *("Nodes", "Blocks", "Amounts"),
 )
-MAX_LISTED_CLAIMS = 3  # in the lines about those that are left alone
+MAX_LISTED_CLAIMS = 3  # in the lines about claims that are skipped
 
 
 class ListClaim(base.PagedLister):
-    """List claims: for whom, of what and until when."""
+    """List claims with their owner, blocks and end."""
 
     marker_columns = ("ID",)
     nouns, next_step, filters = "claims", "podm schedule --claim makes one", ("podm", "owner")
@@ -203,11 +204,10 @@ class ShowClaim(base.ShowOne):
 class ComposeClaim(base.Lister):
     """Compose the nodes that a claim holds.
 
-    The pod managers compose them, and each node is read back. Nothing else is composed in its
-    place: if a pod manager refuses a node of the claim, the others are removed. Exit codes: 0
-    composed; 1 error, or nothing was composed; 4 composed in part; 5 unknown whether Ironic uses
-    the hardware; 6 another system uses a block by now; 7 a composed node could not be verified, or
-    output failed.
+    The pod managers compose the nodes, and each node is read back. No alternative is tried: if a
+    pod manager refuses a node of the claim, the other nodes are removed. Exit codes: 0 composed; 1
+    error, or nothing was composed; 4 composed in part; 5 unknown whether Ironic uses the hardware;
+    6 another system uses a block now; 7 a composed node could not be verified, or output failed.
     """
 
     arguments = "<claim>: claim (ID)"
@@ -225,8 +225,7 @@ class ComposeClaim(base.Lister):
 class ReleaseClaim(base.Command):
     """Release claims.
 
-    What they hold is free for others at once. A claim that has ended, also by itself, is left as
-    it is.
+    Their blocks are free again immediately. Claims that have ended or expired are not changed.
     """
 
     arguments = "<claim>...: claim (ID; repeat for several)"
@@ -236,11 +235,11 @@ class ReleaseClaim(base.Command):
 
 
 class RenewClaim(base.ShowOne):
-    """Let a claim that is held end later, or sooner."""
+    """Change when a held claim ends."""
 
     arguments = """
         <claim>: claim (ID)
-        --ttl <age>=10m: how long from now, such as 30s, 10m, 2h or 1d (default: 10m)
+        --ttl <age>=10m: time from now, such as 30s, 10m, 2h or 1d (default: 10m)
         """
     known_columns = COLUMNS
 
@@ -252,15 +251,14 @@ class RenewClaim(base.ShowOne):
 class ReapClaim(base.Lister):
     """Reconcile claims and nodes with the pod managers.
 
-    Expired claims are released. A claim whose composing was interrupted becomes its node if the
-    node exists, else it is released. Nodes that are gone and claims that ended long ago are
-    forgotten. Exit codes: 5 if it is unknown whether Ironic uses the hardware, 6 if it does.
+    Expired claims are released. An interrupted claim becomes its node if the node exists, else it
+    is released. Nodes that are gone and claims that ended long ago are forgotten. Exit codes: 5 if
+    it is unknown whether Ironic uses the hardware, 6 if it does.
     """
 
     arguments = """
-        then --dry-run: say what would be done, and do nothing
-        then --keep <age>=30d: forget claims that ended, and decisions, longer ago than this
-            (default: 30d)
+        then --dry-run: print what would be done, and change nothing
+        then --keep <age>=30d: forget ended claims and decisions older than this (default: 30d)
         """
     option_groups = (claim_options.IRONIC, inventory.LIVE)
     known_columns = ("Kind", "ID", "Podm", "Done")
@@ -271,14 +269,14 @@ class ReapClaim(base.Lister):
         rows = [(action.kind, action.id, action.podm, action.done) for action in result.actions]
         self.exit_code = max((action.exit_code for action in result.actions), default=0)
         counts = (("claims", result.forgotten_claims), ("decisions", result.forgotten_decisions))
-        rows += [(kind, "", "", f"forgot {n} that ended long ago") for kind, n in counts if n]
+        rows += [(kind, "", "", f"forgot {n} older than --keep") for kind, n in counts if n]
         for claim in result.composing[:MAX_LISTED_CLAIMS]:
             until = ExpiryCell(claim).human_readable()
-            left = f"left alone: claim {claim.id} is being composed until {until}"
+            left = f"skipped: claim {claim.id} is being composed until {until}"
             hint = f"run podm claim renew {claim.id} --ttl 1s, and reap again"
-            self.closing.append(f"{left}: if nothing composes it any more, {hint}")
+            self.closing.append(f"{left}: if its command no longer runs, {hint}")
         if (more := len(result.composing) - MAX_LISTED_CLAIMS) > 0:
-            self.closing.append(f"left alone: {more:,} more: see podm claim list")
+            self.closing.append(f"skipped: {more:,} more: see podm claim list")
         return self.known_columns, rows
 
 
@@ -297,7 +295,7 @@ def _cells(claim: model.claim.Claim) -> dict[str, Any]:
 
 
 def event_cell(events: Sequence[model.lifecycle.Event]) -> cells.Cell[Any]:
-    """Return the cell of what happened to a claim."""
+    """Return the cell of a claim's history."""
 
     def lines(kind: Callable[[str], str]) -> list[str]:
         return [f"{cells.format_time(event.at)} {kind(event.kind)}" for event in events]

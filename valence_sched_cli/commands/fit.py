@@ -23,8 +23,8 @@ from valence_sched_cli.options.whatif import WEIGHT, add_edit_options, edited_si
 from valence_sched_cli.output.cells import format_count, warning_lines
 
 NOTHING_FITS, UNDECIDED = 3, 5
-MOST_COUNTED = 1000  # of a pod manager, unless --limit says another number
-MIX = "mix"  # what --require names it by
+MOST_COUNTED = 1000  # nodes per pod manager, unless --limit sets another number
+MIX = "mix"  # its name in --require
 
 
 def _requirement(text: str) -> tuple[str, int]:
@@ -37,10 +37,9 @@ def _requirement(text: str) -> tuple[str, int]:
 class FitPodm(base.Lister):
     """Count how many more nodes of each flavor fit.
 
-    Counted per pod manager and in total, by placing one node after another, so it is what
-    scheduling would reach; of a mix together, up to the first node without a place. --proven adds
-    the most that any order reaches. Tables have a column for each pod manager, other formats a row
-    for each flavor and pod manager.
+    Nodes are placed one after another, as by podm schedule. A mix is placed together, up to the
+    first node that does not fit. --proven adds the most that any order reaches. Tables have a
+    column for each pod manager; other formats have a row for each flavor and pod manager.
     """
 
     examples = (
@@ -50,11 +49,11 @@ class FitPodm(base.Lister):
         "--inventory examples/site.json --mix gpu-large=1,small=4 --stranded",
     )
     arguments = """
-        output --proven: also the proven most: no order of nodes and no policy places more
-        output --explain: also which resource runs out first, and what free amounts promise that are
-            only added up
-        output --stranded: list free amounts that no flavor can use; in place of the counts, with
-            the reasons
+        output --proven: also the proven maximum over all orders of nodes and all policies
+        output --explain: also which resource runs out first, and how many nodes the sums of free
+            amounts suggest
+        output --stranded: list free amounts that no flavor can use, with the reasons, instead of
+            counts
         """
     option_settings = {"require": _requirement}
     option_groups = (
@@ -63,11 +62,12 @@ class FitPodm(base.Lister):
         add_edit_options,
         WEIGHT,
         f"""
-        what --mix <flavor=share,...>: also how many nodes of these flavors fit together, by their
+        what --mix <flavor=share,...>: also count nodes of these flavors that fit together in these
             shares, as in gpu-large=1,small=4
-        decide --limit <n>: stop counting at this many a pod manager (default: {MOST_COUNTED})
-        decide --require <flavor=n>...: exit 3 unless so many nodes of this flavor fit; mix=n
-            is the number of the mix (repeat for several)
+        decide --limit <n>: stop counting at this many nodes per pod manager (default:
+            {MOST_COUNTED})
+        decide --require <flavor=n>...: exit 3 unless n nodes of this flavor fit; mix=n for nodes of
+            the mix (repeat for several)
         """,
     )
 
@@ -142,7 +142,7 @@ class FitPodm(base.Lister):
         self.exit_code = 0 if any(one.nodes for _, one in counts) else none
         limit = args.limit or MOST_COUNTED
         if any(podm.nodes >= limit for _, one in counts for podm in one.podms):
-            self.closing.append(f"stopped counting at {limit:,} a pod manager: see --limit")
+            self.closing.append(f"stopped counting at {limit:,} per pod manager: see --limit")
         self.closing += words.capacity.capacity_lines(counts, args.mix)
         found = {name: one.nodes for name, one in counts}
         if args.mix:
@@ -153,5 +153,5 @@ class FitPodm(base.Lister):
                 fits = f"{name} fits {format_count(found[name], 'time')}"
                 if args.mix and name == MIX:
                     fits = f"the mix has {format_count(found[name], 'node')}"
-                self.closing.append(f"{fits}, and {least:,} are required")
+                self.closing.append(f"{fits}, but {least:,} are required")
         self.log_missing(model.zone.ZonedList(silent=silent.values()), "nodes")

@@ -22,31 +22,31 @@ from valence_sched_cli.output.cells import (
 )
 
 FILTERS = ("podm", "pool", "model", "free", "type")
-NEXT_STEP = "podm list shows the pod managers that were read"
+NEXT_STEP = "podm list shows which pod managers were read"
 
 
 def add_filter_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which blocks."""
+    """Add the options that select blocks."""
     types = get_args(model.inventory.BlockType)
     text = f"""{inventory.INVENTORY}\
 what --podm <podm>: only of this pod manager (ID or name)
 what --pool <pool>: only of this pool
-what --model <words>: only what has a device of this model, as in A100
-what --free: only what a node may use now
+what --model <words>: only blocks with a device of this model, such as A100
+what --free: only blocks that a new node may use now
 what --type <type>: only blocks of this type: {", ".join(types)}
 """
     add_options(parser, text, model=nonempty_name, type={"choices": types})
 
 
 def block_filter(args: base.Args) -> model.hardware.BlockFilter:
-    """Return which blocks the options name."""
+    """Return the selection of blocks that the options make."""
     return model.hardware.BlockFilter(**{name: getattr(args, name) for name in FILTERS})
 
 
 class ListBlock(base.PagedLister):
     """List blocks, their hardware and their nodes.
 
-    A block that may be in several nodes counts as often as it is free.
+    A shareable block counts once for each node that may still use it.
     """
 
     marker_columns = ("Podm", "Block")
@@ -100,7 +100,7 @@ def _cells(block: model.hardware.BlockOverview) -> dict[str, Any]:
 
 
 class ListDevice(base.PagedLister):
-    """Count devices by model, all and free ones."""
+    """Count all and free devices by model."""
 
     marker_columns = ("Device", "Model")
     nouns, next_step, filters = "devices", NEXT_STEP, FILTERS
@@ -121,7 +121,7 @@ class ListDevice(base.PagedLister):
 class ListPool(base.PagedLister):
     """List pools and what is free in each.
 
-    A pool is a region in which one node can be made.
+    A pool holds the blocks that can form one node.
     """
 
     marker_columns = ("Podm", "Pool")

@@ -26,17 +26,17 @@ from valence_sched_cli.output.table import telling_columns
 
 
 class ValidateInventory(base.Lister):
-    """Check inventories and count what is in each.
+    """Validate inventories and count their contents.
 
-    A YAML file is a tree of zones: it is checked with the inventories that it names. Exits 1 when a
-    source cannot be read, 5 with --strict when a document had to be skipped.
+    A YAML file is a tree of zones; the inventories that it names are checked, too. Exits 1 if a
+    source cannot be read, 5 with --strict if a document was skipped.
     """
 
     reads_files_only = True
     arguments = """
         <path>...: file, directory, archive, or -
-        --strict: exit 5 when any document had to be skipped
-        --long: also list remarks: read, but doubtful
+        --strict: exit 5 if any document was skipped
+        --long: also list remarks on doubtful values
         """
     option_settings = {"path": {"dest": "source"}}
     option_groups = (inventory.RESOURCE_FILE,)
@@ -76,7 +76,7 @@ class ValidateInventory(base.Lister):
 class ConvertInventory(base.ShowOne):
     """Write inventories of any kind as one file.
 
-    The name decides the form: .json is one document, .jsonl has a pod manager a line; .gz and
+    The file name sets the format: .json is one document, .jsonl one pod manager per line; .gz and
     .zst are compressed.
     """
 
@@ -104,9 +104,8 @@ class ConvertInventory(base.ShowOne):
 class EditInventory(base.Lister):
     """Write an inventory after edits.
 
-    Edits say what fails, is drained, removed, cloned, added or set. Prints what each edit touched;
-    with --output - the inventory goes to standard output, and that to standard error. The name of
-    a file decides its form, as for podm inventory convert.
+    Edits fail, drain, remove, clone, add or set hardware. Prints what each edit changed, on
+    standard error if --output is -. The file name sets the format, as for podm inventory convert.
     """
 
     examples = (
@@ -125,7 +124,7 @@ class EditInventory(base.Lister):
         site = self._site = edited_site(self, args)
         if self.scheduler_app.whatif.decides_otherwise(site):
             what = "policies, weights and flavors of a scenario"
-            self.closing.append(f"remark: {what} are not in an inventory")
+            self.closing.append(f"remark: an inventory file does not hold {what}")
         file = args.output
         if file != "-":
             with self.effects.change("inventory", file, "may be written", "is written"):
@@ -148,20 +147,20 @@ class EditInventory(base.Lister):
 
 DIFF_COLUMNS = ("Podm", "Kind", "Name", "Change", "Before", "After")
 EXIT_DIFFERENT = 10
-VALUE_WIDTH = 44  # of a cell that holds a structure
+VALUE_WIDTH = 44  # of a cell that holds a list or a map
 
 
 class DiffInventory(base.Lister):
     """Show the differences between two inventories.
 
-    Exits 0 whether there is a difference or not; with --detailed-exitcode 10 when there is one.
+    Exits 0, or with --detailed-exitcode 10 if the inventories differ.
     """
 
     reads_files_only, option_groups = True, ()
     arguments = """
-        <old>: inventory as it was: file, directory, archive, or - for standard input
-        <new>: inventory as it is: file, directory, archive, or - for standard input
-        --detailed-exitcode: exit 10 when they are different
+        <old>: earlier inventory: file, directory, archive, or - for standard input
+        <new>: later inventory: file, directory, archive, or - for standard input
+        --detailed-exitcode: exit 10 if the inventories differ
         """
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -213,10 +212,10 @@ def _inline(value: Any) -> str:
 
 
 class CapturePodm(base.ShowOne):
-    """Record pod managers as they are now.
+    """Record the present inventory of pod managers.
 
-    A capture is to keep, to compare or to share; credentials are never recorded. A pod manager
-    that cannot be read is reported, and the others are written; exits 5 then with --strict.
+    A capture can be kept, compared and shared; credentials are never recorded. A pod manager that
+    cannot be read is reported, and the others are written; --strict then exits 5.
     """
 
     through_service = False
@@ -226,12 +225,12 @@ class CapturePodm(base.ShowOne):
         what --all: record every pod manager
         output |! --output,-o <file>: write one inventory: .json or .jsonl, with .gz or .zst to
             compress
-        output |! --tree <dir>: write the Redfish documents of each pod manager below
-            <dir>/<name>/redfish/v1, as mockup servers take them; <dir> must not be there yet
-        output --anonymize: replace serial numbers, UUIDs, addresses, hosts and every other name,
-            the same one by the same alias; models, amounts and capabilities stay
-        output --anonymize-key-env <variable>: environment variable with the secret key of the
-            aliases, so that two captures have the same ones (default: a key of this run)
+        output |! --tree <dir>: write Redfish mockups below <dir>/<name>/redfish/v1;
+            <dir> must not exist yet
+        output --anonymize: replace serial numbers, UUIDs, addresses and all names by aliases,
+            consistently; models, amounts and capabilities stay
+        output --anonymize-key-env <variable>: environment variable with a secret key, for the same
+            aliases in several captures (default: a new key per run)
         """
     option_groups = (inventory.INVENTORY,)
 
@@ -247,7 +246,7 @@ class CapturePodm(base.ShowOne):
         if not (args.name or args.all or chosen):
             raise UsageError("nothing to record: name pod managers, or give --all")
         if args.resource_file:
-            raise UsageError("--resource-file: a capture holds only what pod managers report")
+            raise UsageError("--resource-file: a capture holds only reported resources")
         key = args.anonymize_key_env
         captures = self.scheduler_app.captures
         aliases = captures.aliases(key) if args.anonymize or key else None

@@ -24,21 +24,21 @@ from valence_sched_cli.output.cells import (
 from valence_sched_cli.output.table import MACHINE
 
 COLUMNS = ("Node", "Podm", "Flavor", "Hardware", "Owner", "State", "Since")
-LEAST_WIDTH, MOST_WIDTH = 11, 30  # of the hardware, as much as the other columns leave
+LEAST_WIDTH, MOST_WIDTH = 11, 30  # of the hardware, which gets the rest of the width
 RECORDED = """\
-inventory --inventory <path>...: recorded inventory whose nodes to take, in place of those of the
-    state: a file, directory or archive, or - for standard input (repeat for several)
+inventory --inventory <path>...: use the nodes of a recorded inventory, not those of the state: a
+    file, directory or archive, or - for standard input (repeat for several)
 """
 _SAME_NAMES = ("uri", "name", "owner", "group", "blocks", "flavor", "request")
 LONG_COLUMNS = (*COLUMNS, "Pool", "URI", "Blocks", "Amounts", "Group", "Claim")
 
 
 class ListNode(base.PagedLister):
-    """List the nodes that were composed here.
+    """List the nodes that this scheduler composed.
 
-    With --live, those that others composed are there, too, and with --inventory those that recorded
-    pod managers have. Tables leave out the state where every node is COMPOSED, else the flavor, and
-    the owner if no node has one.
+    --live adds the nodes that other systems composed; --inventory lists the nodes of recorded pod
+    managers. Tables omit the state if every node is COMPOSED, otherwise the flavor; they omit the
+    owner if no node has one.
     """
 
     marker_columns = ("Node",)
@@ -47,14 +47,14 @@ class ListNode(base.PagedLister):
     arguments = """
         what --podm <podm>: only of this pod manager
         what --owner <owner>: only of this owner
-        what --live: ask the pod managers: also nodes that are gone, and unmanaged nodes
+        what --live: read the pod managers: also list nodes that are gone, and unmanaged nodes
         output --long: list more columns
         """
     option_groups = (RECORDED, inventory.LIVE, inventory.STRICT_LIST)
 
     def take_action(self, args: base.Args) -> base.Table:
         if args.inventory and args.live:
-            raise UsageError("--live: not with --inventory, which is recorded")
+            raise UsageError("--live: not with --inventory, which holds recorded nodes")
         scheduler = self.report_scheduler(args, reads=bool(args.inventory))
         if args.inventory:
             nodes: Any = [
@@ -81,9 +81,9 @@ class ListNode(base.PagedLister):
 
 
 class ShowNode(base.ShowOne):
-    """Show one node as its pod manager has it now.
+    """Show one node as its pod manager reports it now.
 
-    With --inventory it is shown as it is recorded there.
+    With --inventory the node is shown as recorded.
     """
 
     arguments = "<node>: node (ID or URI; with --inventory also the last part of it, or PODM/ID)"
@@ -102,7 +102,7 @@ class ShowNode(base.ShowOne):
                 raise UnknownName("node", args.node, [one.node.id for one in recorded.values()])
             if len(found) > 1 and args.node not in found:
                 several = ", ".join(found)
-                raise UsageError(f"node {args.node}: several have this name: {several}")
+                raise UsageError(f"node {args.node}: the name is ambiguous: {several}")
             record = found.get(args.node) or next(iter(found.values()))
         else:
             record = scheduler.node_record(args.node)
@@ -112,7 +112,7 @@ class ShowNode(base.ShowOne):
 
 
 def _recorded_nodes(scheduler: model.scheduler.Scheduler) -> list[model.lifecycle.NodeRecord]:
-    """Return the nodes of recorded pod managers; one whose document was not read is UNKNOWN."""
+    """Return the nodes of recorded pod managers; a node without a readable document is UNKNOWN."""
     blocks = scheduler.blocks(model.hardware.BlockFilter())
     devices = {(one.podm, one.uri): one.devices for one in blocks}
     records = []
@@ -140,7 +140,7 @@ def _recorded_nodes(scheduler: model.scheduler.Scheduler) -> list[model.lifecycl
 
 
 def _since(status: model.lifecycle.NodeStatus, now: float) -> Any:
-    """Return since when a node is there: how long for people, as in ``12m``, else the time."""
+    """Return when a node was created: its age for people, as in ``12m``, else the time."""
     at = status.node.created_at
     age = model.quantity.format_age(max(0.0, now - at)) if at else ""
     return Amount(format_time(at), lambda _: age) if at else None
@@ -157,7 +157,7 @@ def _visible_columns(
         "Owner": all(one.node.owner is None for one in nodes),
         "State": all(one.state == "COMPOSED" for one in nodes),
     }
-    silent["Flavor"] = not silent["State"]  # there is no room for both
+    silent["Flavor"] = not silent["State"]  # the table has no room for both
     return tuple(name for name in COLUMNS if name.casefold() in named or not silent.get(name))
 
 
@@ -181,7 +181,7 @@ class DeleteNode(base.Command):
     """Decompose nodes and verify that they are gone.
 
     A node that could not be decomposed stays in the list. Exit codes: 5 unknown whether Ironic uses
-    the hardware; 6 Ironic uses it; 7 something is left, or may be.
+    the hardware; 6 Ironic uses it; 7 a node, or a part of it, is left or may be left.
     """
 
     arguments = "<node>...: node (ID or URI; repeat for several)"

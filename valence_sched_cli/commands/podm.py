@@ -27,11 +27,11 @@ LONG_COLUMNS = (
     *("Name", "URL"),
 )
 TRAITS = ("Capabilities", "Traits")
-STALE_S = 600.0  # what --stale lists, where --max-age does not say
+STALE_S = 600.0  # the age for --stale without --max-age
 
 
 class StatusCell(Cell[str]):
-    """A status; people see in its place that a pod manager is disabled, and given no nodes."""
+    """A status; people see here that a pod manager is disabled."""
 
     def __init__(self, status: str, enabled: bool) -> None:
         super().__init__(status)
@@ -68,15 +68,15 @@ class ListPodm(base.PagedLister):
     arguments = """
         output --capabilities: also list capabilities and traits
         output --long: list more columns
-        output --watch [<seconds>]: print the list again after so many seconds (default: 10), until
+        output --watch [<seconds>]: print the list again every so many seconds (default: 10), until
             Ctrl-C
         what --zone <zone>: only this availability zone
         what --status: only this status
-        what --driver <driver>: only what this driver read
+        what --driver <driver>: only pod managers of this driver
         what --trait <trait>...: only with this trait (repeat for several)
         what --aggregate <aggregate>...: only with this aggregate (repeat for several)
-        what --stale: only those read longer ago than --max-age (default: 10m), or at an unknown
-            time
+        what --stale: only pod managers read longer ago than --max-age (default: 10m), or at an
+            unknown time
         """
     option_settings = {
         "status": {"choices": ("Online", "Offline", "Unknown")},
@@ -185,7 +185,7 @@ class ShowPodm(base.ShowOne):
                 found = scheduler.registration(podm.id)
                 registered = registration.connection_cells(found.registration, found.source)
             except (AccessDenied, UnknownName):
-                pass  # only an admin is told; what reports has none
+                pass  # only an admin sees it; a reporting pod manager has none
         if overview.live or selection.live.state is not None:
             usage = scheduler.block_usage(podm.id)
             registered["Held Blocks"] = PairLines(usage.held)
@@ -209,7 +209,7 @@ class ShowPodm(base.ShowOne):
         return tuple(cells), cells
 
     def _registered(self, podm: str, selection: model.reading.Selection) -> dict[str, Any]:
-        """Return how a pod manager is reached that is registered here, else nothing."""
+        """Return the connection of a pod manager that is registered here, else nothing."""
         app, live = self.scheduler_app, selection.live
         if app.service or app.sources.named_sources(selection):
             return {}

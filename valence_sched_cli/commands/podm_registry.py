@@ -29,17 +29,17 @@ class UnsetPodm(base.Command):
         <podm>: registered pod manager
         what --driver: detect the driver again
         what --identity: accept the next service that answers at the URL
-        what --username: log in without a user name and a password
-        what --password: forget the reference to its password, and a stored one
+        what --username: log in without a user name and password
+        what --password: forget the password reference, and a stored password
         what --auth: choose the authentication automatically
-        what --cacert: trust the certificates of the system
+        what --cacert: trust the system's certificates
         what --cert: present no certificate and no key
         what --insecure: verify its certificate again
-        where --zone: leave its availability zone
+        where --zone: remove it from its availability zone
         where --location: forget its location
         where --aggregate <aggregate>...: aggregate to remove (repeat for several)
-        decide --max-blocks: ask it alone how many blocks a node may have
-        decide --parallel-composes: compose two nodes of a request at a time again
+        decide --max-blocks: use only its reported limit of blocks in a node
+        decide --parallel-composes: compose two nodes of a request at a time, the default
         decide --capability <key>...: capability to remove (repeat for several)
         decide --trait <trait>...: trait to remove (repeat for several)
         decide --fact <key>...: fact to remove (repeat for several)
@@ -89,9 +89,9 @@ class CreatePodm(base.ShowOne):
     )
     arguments = """
         <name>: name, its ID in every inventory
-        <url>: where it is: https://HOST[:PORT]
+        <url>: URL: https://HOST[:PORT]
         then --no-check: register it without reading it
-        then --request-timeout <seconds>=30: how long it may take to answer (default: 30)
+        then --request-timeout <seconds>=30: how long to wait for each answer (default: 30)
         """
     option_groups = (registration.add_registration_options, inventory.STATE)
 
@@ -126,13 +126,14 @@ class CreatePodm(base.ShowOne):
         return registration.column_names(args), cells
 
 
-PROBLEM_WIDTH = 35  # leaves room for the other columns
+PROBLEM_WIDTH = 35  # to leave room for the other columns
 
 
 class CheckPodm(base.Lister):
     """Check that registered pod managers can be read.
 
-    Logs in to each and reads it once. Exit codes: 0 all were read; 5 one or more could not be.
+    Logs in to each pod manager and reads it once. Exit codes: 0 all were read; 5 any could not be
+    read.
     """
 
     arguments = """
@@ -145,7 +146,7 @@ class CheckPodm(base.Lister):
     def take_action(self, args: base.Args) -> base.Table:
         names = tuple(dict.fromkeys(args.podm))
         if bool(names) == args.all:
-            raise UsageError("name the pod managers to check, or else --all")
+            raise UsageError("name the pod managers to check, or give --all")
         live = self.live(args, names)
         sources = self.scheduler_app.sources
         reader = sources.live_reader(live)
@@ -155,7 +156,7 @@ class CheckPodm(base.Lister):
         for reading in reader:
             podm, failure = reading.podm, reading.failure
             if podm.id in reader.reporting_names:
-                continue  # it reports by itself: there is no URL to read
+                continue  # it reports to the scheduler: there is no URL to read
             self.scheduler_app.diagnostics.extend(reading.diagnostics)
             if failure is not None:
                 self.exit_code = 5
@@ -173,14 +174,14 @@ class CheckPodm(base.Lister):
 class SetPodm(base.Command):
     """Set properties of a registered pod manager.
 
-    Aggregates, traits, capabilities and facts are added to those that it has.
+    Aggregates, traits, capabilities and facts are added to the existing ones.
     """
 
     examples = ("rack-7 --zone east-1 --disable", "rack-7 --aggregate gold --capability os=linux")
 
     arguments = """
         <podm>: registered pod manager
-        what --url <url>: where it is now
+        what --url <url>: new URL
         """
     option_settings = {"url": nonempty_name}
     option_groups = (registration.add_registration_options, inventory.STATE)
@@ -193,7 +194,7 @@ class SetPodm(base.Command):
         if url is not None:
             new = msgspec.structs.replace(new, url=url)
         if new == old and not args.password_prompt:
-            raise UsageError("nothing to set: say what is different from now")
+            raise UsageError("nothing to set: name a property")
         password = registration.prompt_password(args, old.name, here=here)
         change = model.registration.RegistrationChange.between(old, new)
         scheduler.change_registration(old.name, change, password=password)
@@ -201,9 +202,9 @@ class SetPodm(base.Command):
 
 
 class DeletePodm(base.Command):
-    """Take pod managers out of the registry.
+    """Remove pod managers from the registry.
 
-    One of which claims or nodes exist stays there.
+    A pod manager with claims or nodes is not removed.
     """
 
     arguments = "<podm>...: registered pod manager (repeat for several)"
@@ -213,10 +214,11 @@ class DeletePodm(base.Command):
 
 
 class SetStats(base.ShowOne):
-    """Take in what a pod manager reports by itself.
+    """Store the report of a pod manager.
 
-    The very next decision sees it. A word that is reported again takes the earlier's place. Words
-    that are no fields of a pod manager are facts. An empty report only says that it is alive.
+    The next decision uses it. A key that is reported again replaces its earlier value. Keys that
+    are not fields of a pod manager become facts. An empty report only shows that the pod manager is
+    alive.
     """
 
     arguments = """
@@ -238,9 +240,9 @@ class SetStats(base.ShowOne):
 
 
 class UnsetStats(base.Command):
-    """Forget what pod managers have reported.
+    """Delete the reports of pod managers.
 
-    One that was never read is forgotten whole.
+    A pod manager that was never read is deleted, too.
     """
 
     arguments = "<podm>...: pod manager (ID, or host/node; repeat for several)"
@@ -250,12 +252,12 @@ class UnsetStats(base.Command):
         for name in dict.fromkeys(args.podm):
             try:
                 scheduler.forget_report(name)
-            except SchedulerError as error:  # the others can be forgotten all the same
+            except SchedulerError as error:  # the other reports are deleted nevertheless
                 self.log_errors([error])
 
 
 class ShowStats(base.ShowOne):
-    """Show what a pod manager has reported by itself."""
+    """Show the report of a pod manager."""
 
     arguments = "<podm>: pod manager (ID, or host/node)"
 

@@ -13,14 +13,14 @@ from valence_sched_cli.output.cells import PairLines
 
 COLUMNS = ("Owner", "Limits", "Used")
 _OWNER = """[<owner>]: owner (project, or user of a password file)
-        --default: what holds for each owner without a limit of its own"""
+        --default: the limits of each owner without a limit of its own"""
 _LIMIT = named_number("NAME=LIMIT, as in nodes=20, with a number from 0 to 1e15", 0, 1e15)
 
 
 class ListQuota(base.PagedLister):
     """List the limits that are set, by owner.
 
-    Those without an owner hold for each owner that has no limit of its own on a resource.
+    A limit without an owner applies to each owner that has no limit of its own on the resource.
     """
 
     marker_columns = ("Owner", "Resource")
@@ -36,7 +36,7 @@ class ListQuota(base.PagedLister):
 
 
 class ShowQuota(base.ShowOne):
-    """Show the limits of an owner, and what it uses."""
+    """Show the limits and the usage of an owner."""
 
     arguments = "<owner>: owner (project, or user of a password file)"
 
@@ -45,10 +45,10 @@ class ShowQuota(base.ShowOne):
 
 
 class SetQuota(base.ShowOne):
-    """Set limits on what an owner claims and composes.
+    """Limit the claims and nodes of an owner.
 
-    They hold for what it has at a time. Its limits on other resources stay, and so does what is in
-    use beyond a lower limit.
+    A limit applies to concurrent use. Limits on other resources stay; a lower limit removes nothing
+    that is in use.
     """
 
     examples = (
@@ -57,7 +57,7 @@ class SetQuota(base.ShowOne):
     )
     arguments = f"""
         {_OWNER}
-        --resource <name=limit>...: most of claims, nodes, cores, processors, memory_mib, drives,
+        --resource <name=limit>...: limit on claims, nodes, cores, processors, memory_mib, drives,
             nics, accelerators, accelerators:NAME or stock:NAME (repeat for several)
         """
     option_settings = {"resource": {"type": _LIMIT, "required": True}}
@@ -73,12 +73,12 @@ class SetQuota(base.ShowOne):
 class UnsetQuota(base.Command):
     """Unset limits of an owner.
 
-    All of them are unset where no resource is named. What holds for every owner then holds for it.
+    Without --resource all of them are unset. The default limits then apply to the owner.
     """
 
     arguments = f"""
         {_OWNER}
-        --resource <name>...: only the limit on this (repeat for several)
+        --resource <name>...: only the limit on this resource (repeat for several)
         """
 
     def take_action(self, args: base.Args) -> None:
@@ -102,6 +102,6 @@ def _cells(quota: model.quota.Quota) -> tuple[object, ...]:
 
 
 def _numbers(amounts: Mapping[str, float]) -> dict[str, float]:
-    """Return amounts by name; a whole one is printed as such, as it was written."""
+    """Return amounts by name; whole numbers are printed without a fraction."""
     numbers = sorted(amounts.items())
     return {name: int(number) if number == int(number) else number for name, number in numbers}

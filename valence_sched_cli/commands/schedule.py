@@ -26,7 +26,7 @@ from valence_sched_cli.options.parser import option_name
 from valence_sched_cli.output.cells import format_count
 from valence_sched_cli.output.table import MACHINE, STRUCTURED, telling_columns
 
-#: Options that are not allowed beside a file, which has them for each request by itself.
+#: Options that --request-file excludes: the file sets them for each request.
 _FILE_ONLY_OPTIONS = (
     *("flavor", "count", "min_count", "alternates", "podm", "exclude_podm", "zone", "attribute"),
     *(*request_options.OPTION_DESTS, "nova_flavor", "request_id"),
@@ -37,11 +37,11 @@ EXIT_CODES = {"placed": 0, "nothing_fits": 3, "placed_in_part": 4, "undecided": 
 class SchedulePodm(base.Lister):
     """Choose the pod manager, pool and blocks of a node.
 
-    Nothing is held or composed unless --claim or --compose says so; --plan saves what podm apply
-    does later, --dispatch hands the decision to another system. Exit codes: 0 placed; 1
-    error; 2 usage; 3 nothing fits; 4 placed in part; 5 undecided within the budget of the policy,
-    or --max-age or --strict not met; 6 lost a race; 7 the composed node could not be verified, or
-    the output failed.
+    Only --claim and --compose hold or compose blocks. --plan writes a plan for podm apply.
+    --dispatch hands the decision to another system. Exit codes: 0 placed; 1 error; 2 usage; 3
+    nothing fits; 4 placed in part; 5 undecided within the budget of the policy, or --max-age or
+    --strict not met; 6 lost a race; 7 the composed node could not be verified, or the output
+    failed.
     """
 
     examples = (
@@ -50,10 +50,10 @@ class SchedulePodm(base.Lister):
     )
     _report_writer: Callable[[model.decision.Report | model.decision.Reports], None] | None = None
     _page_writer: Callable[[model.page.Page], None]
-    _hardware: pages.hardware.HardwareListing | None = None  # of the page, if there is one
+    _hardware: pages.hardware.HardwareListing | None = None  # of the page, if any
     _claim: model.claim.Claim | None = None
-    _document: model.decision.Report | None = None  # which is printed in place of the rows
-    _tied: model.request.Request | None = None  # of which something is taken
+    _document: model.decision.Report | None = None  # printed instead of the rows
+    _tied: model.request.Request | None = None  # that lose free hardware to a node
     _names_id = _has_zones = False
     option_settings = claim_options.SETTINGS
     option_groups = (
@@ -63,14 +63,15 @@ class SchedulePodm(base.Lister):
         """
         what --request-file <file>: YAML or JSON file of one or more requests, placed together or
             not at all, or - for standard input; instead of --flavor
-        what --count <n>: how many nodes (default: 1)
-        what --min-count <m>: place fewer nodes, but at least so many (default: all or nothing)
-        decide --alternates <k>: also name the next best pod managers for each node
+        what --count <n>: number of nodes (default: 1)
+        what --min-count <m>: accept this many nodes if not all fit (default: all or nothing)
+        decide --alternates <k>: also list the k next best pod managers for each node
         output --explain: the candidates with their scores, why each other pod manager was not
             chosen, near misses, and what would change the choice
-        output --all-reasons: name every pod manager that was not chosen, however many there are
+        output --all-reasons: list every pod manager that was not chosen, without a limit
         output --long: list more columns
-        output --report <file>: write the whole decision as JSON, with - in place of the rows
+        output --report <file>: write the whole decision as JSON, or with - print it instead of the
+            rows
         """,
         inventory.html_option("the decision and a map of the site"),
         claim_options.CLAIM_OR_COMPOSE,
@@ -115,8 +116,8 @@ class SchedulePodm(base.Lister):
 
     def _check_strict(self, report: model.decision.Report) -> None:
         if self.args.strict and self.scheduler_app.service is not None and not report.zones:
-            hint = "leave it out, or name an inventory or a state to decide here"
-            raise UsageError(f"--strict: the service decides by its own settings: {hint}")
+            hint = "leave it out, or name an inventory or a state for a local decision"
+            raise UsageError(f"--strict: the service uses its own setting: {hint}")
         if self.args.strict and report.zones and report.zones.silent:
             raise InventoryIncomplete(next(words.phrases.zone_lines(report.zones)))
 
@@ -133,10 +134,10 @@ class SchedulePodm(base.Lister):
             claim, result = claimed.claim, claimed.decision
             self._claim = claim
             if result is None:
-                self.closing.append(f"--key {args.key} belongs to this claim already")
+                self.closing.append(f"--key {args.key} already belongs to this claim")
             self.closing += claims.claim_lines(self, args, claim) if claim else []
             if result is None:
-                assert claim is not None, "what was not decided now was claimed before"
+                assert claim is not None, "not decided now: claimed before"
                 self._log_no_report()
                 self.exit_code = 0 if claim.nodes == request.count else 4
                 rows = output.decision.claim_rows(claim)
@@ -159,9 +160,10 @@ class SchedulePodm(base.Lister):
         return self._show_decision(result)
 
     def _request(self) -> model.request.Request:
-        """Return the request with its ID: the same question has the same answer.
+        """Return the request with its ID.
 
-        To claim has an ID of its own without a seed, so that callers do not race for one pool.
+        Equal requests have equal IDs, and so the same answer. A claim without a seed gets a random
+        ID, so that callers do not race for one pool.
         """
         args = self.args
         request = request_options.make_request(self, args, args.flavor, args.nova_flavor)
@@ -176,10 +178,10 @@ class SchedulePodm(base.Lister):
     def _read_hardware(
         self, scheduler: Callable[[], model.scheduler.Scheduler], *, reads_again: bool = False
     ) -> None:
-        """Read what the page is about before an effect changes it."""
+        """Read the inventory of the page before an effect changes it."""
         if self.args.html is not None:
             self._hardware = pages.hardware.read_hardware(scheduler())
-            if reads_again:  # and tells then what could not be read
+            if reads_again:  # and reports read errors then
                 self.scheduler_app.diagnostics.clear()
 
     def _plan(
@@ -191,7 +193,7 @@ class SchedulePodm(base.Lister):
         else:
             with self.effects.change("plan", file, "may be written", "is written"):
                 self.scheduler_app.write_plan(planned.plan, file)
-            self.closing.append(f"plan written: podm apply {file} does it")
+            self.closing.append(f"plan written: to carry it out, run podm apply {file}")
         return planned.decision
 
     def _compose(self, request: model.request.Request) -> base.Table:
@@ -231,18 +233,18 @@ class SchedulePodm(base.Lister):
         self.closing += output.decision.summary_lines(result, explain=explain, names_id=names_id)
 
     def _preview(self, report: model.decision.Report) -> None:
-        """Say of each chosen pod manager whether it would compose its nodes."""
+        """Print for each chosen pod manager whether it would compose its nodes."""
         for answer in self.scheduler(self.args).preview(report):
             text = "would compose it"
             if answer.problem is not None:
                 text = f"cannot tell: {answer.problem}"
             elif answer.refusal is not None:
-                text = f"would not: {answer.refusal}"
+                text = f"would refuse: {answer.refusal}"
                 self.exit_code = 1
             self.closing.append(f"node {answer.node}: {answer.podm} {text}")
 
     def _table(self, columns: Sequence[str], rows: list[dict[str, Any]]) -> base.Table:
-        """Return the table with what broke the ties, and with zones where some or one is named."""
+        """Return the table with tie columns, and with a zone column if there are zones."""
         args = self.args
         named = {name.casefold() for name in args.columns}
         if self._has_zones or output.decision.ZONE.casefold() in named:
@@ -273,7 +275,7 @@ class SchedulePodm(base.Lister):
             self.after = list(renderer.reasons(report))
 
     def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:
-        """Print the rows and the sections; for programs only why nothing fits, on stderr."""
+        """Print the rows and the sections; for programs, the reasons if nothing fits, on stderr."""
         if args.report == "-":
             return 0
         if self._document is not None:
@@ -307,7 +309,7 @@ class SchedulePodm(base.Lister):
             self._check_strict(report)
         rows: list[dict[str, Any]] = []
         for name, result in zip(names, decisions.results, strict=False):
-            if decisions.failure in (None, result.report):  # where one failed, nothing is placed
+            if decisions.failure in (None, result.report):  # if one failed, nothing is placed
                 placed = output.decision.placement_rows(result.report)
                 rows += ({**row, "Request": name} for row in placed)
         self._has_zones = all(result.report.zones for result in decisions.results)
@@ -329,7 +331,7 @@ class SchedulePodm(base.Lister):
         return [msgspec.structs.replace(request, **common) for request in requests]
 
     def _write_report(self, report: Any, facts: Sequence[tuple[str, str]] = ()) -> None:
-        """Write the report and the page; after an effect, a failure waits for the rows."""
+        """Write the report and the page; after an effect, a failure is raised after the rows."""
         writers: list[Callable[[], None]] = []
         if self._report_writer is not None:
             writers.append(functools.partial(self._report_writer, report))

@@ -21,9 +21,8 @@ from valence_sched_cli.output.table import STRUCTURED, PreparedFormatter
 class ExplainScheduler(base.Lister):
     """Explain a decision and what would change it.
 
-    Reads what podm schedule --report wrote, of a file of requests one decision after another. As
-    json and yaml it is the whole structure; in other formats, and where columns are named, a row
-    per pod manager.
+    Reads a report of podm schedule --report; the decisions on a request file are shown in order.
+    json and yaml have the whole structure. Other formats, and --column, have a row per pod manager.
     """
 
     reads_files_only, option_groups = True, ()
@@ -35,8 +34,8 @@ class ExplainScheduler(base.Lister):
         self.closing += warning_lines((*warnings, *document.warnings))
         reports = output.decision.reports_by_name(document)
         if any(report.explanation is None for report in reports.values()):
-            who = "requests that got all their nodes, or that another one failed"
-            self.closing.append(f"of {who}, the report holds no reasons")
+            who = "requests that were placed, or failed because of another"
+            self.closing.append(f"the report holds no reasons for {who}")
         for one in reports.values():
             self.closing += warning_lines(output.decision.zone_notes(one))
         if not isinstance(document, model.decision.Report):
@@ -45,12 +44,12 @@ class ExplainScheduler(base.Lister):
             return ("Request", *output.decision.VERDICT_COLUMNS), rows
         self.closing += warning_lines(output.decision.zone_notes(document))
         if document.explanation is None and not document.zones:
-            hint = "an older program wrote it; schedule again for them"
+            hint = "an older version wrote it; schedule again to get them"
             self.closing.append(f"the report holds neither near misses nor sensitivity: {hint}")
         return output.decision.VERDICT_COLUMNS, output.decision.verdict_rows(document)
 
     def produce_output(self, args: base.Args, column_names: Sequence[str], data: Any) -> int:
-        """Print the screen for people, the whole for programs that take it, else rows."""
+        """Print the screen for people, the whole structure for json and yaml, else rows."""
         is_table = args.formatter == "table"
         named = args.columns or args.sort_columns
         if named or not (is_table or args.formatter in STRUCTURED):
@@ -69,7 +68,8 @@ class ExplainScheduler(base.Lister):
 CHECK_COLUMNS = ("Result", "Expectation", "Found")
 LONG_COLUMNS = (*CHECK_COLUMNS, "File", "Line")
 
-#: What GitHub's runner unescapes in the text of a workflow command, and besides in its properties.
+#: Characters to escape in a GitHub workflow command: in its text, and further ones in its
+#: properties.
 _TEXT_ESCAPES = str.maketrans({"%": "%25", "\r": "%0D", "\n": "%0A"})
 _PROPERTY_ESCAPES = _TEXT_ESCAPES | str.maketrans({":": "%3A", ",": "%2C"})
 
@@ -107,10 +107,10 @@ EXIT_NOT_MET = 10
 
 
 class CheckScheduler(base.Lister):
-    """Check what a file expects of an inventory.
+    """Check an inventory against expectations.
 
-    It says what fits, where it lands, what may fail. A row for each expectation. Exits 0 if all are
-    met, 10 if one is not.
+    An expectation states which nodes fit, where they are placed, or which failures the site
+    survives. The rows are expectations. Exits 0 if all are met, else 10.
     """
 
     examples = (
@@ -120,10 +120,10 @@ class CheckScheduler(base.Lister):
     arguments = """
         <file>: YAML file of expectations, or - for standard input
         output --junit <file>: also write the results as JUnit XML
-        output --github: also print an annotation of a GitHub workflow, on standard error, for each
-            expectation that is not met
-        then --record: write each golden decision anew, in place of comparing it
-        output --long: list the file and the line of each expectation, too
+        output --github: also print a GitHub workflow annotation on standard error for each unmet
+            expectation
+        then --record: record each golden decision again instead of comparing it
+        output --long: also list the file and the line of each expectation
         """
     option_groups = (inventory.DECISION,)
     known_columns = LONG_COLUMNS
@@ -179,22 +179,22 @@ AUDIT_LONG = ("Owner", "Request ID")
 
 
 class ListAudit(base.Lister):
-    """List what was changed or refused, newest first.
+    """List accepted and refused changes, newest first.
 
-    Of a service they are the changes of its users and need an admin. Commands that change a state
-    on its own machine are there with the user of the machine.
+    On a service they are the changes by its users, and only an admin may list them. Commands on the
+    state's own machine are recorded with the user of the machine.
     """
 
     nouns, next_step = "changes", "commands that change this state are recorded here"
     filters = ("user", "owner", "verb", "object", "outcome")
     arguments = """
-        --user <user>: changes of this user only
-        --owner <owner>: changes by users of this project only
-        --verb <verb>: only this, as claims:create, or "podm claim release" for a command
-        --object <object>: changes of this object only, as claims/ID, nodes/ID or podms/NAME
-        --outcome <outcome>: only accepted, done, or the code of an error
+        --user <user>: only changes by this user
+        --owner <owner>: only changes by users of this project
+        --verb <verb>: only this verb, as claims:create, or "podm claim release" for a command
+        --object <object>: only changes of this object, as claims/ID, nodes/ID or podms/NAME
+        --outcome <outcome>: only this outcome: accepted, done, or an error code
         --long: list more columns
-        --limit <n>=100: print at most so many rows (default: 100)
+        --limit <n>=100: print at most this many rows (default: 100)
         """
 
     def take_action(self, args: base.Args) -> base.Table:

@@ -8,34 +8,33 @@ from valence_sched_cli import base
 from valence_sched_cli.late import app, model
 from valence_sched_cli.options.parser import natural, number
 
-#: Options that the service calls the same.
+#: Options with the same name in the service.
 _SAME_NAMES = ("port", "latency_ms", "fail", "page_size", "session_limit")
 
 
 class ServePodm(base.Command):
     """Serve an inventory as live Redfish services.
 
-    Each pod manager keeps state and listens on a port of its own on 127.0.0.1. A line with its id
-    and its URL is printed for each once all listen. What is composed lasts until SIGTERM or Ctrl-C
-    ends the service, which exits 0. Fault rules make it answer wrong on purpose; they are listed
-    below.
+    Each pod manager keeps state and listens on its own port of 127.0.0.1. When all listen, a line
+    with the ID and the URL of each is printed. Composed nodes last until SIGTERM or Ctrl-C ends the
+    service, which exits 0. Fault rules, listed below, make it answer wrongly on purpose.
     """
 
     arguments = """
         <inventory>...: file, directory, archive of recorded pod managers, or - for standard input
         --podm <id>...: serve only this pod manager (repeat for several, in the order of their
             ports)
-        --port <port>=8000: port of the first pod manager, the others follow; 0 takes free ones
+        --port <port>=8000: port of the first pod manager, the others follow; 0 for free ports
             (default: 8000)
-        --latency-ms <ms>=0: answer every request so much later
-        --fail <rule>...: do something wrong (repeat for several); the rules are listed below
-        --page-size <n>=0: show collections in pages of so many members (default: whole)
-        --strict: serve nothing when any document had to be skipped, and exit 5
-        --username <name>: ask for a login as this user (default: ask for none)
+        --latency-ms <ms>=0: delay each answer by this time
+        --fail <rule>...: inject a fault (repeat for several); the rules are listed below
+        --page-size <n>=0: split collections into pages of this many members (default: no pages)
+        --strict: exit 5 without serving if any document was skipped
+        --username <name>: require a login as this user (default: no login)
         | --password-env <variable>: environment variable with the password
         | --password-file <file>: file with the password, of mode 0600
-        --session-limit <n>=64: sessions at a time (default: 64)
-        --session-timeout <s>=300: seconds until a session that is not used ends (default: 300)
+        --session-limit <n>=64: most concurrent sessions (default: 64)
+        --session-timeout <s>=300: seconds until an unused session ends (default: 300)
         """
     through_service, option_groups = False, ()
     option_settings = {
@@ -52,7 +51,7 @@ class ServePodm(base.Command):
         width = max(len(form) for form, _ in rules)
         rows = "\n".join(f"  {form:{width}}  {what}" for form, what in rules)
         where = "WHERE is [METHOD:]PATH, and * in it matches any text"
-        text = f"fault rules:\n\n{rows}\n\n{where}. RULE@ID is for one pod manager."
+        text = f"fault rules:\n\n{rows}\n\n{where}. RULE@ID applies to one pod manager."
         return f"{text} {super().get_epilog()}".rstrip()
 
     def take_action(self, args: base.Args) -> None:

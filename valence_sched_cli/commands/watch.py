@@ -14,13 +14,12 @@ from valence_sched_cli.output.cells import format_time
 class WatchPodm(base.Command):
     """Keep the readings of pod managers fresh.
 
-    Reads each registered pod manager again and again into the state, until Ctrl-C or SIGTERM ends
-    it, which exits 0. One that sends events is read sooner for them. Each change is a line on
-    standard error with its time: a pod manager that cannot be read, one that can again, and one
-    that is not as it was, with the event or the interval for which it was read. Of several that
-    share a state one reads; when it dies, another goes on. It can report what it reads to
-    schedulers of another state, at an interval of its own. Zones below are polled by the service of
-    a zone.
+    Reads each registered pod manager repeatedly into the state, until Ctrl-C or SIGTERM ends it,
+    which exits 0. An event of a pod manager causes an earlier reading. Standard error gets a line
+    with the time when a pod manager becomes unreachable, becomes reachable again, or has changed,
+    with the event or the interval that caused the reading. If several watches share a state, one of
+    them reads; when it ends, another takes over. With --report the readings are also sent to
+    schedulers of another state. Zones below are polled by the service of a zone.
     """
 
     examples = (
@@ -28,33 +27,33 @@ class WatchPodm(base.Command):
         "--report https://scheduler.example.org:8790 --report-interval 30",
     )
     arguments = """
-        what --once: read each pod manager once, and exit; 5 when none could be read
-        what --interval <seconds>=60: time between two readings of a pod manager (default: 60)
-        what --max-interval <seconds>=900: longest time until one that fails is read again; it
-            doubles with each failure (default: 900)
-        what --open-after <failures>=5: failures in a row from which on one pod manager of all that
-            fail is tried at a time (default: 5)
-        what --event-pause <seconds>=5: shortest time between two readings of a pod manager that
-            sends events (default: 5)
-        what --no-events: read pod managers at their interval only
-        what --full: read everything anew, not only what can have changed since the last time
-        then --messaging <file>: YAML file of a message broker, over which processes hint at changes
-        then --report <url>...: report what was read to the service at this URL, or with messaging
-            to all that hear reports over the broker of --messaging (repeat for several)
-        then --report-interval <seconds>=30: time between two reports of a pod manager (default: 30)
+        what --once: read each pod manager once, and exit; exit code 5 if all readings failed
+        what --interval <seconds>=60: time between readings of a pod manager (default: 60)
+        what --max-interval <seconds>=900: longest interval after failures; the interval doubles
+            with each failure (default: 900)
+        what --open-after <failures>=5: after this many failures in a row, try the failing pod
+            managers one at a time (default: 5)
+        what --event-pause <seconds>=5: shortest time between readings that events cause (default:
+            5)
+        what --no-events: ignore events; read only at the interval
+        what --full: read everything again, not only what may have changed since the last reading
+        then --messaging <file>: YAML file of a message broker that announces changes to other
+            processes
+        then --report <url>...: report the readings to the service at this URL, or with messaging to
+            all subscribers of the broker of --messaging (repeat for several)
+        then --report-interval <seconds>=30: time between reports of a pod manager (default: 30)
         then --report-policy <policy>...: report only the fields that this policy of the service
-            reads (repeat for several)
+            uses (repeat for several)
         """
     through_service = False
     option_settings = {"report_policy": None}
     option_groups = (
         inventory.STATE,
         """
-        inventory --readers <n>=32: how many pod managers are read at once at most (default: 32)
-        inventory --request-timeout <seconds>=30: how long each pod manager may take to answer
-            (default: 30)
-        inventory --parallel <requests>=4: how many requests at once each pod manager gets at most
-            (default: 4)
+        inventory --readers <n>=32: most pod managers to read at the same time (default: 32)
+        inventory --request-timeout <seconds>=30: how long to wait for each pod manager (default:
+            30)
+        inventory --parallel <requests>=4: most concurrent requests to each pod manager (default: 4)
         """,
     )
 
@@ -86,5 +85,5 @@ class WatchPodm(base.Command):
                 raise
 
     def _log_at(self, text: str, level: int = logging.WARNING) -> None:
-        """Log a line with the time, as nothing else says when a change was seen."""
+        """Log a line with the time at which the change was seen."""
         self.log_line(f"{format_time(self.scheduler_app.now().timestamp())} {text}", level)

@@ -19,7 +19,7 @@ from valence_sched_cli.output.cells import warning_lines
 TARGET_HELP = (
     "PODM, PODM/POOL or BLOCK@PODM, of names or patterns, or conditions such as model=A100,zone=az2"
 )
-PAGE_HELP = "where each node goes, which cannot, and a map of the site"
+PAGE_HELP = "where each node goes, which nodes find no place, and a map of the site"
 NONE_PLACED, PLACED_IN_PART, UNDECIDED = 3, 4, 5
 MOST_MOVES = 3
 MOST_MOVES_TO_DEFRAGMENT = 20
@@ -37,7 +37,7 @@ class _MoveLister(base.Lister):
         decide --policy <policy>: policy that places the nodes (default: that of the scenario, else
             default)
         output --long: list more columns
-        output --all-reasons: say of every node without a place why
+        output --all-reasons: list the reason for every node without a place
         """,
     )
 
@@ -47,7 +47,7 @@ class _MoveLister(base.Lister):
         answer: Callable[[], model.relocation.Relocation | model.relocation.Survival],
         args: base.Args,
     ) -> base.Table:
-        """Return the rows of an answer; its page is opened before and written after it."""
+        """Return the rows of an answer; open the page before the search, and write it after."""
         with self.page_writer(args) as write:
             result = answer()
             if args.html:
@@ -69,10 +69,10 @@ class _MoveLister(base.Lister):
 class FailWhatif(_MoveLister):
     """Show where nodes go if hardware fails.
 
-    The dearest nodes are placed first, as podm schedule would place them on the remaining hardware.
-    With --survive every set of so many pod managers fails in turn, and the rows are the nodes that
-    the worst set leaves without a place. Exits 0 if every node can be re-placed, 4 if some, 3 if
-    not one can.
+    The most expensive nodes are placed first, as podm schedule would place them on the remaining
+    hardware. --survive N tests every combination of N failed pod managers; the rows are the nodes
+    that cannot be re-placed after the worst combination. Exit codes: 0 if all nodes can be
+    re-placed; 4 if some can; 3 if all stay without a place.
     """
 
     examples = (
@@ -81,10 +81,10 @@ class FailWhatif(_MoveLister):
         "--fail-zone east --zone-file examples/zones.yaml",
     )
     arguments = f"""
-        [<target>...]: what fails: {TARGET_HELP}
+        [<target>...]: hardware that fails: {TARGET_HELP}
         what --survive <n>: test every combination of N failures of pod managers
-        what --fail-zone <zone>...: this zone of --zone-file fails and all below it: the way down to
-            it, such as east/hall-1, or a pattern (repeat for several)
+        what --fail-zone <zone>...: fail this zone of --zone-file and all zones below it: a path,
+            such as east/hall-1, or a pattern (repeat for several)
         """
     option_settings = {"fail_zone": None}
     option_groups = (
@@ -96,10 +96,10 @@ class FailWhatif(_MoveLister):
     def take_action(self, args: base.Args) -> base.Table:
         inventory.check_zone_file(args)
         if args.fail_zone and args.zone_file is None:
-            raise UsageError("--fail-zone is a zone of --zone-file: name that file")
+            raise UsageError("--fail-zone: name the file of the zones with --zone-file")
         fails = bool(args.target or args.fail_zone)
         if fails == (args.survive is not None):
-            raise UsageError("name what fails, or how many pod managers with --survive N")
+            raise UsageError("name either the hardware that fails, or --survive N")
         whatif, site = self.scheduler_app.whatif, edited_site(self, args)
         answer: Callable[[], model.relocation.Relocation | model.relocation.Survival]
         if fails:
@@ -117,15 +117,15 @@ class FailWhatif(_MoveLister):
 class DrainWhatif(_MoveLister):
     """Plan the moves that take all nodes off hardware.
 
-    A node takes its new place before it leaves the old one. Exits 0 if every node moves away, 4 if
-    some do, 3 if none.
+    A node gets its new place before it leaves the old one. Exits 0 if every node moves away, 4 if
+    some do, 3 if all stay.
     """
 
     examples = (
         "gpu-west --inventory examples/site.json",
         "model=A100,zone=az2 --inventory examples/site.json --policy pack",
     )
-    arguments = f"<target>...: what is drained: {TARGET_HELP}"
+    arguments = f"<target>...: hardware to drain: {TARGET_HELP}"
     option_groups = (*_MoveLister.option_groups, inventory.html_option(PAGE_HELP))
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -137,11 +137,11 @@ class DrainWhatif(_MoveLister):
 class RebalanceWhatif(_MoveLister):
     """Plan the fewest moves that reach a goal.
 
-    A node takes its new place before it leaves the old one. Nothing moves by itself. Room says how
-    many more nodes of the flavor fit after a move, and Fragmentation which share of the free
-    accelerators the mix of flavors then has no use for. Imbalance is the standard deviation over
-    pod managers of the use of their most used resource. Exits 0 if the goal is reached, or would be
-    after the moves, else 3; 5 if the search ended before it was sure.
+    A node gets its new place before it leaves the old one. The command moves nothing itself. Room
+    is the number of further nodes of the flavor that fit after a move. Fragmentation is the share
+    of the free accelerators that the mix of flavors cannot use. Imbalance is the standard deviation
+    over pod managers of the utilization of their most used resource. Exits 0 if the moves reach the
+    goal, or it is already reached, else 3; 5 if the search ended undecided.
     """
 
     examples = (
@@ -151,13 +151,13 @@ class RebalanceWhatif(_MoveLister):
         "--imbalance-below 20% --inventory examples/site.json",
     )
     arguments = f"""
-        what --flavor <flavor>: name, file or - (standard input) of the flavor that room is made for
+        what --flavor <flavor>: name, file or - (standard input) of the flavor to make room for
         what --fragmentation-below <percent>: move until fragmentation is below this; --flavor then
-            only says what the column Room counts
+            only sets the flavor of the column Room
         what --imbalance-below <percent>: move until the imbalance of the pod managers is below this
-        what --mix <flavor=share,...>: flavors that fragmentation is measured for, by their shares
-            (default: all, by the share that each has)
-        what --most <n>: moves to try at most (default: {MOST_MOVES}, or {MOST_MOVES_TO_DEFRAGMENT}
+        what --mix <flavor=share,...>: flavors and shares for the fragmentation measure (default:
+            all, by their present shares)
+        what --most <n>: most moves to try (default: {MOST_MOVES}, or {MOST_MOVES_TO_DEFRAGMENT}
             with --fragmentation-below or --imbalance-below)
         """
     option_settings = {"fragmentation_below": percentage, "imbalance_below": percentage}
@@ -198,10 +198,10 @@ class RebalanceWhatif(_MoveLister):
 class NeedWhatif(base.Lister):
     """Find the smallest purchase that makes nodes fit.
 
-    --buy says which blocks, and for which pod managers or pools. With prices the cheapest purchase
-    is found, else the fewest blocks. The purchase is proven to be the smallest, or a lower bound is
-    printed as well. Exits 3 if nothing that may be bought is enough, 4 if placing one
-    node after another reaches fewer than the purchase makes room for.
+    --buy names the blocks on offer and their pod managers or pools. With prices the cheapest
+    purchase is found, else the fewest blocks. The purchase is proven to be the smallest, or a lower
+    bound is printed as well. Exits 3 if the offered blocks are not enough, 4 if placing one node
+    after another places fewer nodes than the purchase makes room for.
     """
 
     examples = (
@@ -212,10 +212,10 @@ class NeedWhatif(base.Lister):
     )
     arguments = """
         what --flavor <flavor>: name, file or - (standard input) of the flavor
-        what --count <n>=1: so many more nodes (default: 1)
-        what --buy <block@podm[/pool]>...: blocks like this one, or of this template of a scenario
-            file, may be bought for these pod managers or pools (repeat for several)
-        what --price <block=amount>...: of one such block (repeat for several)
+        what --count <n>=1: number of further nodes (default: 1)
+        what --buy <block@podm[/pool]>...: offer copies of this block, or of a template of a
+            scenario file, for these pod managers or pools (repeat for several)
+        what --price <block=amount>...: price of one such block (repeat for several)
         """
     option_settings = {
         "flavor": {"required": True},
@@ -227,8 +227,8 @@ class NeedWhatif(base.Lister):
         add_edit_options,
         WEIGHT,
         """
-        decide --policy <policy>: policy that decides where nodes may be (default: that of the
-            flavor, else of the scenario)
+        decide --policy <policy>: policy that places the nodes (default: that of the flavor, else of
+            the scenario)
         """,
         inventory.html_option("the purchase and a map of the site"),
     )

@@ -32,17 +32,17 @@ def _tolerance(text: str) -> tuple[str | None, float]:
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is negative: name a percentage from 0 on")
     if not 0 <= percent < math.inf or (equals and not name.strip()):
         hint = "such as 5, 5% or placed=5"
-        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no percentage, {hint}")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is not a percentage, {hint}")
     return (name.strip() or None), percent / 100
 
 
 class RunWhatif(base.Lister):
     """Replay a workload and compare the outcomes.
 
-    Nodes come and go as the workload says, and every request is decided as podm schedule would, on
-    the inventory with the nodes that are there at that time. Rows are runs, one for each scenario
-    and policy; with --compare they are measures, with a column for each run, and beside edits the
-    inventory without them is replayed as well.
+    Nodes are created and deleted at the times of the workload. Each request is decided as podm
+    schedule would decide it, on the inventory at that time. Rows are runs, one for each scenario
+    and policy. With --compare rows are measures, with a column for each run; with edits, the
+    unedited inventory is replayed, too.
     """
 
     examples = (
@@ -56,16 +56,15 @@ class RunWhatif(base.Lister):
         whatif.add_edit_options,
         whatif.WEIGHT,
         """
-        decide --policy <policy>...: policy of all requests (repeat for a run under each; default:
-            that of each request)
+        decide --policy <policy>...: policy of all requests (repeat for a run with each; default:
+            the policy of each request)
         output --compare: a row for each measure and a column for each run
-        output --series: list what happened over time in place of the runs: shares in use, nodes and
-            refusals
+        output --series: list time series instead of runs: shares in use, nodes and refusals
         output --long: list more columns, with --compare more measures
-        output --output,-o <file>: file to write the whole result to, as JSON
-        then --baseline <file>: earlier result; exit 10 when a measure differs
-        then --tolerance <[measure=]percent>...: by how much measures, or this one, may differ from
-            the baseline (default: 0)
+        output --output,-o <file>: file for the whole result, as JSON
+        then --baseline <file>: earlier result; exit 10 if a measure differs
+        then --tolerance <[measure=]percent>...: allowed difference from the baseline, of all
+            measures or of one (default: 0)
         """,
         inventory.html_option("the runs, side by side and over time,"),
     )
@@ -76,7 +75,7 @@ class RunWhatif(base.Lister):
             raise UsageError("--tolerance: only with --baseline FILE")
         by_name("--tolerance", (pair for pair in args.tolerance if pair[0] is not None))
         if [name for name, _ in args.tolerance].count(None) > 1:
-            raise UsageError("--tolerance: two for all measures: name a measure, as in placed=5")
+            raise UsageError("--tolerance: twice for all measures: name a measure, as in placed=5")
         if args.series and args.compare:
             raise UsageError("--series: not with --compare, which has a row for each measure")
         tolerances = dict(args.tolerance)
@@ -113,7 +112,7 @@ class RunWhatif(base.Lister):
         return self.chosen(out.COLUMNS, out.LONG_COLUMNS), out.run_rows(replay)
 
     def _sites(self, args: base.Args) -> list[app.Site]:
-        """Return the sites that the options make; for a comparison the one without edits first."""
+        """Return the sites that the options make; a comparison has the unedited site first."""
         app, weights = self.scheduler_app, by_name("--weight", args.weight)
         base = app.site(self.selection(args))
         sites = app.whatif.edited_sites(base, tuple(args.scenario), tuple(args.edits))
@@ -129,7 +128,7 @@ class RunWhatif(base.Lister):
     def _replay(
         self, sites: Sequence[app.Site], args: base.Args, workload: app.Workload
     ) -> model.replay.Replay:
-        """Replay the workload; how fast that goes is told on standard error alone."""
+        """Replay the workload; print its speed to standard error only."""
         line, started = self.progress, time.monotonic()
 
         def progress(run: str) -> Callable[[int], None]:
@@ -155,9 +154,10 @@ def _rate(requests: int, started: float) -> float:
 class SweepWhatif(base.Lister):
     """Replay a workload in many variations at once.
 
-    Each scenario is replayed under each policy with each seed, on all cores. A synthetic workload
-    is drawn by each seed; the requests of a file are decided with it. Rows are runs, ordered by
-    scenario, policy and seed; they are the same with any number of processes, and on a cluster.
+    Each scenario is replayed under each policy with each seed, on all cores. Each seed draws a
+    synthetic workload; for a workload file, the seed breaks ties of its decisions. Rows are runs,
+    ordered by scenario, policy and seed. The number of processes, or a cluster, does not change
+    them.
     """
 
     examples = (
@@ -175,20 +175,20 @@ class SweepWhatif(base.Lister):
         whatif.add_edit_options,
         functools.partial(whatif.add_workload_options, seed=False),
         """
-        decide --policy <policy>...: policy of all requests (repeat for runs under each; default:
-            that of each request)
+        decide --policy <policy>...: policy of all requests (repeat for runs with each; default: the
+            policy of each request)
         decide --seeds <seeds>: such as 1..20 or 1,2,7 (default: 0)
-        then --jobs <n>: so many processes (default: one for each core)
-        then --backend <dask:address>: have the workers of a Dask cluster make the runs; this is the
-            address of its scheduler
-        then --resume <file>: JSON Lines of finished runs: those in it are not made again, others
-            are added when they finish
-        output --output,-o <file>: file to write all runs to: .jsonl, .csv or .parquet
+        then --jobs <n>: number of processes (default: one for each core)
+        then --backend <dask:address>: run on the workers of a Dask cluster, at the address of its
+            scheduler
+        then --resume <file>: JSON Lines of finished runs: they are not repeated, and new runs are
+            added
+        output --output,-o <file>: file for all runs: .jsonl, .csv or .parquet
         """,
         inventory.html_option("the scenarios and policies, side by side,"),
         """
-        output --compare: a row for each measure: means and standard errors over seeds, and the
-            variation that is clearly the best
+        output --compare: a row for each measure: means and standard errors over seeds, and the best
+            variation if the difference is clear
         output --long: list more columns, with --compare more measures
         """,
     )
@@ -226,7 +226,7 @@ class SweepWhatif(base.Lister):
         return self.chosen(out.SWEEP_COLUMNS, out.SWEEP_LONG_COLUMNS), out.sweep_rows(runs)
 
     def _runs(self, sweep: app.Sweep, args: base.Args) -> list[model.replay.SweepRun]:
-        """Return all runs; those of a journal are not made again, and others are added to it."""
+        """Return all runs; runs of the journal are not repeated, and new runs are added to it."""
         app, total, file = self.scheduler_app.whatif, len(sweep.keys), args.resume
         with contextlib.ExitStack() as stack:
             finished: list[model.replay.SweepRun] = []

@@ -32,20 +32,20 @@ _AMOUNTS = {
 _KEYSTONE = ("auth_url", "project", "user_domain", "project_domain")
 
 
-#: How a zone is reached, and how it counts.
+#: Options for the connection to a zone and for its scores.
 _OPTIONS = """
     what --username <username>: user of its service
     what | --password-env <variable>: environment variable with the password
-    what | --password-file <file>: file with the password, which its owner alone can read
+    what | --password-file <file>: file with the password, readable by its owner only
     what --auth-url <url>: Keystone of its service, which gives tokens to the user
     what --project <project>: project of the tokens
     what --user-domain <domain>: domain of the user (default: Default)
     what --project-domain <domain>: domain of the project (default: Default)
     what --cacert <file>: certificates to trust, in PEM
     what --cert <file>: certificate to present to it, in PEM
-    what --key <file>: key of that certificate, where --cert has none, in PEM
-    decide --weight-scale <number>: what its scores are multiplied by (default: 1)
-    decide --weight-offset <number>: what is then added to its scores (default: 0)
+    what --key <file>: key of that certificate if --cert does not hold it, in PEM
+    decide --weight-scale <number>: factor for its scores (default: 1)
+    decide --weight-offset <number>: offset that is then added to its scores (default: 0)
     """
 _OPTION_SETTINGS = {"<number>": number("a number from -1000 to 1000", -1000, 1000)} | dict.fromkeys(
     ("url", "username", "auth_url", "user_domain", "project_domain"), nonempty_name
@@ -53,7 +53,7 @@ _OPTION_SETTINGS = {"<number>": number("a number from -1000 to 1000", -1000, 100
 
 
 class Branch(Cell[Sequence[str]]):
-    """A zone of a tree: indented, with its ``own_name``, for people, its path for machines."""
+    """A zone of a tree: people see its ``own_name`` indented, machines see its path."""
 
     def __init__(self, path: Sequence[str], own_name: str) -> None:
         super().__init__(path)
@@ -69,7 +69,7 @@ class Branch(Cell[Sequence[str]]):
 
 
 def zone_cells(zone: model.zone_registry.ZoneOverview) -> dict[str, Any]:
-    """Return all that is known of a zone directly below, by the title of the column."""
+    """Return the cells of a zone directly below, by the title of the column."""
     one, report = zone.registration, zone.report
     info, password, keystone = report.info, one.password, one.keystone
     services = info.services.items() if info else ()
@@ -105,14 +105,14 @@ def _warnings(zone: model.zone_registry.ZoneOverview) -> Iterator[str]:
     goes = {"password": one.auth_url or one.url, "token": one.url if one.auth_url else ""}
     for what, url in goes.items() if one.password else ():
         if url and model.podm_address.is_unencrypted(url):
-            text = f"its {what} goes to {url} in the clear: name an https URL"
+            text = f"its {what} is sent to {url} unencrypted: name an https URL"
             yield f"warning: {one.name}: {text}"
 
 
 class AddZone(base.ShowOne):
     """Add a zone directly below this one.
 
-    It is only stored: the service of this zone connects to it later, and polls it from then on.
+    The command only stores it. The service of this zone connects to it later and then polls it.
     """
 
     examples = (
@@ -122,7 +122,7 @@ class AddZone(base.ShowOne):
         "--project service --password-env NORTH_PASSWORD",
     )
     arguments = """
-        <name>: name that this zone has for it
+        <name>: name of the zone
         <url>: URL of its service: http://HOST:PORT
         """
     option_settings = {**_OPTION_SETTINGS, "url": {}}
@@ -169,22 +169,22 @@ class ShowZone(base.ShowOne):
 class SetZone(base.Command):
     """Set properties of a zone directly below this one.
 
-    What is known of a zone is forgotten where its URL or its login changes, until it was polled.
+    A new URL or login discards the zone's stored capabilities until the next poll.
     """
 
     examples = ("east --weight-scale 2", "east --url https://east:8790 --disable")
 
     arguments = """
         <zone>: zone directly below (name or ID)
-        what --url <url>: URL of its service from now on
+        what --url <url>: new URL of its service
         """
     option_settings = _OPTION_SETTINGS
     option_groups = (
         _OPTIONS,
         """
         what --no-login: log in without a user
-        decide | --enable: poll it, and ask it for what it offers
-        decide | --disable: neither poll it nor ask it
+        decide | --enable: poll it, and request offers from it
+        decide | --disable: do not poll it or request offers from it
         """,
         inventory.STATE,
     )
@@ -199,7 +199,7 @@ class SetZone(base.Command):
         if args.no_login:
             login = ("username", "password", *_KEYSTONE, "cert", "key")
             if changes.keys() & set(login):
-                raise UsageError("--no-login contradicts the options of a login")
+                raise UsageError("--no-login excludes the login options")
             changes |= dict.fromkeys(login)
         if not changes:
             raise UsageError("nothing to set: name a property")
@@ -210,8 +210,8 @@ class SetZone(base.Command):
 class DeleteZone(base.Command):
     """Delete zones directly below this one.
 
-    Only what this zone has stored of them is deleted: the zones themselves stay as they are. A zone
-    with claims or nodes of this zone is not deleted.
+    Only the records of this zone are deleted, not the zones themselves. A zone with claims or nodes
+    of this zone is not deleted.
     """
 
     arguments = "<zone>...: zone directly below (name or ID; repeat for several)"
@@ -221,7 +221,7 @@ class DeleteZone(base.Command):
 
 
 class _OwnZone(base.Lister):
-    """A command about this zone itself, on what its state has stored: nothing is read live."""
+    """A command about this zone itself, from its stored state without live reading."""
 
     def selection(self, args: base.Args, only: Sequence[str] = ()) -> model.reading.Selection:
         live = model.reading.ReadOptions(state=args.state, stored=True)
@@ -231,8 +231,8 @@ class _OwnZone(base.Lister):
 class InfoZone(_OwnZone):
     """Show the name and the capabilities of this zone.
 
-    Beside the capabilities that its operator states these are the least and the most that pod
-    managers have free, its own and those of the zones below, and what they report by service.
+    The capabilities are those that the operator sets, the smallest and largest free amounts of the
+    pod managers here and in the zones below, and their reports by service.
     """
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -241,16 +241,17 @@ class InfoZone(_OwnZone):
 
 
 class TreeZone(_OwnZone):
-    """Show what this zone and those below it have free.
+    """Show the free resources of the tree of zones.
 
-    Every zone is asked at once, and asks those below it. One that does not answer says why.
+    The tree is this zone and the zones below it. All are queried in parallel. A zone that does not
+    answer has a row with the reason.
     """
 
     examples = ("--timeout 5", "--long -f json")
 
     arguments = """
         output --long: list more columns
-        decide --timeout <seconds>=30: how long the zones below have to answer (default: 30)
+        decide --timeout <seconds>=30: how long to wait for the zones below (default: 30)
         """
 
     def take_action(self, args: base.Args) -> base.Table:
@@ -262,7 +263,7 @@ class TreeZone(_OwnZone):
         rows = list(_rows(tree, ()))
         if silent := sum(bool(cells["Problem"]) for cells in rows):
             zones = format_count(silent, "zone")
-            self.closing.append(f"{zones} did not answer: what is free below is not counted")
+            self.closing.append(f"{zones} did not answer: free resources there are not counted")
         return [*columns, "Read At", "Problem"], rows
 
 

@@ -15,13 +15,13 @@ from typing import Any, TypeVar, cast
 
 from valence_sched.errors import RequestError, UsageError
 
-#: The sections, in their order: what is asked for, where it may go, together with what, on which
-#: inventory, edited how, and how to decide, what to do then, and what to print.
+#: The help sections in order: the request, its places, its group, the inventory, its edits, the
+#: decision, the actions, and the output.
 SECTIONS = ("what", "where", "together", "inventory", "edits", "decide", "then", "output")
 _GLUE = "\N{NO-BREAK SPACE}"
-FEW_OPTIONS = 6  # that the usage names all
-MAX_LINES = 40  # of a help that shows all options
-#: The options that people use most; of a command those in its examples, too.
+FEW_OPTIONS = 6  # options that the usage line lists in full
+MAX_LINES = 40  # of a help that lists all options
+#: The most used options; a short help also has those in the command's examples.
 COMMON = frozenset(
     (
         *("-h", "--help-all", "-f", "-c", "--inventory", "--flavor", "--cores", "--gpu", "--count"),
@@ -30,11 +30,11 @@ COMMON = frozenset(
         *("--output", "--compare"),
     )
 )
-_ARGPARSE = ("positional arguments", "options")  # its own groups, which come before
+_ARGPARSE = ("positional arguments", "options")  # argparse's own groups, which come first
 
 
 def section(parser: argparse.ArgumentParser, name: str) -> argparse._ArgumentGroup:
-    """Return the section of a parser that has this name of SECTIONS; it is made when it lacks."""
+    """Return the section of a parser with this name of SECTIONS; create it if needed."""
     groups = parser._action_groups
     for group in groups:
         if group.title == name:
@@ -48,10 +48,9 @@ def section(parser: argparse.ArgumentParser, name: str) -> argparse._ArgumentGro
 class CommandHelp(argparse.HelpFormatter):
     """Formats the help of a command; paragraphs that are indented keep their lines.
 
-    ``examples`` are the words after the name of the command; they follow the usage. Of many options
-    the usage names only those that must be given. A help of more than ``MAX_LINES`` lines has the
-    options that people use, unless it is ``whole``: those of COMMON, of the examples, and those
-    that must be given.
+    ``examples`` are the words after the name of the command; they follow the usage. A long usage
+    line names only the required options. A help of more than ``MAX_LINES`` lines has only the
+    options of COMMON, of the examples, and the required ones, unless it is ``whole``.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class CommandHelp(argparse.HelpFormatter):
             if section is not self and section.heading != "examples":
                 actions += [args[0] for form, args in section.items if form == self._format_action]
                 root.items.remove(item)
-            elif actions and "\n" in next(iter(item[1])):  # more than the plug-in's name
+            elif actions and "\n" in next(iter(item[1])):  # not only the plug-in's name
                 root.items.remove(item)
         shown = [
             one for one in actions if one.required or not common.isdisjoint(one.option_strings)
@@ -90,7 +89,7 @@ class CommandHelp(argparse.HelpFormatter):
         return super().format_help()
 
     def _expand_help(self, action: argparse.Action) -> str:
-        """Return the help of an option; of a short help a beginning that fits into a line."""
+        """Return the help of an option; a short help cuts it to fit a line."""
         text = super()._expand_help(action)
         width = self._width - self._max_help_position
         if not self._is_short or len(text) <= width:
@@ -101,7 +100,7 @@ class CommandHelp(argparse.HelpFormatter):
         return next(fitting, text)
 
     def _format_text(self, text: str) -> str:
-        """Return a text; of a short help the first paragraph, and what it exits with."""
+        """Return a text; a short help has the first paragraph and the exit codes."""
         if self._is_short and "\n\n" in text:
             summary, _, rest = text.partition("\n\n")
             exits = re.search(r"Exit.*", rest, re.DOTALL)
@@ -127,7 +126,7 @@ class CommandHelp(argparse.HelpFormatter):
         self.end_section()
 
     def _example(self, words: str) -> str:
-        """Return the lines of an example, which a shell takes as one."""
+        """Return the lines of an example, with backslashes for a shell."""
         glued = re.sub(r" (?!-)", _GLUE, words)  # an option and its value
         lines = textwrap.wrap(
             f"{self._prog} {glued}",
@@ -152,7 +151,7 @@ class CommandHelp(argparse.HelpFormatter):
 def _needed(
     actions: list[argparse.Action], groups: list[argparse._MutuallyExclusiveGroup]
 ) -> tuple[list[argparse.Action], list[argparse._MutuallyExclusiveGroup]]:
-    """Return what must be given and --help, with a word for all other options, and the groups."""
+    """Return the required arguments and --help, a word for all other options, and the groups."""
     needed = [group for group in groups if group.required]
     either = [action for group in needed for action in group._group_actions]
 
@@ -174,7 +173,7 @@ def _folded_row(line: str, width: int) -> str:
 Value = TypeVar("Value")
 
 _A_FILE = "name a file"
-#: What a usage text calls files and URLs, and what to do about an empty one.
+#: The words for files and URLs in usage texts, with the hint about an empty value.
 NAMES: Mapping[Any, str] = {
     **dict.fromkeys(("<file>", "<inventory>", "<old>", "<new>", "<plan>", "<report>"), _A_FILE),
     "<path>": "name a file or a folder",
@@ -183,7 +182,7 @@ NAMES: Mapping[Any, str] = {
 }
 
 
-#: Of an option: what argparse takes beside its usage, or its type alone.
+#: The keyword arguments of argparse for an option, or its type alone.
 Setting = Mapping[str, Any] | Callable[[str], Any] | None
 
 _USAGE = re.compile(
@@ -195,11 +194,11 @@ _USAGE = re.compile(
 def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setting) -> None:
     """Add an option or argument for each line of a text; indented lines continue one.
 
-    A line is a usage and its help, as in ``what --podm <podm>...: only this``, where ``what`` is
-    the section that the option stands in, and dots make a list. An option without a value or
-    ``settings`` is a flag; ``--limit <n>=100`` has a default, and ``[<name>]`` may be left out.
-    Lines with ``|`` before the option exclude each other; with ``|!`` one of them is needed.
-    Settings are by the name of an option, or by its value, as ``<podm>``; without, TYPES tells.
+    A line is a usage and its help, as in ``what --podm <podm>...: only this``; ``what`` is the
+    section of the option, and dots make a list. An option without a value or ``settings`` is a
+    flag; ``--limit <n>=100`` has a default, and ``[<name>]`` may be left out. Lines with ``|``
+    before the option exclude each other; with ``|!`` one of them is needed. Settings are keyed by
+    the name of an option, or by its value, as ``<podm>``; the default is in TYPES.
     """
     exclusive: argparse._ActionsContainer | None = None
     for line in re.sub(r"\n +", " ", textwrap.dedent(text).strip()).split("\n"):
@@ -232,14 +231,14 @@ def add_options(parser: argparse._ActionsContainer, text: str, **settings: Setti
 
 
 def refuse_empty_names(parser: argparse.ArgumentParser) -> None:
-    """Let files and URLs refuse an empty name, as an unset variable of a script leaves it."""
+    """Let files and URLs refuse an empty name, as from an unset variable of a script."""
     for action in parser._actions:
         if action.metavar in NAMES and action.type is None:
             action.type = nonempty(NAMES[action.metavar])
 
 
 def nonempty(hint: str) -> Callable[[str], str]:
-    """Return the type of a name that is not empty; the hint says what to do about an empty one."""
+    """Return the type of a nonempty name; the hint ends the error about an empty one."""
 
     def parse(text: str) -> str:
         if not text:
@@ -284,9 +283,9 @@ class StoreOnce(argparse._StoreAction):
 
 
 def by_name(
-    option: str, pairs: Iterable[tuple[str, Value]], hint: str = "say it in one of them"
+    option: str, pairs: Iterable[tuple[str, Value]], hint: str = "give it once"
 ) -> dict[str, Value]:
-    """Return the values of an option ``NAME=VALUE`` by name; UsageError if one is given twice."""
+    """Return the values of an option ``NAME=VALUE`` by name; UsageError if given twice."""
     named: dict[str, Value] = {}
     for name, value in pairs:
         if name in named:
@@ -296,12 +295,12 @@ def by_name(
 
 
 def must_be(wanted: str, text: str) -> argparse.ArgumentTypeError:
-    """Return the error about a value that is out of its range, or not of its form."""
+    """Return the error about a value out of range, or of the wrong form."""
     return argparse.ArgumentTypeError(f"must be {wanted}, got {text[:40]!r}")
 
 
 def is_not(form: str, text: str) -> argparse.ArgumentTypeError:
-    """Return the error about a value that has not the form, maybe with an example of it."""
+    """Return the error about a value of the wrong form; ``form`` may have an example."""
     return argparse.ArgumentTypeError(f"{text[:60]!r} is not {form}")
 
 
@@ -325,7 +324,7 @@ def positive(text: str) -> int:
 
 
 def number_of(text: str) -> float:
-    """Return the number that a text is, NaN for another text: it is in no range."""
+    """Return the number in a text, or NaN, which is outside every range."""
     try:
         return float(text)
     except ValueError:
@@ -333,7 +332,7 @@ def number_of(text: str) -> float:
 
 
 def parsed(parse: Callable[[str], Value], text: str) -> Value:
-    """Return what a function of the model makes of a text; what it refuses is a wrong option."""
+    """Return a text parsed by a function of the model; its error becomes an option's error."""
     try:
         return parse(text)
     except (ValueError, RequestError) as error:
@@ -341,12 +340,12 @@ def parsed(parse: Callable[[str], Value], text: str) -> Value:
 
 
 def parsed_by(name: str) -> Callable[[str], Any]:
-    """Return the type that a function of the model, MODULE:FUNCTION, parses."""
+    """Return the type whose parser is a function of the model, MODULE:FUNCTION."""
     return lambda text: parsed(pkgutil.resolve_name(f"valence_sched.model.{name}"), text)
 
 
 def number(form: str, least: float, most: float) -> Callable[[str], float]:
-    """Return the type of a number within a range, as ``form`` says it."""
+    """Return the type of a number within a range, which ``form`` describes."""
 
     def parse(text: str) -> float:
         if not least <= (found := number_of(text)) <= most:
@@ -357,7 +356,7 @@ def number(form: str, least: float, most: float) -> Callable[[str], float]:
 
 
 def seconds(text: str) -> float:
-    """Parse how long something may take: more than nothing, at most a day."""
+    """Parse a timeout in seconds: above 0, at most a day."""
     number = number_of(text)
     if not 0 < number <= 86_400:
         raise must_be("seconds above 0 and at most 86,400", text)
@@ -379,7 +378,7 @@ def named_number(
 
 
 def key_and_value(form: str) -> Callable[[str], tuple[str, str]]:
-    """Return the type of ``KEY=VALUE``, as ``form`` says it, neither of which is empty."""
+    """Return the type of ``KEY=VALUE``, both nonempty, which ``form`` describes."""
 
     def parse(text: str) -> tuple[str, str]:
         key, _, value = (part.strip() for part in text.partition("="))
@@ -411,13 +410,13 @@ def percentage(text: str) -> float:
 
 
 def nonempty_name(text: str) -> str:
-    """Parse a name, which is not empty."""
+    """Parse a nonempty name."""
     if not text:
         raise argparse.ArgumentTypeError("an empty name")
     return text
 
 
-#: The type of the value of an option, by what a usage text calls the value.
+#: The type of an option's value, by the value's name in usage texts.
 TYPES: Mapping[str, Callable[[str], Any]] = {
     "<seconds>": seconds,
     "<age>": parsed_by("quantity:parse_age"),
@@ -429,7 +428,7 @@ TYPES: Mapping[str, Callable[[str], Any]] = {
     **dict.fromkeys(("<zone>", "<trait>", "<driver>", "<policy>", "<project>"), nonempty_name),
 }
 
-#: What may be a path or standard input; some stand without an option, as their help calls them.
+#: Options that take a path or standard input; arguments are listed as their help names them.
 _READ = (
     *("inventory", "podm_file", "source", "flavor", "flavor_file", "policy_file", "resource_file"),
     *("request_file", "scenario", "workload", "map_file", "baseline", "file", "old", "new"),
@@ -437,29 +436,29 @@ _READ = (
 )
 _ARGUMENTS = {"source": "path", "file": "file", "old": "old", "new": "new", "planned": "plan"}
 _READ_AND_NO_STDIN = ("zone_file", "near_map")
-#: What is written; the first ones in a form that is never read in the place of an input.
+#: Options that name output files; the formats of the first ones are never read as input.
 _WRITTEN_BESIDE = ("report", "html", "plan", "junit")
 _WRITTEN = (*_WRITTEN_BESIDE, "output")
 
 
 def check_file_names(args: argparse.Namespace) -> None:
-    """Refuse files that one command cannot have together, before anything is read or written.
+    """Refuse conflicting files of one command before it reads or writes any.
 
     UsageError if standard input is read twice, a file is written twice, or an input is replaced.
     """
     readers = [option_name(name) for name in _READ for word in _words(args, name) if word == "-"]
-    if len(readers) > 1:  # the second one would find it empty
+    if len(readers) > 1:  # the second reader would find it empty
         raise UsageError(f"only one may be standard input (-): {', '.join(readers)}")
     if "-" in _words(args, "near_map"):
-        raise UsageError("--near-map: no map is read from standard input: name a file")
+        raise UsageError("--near-map: cannot be read from standard input: name a file")
     for name in ("html", "plan", "junit"):
         if getattr(args, name, None) == "-":
-            raise UsageError(f"--{name}: standard output is for the rows: name a file")
+            raise UsageError(f"--{name}: standard output is used for the rows: name a file")
     written: dict[str, str] = {}
     for name in _WRITTEN:
         for file in _words(args, name):
             if file in ("", "-") or (os.path.exists(file) and not os.path.isfile(file)):
-                continue  # writing to a pipe or a device makes no new file of this name
+                continue  # writing to a pipe or a device creates no file
             place = os.path.realpath(file)
             if place in written:
                 raise _collision(name, f"{option_name(written[place])} writes {file}, too")
@@ -482,5 +481,5 @@ def _words(args: argparse.Namespace, name: str) -> Iterator[str]:
 
 
 def option_name(name: str) -> str:
-    """Return an option or argument as a person writes it, by where argparse stores it."""
+    """Return an option or argument as written on the command line, by its argparse destination."""
     return f"<{_ARGUMENTS[name]}>" if name in _ARGUMENTS else f"--{name.replace('_', '-')}"

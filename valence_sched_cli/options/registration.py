@@ -27,7 +27,7 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d{1,2})?")
 
 
 class _RefusePassword(argparse.Action):
-    """A password on the command line, which everybody on the machine sees; it is not repeated."""
+    """Refuses a password on the command line, which other users see; does not print it."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
         hint = "name --password-env, --password-file or --password-prompt"
@@ -35,7 +35,7 @@ class _RefusePassword(argparse.Action):
 
 
 def add_registration_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how a pod manager is reached, and what it counts as."""
+    """Add the options for the connection to a pod manager and for its properties."""
     what = parsing.section(parser, "what")
     what.add_argument("--password", nargs="?", action=_RefusePassword, help=argparse.SUPPRESS)
     parsing.add_options(
@@ -44,27 +44,27 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
         what --driver <driver>: driver (default: auto)
         what --username <name>: user name
         what | --password-env <variable>: environment variable with the password
-        what | --password-file <file>: file with the password, which its owner alone can read
-        what | --password-prompt: ask for the password, and keep it in a file for you alone, beside
-            the state
-        what --auth: how to log in (default: auto, a session where there are any)
+        what | --password-file <file>: file with the password, readable by its owner only
+        what | --password-prompt: ask for the password, and store it in a file next to the state,
+            readable by you only
+        what --auth: how to log in (default: auto, a session if supported)
         what | --cacert <file>: certificates to trust, in PEM
-        what | --insecure: do not check its certificate
+        what | --insecure: do not verify its certificate
         what --cert <file>: certificate to present to it, in PEM
-        what --key <file>: key of that certificate, where --cert has none, in PEM
+        what --key <file>: key of that certificate if --cert does not hold it, in PEM
         where --zone <zone>: availability zone it is in
         where --aggregate <aggregate>...: aggregate it belongs to (repeat for several)
         where --location <location>...: location, such as dc1/row-3/rack-7 (repeat for
             several)
         decide --trait <trait>...: trait of all its pools (repeat for several)
         decide --capability <key=value;value>...: capability, with its values (repeat for several)
-        decide --fact <key=value>...: fact about it: a number, a text, or texts with ; between
-            (repeat for several)
+        decide --fact <key=value>...: fact about it: a number, a text, or a ;-separated list (repeat
+            for several)
         decide --max-blocks <n|type=n>...: most compute blocks in one node, or most blocks of a
             type, unless it reports a stricter limit (repeat for several)
-        decide --parallel-composes <n>: how many nodes of a request it composes at a time, 1 to 32
-        decide | --enable: nodes may be placed on it
-        decide | --disable: place nothing on it
+        decide --parallel-composes <n>: most nodes of a request to compose at a time, 1 to 32
+        decide | --enable: place nodes on it
+        decide | --disable: place no nodes on it
         """,
         auth={"choices": ("auto", "session", "basic")},
         max_blocks=_max_blocks,
@@ -77,7 +77,8 @@ def add_registration_options(parser: argparse.ArgumentParser) -> None:
 def login_changes(args: argparse.Namespace, *, here: bool) -> dict[str, Any]:
     """Return the fields about TLS and the password that options name; UsageError if invalid.
 
-    A certificate alone has its own key. Files are a service's, unless it is registered ``here``.
+    A certificate without a key file holds its key. File names are those of a service, unless the
+    pod manager is registered ``here``.
     """
     named = {name: getattr(args, name) for name in ("cacert", "cert", "key")}
     changes: dict[str, Any] = {name: _path(file, here) for name, file in named.items() if file}
@@ -103,7 +104,7 @@ def _path(name: str, here: bool) -> str:
 def with_options(
     registration: model.registration.Registration, args: argparse.Namespace, *, here: bool = True
 ) -> model.registration.Registration:
-    """Return a pod manager with what the options say of it; UsageError if they contradict."""
+    """Return a pod manager with the properties of the options; UsageError if they contradict."""
     max_blocks = parsing.by_name("--max-blocks", itertools.chain(*args.max_blocks))
     changes: dict[str, Any] = {
         "aggregates": (*dict.fromkeys((*registration.aggregates, *args.aggregate)),),
@@ -126,33 +127,33 @@ def with_options(
 
 
 def service_root(option: str, url: str) -> str:
-    """Return the URL of a pod manager without the path of its service; UsageError if it is none."""
+    """Return the URL of a pod manager without the path of its service; UsageError if invalid."""
     if wrong := model.podm_address.url_problem(url):
         raise UsageError(f"{option}: found {wrong}")
     return model.podm_address.strip_service_root(url)
 
 
 def prompt_password(args: argparse.Namespace, name: str, *, here: bool = True) -> str | None:
-    """Return the password that a person types, None without ``--password-prompt``; UsageError."""
+    """Return the typed password, None without ``--password-prompt``; UsageError."""
     if not args.password_prompt:
         return None
     if not here:
-        hint = "name --password-env or --password-file, which it reads"
-        raise UsageError(f"--password-prompt: a typed password is sent to no service: {hint}")
+        hint = "name --password-env or --password-file, which the service reads"
+        raise UsageError(f"--password-prompt: a typed password is not sent to a service: {hint}")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", getpass.GetPassWarning)
             password = getpass.getpass(f"Password of {name}: ")
     except (EOFError, OSError, getpass.GetPassWarning):
-        hint = "no terminal to ask on: name --password-file or --password-env"
+        hint = "no terminal: name --password-file or --password-env"
         raise UsageError(f"--password-prompt: {hint}") from None
     if not password:
-        raise UsageError("--password-prompt: nothing was typed")
+        raise UsageError("--password-prompt: the password is empty")
     return password
 
 
 def connection_cells(registration: model.registration.Registration, file: str) -> dict[str, Any]:
-    """Return how to reach a pod manager, by the title of the column; its password is not there."""
+    """Return the connection of a pod manager by the title of the column, without its password."""
     password = registration.password
     return {
         "Username": registration.username,
@@ -168,12 +169,12 @@ def connection_cells(registration: model.registration.Registration, file: str) -
 
 
 def column_names(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the columns of what is registered, that of ``--max-blocks`` only where it is given."""
+    """Return the columns of a registration; ``--max-blocks`` has one only if it is given."""
     return (*COLUMNS, *(["Max Blocks"] if args.max_blocks else []), "Registered In")
 
 
 def registration_cells(registration: model.registration.Registration, file: str) -> dict[str, Any]:
-    """Return all that is registered of a pod manager, by the title of the column."""
+    """Return the registration of a pod manager by the title of the column."""
     cells = fields(registration, *COLUMNS[1:-6], lists=Words, maps=Pairs)
     return {"Podm": registration.name, **cells, **connection_cells(registration, file)}
 
@@ -183,8 +184,8 @@ def warnings_on(registration: model.registration.Registration) -> list[str]:
     name, url = registration.name, registration.url
     if registration.password is None or not model.podm_address.is_unencrypted(url):
         return []
-    danger = "everybody on the way can read it"
-    return [f"warning: {name}: its password goes to {url} in the clear: {danger}"]
+    danger = "the network can read it"
+    return [f"warning: {name}: its password is sent to {url} unencrypted: {danger}"]
 
 
 def _capabilities(pairs: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
@@ -200,7 +201,7 @@ def _capabilities(pairs: list[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
 
 
 def _facts(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the facts; UsageError if one is given twice, as with ``--location``, too."""
+    """Return the facts; UsageError if one is given twice, also by ``--location``."""
     facts: list[tuple[str, Any]] = [(key, fact_value(text)) for key, text in args.fact]
     if args.location:
         one, *more = args.location
@@ -214,7 +215,7 @@ def _facts(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def fact_value(text: str) -> float | str | tuple[str, ...]:
-    """Parse the value of a fact: a number, several texts with ``;`` between, or one text."""
+    """Parse the value of a fact: a number, a text, or a ``;``-separated list."""
     if _NUMBER.fullmatch(text):
         return float(text)
     parts = tuple(part.strip() for part in text.split(";"))
@@ -222,7 +223,7 @@ def fact_value(text: str) -> float | str | tuple[str, ...]:
 
 
 def _max_blocks(text: str) -> list[tuple[str, int]]:
-    """Parse the most blocks of a type, or of each whole compute unit without a type."""
+    """Parse the limit on blocks of a type, or on whole compute units without a type."""
     kind, equals, number = text.rpartition("=")
     try:
         most = parsing.positive(number)

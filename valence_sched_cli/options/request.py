@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that make a request: what a node has, and where it goes; and the request made of them."""
+"""Options that describe a request: the resources of a node and its places."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from valence_sched_cli.base import PodmCommand
 
 RESOURCE_DESTS = ("cores", "memory", "gpu", "drive", "resource")
-#: Where argparse stores what says what a node has, where it goes, and together with what.
+#: The argparse destinations of the options for resources, places and groups.
 OPTION_DESTS = (
     *RESOURCE_DESTS,
     *("required", "forbidden", "member_of", "aggregate", "exclude_aggregate", "trait"),
@@ -31,14 +31,14 @@ OPTION_DESTS = (
 )
 _FLAVOR = """\
 what --flavor <flavor>: flavor: a name, a file with one flavor, or - for standard input
-what --nova-flavor <flavor>: flavor of Nova, by name or ID, in place of --flavor (only
-    inside openstack)
+what --nova-flavor <flavor>: flavor of Nova, by name or ID, instead of --flavor (only inside
+    openstack)
 """
 _FLAVORS = """\
 what --flavor <flavor>...: flavor: a name, a file with one flavor, or - for standard input
     (repeat for several; default: all known)
-what --nova-flavor <flavor>...: flavor of Nova, by name or ID, beside those of --flavor
-    (only inside openstack; repeat for several)
+what --nova-flavor <flavor>...: flavor of Nova, by name or ID, in addition to --flavor (only inside
+    openstack; repeat for several)
 """
 _OPTIONS = f"""\
 {inventory.FLAVOR_FILE}\
@@ -47,65 +47,66 @@ decide --policy <policy>: policy (default: the flavor's, else default)
 where --podm <podm>...: only this pod manager, by ID or name (repeat for several)
 where --exclude-podm <podm>...: not this pod manager, by ID or name (repeat for several)
 where --zone <zone>: only this availability zone
-where --aggregate <aggregate>...: only in this aggregate, or with commas in one of these
+where --aggregate <aggregate>...: only in this aggregate, or in any of a comma-separated list
     (repeat: in each)
-where --exclude-aggregate <aggregate>...: not in this aggregate, or with commas in none of these
-where --trait <trait>...: only with this trait, or with commas with one of these (repeat: with each)
-where --exclude-trait <trait>...: not with this trait, or with commas with none of these
-where --capability <key=value>...: only with this capability: os=linux, or with semicolons one of
-    several values (repeat for several keys; takes the place of the flavor's of that key)
-where --location <location>...: only at this location or below it (repeat: at any of them;
-    takes the place of the flavor's)
-where --where <expression>...: only where this expression in JSON holds: '[">=",
-    "$facts.year", 2022]' (repeat: all must hold, the flavor's too)
-where --attribute <name=expression>...: only where this attribute of the pod manager is so:
-    facts.year='>= 2022' (repeat for several; takes the place of the flavor's)
-what --cores <n>: CPU cores, beside what the flavor asks
-what --memory <size>: memory, beside what the flavor asks: 256GiB
-what --gpu <gpus>...: GPUs, beside what the flavor asks: 2, A100 or 2xA100 (repeat for several)
-what --drive <drives>...: drives, beside what the flavor asks: 1TB or 2x1.92TB (repeat for several)
-what --resource <class=n>...: so much of a resource class of Placement, beside what the flavor asks:
-    VCPU=4, MEMORY_MB=256GiB, DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50 (repeat: all must hold)
-where --required <trait>...: only where this trait is, as Placement writes it; !A for not,
-    in:A,B for one of them (repeat: all must hold)
-where --forbidden <trait>...: only where this trait is not (repeat: all must hold)
-where --member-of <aggregate>...: only members of this aggregate, as Placement writes it;
-    in:a,b for one of them, !a for none, !in:a,b for neither (repeat: all must hold)
-together --owner <owner>: for whom the nodes are (default: the project, by its ID, where the
-    command logs in to a cloud)
-together --group <group>: group that the nodes join (default: the flavor's name, where a
-    rule is given); a domain of a rule is podm, zone, location, aggregate or facts.NAME
+where --exclude-aggregate <aggregate>...: not in this aggregate, or not in any of a comma-separated
+    list
+where --trait <trait>...: only with this trait, or with any of a comma-separated list (repeat: with
+    each)
+where --exclude-trait <trait>...: not with this trait, or not with any of a comma-separated list
+where --capability <key=value>...: only with this capability: os=linux, or one of several
+    ;-separated values (repeat for several keys; overrides the key in the flavor)
+where --location <location>...: only at this location or below it (repeat: at any of them; overrides
+    the flavor)
+where --where <expression>...: only where this JSON expression holds: '[">=", "$facts.year", 2022]'
+    (repeat: all must hold, the flavor's too)
+where --attribute <name=expression>...: only where this attribute of the pod manager matches:
+    facts.year='>= 2022' (repeat for several; overrides the flavor)
+what --cores <n>: CPU cores, in addition to the flavor
+what --memory <size>: memory, in addition to the flavor: 256GiB
+what --gpu <gpus>...: GPUs, in addition to the flavor: 2, A100 or 2xA100 (repeat for several)
+what --drive <drives>...: drives, in addition to the flavor: 1TB or 2x1.92TB (repeat for several)
+what --resource <class=n>...: amount of a resource class of Placement, in addition to the flavor:
+    VCPU=4, MEMORY_MB=256GiB, DISK_GB=100, PGPU=1, CUSTOM_STORAGE_GIB=50 (repeat for several)
+where --required <trait>...: only with this trait, in Placement's syntax: !A forbids A, in:A,B
+    requires A or B (repeat: all must hold)
+where --forbidden <trait>...: only without this trait (repeat: all must hold)
+where --member-of <aggregate>...: only members of this aggregate, in Placement's syntax: in:a,b for
+    a or b, !a for not a, !in:a,b for neither (repeat: all must hold)
+together --owner <owner>: owner of the nodes (default: the ID of the project if the command logs in
+    to a cloud)
+together --group <group>: group that the nodes join (default: the flavor's name if a rule is given);
+    a rule's domain is podm, zone, location, aggregate or facts.NAME
 together --affinity <domain>...: all nodes of the group at one value of this domain (repeat
     for several)
 together --anti-affinity <domain>...: no two nodes of the group at one value of this domain
     (repeat for several)
-together --soft-affinity <domain>...: better all nodes of the group at one value of this
+together --soft-affinity <domain>...: prefer all nodes of the group at one value of this domain
+    (repeat for several)
+together --soft-anti-affinity <domain>...: prefer no two nodes of the group at one value of this
     domain (repeat for several)
-together --soft-anti-affinity <domain>...: better no two nodes of the group at one value of
-    this domain (repeat for several)
 together --at-most <domain=n>...: at most n nodes of the group at one value of this domain
     (repeat for several)
-together --spread <domain[=skew]>...: spread the group evenly over this domain, its counts
-    at most skew (1) apart (repeat for several)
-together --soft-spread <domain[=skew]>...: better spread the group evenly over this domain,
-    its counts at most skew (1) apart (repeat for several)
-where --near <kind=name>...: only near this thing, such as volume=db-1: where a map says
-    that it is, or, within openstack, the cloud (repeat for several)
-where --prefer-near <kind=name>...: rather near this thing: where a map says that it is, or,
-    within openstack, the cloud (repeat for several)
-where --near-map <file>...: YAML map that says where things are, or RESOLVER:SOURCE (repeat
-    for several)
-decide --seed <n>: decides between equals (default: 0)
+together --spread <domain[=skew]>...: spread the group evenly over this domain; node counts differ
+    by at most skew (default: 1; repeat for several)
+together --soft-spread <domain[=skew]>...: prefer to spread the group evenly over this domain,
+    within skew (default: 1; repeat for several)
+where --near <kind=name>...: only near this thing, such as volume=db-1, whose place a map or, inside
+    openstack, the cloud gives (repeat for several)
+where --prefer-near <kind=name>...: prefer near this thing, whose place a map or, inside openstack,
+    the cloud gives (repeat for several)
+where --near-map <file>...: YAML map of the places of things, or RESOLVER:SOURCE (repeat for
+    several)
+decide --seed <n>: breaks ties (default: 0)
 """
 _REQUEST_ID = """\
-decide --request-id <id>: also decides between equals; a report names it, to decide so again
-    (default: the same for the same request; with --claim, --compose or --dispatch and
-    without --seed another one each time)
+decide --request-id <id>: also breaks ties; take it from a report to repeat a decision (default:
+    made of the request; random with --claim, --compose or --dispatch and without --seed)
 """
 
 
 class NameConstraints(NamedTuple):
-    """What one option says: all of these, none of those, and one of each list."""
+    """The names in one option: required, forbidden, and lists of which any one is required."""
 
     required: tuple[str, ...] = ()
     forbidden: tuple[str, ...] = ()
@@ -113,7 +114,7 @@ class NameConstraints(NamedTuple):
 
 
 def add_request_options(parser: argparse.ArgumentParser, *, many: bool) -> None:
-    """Add the options that a request is made of; what may be repeated must hold all of it."""
+    """Add the options that describe a request; all values of a repeated option must hold."""
     text = f"{_FLAVORS}{_OPTIONS}" if many else f"{_FLAVOR}{_OPTIONS}{_REQUEST_ID}"
     parsing.add_options(parser, text, **_SETTINGS)
 
@@ -125,10 +126,10 @@ def make_request(
     nova_flavor: str | None = None,
     site: app.Site | None = None,
 ) -> model.request.Request:
-    """Return the request that the options make, of a flavor, one of Nova, or resources alone.
+    """Return the request of the options: a flavor, a Nova flavor, or resources alone.
 
-    Flavors and the policy of a ``site`` win over those that are configured. UsageError or
-    InputError if an option is wrong or contradicts another.
+    Flavors and the policy of a ``site`` override the configured ones. UsageError or InputError if
+    an option is invalid or contradicts another.
     """
     count, min_count = getattr(args, "count", None) or 1, getattr(args, "min_count", None)
     if (min_count or 0) > count:
@@ -150,7 +151,7 @@ def make_request(
         podms=tuple(args.podm),
         exclude_podms=tuple(args.exclude_podm),
         zone=args.zone,
-        attributes=parsing.by_name("--attribute", attributes, "say what it must be in one of them"),
+        attributes=parsing.by_name("--attribute", attributes, "give it once"),
         policy=args.policy or default_policy,
         seed=args.seed,
         capabilities=parsing.by_name("--capability", capabilities, "KEY=value;value is either"),
@@ -181,10 +182,10 @@ def flavor_named(request: model.request.Request, args: argparse.Namespace) -> It
 def _flavor(
     command: PodmCommand, args: argparse.Namespace, name: str | None, nova_flavor: str | None
 ) -> model.flavor.Flavor:
-    """Return the flavor that is named; without one, an empty flavor without a name."""
+    """Return the named flavor; without a name, an empty flavor."""
     app, files = command.scheduler_app, args.flavor_file
     if name is not None and nova_flavor is not None:
-        raise UsageError("--flavor and --nova-flavor: one of them, a node has one flavor")
+        raise UsageError("--flavor excludes --nova-flavor: a node has one flavor")
     if name is not None:
         return app.config.flavor(name, files)
     if nova_flavor is not None:
@@ -204,15 +205,15 @@ def _attribute(text: str) -> tuple[str, str]:
 
 
 def says_resources(args: argparse.Namespace) -> bool:
-    """Return whether the options say something that a node has."""
+    """Return whether the options name a resource of a node."""
     return any(getattr(args, name) for name in RESOURCE_DESTS)
 
 
 def _with_resources(
     request: model.request.Request, args: argparse.Namespace
 ) -> model.request.Request:
-    """Return the request with the resources of the shell in each way to make the node."""
-    amounts = parsing.by_name("--resource", args.resource, "say how much in one of them")
+    """Return the request with the resources of the options in each alternative of the flavor."""
+    amounts = parsing.by_name("--resource", args.resource, "give it once")
     properties: dict[str, Any] = {"accelerators": args.gpu, "drives": args.drive}
     if args.cores is not None:
         properties["processor"] = {"total_cores": args.cores}
@@ -254,7 +255,7 @@ def _amount(text: str, unit: str) -> float:
 
 
 def merge_names(kind: str, constraints: Iterable[NameConstraints]) -> model.need.NameRequirements:
-    """Return what all options say of names; UsageError if they contradict each other."""
+    """Return the name constraints of all options; UsageError if they contradict each other."""
     names = model.need.NameRequirements()
     for term in constraints:
         names = names.plus(model.need.NameRequirements(*term))
@@ -263,7 +264,7 @@ def merge_names(kind: str, constraints: Iterable[NameConstraints]) -> model.need
     return names
 
 
-MOST_OF_A_CLASS = 10**15  # what a flavor may ask for at most
+MOST_OF_A_CLASS = 10**15  # the limit of a flavor
 
 
 def parse_resource(text: str) -> tuple[str, float]:
@@ -290,14 +291,14 @@ def parse_resource(text: str) -> tuple[str, float]:
 def parse_traits(text: str) -> NameConstraints:
     """Parse ``A``, ``!A`` or ``in:A,B``."""
     if text.startswith("!in:"):
-        raise argparse.ArgumentTypeError(f"{text[:60]!r}: none of several is --forbidden for each")
+        raise argparse.ArgumentTypeError(f"{text[:60]!r}: use --forbidden for each trait")
     return parse_aggregates(text)
 
 
 def parse_forbidden(text: str) -> NameConstraints:
-    """Parse the name of a trait that must not be there."""
+    """Parse the name of a forbidden trait."""
     if text.startswith("in:") or "," in text:
-        hint = "none of several is the option for each of them"
+        hint = "repeat the option for each name"
         raise argparse.ArgumentTypeError(f"{text[:60]!r}: {hint}")
     return NameConstraints(forbidden=_plain_names(text, text))
 
@@ -319,13 +320,13 @@ def _plain_names(text: str, part: str) -> tuple[str, ...]:
     names = tuple(item.strip() for item in part.split(","))
     for name in names:
         if name.startswith("!") or not name:
-            wrong = f"{name[:40]!r} has no place here" if name.strip("!") else "an empty name"
+            wrong = f"{name[:40]!r} is not allowed here" if name.strip("!") else "an empty name"
             raise argparse.ArgumentTypeError(f"{text[:60]!r}: {wrong}")
     return names
 
 
 def _group(args: argparse.Namespace, flavor: str) -> model.request.Group | None:
-    hint = "say the skew in one of them"
+    hint = "give the skew once"
     spread = parsing.by_name("--spread", args.spread, hint)
     soft_spread = parsing.by_name("--soft-spread", args.soft_spread, hint)
     group = model.request.Group(
@@ -334,7 +335,7 @@ def _group(args: argparse.Namespace, flavor: str) -> model.request.Group | None:
         anti_affinity=tuple(dict.fromkeys(args.anti_affinity)),
         soft_affinity=tuple(dict.fromkeys(args.soft_affinity)),
         soft_anti_affinity=tuple(dict.fromkeys(args.soft_anti_affinity)),
-        at_most=parsing.by_name("--at-most", args.at_most, "say how many in one of them"),
+        at_most=parsing.by_name("--at-most", args.at_most, "give the number once"),
         spread=(
             *(model.request.Spread(over, skew) for over, skew in spread.items()),
             *(model.request.Spread(over, skew, soft=True) for over, skew in soft_spread.items()),
@@ -410,7 +411,7 @@ def _by_kind(named: Sequence[tuple[str, str]]) -> dict[str, str | tuple[str, ...
     return names
 
 
-#: The types of values, by the option or by what its usage calls the value.
+#: The types of values, by the option or by the value's name in usage texts.
 _SETTINGS: dict[str, parsing.Setting] = {
     "attribute": _attribute,
     "memory": lambda text: math.ceil(_amount(text, "MiB")),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of what-if questions: edits of an inventory in thought, and the workload."""
+"""Options of what-if questions: hypothetical edits of an inventory, and the workload."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from valence_sched_cli.options.registration import fact_value
 if TYPE_CHECKING:
     from valence_sched_cli.base import PodmCommand
 
-TARGETS = """<target> is PODM, PODM/POOL, BLOCK@PODM or BLOCK@PODM/POOL, of names or of patterns
- with *, or conditions such as model=A100,zone=az2, all of which hold: podm, pool, block, type,
- kind, model, free, zone, aggregate, trait, status, enabled. Edits are applied in the order in
+TARGETS = """<target> is PODM, PODM/POOL, BLOCK@PODM or BLOCK@PODM/POOL, with names or patterns with
+    *. It may also be conditions that must all hold, such as model=A100,zone=az2, on podm, pool,
+    block, type, kind, model, free, zone, aggregate, trait, status, enabled. Edits are applied in
+    the order in
  which they are given, after those of a scenario."""
 _WORDS = ("enabled", "reserved", "status", "health", "zone", "aggregates", "traits")
 _MAPS = ("facts", "capabilities")
@@ -43,24 +44,24 @@ def add_edit_options(parser: argparse.ArgumentParser) -> None:
         """
         --scenario <file>...: YAML file of scenarios, or FILE#NAME for one of them (repeat for
             several)
-        --fail <target>...: these fail: no node can have them, and nodes that do are lost (repeat
+        --fail <target>...: these fail: nodes cannot use them, and nodes on them are lost (repeat
             for several, as all edits)
-        --drain <target>...: these take no new node; nodes that they have stay
-        --remove <target>...: without these and their nodes
-        --clone <podm[xN]>...: with N copies (default: 1) of these pod managers, working and free
-        --add <[Nx]block@podm[/pool]>...: with N more blocks (default: 1) like this one of the pod
-            manager, or of this template of a scenario file, working and free
-        --set <target:key=value>...: with another value of enabled, status, zone, aggregates,
-            traits, facts.NAME or capabilities.NAME, of a pool of traits, of a block of enabled,
-            health or reserved; several values have ; between, and no value removes it
+        --drain <target>...: these take no new nodes; existing nodes stay
+        --remove <target>...: remove these and their nodes
+        --clone <podm[xN]>...: add N copies (default: 1) of these pod managers, working and free
+        --add <[Nx]block@podm[/pool]>...: add N copies (default: 1) of this block of the pod
+            manager, or of a template of a scenario file, working and free
+        --set <target:key=value>...: set enabled, status, zone, aggregates, traits, facts.NAME or
+            capabilities.NAME; of a pool traits; of a block enabled, health or reserved; several
+            values are a ;-separated list, and an empty value removes the property
         """,
         **{verb: {"dest": "edits", "type": parse} for verb, parse in edits.items()},
     )
 
 
-#: Other weights of the policy.
+#: Overrides weights of the policy.
 WEIGHT = """\
-decide --weight <weigher=number>...: another weight of this weigher in the policy (repeat for
+decide --weight <weigher=number>...: override the weight of this weigher in the policy (repeat for
     several)
 """
 
@@ -84,7 +85,7 @@ def edited_site(command: PodmCommand, args: argparse.Namespace) -> app.Site:
     if others:
         names = ", ".join(one.name for one in (site, *others))
         found = f"{1 + len(others)} scenarios ({names})"
-        hint = "this is about one inventory: name one with FILE#NAME"
+        hint = "the command needs one inventory: name a scenario with FILE#NAME"
         raise UsageError(f"--scenario: {found}, and {hint}")
     return site
 
@@ -95,7 +96,7 @@ def _edit(text: str, verb: str, **fields: Any) -> model.scenario.Edit:
         return model.codec.convert(fields, model.scenario.EDITS[verb], repr(text))
     except InputError as error:
         where = error.document_path.removeprefix("$").removeprefix(".")
-        found = "" if error.found.startswith("{") else error.found  # the words, taken apart
+        found = "" if error.found.startswith("{") else error.found  # the parsed text
         words = InputError(repr(text), where, found, error.expected, error.hint)
         raise argparse.ArgumentTypeError(str(words)) from None
 
@@ -147,38 +148,37 @@ _SYNTHETIC = ("rate", "mix", "lifetime", "horizon", "seed")
 
 
 def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
-    """Add the options that name a workload, or make one; of a ``seed`` where there is only one."""
+    """Add the options that name or generate a workload; with ``seed``, also --seed."""
     text = """
-        what --workload <file>: CSV, JSON Lines, JSON or YAML file of requests with the times at
-            which their nodes come and go, in the order of arrival, also packed as .gz or .zst, or -
-            for standard input
-        what --map <field=column>...: of a recorded trace in CSV, the column that a field is read
-            from, as arrival=created or properties.processor.total_cores=cpu_milli/1000 (repeat for
-            several; other columns are passed over)
-        what --map-file <file>...: YAML file that says the same under columns
+        what --workload <file>: CSV, JSON Lines, JSON or YAML file of requests in the order of
+            arrival, with arrival and end times, also as .gz or .zst, or - for standard input
+        what --map <field=column>...: for a CSV trace, the column of a field, as arrival=created or
+            properties.processor.total_cores=cpu_milli/1000 (repeat for several; other columns are
+            ignored)
+        what --map-file <file>...: YAML file with such a mapping under columns
         what --sort: sort the lines by arrival, in memory
         what --near-map <file>...: YAML map that says where things are, or RESOLVER:SOURCE (repeat
             for several)
-        what --rate <n/period>: in place of a file, draw requests that arrive so often on average:
+        what --rate <n/period>: instead of a file, draw requests with this average arrival rate:
             10/h, 0.5/s
-        what --mix <flavor=share,...>: the flavors that are drawn, by their shares
-        what --lifetime <duration>: how long nodes live on average, such as 90s, 2h or 3d (default:
-            they stay)
-        what --horizon <duration>: until when requests arrive
+        what --mix <flavor=share,...>: flavors to draw, with their shares
+        what --lifetime <duration>: average lifetime of a node, such as 90s, 2h or 3d (default:
+            unlimited)
+        what --horizon <duration>: time until which requests arrive
         """
     if seed:
-        text += "what --seed <n>: decides what is drawn (default: 0)"
+        text += "what --seed <n>: seed of the random draws (default: 0)"
     rate = parsing.parsed_by("workload:parse_rate")
     times = {"lifetime": _duration, "horizon": _duration}
     parsing.add_options(parser, text, map=_trace_column, rate=rate, seed=parsing.natural, **times)
 
 
 def make_workload(app: app.App, args: argparse.Namespace) -> app.Workload:
-    """Return the workload that the options name; UsageError or InputError if they do not."""
+    """Return the workload that the options name; UsageError or InputError if they are invalid."""
     drawn = [name for name in _SYNTHETIC if getattr(args, name, None) is not None]
     if args.workload is not None:
         if drawn:
-            raise UsageError(f"--{drawn[0]}: not with --workload, whose lines say all")
+            raise UsageError(f"--{drawn[0]}: not with --workload, whose file sets it")
         columns = parsing.by_name("--map", args.map)
         files = {"sort": args.sort, "near_maps": args.near_map}
         return app.whatif.workload(args.workload, columns, args.map_file, **files)
@@ -198,7 +198,7 @@ def make_workload(app: app.App, args: argparse.Namespace) -> app.Workload:
 
 
 def workload_facts(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """Return what the options say of a workload that is drawn, as a page names it; else nothing."""
+    """Return the facts about a generated workload, as a page names them; else nothing."""
     if args.workload is not None:
         return []
     facts = [
@@ -220,5 +220,5 @@ def _trace_column(text: str) -> tuple[str, model.workload.TraceColumn]:
 def _duration(text: str) -> float:
     seconds: float = parsing.parsed_by("workload:parse_duration")(text)
     if not seconds:
-        raise argparse.ArgumentTypeError(f"{text[:40]!r}: more than 0 is needed")
+        raise argparse.ArgumentTypeError(f"{text[:40]!r}: must be above 0")
     return seconds

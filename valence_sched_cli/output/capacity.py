@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacities as rows and sections: how many nodes fit, what ends first, what sums promise."""
+"""Capacities as rows and sections: nodes that fit, exhausted resources, sums of free amounts."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from valence_sched_cli.output.cells import (
 )
 from valence_sched_cli.output.table import BORDER, USUAL_WIDTH, screen_width
 
-MOST_PODMS = 5  # across, where not all fit the width
+MOST_PODMS = 5  # columns, if not all fit the width
 
 
 class FitCell(int):
-    """How many nodes fit on a pod manager; in colour, as wide as its column, by the most of any."""
+    """The number of nodes that fit on a pod manager; its colour is relative to the maximum."""
 
     def __new__(cls, nodes: int, most: int, width: int) -> FitCell:
         cell = super().__new__(cls, nodes)
@@ -50,8 +50,8 @@ def fit_matrix(
 ) -> tuple[Sequence[str], list[Any]]:
     """Return the titles and rows of the matrix for a screen ``width``, else 80 characters.
 
-    Of too many pod managers those that take most nodes are shown, the others in one column. The
-    last columns are ``totals``, else the sum of each row.
+    If there are too many pod managers, those that fit most nodes are shown, the others in one
+    column. The last columns are ``totals``, else the sum of each row.
     """
     width = width or screen_width() or USUAL_WIDTH
     if totals is None:
@@ -130,7 +130,7 @@ def capacity_table(
 
 
 def explanation(counts: Named) -> Iterator[str]:
-    """Yield the sections: which resource runs out first, and what sums promise."""
+    """Yield the sections: which resource runs out first, and the sums of free amounts."""
     width = max(len(escape(name)) for name, _ in counts)
     yield ""
     yield "Runs out first"
@@ -141,7 +141,7 @@ def explanation(counts: Named) -> Iterator[str]:
     if any(words.proven_text(one) for _, one in counts):
         titles.append("proven most")
     yield ""
-    yield "Promised by adding up free amounts, beside what fits"
+    yield "Sums of free amounts, compared with nodes that fit"
     yield f"  {'':{width}}  {'  '.join(titles)}"
     for name, one in counts:
         row = (one.site_sums, one.podm_sums, one.nodes, words.proven_text(one) or None)
@@ -158,7 +158,7 @@ Resource = tuple[str, str | None, str]  # kind, model and unit
 def stranded_table(
     found: Sequence[StrandedAmount], *, people: bool
 ) -> tuple[Sequence[str], list[tuple[Any, ...]]]:
-    """Return titles and rows; people see what is stranded, by reason."""
+    """Return titles and rows; people see stranded amounts by reason."""
     if people:
         return ("Why", "Podms", "Stranded"), list(_grouped(found))
     rows: list[tuple[Any, ...]] = []

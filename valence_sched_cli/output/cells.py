@@ -21,7 +21,7 @@ WIDTH = 80  # of a cell that holds sentences
 
 
 class Cell(FormattableColumn[T]):
-    """A cell that sorts by what people see."""
+    """A cell that sorts by its text for people."""
 
     def __lt__(self, other: object) -> bool:
         return isinstance(other, Absent) or str(self) < str(other)
@@ -44,7 +44,7 @@ class Absent(Cell[None]):
 
 
 class Shown(Cell[T]):
-    """A value for machines; people see what a function makes of it."""
+    """A value for machines; a function makes the text for people."""
 
     def __init__(self, value: T, people: Callable[[T], str]) -> None:
         super().__init__(value)
@@ -55,7 +55,7 @@ class Shown(Cell[T]):
 
 
 class Amount(Shown[T]):
-    """A value that people see as a function makes it, and that sorts by itself."""
+    """A value that sorts by itself; a function makes the text for people."""
 
     def __lt__(self, other: object) -> bool:
         return isinstance(other, Absent) or FormattableColumn.__lt__(self, other)
@@ -125,14 +125,14 @@ class UriTails(WordLines):
 
 
 class Sentences(Words):
-    """A list of sentences: folded and one below the other for people, a list for machines."""
+    """A list of sentences: folded, each on its own lines for people, a list for machines."""
 
     def human_readable(self) -> str:
         return "\n".join(map(_fold, self._value))
 
 
 class Sentence(Cell[str]):
-    """A sentence, folded for people, who do not see the name that another column has."""
+    """A sentence, folded for people, without the name that another column has."""
 
     def __init__(self, text: str, name: str = "", width: int = WIDTH) -> None:
         super().__init__(text)
@@ -189,7 +189,7 @@ def fields(
 
 
 class NounLines(Shown[Any]):
-    """Nouns: a line that a function makes of each for people, lists and maps for machines."""
+    """Nouns: a line for each, made by a function, for people; lists and maps for machines."""
 
     def human_readable(self) -> str:
         return "\n".join(map(self._people, self._value))
@@ -199,7 +199,7 @@ class NounLines(Shown[Any]):
 
 
 class GrantsCell(Cell[Sequence[Any]]):
-    """Amounts of stocks: a line each for people, the structure for machines."""
+    """Amounts of stocks: a line each for people, lists and maps for machines."""
 
     def human_readable(self) -> str:
         counts = Counter((one.amount, one.unit, one.resource, one.uri) for one in self._value)
@@ -242,13 +242,13 @@ class HeatCell:
 
 
 def supports_colour(stream: Any) -> bool:
-    """Return whether to use colours: on a terminal that has them, unless NO_COLOR is set."""
+    """Return whether to use colours: on a terminal that supports them, unless NO_COLOR is set."""
     return not os.environ.get("NO_COLOR") and moves_cursor(stream)
 
 
 def heat_table(names: Sequence[str], rows: Sequence[Sequence[Any]], *, colour: bool = True) -> str:
     """Return columns of text; with ``colour`` cells have escape codes for their temperature."""
-    import tabulate  # whose own padding is changed
+    import tabulate  # a copy, whose padding changes
 
     def shown(cell: Any) -> str:
         is_hot = colour and isinstance(cell, HeatCell)

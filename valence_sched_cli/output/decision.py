@@ -43,14 +43,14 @@ from valence_sched_cli.output.cells import (
 )
 from valence_sched_cli.output.table import PreparedFormatter, in_order, telling_columns
 
-MOST_LINES = 16  # of reasons, before they are grouped: with a decision around it still a screen
+MOST_LINES = 16  # of reasons before they are grouped, so that a decision fits a screen
 WIDTH = 79
 
 
 def not_chosen(
     report: Report, given: Iterable[str] = (), *, every_reason: bool = False
 ) -> Iterator[str]:
-    """Yield why pod managers take no node; a reason names the options ``given``."""
+    """Yield why pod managers were not chosen; a reason names the options ``given``."""
     rejected = words.not_chosen(report)
     if not rejected:
         return
@@ -84,7 +84,7 @@ def _groups(rejected: Sequence[PodmVerdict], phrases: ReasonPhrases) -> Iterator
     ordered = sorted(groups.items(), key=lambda item: (-len(item[1]), item[0]))
     shown = ordered[:MOST_LINES]
     lines = [(len(some), text, words.nearest_text(some)) for (text, *_), some in shown]
-    # Only texts with an example beside them need the room, and some fit no screen.
+    # Only texts with an example need padding, and some exceed the screen.
     width = min(max((len(text) for _, text, nearest in lines if nearest), default=0), WIDTH // 2)
     for number, text, nearest in lines:
         yield from hang(escape(f"  {number:>5,}  {text:{width}}  {nearest}".rstrip()), 9)
@@ -93,13 +93,13 @@ def _groups(rejected: Sequence[PodmVerdict], phrases: ReasonPhrases) -> Iterator
 
 
 COLUMNS = ("Node", "Rank", "Podm", "Pool", "Score", "Blocks", "Amounts")
-ZONE = "Zone"  # the column beside the pod manager, of decisions over zones
+ZONE = "Zone"  # the column before Podm, in decisions over zones
 LONG_COLUMNS = (*COLUMNS, "Choice", "Scores", "Cost", "Waste")
 BLOCKS_WIDTH = 36  # of a cell with the blocks of a node
 
 
 def columns(long: bool) -> tuple[str, ...]:
-    """Return the columns of a decision, with ``long`` all of them."""
+    """Return the columns of a decision; all of them with ``long``."""
     return LONG_COLUMNS if long else COLUMNS
 
 
@@ -156,13 +156,13 @@ def claim_rows(claim: Claim) -> list[dict[str, Any]]:
 
 
 def with_zone(columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns with that of the zone before that of the pod manager."""
+    """Return the columns with the zone before the pod manager."""
     at = columns.index("Podm")
     return (*columns[:at], ZONE, *columns[at:])
 
 
 def zone_notes(report: Report) -> Iterator[str]:
-    """Yield a line each for the zones that gave no answer and for those that were not asked."""
+    """Yield a line for each zone without an answer and for the zones that were not queried."""
     yield from zone_lines(report.zones) if report.zones else ()
 
 
@@ -211,7 +211,7 @@ def several_lines(decisions: DecisionResults, names: Sequence[str]) -> Iterator[
     of = format_count(count, "request")
     if failure and count > 1:
         left = f", {count - tried} not tried" if count > tried else ""
-        yield f"{names[tried - 1]} fails all {of}{left}"
+        yield f"{names[tried - 1]} failed, so all {of} fail{left}"
     yield f"placed {report.placed:,} of {format_count(report.requested, 'node')} of {of}"
 
 
@@ -221,7 +221,7 @@ def request_names(requests: Iterable[Request]) -> list[str]:
     return [f"{number}: {one.id or one.flavor or 'request'}" for number, one in numbered]
 
 
-MOST_SHOWN = 3  # near misses and changes of each sort; the report has all
+MOST_SHOWN = 3  # near misses and changes of each kind; the report has all
 
 
 class ReportRenderer:
@@ -308,7 +308,7 @@ class ReportRenderer:
 
 
 def _folded(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Iterator[Sequence[Any]]:
-    """Yield rows whose last cell is folded into as many rows as a screen needs for it."""
+    """Yield rows; a long last cell is folded into several rows."""
     columns = zip(names[:-1], zip(*(row[:-1] for row in rows), strict=True), strict=True)
     taken = sum(2 + max(len(str(cell)) for cell in (name, *cells)) for name, cells in columns)
     room = max(len(names[-1]), WIDTH - 2 - taken)
@@ -325,7 +325,7 @@ def _hang(title: str, text: str) -> list[str]:
 
 
 def reports_by_name(document: Report | Reports) -> dict[str, Report]:
-    """Return the reports on several requests by the names of these, none for one request alone."""
+    """Return the reports on several requests by request name; empty for a single request."""
     reports: Sequence[Report] = getattr(document, "decisions", ())
     return dict(zip(request_names(one.request for one in reports), reports, strict=True))
 
@@ -338,7 +338,7 @@ def _weight(explanation: Explanation, weigher: str) -> str:
 
 
 def request_lines(report: Report) -> list[str]:
-    """Return what is asked for: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
+    """Return the requested resources: ``gpu-large: 32 cores, 256 GiB memory, 2 GPU A100``."""
     return hang(escape(request_phrase(report.request)), 2)
 
 
@@ -349,7 +349,7 @@ VERDICT_COLUMNS = (
 
 
 def document_fields(document: Report | Reports) -> dict[str, Any]:
-    """Return a document as one map for programs, with sentences beside the structure."""
+    """Return a document as one map for programs, with added sentences."""
     if isinstance(document, Report):
         return _report_fields(document)
     return {
@@ -382,7 +382,7 @@ def verdict_rows(report: Report) -> Iterator[tuple[Any, ...]]:
 
 
 def _report_fields(report: Report) -> dict[str, Any]:
-    """Return the report and its explanation as one map, with sentences beside the structure."""
+    """Return the report and its explanation as one map, with added sentences."""
     fields: dict[str, Any] = msgspec.to_builtins(report)
     explanation = report.explanation
     explained = fields.pop("explanation") or {}

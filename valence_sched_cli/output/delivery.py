@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delivery: names what a command has done on a stream that still works, when another has failed."""
+"""Delivery: reports the effects of a command on a working stream after another one failed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from valence_sched.errors import OutputError, SchedulerError, describe_error, es
 if TYPE_CHECKING:
     from valence_sched.model.effect import EffectLog
 
-EXIT_UNTOLD = 7  # something was done, and not all of the outputs could be written
+EXIT_UNTOLD = 7  # the command had an effect, and an output failed
 
 
 class Delivery:
@@ -34,7 +34,7 @@ class Delivery:
         self._effects, self._stdout, self._log, self._clear = effects, stdout, log, clear
 
     def print(self, emit: Callable[[Any], object]) -> None:
-        """Print what ``emit`` writes, after an effect only once it is complete; OutputError."""
+        """Print the output of ``emit``; after an effect, only once it is complete; OutputError."""
         self._clear()
         if self._effects:
             text = io.StringIO()
@@ -46,7 +46,7 @@ class Delivery:
             emit(self._stdout)
 
     def log_error(self, error: BaseException, closing: Iterable[str]) -> int:
-        """Tell of an error, and after an effect what no output names; return the exit code."""
+        """Report an error, and after an effect the unreported changes; return the exit code."""
         if isinstance(error, KeyboardInterrupt):
             reason = "interrupted"
         elif isinstance(error, SchedulerError):
@@ -63,26 +63,26 @@ class Delivery:
         return EXIT_UNTOLD
 
     def check(self, failures: streams.Failures, code: int) -> int:
-        """Report log files that failed; return the exit code, 7 where effects are named nowhere."""
-        self._log(f"exit code {code}", logging.DEBUG)  # a log that takes no more fails here at last
+        """Report log files that failed; return the exit code, 7 if effects were not reported."""
+        self._log(f"exit code {code}", logging.DEBUG)  # a failed log raises here at the latest
         for handler, reason in list(failures.items()):
             if isinstance(handler, logging.FileHandler):
-                line = f"--log-file {handler.baseFilename}: {reason.lower()}: it is not whole"
+                line = f"--log-file {handler.baseFilename}: {reason.lower()}: the log is incomplete"
                 self._log(line, logging.ERROR)
         lost = any(not isinstance(handler, logging.FileHandler) for handler in failures)
         lines = self._effects.unnamed_lines() if lost else []
         if not lines:
             return code
-        with contextlib.suppress(OutputError):  # then no stream is left
+        with contextlib.suppress(OutputError):  # no stream is left
             streams.write(self._stdout, "".join(f"{line}\n" for line in lines))
         return EXIT_UNTOLD
 
 
-OURS = "valence_sched"  # what the names of our loggers begin with
+OURS = "valence_sched"  # prefixes of our loggers
 
 
 class EscapingFormatter(logging.Formatter):
-    """Escapes what another formatter makes; a line of ours stays one line."""
+    """Escapes the output of another formatter; our records stay one line."""
 
     def __init__(self, formatter: logging.Formatter | None) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class EscapingFormatter(logging.Formatter):
 
 
 def escape_logs() -> None:
-    """Let the handlers that log for the whole program escape what does not print."""
+    """Let the program's log handlers escape unprintable characters."""
     for handler in logging.getLogger().handlers:
         if not isinstance(handler.formatter, EscapingFormatter):
             handler.setFormatter(EscapingFormatter(handler.formatter))
@@ -106,12 +106,12 @@ _NAMES = ("SIGTERM", "SIGHUP")
 
 
 class _SignalInterrupt(KeyboardInterrupt):
-    """A signal came: as with Ctrl-C, a plug-in that runs meanwhile has not failed."""
+    """A signal arrived: as after Ctrl-C, the running plug-in has not failed."""
 
 
 @contextlib.contextmanager
 def interrupt_on_signals() -> Iterator[None]:
-    """Let signals that are not ignored end the command, with the exit code of a shell."""
+    """Let signals that are not ignored end the command with a shell's exit code."""
     default = []
     if threading.current_thread() is threading.main_thread():
         numbers = [getattr(signal, name) for name in _NAMES if hasattr(signal, name)]

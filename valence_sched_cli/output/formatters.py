@@ -21,7 +21,7 @@ from valence_sched_cli.output.table import is_of_numbers
 
 
 class TableStyle(base.ListFormatter, base.SingleFormatter):
-    """A table in one of tabulate's styles, with the patterns that a cell must escape."""
+    """A table in one of tabulate's styles, with the patterns to escape in cells."""
 
     tablefmt: ClassVar[str]
     escapes: ClassVar[tuple[tuple[str, str], ...]] = ()
@@ -46,7 +46,7 @@ class TableStyle(base.ListFormatter, base.SingleFormatter):
             [[self._cell(value) for value in row] for row in rows],
             headers=[self._cell(name) for name in headers],
             tablefmt=self.tablefmt,
-            # Cells are text by now: an id such as 0007 or 1e5 must stay as it is.
+            # Cells are text here: an ID such as 0007 or 1e5 must not become a number.
             disable_numparse=True,
             colalign=alignment or None,
         )
@@ -80,7 +80,7 @@ Grid = table_style("grid")
 Html = table_style("html")  # tabulate escapes its cells
 Jira = table_style("jira", (r"([|{}\[\]])", r"\\\1"), (r"\n", r" \\\\ "))
 Latex = table_style("latex", (r"\n", " "))  # tabulate escapes its cells
-Markdown = table_style("pipe", *_MARKDOWN)  # as GitHub, GitLab and Gitea show it
+Markdown = table_style("pipe", *_MARKDOWN)  # as GitHub, GitLab and Gitea render it
 Mediawiki = table_style("mediawiki", _PIPE_ENTITY, _LESS_ENTITY, (r"\n", "<br>"))
 Orgtbl = table_style("orgtbl", (r"\|", r"\\vert{}"), (r"\n", " "))
 Outline = table_style("outline")

@@ -42,7 +42,7 @@ class DevicesCell(Cell[Any]):
 
 
 class BarCell(Cell[tuple[float | None, float | None]]):
-    """What is free of a total: a bar of what is used and the numbers in words."""
+    """A free amount of a total: a bar of the used share, and the numbers in words."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class BarCell(Cell[tuple[float | None, float | None]]):
         return f"[{('#' * self._used).ljust(BAR_WIDTH, '-')}] {text}"
 
     def coloured(self, text: str) -> str:
-        """Return the text of the cell with its bar in the colour of what is free."""
+        """Return the text of the cell; the colour of its bar shows the free share."""
         free, total = self._value
         if free is None or not total or not self._used or self._unusable:
             return text
@@ -79,7 +79,7 @@ class BarCell(Cell[tuple[float | None, float | None]]):
 
 
 class NodeHardwareCell(Cell[Any]):
-    """What a node has: phrases folded for people; the devices, amounts and gaps for machines."""
+    """The hardware of a node: phrases folded for people; devices, amounts and gaps for machines."""
 
     width = WIDTH
 
@@ -101,7 +101,7 @@ class NodeHardwareCell(Cell[Any]):
 
 
 class PoolsCell(Cell[Any]):
-    """What is free in each pool, by its id: a line each for people, numbers for machines."""
+    """Free amounts by pool ID: a line each for people, numbers for machines."""
 
     _value: Mapping[str, PodmSummary]
 
@@ -136,9 +136,9 @@ def _free_phrases(amounts: PodmSummary) -> Iterator[str]:
 
 
 def bar_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, BarCell]:
-    """Return a bar for each resource of which there is any, by its title.
+    """Return a bar for each present resource, by its title.
 
-    Where ``unusable`` says why no node is placed, only its words: nothing of it can be used.
+    If ``unusable`` has a reason, the cell has only words: new nodes cannot use the resource.
     """
     number = "{:,}".format
     bars = {
@@ -154,9 +154,9 @@ def bar_cells(amounts: PodmSummary, unusable: str = "") -> dict[str, BarCell]:
 
 
 class FreeCell(Amount[Any]):
-    """What is free of a total: ``224/432`` for people, in parentheses if unusable.
+    """A free amount of a total: ``224/432`` for people, in parentheses if unusable.
 
-    A table that would be too wide has ``brief``, the free amount alone.
+    If the table is too wide, it has ``brief``, only the free amount.
     """
 
     def __init__(self, free: float, total: float | None, in_mib: bool, usable: bool) -> None:
@@ -177,7 +177,7 @@ class FreeCell(Amount[Any]):
 
 
 def usable_lines(podms: Iterable[PodmOverview]) -> Iterator[str]:
-    """Yield what is usable of what is free, where some is free where no node may be placed."""
+    """Yield the usable part of free amounts, if a part of them is unusable."""
     every = list(podms)
     unusable = Counter(one.podm.unusable for one in every if one.podm.unusable)
     if not unusable:
@@ -194,7 +194,7 @@ def usable_lines(podms: Iterable[PodmOverview]) -> Iterator[str]:
 
 
 def amount_cells(amounts: PodmSummary) -> dict[str, Any]:
-    """Return the cells of what is free and of what there is in total, by their titles."""
+    """Return the cells of free and total amounts by title."""
     cells: dict[str, Any] = {}
     for name, title in _AMOUNTS.items():
         for word, amount in zip(("Free", "Total"), getattr(amounts, name), strict=True):

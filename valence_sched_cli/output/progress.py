@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The progress line of a terminal: whom a command waits for that takes longer than a second.
+"""The progress line of a terminal: the pod managers that a command waits for longer than a second.
 
-It stands on standard error while the command waits, and leaves nothing there.
+It is on standard error while the command waits, and is then removed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MAX_NAME_LENGTH = 40  # characters of a name on the line
 
 
 class Awaited:
-    """The number of pod managers that were read, who has not answered, and activities."""
+    """The number of pod managers that were read, the ones without an answer, and activities."""
 
     def __init__(self) -> None:
         self.count: tuple[int, int | None, Sequence[str]] | None = None  # read, of all, and names
@@ -33,7 +33,7 @@ class Awaited:
         return bool(self.activities) or self.count is not None
 
     def text(self, width: int) -> str:
-        """Return all of it with as many names as fit into a width, with one of more; or nothing."""
+        """Return the text with as many names as fit into a width, at least one; or nothing."""
         count, activities = self.count, list(self.activities.items())
         texts = [""]
         if activities:
@@ -45,7 +45,7 @@ class Awaited:
 
 
 def _count_texts(done: int, total: int | None, awaited: Sequence[str]) -> list[str]:
-    """Return the same in ever fewer words."""
+    """Return the text in shorter and shorter forms."""
     if total is None:
         return [f"read {done:,} pod managers"]
     read = f"read {done:,} of {total:,}"
@@ -57,7 +57,7 @@ def _count_texts(done: int, total: int | None, awaited: Sequence[str]) -> list[s
 
 
 def _name_some(names: Sequence[str], total: int, separator: str) -> list[str]:
-    """Return the first of some names, ever fewer, with the number of the others."""
+    """Return the first names, fewer and fewer, with the number of the others."""
     texts = []
     for most in range(MAX_NAMES, 0, -1):
         some = [*names[:most]]
@@ -67,30 +67,30 @@ def _name_some(names: Sequence[str], total: int, separator: str) -> list[str]:
 
 
 def _shorten(name: str) -> str:
-    """Return a name that cannot command the terminal, with its end left out where it is long."""
+    """Return a name without control characters, shortened if it is long."""
     text = escape(name)
     return text if len(text) <= MAX_NAME_LENGTH else f"{text[: MAX_NAME_LENGTH - 1]}…"
 
 
-DELAY_S = 1.0  # of work, before the line is shown
+DELAY_S = 1.0  # of waiting before the line is shown
 FRAMES_PER_S = 8
 
 
 def terminal_progress(stream: Any = None) -> model.diagnostic.Progress | None:
-    """Return the progress line of a stream, None where it is no terminal that can have one."""
+    """Return the progress line of a stream, None unless it is a terminal that supports one."""
     stream = stream or sys.stderr
     return ProgressLine(stream) if moves_cursor(stream) else None
 
 
 class ProgressLine:
-    """Shows what is awaited for longer than a second; a log record takes its place meanwhile."""
+    """Shows waits of longer than a second; log records replace the line briefly."""
 
     def __init__(
         self, stream: Any, delay_s: float = DELAY_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._stream, self._delay_s, self._clock = _HarmlessStream(stream), delay_s, clock
         self._awaited = Awaited()
-        self._lock = threading.RLock()  # never needed by the thread that draws
+        self._lock = threading.RLock()  # never taken by the drawing thread
         self._started: float | None = None
         self._timer: threading.Timer | None = None
         self._live: rich.live.Live | None = None
@@ -111,7 +111,7 @@ class ProgressLine:
         self._awaited.activities.pop(subject, None)
 
     def close(self) -> None:
-        """Remove the line, and forget what was awaited."""
+        """Remove the line, and forget the awaited pod managers."""
         with self._lock:
             self._stop()
             self._started = None
@@ -137,7 +137,7 @@ class ProgressLine:
         self._timer.start()
 
     def _show(self) -> None:
-        """Show the line; called by the timer, which may be too late."""
+        """Show the line; called by the timer, perhaps after the work has ended."""
         with self._lock:
             if self._timer is not threading.current_thread():
                 return
@@ -164,7 +164,7 @@ class ProgressLine:
         return bool(live or timer)
 
     def _give_way(self, _record: logging.LogRecord) -> bool:
-        """Remove the line for a log record; the line comes again while work goes on."""
+        """Remove the line for a log record; it is shown again while work continues."""
         with self._lock:
             if self._stop():
                 self._start_timer(self._delay_s)
@@ -178,7 +178,7 @@ class ProgressLine:
 
 
 class _Line:
-    """What ``rich`` draws: a spinner and the text of this moment; nothing where there is none."""
+    """The renderable of ``rich``: a spinner and the present text; empty without a text."""
 
     def __init__(self, text: Callable[[int], str], *, unicode: bool) -> None:
         self._text = text
@@ -195,7 +195,7 @@ class _Line:
 
 
 class _HarmlessStream:
-    """A terminal that takes every character, and may be gone: the command goes on without it."""
+    """A terminal stream that accepts every character and ignores a lost terminal."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

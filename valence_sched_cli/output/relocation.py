@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Moves of nodes as rows and lines: where each goes, which are stuck and why, what it comes to."""
+"""Moves of nodes as rows and lines: destinations, stuck nodes with reasons, and the result."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONG_COLUMNS = (*COLUMNS, "Owner", "Asks For", "Hardware", "URI")
 REBALANCE_COLUMNS = ("Step", "Node", "From", "To", "Pool", "Room", "Fragmentation", "Imbalance")
 REBALANCE_LONG_COLUMNS = (*REBALANCE_COLUMNS, "Blocks", "Owner", "Asks For", "Hardware", "URI")
 MOST_GROUPS = 3  # of reasons against a node that is stuck
-MOST_LISTED = 8  # groups of nodes, and nodes of each, before the rest is only counted
+MOST_LISTED = 8  # groups of nodes, and nodes of each; the rest is only counted
 WIDTH = 78
 
 
@@ -36,7 +36,7 @@ def _move_row(move: Any) -> dict[str, Any]:
 
 
 def stuck_row(one: StuckNode) -> dict[str, Any]:
-    """Return the row of a node that finds no place."""
+    """Return the row of a node without a place."""
     return _node_cells(one) | dict.fromkeys(("Step", "To", "Pool", "Blocks"))
 
 
@@ -52,7 +52,7 @@ def _node_cells(one: MovedNode) -> dict[str, Any]:
 
 
 def rebalance_row(move: RebalanceMove) -> dict[str, Any]:
-    """Return the row of a move with what the site has after it."""
+    """Return the row of a move with the measures of the site after it."""
     fragmentation = number_cell(move.after.fragmentation, is_share=True)
     imbalance = number_cell(move.after.imbalance, is_share=True)
     after = {"Room": move.after.room, "Fragmentation": fragmentation, "Imbalance": imbalance}
@@ -60,7 +60,7 @@ def rebalance_row(move: RebalanceMove) -> dict[str, Any]:
 
 
 def stuck_lines(stuck: Sequence[StuckNode], all_reasons: bool = False) -> Iterator[str]:
-    """Yield why nodes find no place: those of one pod manager with equal reasons together."""
+    """Yield why nodes find no place, grouped by pod manager and reasons."""
     if not stuck:
         return
     yield f"No place for {format_count(len(stuck), 'node')}"

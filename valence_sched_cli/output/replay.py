@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replays as rows and lines: runs, comparisons, what happened over time, and sweeps."""
+"""Replays as rows and lines: runs, comparisons, time series, and sweeps."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ SWEEP_LONG_COLUMNS = (
         "Duration Seconds",
     ),
 )
-MOST_GROUPS = 4  # of reasons, in the lines about a first refusal
-MOST_CHANGES = 20  # that are told, before the rest is only counted
+MOST_GROUPS = 4  # of reasons in the lines about a first refusal
+MOST_CHANGES = 20  # that are printed; the rest is only counted
 
 
 class Number(Amount[float]):
-    """A number: few digits or a percentage for people, all of it for machines."""
+    """A number: few digits or a percentage for people, all digits for machines."""
 
     def __init__(self, value: float, *, is_share: bool = False) -> None:
         super().__init__(value, functools.partial(number_text, is_share=is_share))
@@ -174,7 +174,7 @@ def outcome_lines(replay: model.Replay) -> Iterator[str]:
 
 
 def change_lines(changes: Sequence[model.MeasureChange], file: str) -> Iterator[str]:
-    """Yield a line for each measure that differs from the baseline, at last how many do."""
+    """Yield a line for each measure that differs from the baseline, then their number."""
     for change in changes[:MOST_CHANGES]:
         if change.measure == "run":
             yield f"{change.run}: only in the {'baseline' if change.after is None else 'result'}"
@@ -202,21 +202,21 @@ def _first_lines(first: model.FirstRefusal) -> Iterator[str]:
         yield f"  {others:>5,}  for other reasons"
 
 
-#: The columns for programs; people have one for each resource.
+#: The columns for programs; people see one column for each resource.
 SERIES_COLUMNS = (
     *("Site", "Policy", "After Seconds", "Utilisation", "Fragmentation", "Nodes", "Podms"),
     *("Requested", "Placed", "Refused", "Undecided"),
 )
 _SUMS = ("Requested", "Placed", "Refused", "Undecided")
 MOST_ROWS = 24  # of a run, for people: one screen
-MOST_RESOURCES = 3  # that people see without --long: those that change the most
+MOST_RESOURCES = 3  # columns without --long: the resources that change most
 _UNITS_S = (("d", 86400.0), ("h", 3600.0), ("m", 60.0), ("s", 1.0))
 
 
 def series_table(
     replay: model.Replay, *, machine: bool, long: bool
 ) -> tuple[Sequence[str], list[dict[str, Any]]]:
-    """Return titles and rows: for programs each bucket, for people at most ``MOST_ROWS`` a run."""
+    """Return titles and rows: each bucket for programs, up to ``MOST_ROWS`` per run for people."""
     if machine:
         return SERIES_COLUMNS, [row for run in replay.runs for row in _bucket_rows(run)]
     names = _resources(replay.runs, None if long else MOST_RESOURCES)
@@ -248,7 +248,7 @@ def _bucket_rows(run: model.ReplayResult) -> Iterator[dict[str, Any]]:
 
 
 def _resources(runs: Sequence[model.ReplayResult], most: int | None) -> list[str]:
-    """Return the resources in their order; of more than ``most`` those that change the most."""
+    """Return the resources in their order; if more than ``most``, those that change most."""
     ranges: dict[str, float] = {}
     for run in runs:
         for name, values in run.series.used.items():
@@ -259,7 +259,7 @@ def _resources(runs: Sequence[model.ReplayResult], most: int | None) -> list[str
 
 
 def _merged_rows(run: model.ReplayResult, names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Yield rows over equal times: means of levels, sums of counts, the last fragmentation."""
+    """Yield rows over equal intervals: means of levels, sums of counts, the last fragmentation."""
     series = run.series
     size = max(1, -(-len(series.nodes) // MOST_ROWS))
     step_s = size * series.bucket_s
@@ -291,7 +291,7 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def progress_text(done: int, made: int, total: int, elapsed_s: float) -> str:
-    """Return how many of all runs are done, and about how long the others take."""
+    """Return the number of finished runs, and the estimated time of the others."""
     text = f"{done:,} of {total:,} runs"
     if not made or done == total:
         return text

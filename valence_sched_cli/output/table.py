@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables: titles, widths, formats and colours of what a command prints."""
+"""Tables: titles, widths, formats and colours of printed rows."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from valence_sched.streams import encodable
 from valence_sched_cli.late import model, msgspec
 from valence_sched_cli.output.cells import Absent
 
-USUAL_WIDTH = 80  # characters, where the screen has none
-BORDER = 3  # characters that a column of a table has beside its widest cell
+USUAL_WIDTH = 80  # characters, if the screen has no width
+BORDER = 3  # characters of a column in addition to its widest cell
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
-_AGE, _GLUE = re.compile(r" ago\b"), "\0"  # an age is not broken
-_INDENT = "  "  # of a line that goes on, in a cell of several lines
+_AGE, _GLUE = re.compile(r" ago\b"), "\0"  # an age stays on one line
+_INDENT = "  "  # of a continued line in a cell of several lines
 
 
 def screen_width() -> int | None:
-    """Return how wide a table may be: what COLUMNS says, else the terminal; None for a pipe."""
+    """Return the maximum width of a table: COLUMNS, else the terminal's; None for a pipe."""
     if (columns := os.environ.get("COLUMNS", "")).isdecimal() and int(columns):
         return int(columns)
     with contextlib.suppress(AttributeError, OSError, ValueError):  # no stream, or no terminal
@@ -41,7 +41,7 @@ def screen_width() -> int | None:
 def fit_rows(
     titles: Sequence[str], rows: Sequence[Sequence[Any]], width: int | None = None
 ) -> Sequence[Sequence[Any]]:
-    """Return rows folded to ``width`` or the screen, the widest first; as they are if in vain."""
+    """Return rows folded to ``width`` or the screen, the widest column first, if possible."""
     width = screen_width() if width is None else width
     if width is None:
         return rows
@@ -64,7 +64,7 @@ def fit_rows(
 
 
 def _least_width(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
-    """Return the width of a table of which each cell is broken between all its words."""
+    """Return the width of a table whose cells are broken between all words."""
     columns = ([_text(row[number]) for row in rows] for number in range(len(titles)))
     widths = (
         min(_longest(title, cells, "\n"), _longest(title, cells, None))
@@ -74,7 +74,7 @@ def _least_width(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> int:
 
 
 def _record(titles: Sequence[str], row: Sequence[Any], width: int) -> str:
-    """Return a row as lines of a title and a value each, without what is empty."""
+    """Return a row as lines of a title and a value each, without empty cells."""
     indent = max(map(len, titles)) + len(_INDENT)
     fold = textwrap.TextWrapper(
         max(width, 2 * indent), initial_indent=" " * indent, subsequent_indent=" " * indent,
@@ -134,12 +134,12 @@ def _text(cell: Any) -> str:
     return str(cell.human_readable() if isinstance(cell, FormattableColumn) else cell)
 
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # how a cell begins that a spreadsheet evaluates
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # first characters that a spreadsheet evaluates
 FLAT = ("csv", "shell", "value")  # formats whose cells cannot hold a list or a map
 STRUCTURED = ("json", "yaml")
 MACHINE = (*FLAT, *STRUCTURED, "tsv")  # formats that programs read
 
-#: Titles that people see: short ones, where the cells have the unit. Programs see the others.
+#: Short titles for people, whose cells have the unit. Programs see the full titles.
 SHORT_TITLES = {
     "Free Blocks": "Blocks",
     "Free Cores": "Cores",
@@ -153,7 +153,7 @@ SHORT_TITLES = {
 
 
 class _ShownCell(FormattableColumn[Any]):
-    """A cell with the text that people see of it."""
+    """A cell with its text for people."""
 
     def __init__(self, value: Any, text: str) -> None:
         super().__init__(value)
@@ -172,10 +172,10 @@ class _ShownCell(FormattableColumn[Any]):
 
 
 class PreparedFormatter:
-    """Prints cells with what a format needs: escaped, flat, folded to the screen, in ``colour``.
+    """Prints cells as a format needs them: escaped, flat, folded to the screen, in ``colour``.
 
-    What the encoding of ``stream`` lacks is escaped before widths are counted. It prints to
-    ``target``, else to the stream that it is given.
+    Characters that the encoding of ``stream`` lacks are escaped before widths are counted. The
+    printer writes to ``target``, else to the given stream.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ def _values(names: Sequence[str], cells: Any) -> dict[str, Any]:
 
 
 def _yaml(value: object) -> str:
-    """Return YAML with line ends in text escaped as every other control character."""
+    """Return YAML whose line ends in text are escaped like other control characters."""
     return model.codec.dump_yaml(msgspec.to_builtins(value))
 
 
@@ -290,7 +290,7 @@ def _escaped(value: Any) -> Any:
 
 
 def _printable_cell(cell: Any, colour: bool) -> Any:
-    """Return a cell that cannot control a terminal, with ``colour`` in its colours."""
+    """Return a cell without control characters, in its colours with ``colour``."""
     coloured: Callable[..., str] | None = getattr(cell, "coloured", None)
     if isinstance(cell, FormattableColumn):
         bare = copy.copy(cell)
@@ -298,18 +298,18 @@ def _printable_cell(cell: Any, colour: bool) -> Any:
         text = escape(bare.human_readable(), keep="\n")
         return _ShownCell(cell, coloured(text) if colour and coloured else text)
     if coloured:
-        # without colours cliff aligns what is a plain number
+        # without colours cliff aligns plain numbers
         return _ShownCell(cell, coloured()) if colour else int(cell)
     return escape(cell) if isinstance(cell, str) else cell
 
 
 def machine_value(cell: Any) -> Any:
-    """Return what programs see of a cell."""
+    """Return the value of a cell for programs."""
     return cell.machine_readable() if isinstance(cell, FormattableColumn) else cell
 
 
 def _flat_cell(cell: Any) -> Any:
-    """Return a cell that holds no structure: JSON in its place, nothing for null."""
+    """Return a flat cell: lists and maps as JSON, null as an empty cell."""
     value = machine_value(cell)
     if isinstance(value, (list, dict)):
         value = json.dumps(value, ensure_ascii=False)
@@ -319,18 +319,18 @@ def _flat_cell(cell: Any) -> Any:
 
 
 def _without_formula(cell: Any) -> Any:
-    """Return a cell of CSV that a spreadsheet takes for text: behind an apostrophe."""
+    """Return a CSV cell that a spreadsheet reads as text: after an apostrophe."""
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
 
 
 def in_order(row: Any, columns: Sequence[str]) -> tuple[Any, ...]:
-    """Return the cells of a row in the order of the columns, without those that none shows."""
+    """Return the cells of a row in the order of the columns, without surplus cells."""
     is_map = isinstance(row, Mapping)
     cells = [row[column] for column in columns] if is_map else tuple(row)[: len(columns)]
     return tuple(Absent() if cell is None else cell for cell in cells)
 
 
-#: What columns of a decision say where they say nothing, None where a line beside the rows says it.
+#: The uninformative texts of a decision's columns; None if a line near the rows has the same.
 REDUNDANT = {"Rank": "1", "Amounts": "", "Seed": None, "Request ID": None}
 
 
@@ -340,10 +340,10 @@ def telling_columns(
     parsed_args: Any,
     redundant: Mapping[str, str | None] = REDUNDANT,
 ) -> list[str]:
-    """Return the columns that tell people something; programs get all, and named ones stay.
+    """Return the informative columns; programs get all, and named columns stay.
 
-    ``redundant`` has by title the text of a column that tells nothing, and None where another
-    column, or ``--long``, has the same.
+    ``redundant`` has the uninformative text of a column by title, or None if another column, or
+    ``--long``, has the same.
     """
     sorts = (word.partition(":")[0] for word in getattr(parsed_args, "sort", ()))
     words = (*parsed_args.columns, *parsed_args.sort_columns, *sorts)
@@ -360,7 +360,7 @@ def telling_columns(
     return [name for name in columns if not is_redundant(name)]
 
 
-#: From 0 to 1: titles are short, and a list of all of them helps more than a poor guess.
+#: From 0 to 1: high, as a list of the short titles helps more than a poor guess.
 MIN_SIMILARITY = 0.6
 
 

@@ -174,14 +174,14 @@ class TestParsing(unittest.TestCase):
             (request.parse_traits, "in:A,,B", "an empty name"),
             (request.parse_traits, "!", "an empty name"),
             (request.parse_traits, "in:", "an empty name"),
-            (request.parse_traits, "in:A,!B", "'!B' has no place here"),
-            (request.parse_traits, "!in:A,B", "none of several is --forbidden for each"),
-            (request.parse_forbidden, "!A", "'!A' has no place here"),
-            (request.parse_forbidden, "in:A,B", "none of several is the option for each of them"),
-            (request.parse_forbidden, "A,B", "none of several is the option for each of them"),
+            (request.parse_traits, "in:A,!B", "'!B' is not allowed here"),
+            (request.parse_traits, "!in:A,B", "use --forbidden for each trait"),
+            (request.parse_forbidden, "!A", "'!A' is not allowed here"),
+            (request.parse_forbidden, "in:A,B", "repeat the option for each name"),
+            (request.parse_forbidden, "A,B", "repeat the option for each name"),
             (request.parse_aggregates, "a,b", "in:a,b is one of them"),
             (request.parse_aggregates, "!", "an empty name"),
-            (request.parse_aggregates, "!!a", "has no place here"),
+            (request.parse_aggregates, "!!a", "is not allowed here"),
         ):
             with self.subTest(f"{parse.__name__} {text}"):
                 with self.assertRaises(argparse.ArgumentTypeError) as caught:

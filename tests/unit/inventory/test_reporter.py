@@ -128,7 +128,7 @@ class TestReporter(StoreCase):
         reporter = self.reporter(fail)
         for _ in range(3):
             reporter.report()
-        self.assertEqual(["there: not reported: p: refused", "there: reports are taken again"],
+        self.assertEqual(["there: not reported: p: refused", "there: reports are accepted again"],
                          self.told)  # fmt: skip
 
     def test_a_state_that_is_away_ends_no_reporter(self):

@@ -152,7 +152,7 @@ class TestInventory(unittest.TestCase):
     def test_it_counts_each_block_once_and_each_use(self):
         page = inventory_page(read_hardware(engine(*PODMS)))
         lead = "5 of 9 blocks are usable on 4 pod managers"
-        why = "1 more are free on pod managers that take no node (1 Offline)"
+        why = "1 more are free on pod managers that take no nodes (1 Offline)"
         self.assertEqual(f"{lead}; {why}", page.lead)
         facts = dict(page.facts)
         self.assertEqual(("5", "9", "1"), (facts["Pools"], facts["Blocks"], facts["Nodes"]))
@@ -160,7 +160,7 @@ class TestInventory(unittest.TestCase):
 
     def test_it_says_what_is_free_of_each_resource_device_and_pod_manager(self):
         page = inventory_page(read_hardware(engine(*PODMS)))
-        self.assertIn(("Cores", "68", "84", "132", "48%"), table(page, "What is free"))
+        self.assertIn(("Cores", "68", "84", "132", "48%"), table(page, "Free resources"))
         self.assertIn(("CPU", "EPYC", "5", "6", "9", "44%", "4"), table(page, "Devices"))
         east, dark, *_ = table(page, "Pod managers")
         self.assertEqual(("east", "Online", "az1", "3 of 5", "48 of 80"), east[:5])
@@ -172,7 +172,7 @@ class TestInventory(unittest.TestCase):
         off = ({"id": "off", "blocks": blocks, "enabled": False},
                {"id": "lost", "blocks": blocks, "status": "Unknown"})  # fmt: skip
         page = inventory_page(read_hardware(engine(*PODMS, *off), old={"east": "2026-01-05"}))
-        self.assertIn("3 more are free on pod managers that take no node (1 Offline, 1 disabled, "
+        self.assertIn("3 more are free on pod managers that take no nodes (1 Offline, 1 disabled, "
                       "1 unreachable)", page.lead)  # fmt: skip
         self.assertEqual("1 pod manager", dict(page.facts)["Old readings"])
         marks = {one.name: one.marks for one in section(page, "Hardware").podms if one.marks}
@@ -188,7 +188,7 @@ class TestInventory(unittest.TestCase):
             {"count": 1, "capacity_mib": 1024}]}}]}  # fmt: skip
         page = inventory_page(read_hardware(engine(unknown, known)))
         self.assertIn(
-            ("Memory", "1 GiB+", "1 GiB+", "1 GiB+", "unknown"), table(page, "What is free")
+            ("Memory", "1 GiB+", "1 GiB+", "1 GiB+", "unknown"), table(page, "Free resources")
         )
         (first, second) = table(page, "Pod managers")
         self.assertIn("unknown of unknown", first)

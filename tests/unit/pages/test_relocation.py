@@ -65,7 +65,7 @@ class TestRelocation(unittest.TestCase):
         drawn = section(page, "Hardware")
         self.assertIsInstance(drawn, HardwareMap)
         self.assertEqual([("east", "source", "2 nodes leave"),
-                          ("west", "destination", "1 node lands here"), ("dark", "", ""),
+                          ("west", "destination", "1 node arrives here"), ("dark", "", ""),
                           ("dim", "", "")],
                          [(one.name, one.role, one.text) for one in drawn.podms])  # fmt: skip
         east, west, *_ = drawn.podms
@@ -182,7 +182,7 @@ class TestSurvival(unittest.TestCase):
         self.assertEqual(("bad", lead), (page.tone, page.lead))
         facts = dict(page.facts)
         self.assertEqual(("east", "1 of 2 nodes"),
-                         (facts["Worst set"], facts["Without a place then"]))  # fmt: skip
+                         (facts["Worst set"], facts["Nodes without a place"]))  # fmt: skip
         self.assertEqual("n2", table(page, "No place")[0][0])
         first = section(page, "Hardware").podms[0]
         self.assertEqual(("east", "source"), (first.name, first.role))

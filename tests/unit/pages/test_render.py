@@ -143,7 +143,7 @@ class TestSections(unittest.TestCase):
                  FunnelStep(filter="alive", came_in=9, went_on=4),
                  FunnelStep(filter="zone", came_in=4, went_on=4))  # fmt: skip
         text = self.text(FunnelChart(title="f", steps=steps))
-        self.assertIn("Kept all that came in: enabled, zone.", text)
+        self.assertIn("Kept all pools: enabled, zone.", text)
         self.assertEqual(2, text.count("<li"), "one for all, one for the filter that drops")
         self.assertIn("4 of 9", text)
 

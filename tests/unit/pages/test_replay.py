@@ -114,7 +114,7 @@ class TestOneRun(unittest.TestCase):
         charts = {chart.title: chart.series[0].points for chart in grid.charts}
         self.assertEqual([0, 1, 3, 3], [value for _, value in charts["Refused nodes so far"]])
         self.assertNotIn("Pod managers with nodes", charts)
-        self.assertEqual("The same at all times: pod managers with nodes 1.", grid.text)
+        self.assertEqual("Constant: pod managers with nodes 1.", grid.text)
 
     def test_a_refusal_has_its_step_its_funnel_and_its_reasons(self):
         found = page(run())
@@ -148,7 +148,7 @@ class TestSeveralRuns(unittest.TestCase):
         same = (self.RUNS[1], run(4, 0, policy="spread"))
         self.assertEqual("Each of 2 runs places 4 of 4 nodes", page(*same).lead)
         text = section(page(*self.RUNS), "Side by side").text
-        self.assertIn("One seed does not tell which run is better.", text)
+        self.assertIn("One seed does not show which run is better.", text)
 
     def test_measures_are_side_by_side_and_equal_ones_are_words(self):
         bars = section(page(*self.RUNS), "Side by side")

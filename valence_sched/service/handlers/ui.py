@@ -35,7 +35,7 @@ from valence_sched.words.phrases import missing_line
 
 HTML = "text/html"
 
-#: A page stands in no frame, and sends its form to its own server.
+#: A page cannot be framed, and sends its form only to its own server.
 HTML_HEADERS = MappingProxyType(
     {
         "Content-Type": f"{HTML}; charset=utf-8",
@@ -52,12 +52,12 @@ def problem_html(problem: Problem, depth: int) -> bytes:
     from valence_sched.pages.render import site_html
 
     lines = (f"Status {problem.status}, {problem.code}", f"Request {problem.request_id}")
-    sections = (Lines(title="For its operator", lines=lines),)
+    sections = (Lines(title="For the operator", lines=lines),)
     page = Page(title=problem.title, lead=problem.detail, tone="bad", sections=sections)
     return site_html(page, Frame(links=PageLinks(depth).menu("")))
 
 
-MOST_PODMS = 24  # whose hardware one page draws
+MOST_PODMS = 24  # pod managers whose hardware one page draws
 MOST_BLOCKS = 20_000  # that one page draws; a pod manager with more is shown alone
 MOST_ROWS = 100  # of a list
 
@@ -78,7 +78,7 @@ Amount = Annotated[int, Meta(ge=1, le=10**12)] | Literal[""]
 
 
 class FitQuery(Noun, frozen=True, kw_only=True):
-    """A request as a form has it; what is empty is not requested."""
+    """A request in a form; empty fields are not requested."""
 
     flavor: Words = ""
     cores: Amount = ""
@@ -95,7 +95,7 @@ class FitQuery(Noun, frozen=True, kw_only=True):
         return bool(self.flavor or self._properties())
 
     def spec(self) -> RequestSpec:
-        """Return the request; RequestError where amounts stand beside a flavor."""
+        """Return the request; RequestError for amounts together with a flavor."""
         properties = self._properties()
         if self.flavor and properties:
             raise RequestError("a flavor and amounts of hardware: leave one of them empty")
@@ -151,7 +151,7 @@ def site(call: Call) -> CallResult:
 
 
 def podm(call: Call) -> CallResult:
-    """Show a pod manager as a page, with its blocks and what holds them."""
+    """Show a pod manager as a page, with its blocks and their claims and nodes."""
     one = _podm(call, call.name())
     links = PageLinks(2)
     usage = verbs.block_usage(call, one.podm.id)
@@ -170,7 +170,7 @@ def block(call: Call) -> CallResult:
 
 
 def decisions(call: Call) -> CallResult:
-    """Show the newest decisions that were kept as a page."""
+    """Show the newest saved decisions as a page."""
     wanted = call.query_noun(DecisionsPageQuery)
     skip = (wanted.page - 1) * MOST_ROWS
     found = call.parts.records.newest_decisions(MOST_ROWS + 1, skip, call.user.owner)
@@ -181,7 +181,7 @@ def decisions(call: Call) -> CallResult:
 
 
 def decision(call: Call) -> CallResult:
-    """Show a decision that was kept as a page, on the hardware as it is now."""
+    """Show a saved decision as a page, on the present hardware."""
     report = call.visible(verbs.decision(call))
     named = _named_podms(report)
     podms = verbs.listed_podms(call) if named else ()
@@ -265,7 +265,7 @@ def nodes(call: Call) -> CallResult:
 
 
 def node(call: Call) -> CallResult:
-    """Show a node as a page: one of a claim by its id or URI, any other by URI and pod manager."""
+    """Show a node as a page: a claim's node by its ID or URI, any other by URI and pod manager."""
     name, podm, owner = call.name(), call.text("podm") or None, call.user.owner
     links = PageLinks(2)
     with call.parts.schedulers.changing() as scheduler:
@@ -282,7 +282,7 @@ def node(call: Call) -> CallResult:
 
 
 def _podm(call: Call, name: str) -> PodmOverview:
-    """Return a pod manager as the user may see it; UnknownName where there is none."""
+    """Return a pod manager as the user may see it; UnknownName for an unknown one."""
     with call.reading() as scheduler:
         found: PodmOverview = call.visible(scheduler.podm(name))
     return found
@@ -342,7 +342,7 @@ def _around(
 
 
 def _hardware(call: Call, podms: Sequence[PodmOverview], links: PageLinks) -> HardwareListing:
-    """Return the hardware of pod managers; of those that have too many blocks to draw, without."""
+    """Return the hardware of pod managers, without blocks if they are too many to draw."""
     pools: list[PoolOverview] = []
     blocks: list[BlockOverview] = []
     shown: list[PodmOverview] = []
@@ -354,7 +354,7 @@ def _hardware(call: Call, podms: Sequence[PodmOverview], links: PageLinks) -> Ha
                 pools += scheduler.pools(one.podm.id)
                 blocks += scheduler.blocks(BlockFilter(podm=one.podm.id))
             except UnknownName:
-                continue  # it went since the list was read
+                continue  # it was deleted after the list was read
             shown.append(one)
     old = old_readings(shown, datetime.datetime.now(datetime.UTC))
     return hardware_listing(shown, pools, call.visible(blocks), old, links)
@@ -392,7 +392,7 @@ def _shown(
     fields: Sequence[SearchField] = (),
     button: str = "Search",
 ) -> CallResult:
-    from valence_sched.pages.render import site_html  # Jinja2 takes long to import
+    from valence_sched.pages.render import site_html  # Jinja2 is slow to import
 
     frame = Frame(
         links=links.menu(current),

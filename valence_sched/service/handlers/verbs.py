@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Handlers: what answers the routes for which more is to be done than to call a verb."""
+"""Handlers of the routes that do more than call a verb."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def claim_record(call: Call) -> ClaimRecord:
 def check_claim(call: Call, scheduler: Scheduler, claim_id: str) -> None:
     """Raise UnknownName for a claim of another user.
 
-    A claim of the user that cannot be decoded can be released all the same.
+    A claim of the user that cannot be decoded can still be released.
     """
     if call.user.owner is None:
         return
@@ -245,7 +245,7 @@ def block_usage(call: Call, podm: str | None = None) -> BlockUsage:
 
 
 def check_reference(call: Call, _scheduler: Scheduler, _what: object) -> None:
-    """Raise InputError for a typed password, or one that is stored where the client runs."""
+    """Raise InputError for a typed password, or a reference to one on the client's machine."""
     reference = getattr(call.body, "registration", call.body).password
     if isinstance(reference, PasswordReference) and not is_source(reference):
         raise errors.InputError(
@@ -274,7 +274,7 @@ def zone_tree(call: Call) -> ZoneNode:
     query = call.query_noun(ZoneTreeQuery)
     with call.reading() as scheduler:
         own = scheduler.zone_tree(hops=0)
-    # others decide while the zones below are waited for
+    # other requests are decided during the queries to zones below
     with call.parts.schedulers.changing() as scheduler:
         branches = scheduler.zone_branches(
             hops=query.hops, deadline_s=query.deadline_s, route=query.zones_above
@@ -299,7 +299,7 @@ def served_zone(call: Call) -> ServedZone:
     zone = call.parts.zone
     if zone is None:
         hint = "set enable_zone_routing: true in the section zones of its settings"
-        raise errors.AccessDenied(f"this zone offers nothing to a zone above: {hint}")
+        raise errors.AccessDenied(f"this zone makes no offers to a zone above: {hint}")
     return zone
 
 
@@ -347,7 +347,7 @@ def health(call: Call) -> CallResult:
 
 
 def alive(_call: Call) -> nouns.Health:
-    """Answer, whether the service can decide or not."""
+    """Answer whether or not the service can decide."""
     return nouns.Health(status="ok")
 
 
@@ -381,7 +381,7 @@ def check_kind(_call: Call, _scheduler: Scheduler, kind: str) -> None:
         raise errors.UnknownName("kind of plug-ins", kind, get_args(PluginKind))
 
 
-#: The check before a verb without a handler: of its name in the path, or its argument.
+#: The check before a verb without a handler, of its name in the path or of its argument.
 CHECKS: Mapping[str, Callable[[Call, Scheduler, Any], None]] = {
     "renew": check_claim,
     "release": check_claim,

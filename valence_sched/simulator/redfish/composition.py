@@ -122,12 +122,12 @@ def zones(documents: DocumentTree) -> list[tuple[str, Json, list[str]]]:
     ]
 
 
-#: Properties that tell one device from another that is equal.
+#: Properties that distinguish equal devices.
 _OWN = ("Id", "Name", "SerialNumber", "UUID", "PartNumber", "MACAddress", "PermanentMACAddress")
 
 
 class Habits:
-    """The composing habits of a careless or older pod manager, by its fault rules."""
+    """The composing behaviour of a careless or older pod manager, by its fault rules."""
 
     def __init__(self, documents: DocumentTree, faults: Faults) -> None:
         self._documents, self._faults = documents, faults
@@ -136,7 +136,7 @@ class Habits:
         return rule in self._faults
 
     def name_of(self, wanted: str | None) -> str | None:
-        """Return the name of a new node, None for one that the pod manager makes up."""
+        """Return the name of a new node, None if the pod manager generates one."""
         return None if "own-names" in self or "uri-names" in self else wanted
 
     def stays_unused(self, block: str) -> bool:
@@ -245,7 +245,7 @@ def _limits(json: Json) -> Iterator[tuple[str, int]]:
                 yield name, limit
 
 
-#: Properties of a shape in which more is as good, if the client accepts more.
+#: Properties of a shape that may be exceeded if the client accepts more.
 AMOUNTS: tuple[str, ...] = ("TotalCores", "TotalThreads", "MaxSpeedMHz", "OperatingSpeedMhz")
 AMOUNTS += ("CapacityMiB", "CapacityBytes", "SpeedMbps")
 
@@ -328,7 +328,7 @@ def _choose_blocks(
 
 
 class CompositionPlan(NamedTuple):
-    """A composition that can be done: the blocks, and the properties of the system."""
+    """A possible composition: the blocks, and the properties of the system."""
 
     blocks: tuple[str, ...]
     body: Json

@@ -165,7 +165,7 @@ def devices_of(documents: DocumentTree, block: Json) -> Devices:
 def put_system(
     documents: DocumentTree, uri: str, name: str, blocks: Sequence[str], body: Json
 ) -> None:
-    """Put the documents of a system of these blocks, in place of those at its URI."""
+    """Put the documents of a system of these blocks, replacing those at its URI."""
     before = documents.get(uri) or {}
     documents.remove_below(uri)
     devices: Devices = {kind: {} for kind in (*COLLECTIONS, "Drives")}

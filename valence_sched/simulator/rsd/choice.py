@@ -234,7 +234,7 @@ class SystemChooser:
         there += [schema.ProcessorDevice(it.uri, it.json, it.notes) for it in pooled]
 
         def size(device: schema.ProcessorDevice) -> object:
-            # Devices of the system are taken before those that a fabric would attach.
+            # Devices of the system come before devices that a fabric would attach.
             own_size = (device.model or "", device.cores or 0, device.speed_mhz or 0)
             return (device.uri in self._pooled, own_size)
 
@@ -285,10 +285,9 @@ class SystemChooser:
 def match_devices(
     requested: Iterable[Json], there: Sequence[D], matches: Matches[D], size: Callable[[D], object]
 ) -> list[D] | None:
-    """Return the smallest remaining device for each request, or None if one gets no device.
+    """Return the smallest remaining device for each request, or None if a request gets no device.
 
-    Requests with a URI come first. These pod managers are greedy: they may refuse a body that is
-    possible.
+    Requests with a URI come first. These pod managers are greedy: they may refuse a possible body.
     """
     left = sorted(there, key=size)  # type: ignore[arg-type]
     found: list[D] = []

@@ -18,7 +18,8 @@ from valence_sched.simulator.server.podm import EncodedReply, SimulatedPodm, enc
 from valence_sched.simulator.server.reads import HttpRequest
 from valence_sched.simulator.server.services import Destination, bodies_of, events_of
 
-#: How often events look for changes, and after how many looks without one a stream sends a comment.
+#: The interval of checks for changes, and the number of checks without one before a stream sends a
+#: comment.
 LOOK_S, QUIET_LOOKS = 0.05, 20
 ENDLESS_BYTES = 1 << 30
 

@@ -16,7 +16,7 @@ import msgspec
 from valence_sched.drivers.links import ROOT, path_of
 
 Json = dict[str, Any]
-OK = {"State": "Enabled", "Health": "OK"}  # the status of what works
+OK = {"State": "Enabled", "Health": "OK"}  # the status of working resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def array_of(json: Json | None, key: str) -> list[Any]:
 
 
 def number_of(value: Any, otherwise: int = 0) -> int:
-    """Return a whole number as it is, for any other value another."""
+    """Return a whole number unchanged, the default for any other value."""
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
 
@@ -219,7 +219,7 @@ def collection_document(uri: str, type_: str, name: str, members: Iterable[str] 
 
 
 MISSING, WRONG_TYPE = "CreateFailedMissingReqProperties", "PropertyValueTypeError"
-#: How the messages of the registry of composition begin; every other is of Base.
+#: Prefixes of the messages of the composition registry; all others are of Base.
 COMPOSITION_MESSAGES: tuple[str, ...] = ("ResourceBlock", "EmptyManifest", "UnableToProcess")
 COMPOSITION_MESSAGES += ("NoResourceMatch", "IncompatibleZone", "SpecifiedResourceAlready")
 

@@ -232,7 +232,7 @@ def load_documents(
                 yield podm.id, rendered
             else:
                 recorded = tree_documents(record.tree, record.file, diagnostics)
-                # What composes changes documents in their present form only.
+                # The composer changes documents in their present form only.
                 documents = {uri: current_form(json, root=uri == ROOT) for uri, json in recorded}
                 yield podm.id, DocumentTree(documents)
         except DuplicateId:

@@ -35,7 +35,7 @@ PUBLIC_PATHS = ("/redfish", "/redfish/v1")
 
 @dataclass(frozen=True, slots=True)
 class SimulatorSettings:
-    """The behaviour of a simulated pod manager besides its recording."""
+    """The behaviour of a simulated pod manager in addition to its recording."""
 
     login: services.Account = field(default_factory=services.Account)
     page_size: int = 0

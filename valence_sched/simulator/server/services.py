@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The services of a simulated pod manager beside composing: sessions, events, tasks."""
+"""The services of a simulated pod manager besides composing: sessions, events, tasks."""
 
 from __future__ import annotations
 
