@@ -472,7 +472,7 @@ class TestOptions(Bad):
     def test_a_map_is_read_though_nothing_is_to_be_near(self):
         words = ("podm", "schedule", "--inventory", SITE, "--flavor", "small", "--near-map")
         self.assertIn("no/map.yaml: found no such file", self.refused(*words, "no/map.yaml"))
-        self.assertIn("--near-map: no map is read from", self.refused(*words, "-", code=2))
+        self.assertIn("--near-map: cannot be read from", self.refused(*words, "-", code=2))
 
     def test_a_number_that_is_none_is_shown_as_it_was_written(self):
         for text, shown in ((".nan", "NaN"), (".inf", "Infinity")):

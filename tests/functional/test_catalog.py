@@ -207,7 +207,7 @@ class TestCatalog(Case):
         self.assertEqual((2, "", line), done)
         done = run("openstack", "podm", "list", "--from-catalog")
         self.assertEqual((1, ""), (done.code, done.out))
-        self.assertRegex(done.err, r"\Ano cloud to ask: .*\n\Z")
+        self.assertRegex(done.err, r"\Ano cloud: .*\n\Z")
 
     def test_nobody_logs_in_to_a_cloud_for_registered_ones(self):
         cloud = self.cloud(("west", SILENT))

@@ -134,7 +134,7 @@ class TestCompose(Case):
         with self.there() as here:
             done = here.compose("--key", "")
             self.assertEqual((2, []), (done.code, here.names()))
-            self.assertRegex(done.err, "argument --key: must be a word, got an empty one")
+            self.assertRegex(done.err, "argument --key: must not be empty")
 
     def test_who_breaks_it_off_is_told_what_stays_and_what_to_do(self):
         with self.there(f"hang:{POST}") as here:
@@ -208,7 +208,7 @@ class TestCompose(Case):
         for words in (("schedule", "--flavor", "small"), ("claim", "compose", "x")):
             with self.subTest(words):
                 done = run(OURS, "podm", *words, "--no-wait", "--timeout", "5")
-                told = "--timeout: with --no-wait there is nothing to wait for\n"
+                told = "--timeout: not with --no-wait\n"
                 self.assertEqual((2, "", told), done)
 
     def test_options_of_claims_and_nodes_are_refused_where_none_is_made(self):

@@ -94,7 +94,7 @@ class TestEdit(Case):
              "fail gpu-eats: no pod manager named 'gpu-eats' (did you mean 'gpu-east'?)"),
             (("--scenario", SCENARIOS), 2,
              "--scenario: 4 scenarios (a tray dies, new cards, no A100 in the east, one more of "
-             "the same), and this is about one inventory: name one with FILE#NAME"),
+             "the same), but the command needs one inventory: name a scenario with FILE#NAME"),
             (("--scenario", f"{SCENARIOS}#a try dies"), 1,
              f"{SCENARIOS}: no scenario named 'a try dies' (did you mean 'a tray dies'?)"),
             (("--add", "1000000000xGPU-01@gpu-east"), 2, "argument --add"),

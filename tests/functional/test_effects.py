@@ -331,7 +331,9 @@ class TestOutputs(Effects):
             if row.prints and "-c" not in words:
                 self.assert_named(here, name, done.out + done.err)
             self.assert_audited(here, words)
-            self.assertRegex(done.err, "(?m)^--log-file /dev/full: no space left on device: it is")
+            self.assertRegex(
+                done.err, "(?m)^--log-file /dev/full: no space left on device: the log"
+            )
 
         self.each(check)
 

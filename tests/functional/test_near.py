@@ -68,9 +68,7 @@ class TestMaps(Case):
         self.assertEqual((1, "", line), done)
         done = run("openstack", *SMALL, "--near", "volume=v")
         self.assertEqual((1, ""), (done.code, done.out))
-        self.assertRegex(
-            done.err, r"\Ano cloud to ask: .*auth-url.*: name one with --os-cloud .*\n\Z"
-        )
+        self.assertRegex(done.err, r"\Ano cloud: .*auth-url.*: name one with --os-cloud .*\n\Z")
 
     def test_an_unknown_resolver_or_a_bad_word_is_refused(self):
         done = run("valence-sched", *SMALL, "--near", "volume=v", "--near-map", "mapp:x")

@@ -39,7 +39,7 @@ class TestClaim(Site):
             claim, number = row["Claim"], len(row["Blocks"])
             blocks = f"{number} block" + ("s" if number > 1 else "")
             for line in (
-                rf"claim {claim} holds {blocks} of {row['Podm']} until \d\d:\d\d:\d\dZ",
+                rf"claim {claim} holds {blocks} on {row['Podm']} until \d\d:\d\d:\d\dZ",
                 f"  compose it:  {program} podm claim compose {claim}",
                 f"  release it:  {program} podm claim release {claim}",
             ):

@@ -134,7 +134,7 @@ class TestClaimed(Registered):
     def test_a_plan_is_read_from_standard_input(self):
         self.planned()
         done = self.podm("apply", "-", "--claim", stdin=self.plan.read_bytes())
-        self.assertRegex(done.err, r"(?m)^claim \w+ holds \d blocks? of \S+ until \d\d:\d\d:\d\dZ$")
+        self.assertRegex(done.err, r"(?m)^claim \w+ holds \d blocks? on \S+ until \d\d:\d\d:\d\dZ$")
 
     def test_no_plan_is_written_where_nothing_fits_or_something_else_is_done(self):
         done = self.podm(*SMALL, "--count", "999", "--plan", str(self.plan), code=3)

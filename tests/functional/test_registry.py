@@ -252,7 +252,7 @@ class TestRefusals(Registry):
     def test_a_password_in_the_clear_gets_a_warning_and_none_on_loopback(self):
         login = ("--username", "op", "--password-env", "V")
         done = self.podm("create", "a", "http://one.invalid:8000", *login)
-        self.assertRegex(done.err, r"\Awarning: a: its password goes to http://one\.invalid:8")
+        self.assertRegex(done.err, r"\Awarning: a: its password is sent to http://one\.invalid:8")
         self.assertEqual("", self.podm("create", "b", "http://127.0.0.1:8000", *login).err)
         self.assertEqual("", self.podm("create", "c", "https://one.invalid", *login).err)
         self.assertEqual("", self.podm("create", "d", "http://two.invalid:8000").err)
@@ -306,7 +306,7 @@ class TestTyped(Registry):
             "create", "a", URL, "--username", "op", "--password-prompt", password=""
         )
         self.assertEqual(2, code, screen)
-        self.assertIn("nothing was typed", screen)
+        self.assertIn("the password is empty", screen)
         self.assertIn("podm create NAME URL", self.refused("list", code=2))
 
     def test_nobody_is_asked_to_type_for_a_name_that_is_taken(self):
@@ -323,9 +323,7 @@ class TestTyped(Registry):
             env=environment(VALENCE_SCHED_STATE=str(self.state)), check=False,
         )  # fmt: skip
         self.assertEqual(2, done.returncode)
-        self.assertRegex(
-            done.stderr.decode(), r"\A--password-prompt: no terminal to ask on: .*\n\Z"
-        )
+        self.assertRegex(done.stderr.decode(), r"\A--password-prompt: no terminal: .*\n\Z")
 
     def test_a_secure_file_that_others_can_read_stops_that_pod_manager_alone(self):
         if through.Switch.on:

@@ -325,7 +325,7 @@ class TestWhatifRelocation(Case):
     def test_wrong_words_are_one_line(self):
         for words, code, text in (
             (("fail",), 2, "name either the hardware that fails, or --survive N"),
-            (("fail", "a", "--survive", "1"), 2, "name what fails"),
+            (("fail", "a", "--survive", "1"), 2, "name either the hardware that fails"),
             (("rebalance",), 2, "name a goal"),
             (("rebalance", "--fragmentation-below", "0"), 2, "must be a percentage above 0"),
             (("rebalance", "--fragmentation-below", "nan%"), 2, "must be a percentage above 0"),

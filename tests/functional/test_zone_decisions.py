@@ -138,7 +138,7 @@ class TestZoneFile(Case):
         plan = self.folder / "plan.json"
         done = run(OURS, *GPU, "--zone-file", ZONES, "--plan", plan)
         self.assertEqual((2, False), (done.code, plan.exists()))
-        self.assertIn("--plan: a plan is of one zone", done.err)
+        self.assertIn("--plan: a plan covers one zone", done.err)
 
     def test_a_data_centre_is_lost(self):
         """S70: a zone fails with all below it, and every pod manager of it."""

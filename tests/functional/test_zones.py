@@ -149,7 +149,7 @@ class TestCommands(Zones):
             (("add", "x", NOWHERE, "--username", "u"), 1, "a username without a password"),
             (("set", "east"), 2, "nothing to set: name a property"),
             (("set", "nope", "--disable"), 1, "no child zone named 'nope' (known: east)"),
-            (("set", "east", "--no-login", "--username", "u"), 2, "--no-login contradicts"),
+            (("set", "east", "--no-login", "--username", "u"), 2, "--no-login excludes"),
             (("show", "eest"), 1, "did you mean 'east'?"),
             (("delete", "nope"), 1, "no child zone named 'nope'"),
         ):

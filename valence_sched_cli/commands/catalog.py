@@ -45,7 +45,7 @@ class ListFlavor(base.Lister):
 class ShowFlavor(base.ShowOne):
     """Show one flavor and its requirements."""
 
-    arguments = "<flavor>: flavor: a name, a file, or - for standard input"
+    arguments = "<flavor>: name of a flavor, a file, or - for standard input"
     option_groups = (inventory.FLAVOR_FILE,)
 
     def take_action(self, args: base.Args) -> base.Table:

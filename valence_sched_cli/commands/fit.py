@@ -49,7 +49,7 @@ class FitPodm(base.Lister):
         "--inventory examples/site.json --mix gpu-large=1,small=4 --stranded",
     )
     arguments = """
-        output --proven: also the proven maximum over all orders of nodes and all policies
+        output --proven: also the proven maximum: over all orders of nodes and all policies
         output --explain: also which resource runs out first, and how many nodes the sums of free
             amounts suggest
         output --stranded: list free amounts that no flavor can use, with the reasons, instead of
@@ -62,7 +62,7 @@ class FitPodm(base.Lister):
         add_edit_options,
         WEIGHT,
         f"""
-        what --mix <flavor=share,...>: also count nodes of these flavors that fit together in these
+        what --mix <flavor=share,...>: also count nodes of a mix: flavors that fit together in these
             shares, as in gpu-large=1,small=4
         decide --limit <n>: stop counting at this many nodes per pod manager (default:
             {MOST_COUNTED})

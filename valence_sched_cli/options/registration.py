@@ -184,7 +184,7 @@ def warnings_on(registration: model.registration.Registration) -> list[str]:
     name, url = registration.name, registration.url
     if registration.password is None or not model.podm_address.is_unencrypted(url):
         return []
-    danger = "the network can read it"
+    danger = "it can be read in transit"
     return [f"warning: {name}: its password is sent to {url} unencrypted: {danger}"]
 
 

@@ -30,12 +30,12 @@ OPTION_DESTS = (
     "soft_spread",
 )
 _FLAVOR = """\
-what --flavor <flavor>: flavor: a name, a file with one flavor, or - for standard input
+what --flavor <flavor>: name of a flavor, a file with one flavor, or - for standard input
 what --nova-flavor <flavor>: flavor of Nova, by name or ID, instead of --flavor (only inside
     openstack)
 """
 _FLAVORS = """\
-what --flavor <flavor>...: flavor: a name, a file with one flavor, or - for standard input
+what --flavor <flavor>...: name of a flavor, a file with one flavor, or - for standard input
     (repeat for several; default: all known)
 what --nova-flavor <flavor>...: flavor of Nova, by name or ID, in addition to --flavor (only inside
     openstack; repeat for several)

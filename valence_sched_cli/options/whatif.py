@@ -86,7 +86,7 @@ def edited_site(command: PodmCommand, args: argparse.Namespace) -> app.Site:
         names = ", ".join(one.name for one in (site, *others))
         found = f"{1 + len(others)} scenarios ({names})"
         hint = "the command needs one inventory: name a scenario with FILE#NAME"
-        raise UsageError(f"--scenario: {found}, and {hint}")
+        raise UsageError(f"--scenario: {found}, but {hint}")
     return site
 
 
@@ -150,8 +150,8 @@ _SYNTHETIC = ("rate", "mix", "lifetime", "horizon", "seed")
 def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) -> None:
     """Add the options that name or generate a workload; with ``seed``, also --seed."""
     text = """
-        what --workload <file>: CSV, JSON Lines, JSON or YAML file of requests in the order of
-            arrival, with arrival and end times, also as .gz or .zst, or - for standard input
+        what --workload <file>: requests with arrival and end times, in the order of arrival: a CSV,
+            JSON Lines, JSON or YAML file, also as .gz or .zst, or - for standard input
         what --map <field=column>...: for a CSV trace, the column of a field, as arrival=created or
             properties.processor.total_cores=cpu_milli/1000 (repeat for several; other columns are
             ignored)
@@ -159,7 +159,7 @@ def add_workload_options(parser: argparse.ArgumentParser, *, seed: bool = True) 
         what --sort: sort the lines by arrival, in memory
         what --near-map <file>...: YAML map that says where things are, or RESOLVER:SOURCE (repeat
             for several)
-        what --rate <n/period>: instead of a file, draw requests with this average arrival rate:
+        what --rate <n/period>: draw requests with this average arrival rate, instead of a file:
             10/h, 0.5/s
         what --mix <flavor=share,...>: flavors to draw, with their shares
         what --lifetime <duration>: average lifetime of a node, such as 90s, 2h or 3d (default:
