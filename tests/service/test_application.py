@@ -146,7 +146,7 @@ class TestBodies(ApplicationCase):
             self.check_problem(self.call("POST", SELECT, body), 400, "request_invalid", words)
         many = {"requests": [SMALL["request"]] * 101}
         result = self.call("POST", "/v1/select_all", many)
-        self.check_problem(result, 400, "request_invalid", "101 requests, at most 100 at once")
+        self.check_problem(result, 400, "request_invalid", "101 requests exceed the limit of 100")
 
     def test_a_query_is_strict(self):
         for path in ("/v1/blocks?fre=true", "/v1/blocks?free=perhaps", "/v1/claims?ended=1"):

@@ -105,7 +105,7 @@ class TestTokens(KeystoneCase):
         self.assertEqual(200, self.ask("GET", "/v1/policies", token).status_code)
         self.client = plain
         result = self.ask("GET", "/v1/policies", token)
-        self.check_problem(result, 401, "unauthenticated", "no longer")
+        self.check_problem(result, 401, "unauthenticated", "rejected the token")
         self.assertIn("Keystone uri=", result.headers["www-authenticate"])
 
     def test_headers_of_the_middleware_are_not_believed(self):
@@ -145,7 +145,7 @@ class TestExpired(KeystoneCase):
         self.assertEqual(200, self.ask("GET", "/v1/policies", token).status_code)
         time.sleep(EXPIRATION_S)  # asking all the while would keep Keystone busy
         result = wait_for(lambda: self.refused(token))
-        self.check_problem(result, 401, "unauthenticated", "expired: get a new one")
+        self.check_problem(result, 401, "unauthenticated", "revoked: get a new one")
         self.assertIn("Keystone uri=", result.headers["www-authenticate"])
         new = server.token("admin", ADMIN_PASSWORD, ADMIN_SCOPE)
         self.assertEqual(200, self.ask("GET", "/v1/policies", new).status_code)

@@ -97,7 +97,9 @@ class TestPasswordFile(ApplicationCase):
 
     def test_a_role_includes_those_below(self):
         User("x", "admin").check("r", "member")
-        with self.assertRaisesRegex(AccessDenied, "r: user 'x' has the role reader.*takes member"):
+        with self.assertRaisesRegex(
+            AccessDenied, "r: user 'x' has the role reader, but member is required"
+        ):
             User("x", "reader").check("r", "member")
 
 

@@ -160,7 +160,9 @@ class KeystoneAccess:
             close()
         status = statuses[0].partition(" ")[0]
         if status == "401":
-            raise Unauthenticated("Keystone rejected the token, it may have expired: get a new one")
+            raise Unauthenticated(
+                "Keystone rejected the token as invalid, expired or revoked: get a new one"
+            )
         if status != "204":
             raise _unavailable(f"status {status}")
         return self._user(confirmed)
