@@ -117,7 +117,7 @@ FORGED: tuple[tuple[str, Any, int, str], ...] = (
     ("one block for two nodes", repeat_as_asked, LOST, "is not free in pool"),
     ("one node for five", ask(count=5), LOST, "5 nodes requested, 1 chosen"),
     ("more nodes than a service makes", ask(count=10**6), 400, "exceed the limit of 1,000"),
-    ("another owner", ask(owner="eve"), REFUSED, "owner 'eve': user 'mo' may only have nodes of its own"),
+    ("another owner", ask(owner="eve"), REFUSED, "user 'mo' may only have nodes of its own"),
     ("no owner", ask(owner=None), REFUSED, "the plan has no owner"),
     ("an expression that is none", ask(where=["=", 1, 2]), 400, "no path"),
     ("an expression of 40 lists", ask(where=deep(40)), 400, "more than 16 nested lists"),
