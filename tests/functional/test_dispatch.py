@@ -107,7 +107,7 @@ class TestDispatch(Live):
             (("--dispatch", "webhook=http://u:canary@h"), 2, "a password in the URL"),
             ((*hook, "--claim"), 2, "not allowed with"),
             ((*hook, "--compose"), 2, "not allowed with"),
-            ((*hook, "--dispatch-key-env", "NO_SUCH"), 1, "nothing is in NO_SUCH"),
+            ((*hook, "--dispatch-key-env", "NO_SUCH"), 1, "NO_SUCH"),
             (("--dispatch-key-env", "HOOK"), 2, "--dispatch-key-env: only with --dispatch"),
         ):
             with self.subTest(words):
