@@ -130,7 +130,7 @@ class TestPages(Case):
     def test_a_name_that_is_none_and_a_place_that_is_none_are_refused(self):
         for program, words in itertools.product(PROGRAMS, ALL):
             for file, code, line in (
-                ("-", 2, "--html: standard output is for the rows: name a file"),
+                ("-", 2, "--html: standard output is used for the rows: name a file"),
                 ("", 2, "argument --html: an empty name: name a file"),
                 (f"{self.folder}/none/p.html", 1, "no such file or directory"),
             ):

@@ -203,7 +203,7 @@ class TestSettings(DispatchCase):
                 check_settings(ServiceSettings(dispatch=DispatchSettings(**words)), "f")
             self.assertNotIn("canary", str(raised.exception))
         recorded = ServiceSettings(dispatch=DispatchSettings(target=target), inventories=("x",))
-        with self.assertRaisesRegex(UsageError, "are recordings, on which .* or use podm"):
+        with self.assertRaisesRegex(UsageError, "are recordings, which .* or use podm"):
             check_settings(recorded, "f")
 
     def test_an_unknown_dispatcher_and_a_missing_key_are_problems_of_the_settings(self):
