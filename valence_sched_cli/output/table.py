@@ -104,7 +104,9 @@ def _right_aligned(
             texts = [_text(row[number]) for row in rows]
             width = _longest(title, texts, "\n")
             for row, text in zip(aligned, texts, strict=True):
-                row[number] = "\n".join(line.rjust(width) for line in text.split("\n"))
+                lines = text.split("\n")
+                pads = (" " * (width - len(_COLOUR.sub("", line))) for line in lines)
+                row[number] = "\n".join(map("".join, zip(pads, lines, strict=True)))
     return aligned
 
 
