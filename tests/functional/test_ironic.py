@@ -95,7 +95,9 @@ class IronicCase(Case):
         before = {row["Node"] for row in self.podms("node", "list", "-f", "json").data}
         done = self.podms("apply", plan, **more)
         self.assertEqual(7, done.code, done)
-        told = r"not verified: gpu-east: \S+ stays, though .* in use in Ironic as node .* active: "
+        told = (
+            r"not verified: gpu-east: \S+ stays, although .* in use in Ironic as node .* active: "
+        )
         self.assertRegex(done.err, told)
         after = {row["Node"] for row in self.podms("node", "list", "-f", "json").data}
         (stays,) = after - before

@@ -91,7 +91,7 @@ class TestMostBlocks(Live):
         self.podm(*schedule)
         self.podm("unset", "p", "--max-blocks")
         shown = self.podm("show", "p", "-f", "json")  # now there is a system of two
-        self.assertIn("at most 2 in a node", self.podm("list", "-vv").err + shown.err)
+        self.assertIn("at most 2 per node", self.podm("list", "-vv").err + shown.err)
 
     def test_a_stricter_limit_of_the_pod_manager_holds_and_that_is_said(self):
         (podm,) = self.serve(documents={"p": site.documents()}).values()
@@ -265,7 +265,9 @@ class TestSilent(Live):
     def test_a_service_that_answers_every_request_alike_is_not_registered(self):
         (one,) = self.serve(TREE, fail=["body:object:*"]).values()
         done = self.podm("create", "alike", one.url, code=1)
-        self.assertRegex(done.err, "alike is not registered: .*/redfish/v1: found neither a type")
+        self.assertRegex(
+            done.err, "alike is not registered: .*/redfish/v1: found a document without type"
+        )
         self.podm("list", code=2)
 
     def test_what_is_slow_or_cut_half_way_keeps_the_last_reading_and_its_age(self):
