@@ -105,7 +105,7 @@ def each_error(change: Callable[[str], object], names: Iterable[str]) -> Iterato
 
 
 class InputError(SchedulerError):
-    """An invalid document: the file, the path in it, what was found and expected, and a hint."""
+    """An invalid document: the file, the path in it, the found and expected value, and a hint."""
 
     code, http_status = "input_invalid", 400
 

@@ -73,7 +73,7 @@ class SecureFile:
 def make_secret(path: Path) -> None:
     """Make a file with a random secret, readable only by its owner, unless it exists.
 
-    Of several processes at once only one makes the file, whole or not at all.
+    If several processes do so, only one makes the file, whole or not at all.
     """
     if path.exists():
         return

@@ -40,7 +40,7 @@ def parse_flavors(
     ``remarks``. ``ignored`` are keys of Nova's extra specs to skip.
 
     Raises:
-        InputError: naming the path, what was found and what was expected; as all parsers here.
+        InputError: with the path, the found and the expected value; as all parsers here.
         UnknownName, RequestError: a flavor refers to an unknown one, or contradicts itself.
     """
     flavors: list[tuple[str, Flavor]] = []

@@ -93,7 +93,7 @@ def _parse_entry(name: str, entry: Any, file: str) -> nouns.Registration:
 
 
 def _check_secrets(entry: dict[Any, Any], file: str, path: str) -> None:
-    """Raise an error for a possible password in place of a reference, without repeating it."""
+    """Raise an error for a possible password instead of a reference, without repeating it."""
     url = entry.get("url")
     if isinstance(url, str) and (problem := podm_address.url_problem(url)):
         raise InputError(file, f"{path}.url", problem)

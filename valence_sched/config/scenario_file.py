@@ -28,7 +28,7 @@ def parse_scenarios(data: bytes, file: str) -> ScenarioDocument:
     """Parse a file of scenarios, a list under ``scenarios``, or of a single one.
 
     Raises:
-        InputError, NewerSchema: naming the path, what was found and what was expected.
+        InputError, NewerSchema: with the path, the found and the expected value.
         UnknownName, RequestError: a policy names an unknown plug-in, a flavor contradicts itself.
     """
     document = load_yaml(data, file)

@@ -190,7 +190,7 @@ class Ledger:
 
     def __init__(self, view: View, most: int = MOST_LEDGER_EVALUATIONS) -> None:
         self._overlay = Overlay(view)
-        self.view = self._overlay.view  # with what is free now
+        self.view = self._overlay.view  # with the present free hardware
         self.version = 0
         self._cache = EvaluationCache(self, most)
         self._usage: dict[UsageKey, int] = {}

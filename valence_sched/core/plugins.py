@@ -130,7 +130,7 @@ def options(plugin: Callable[..., Any]) -> dict[str, inspect.Parameter]:
 
 
 def summary(plugin: Callable[..., Any]) -> str:
-    """Return the first line of a plug-in's docstring: what it keeps or prefers."""
+    """Return the first line of a plug-in's docstring, its help text."""
     return (inspect.getdoc(plugin) or "").partition("\n")[0]
 
 

@@ -57,7 +57,7 @@ Whole = Annotated[int, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)]
 #: A property of a pod manager: a number, a word, or several words.
 Fact = Annotated[float, Meta(gt=-MAX_WHOLE, lt=MAX_WHOLE)] | str | tuple[str, ...]
 
-#: A value that an explanation shows: what a filter needs, or what a pool has.
+#: A value that an explanation shows: the need of a filter, or the value of a pool.
 Value = bool | int | float | str | list[str] | dict[str, list[str]] | None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decodes bytes into nouns; an error names the path, what was found and what was expected."""
+"""Decodes bytes into nouns; an error names the path, the found value and the expected one."""
 
 import itertools
 import json

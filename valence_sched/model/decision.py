@@ -112,7 +112,7 @@ class Explanation(Struct, frozen=True, kw_only=True):
     """The explanation of a decision for its first node, from the decision's own matrices.
 
     ``nearest_misses`` are those of the next node that was not placed. ``flips`` are sorted by the
-    relative size of the change; ``notes`` name what is omitted.
+    relative size of the change; ``notes`` name omitted parts.
     """
 
     candidates: tuple[Contender, ...] = ()

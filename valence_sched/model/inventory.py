@@ -158,7 +158,7 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def slots(self) -> int:
-        """Return how many more nodes may use the block now.
+        """Return the number of nodes that may still use the block.
 
         A reservation, membership of the active pool, a state other than Enabled or Critical health
         each forbid its use. A shareable block is available up to its maximum of compositions.
@@ -175,7 +175,7 @@ class Status(Noun, frozen=True, kw_only=True, gc=False):
 
     @property
     def release_gain(self) -> int:
-        """Return how many slots the removal of one node adds."""
+        """Return the number of slots that the removal of one node adds."""
         return max(0, self.released().slots - self.slots)
 
     def released(self, nodes: int = 1) -> Self:
@@ -217,7 +217,7 @@ class Limit(Noun, frozen=True, gc=False):
 
 
 class Pool(Noun, frozen=True, kw_only=True):
-    """The blocks of which one node can be composed; a Redfish ResourceZone."""
+    """The blocks from which one node can be composed; a Redfish ResourceZone."""
 
     id: Name
     name: str | None = None
@@ -371,7 +371,7 @@ def to_a_billionth(amount: float) -> float:
 
 
 def largest_grant(stock: Stock) -> float:
-    """Return the largest amount that the stock can grant at once."""
+    """Return the largest single grant of the stock."""
     largest = free_amount(stock)
     if stock.max is not None and stock.max < largest:
         largest = stock.max

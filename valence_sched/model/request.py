@@ -236,7 +236,7 @@ class Request(Noun, frozen=True, kw_only=True, dict=True):
 
     @property
     def stock_resources(self) -> frozenset[str]:
-        """Return the resources of which every alternative needs an amount."""
+        """Return the resources that every alternative needs."""
         every = [alternative.needs for alternative in self.alternatives]
         sets = [{need.resource for need in needs if need.kind == "stock"} for needs in every]
         return frozenset(set.intersection(*sets))

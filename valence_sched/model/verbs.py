@@ -284,7 +284,7 @@ VERBS = {route.verb: route for route in (
     Route("podm", "podms_podm", "GET", "/v1/podms/{name}", "Show a pod manager with its pools.", None, hardware.PodmOverview, "podms:get", reading=True),
     Route("register", "podms_register", "POST", "/v1/podms", "Register a pod manager.", RegisterBody, RegisteredPodm, "podms:create", "admin", 201),
     Route("change_registration", "podms_change_registration", "PATCH", "/v1/podms/{name}", "Change the registration of a pod manager.", RegistrationChange, RegisteredPodm, "podms:update", "admin"),
-    Route("unregister", "podms_unregister", "DELETE", "/v1/podms/{name}", "Unregister a pod manager of which no claims or nodes exist.", None, None, "podms:delete", "admin", 204),
+    Route("unregister", "podms_unregister", "DELETE", "/v1/podms/{name}", "Unregister a pod manager without claims and nodes.", None, None, "podms:delete", "admin", 204),
     Route("registration", "podms_registration", "GET", "/v1/podms/{name}/registration", "Show the registration of a pod manager, with a reference to its password.", None, RegisteredPodm, "registrations:get", "admin"),
     Route("block_usage", "podms_usage", "GET", "/v1/podms/{name}/usage", "Show which blocks of a pod manager are in use, and by which claims.", None, hardware.BlockUsage, "podms:get"),
     Route("reported_stats", "podms_reported_stats", "GET", "/v1/podms/{name}/stats", "Show the reported statistics of a pod manager.", None, hardware.StatsReport, "stats:get"),

@@ -30,7 +30,7 @@ from valence_sched.model.workload import WorkloadEntry
 from valence_sched.planning.workload_lines import Line, line_place, read_lines
 from valence_sched.view.block_kinds import BoundedMemo
 
-CHUNK = 4096  # requests that are drawn at once
+CHUNK = 4096  # requests drawn in one step
 DECIMALS = 3  # of times in seconds
 
 MOST_REQUESTS = 10_000  # distinct ones that are remembered as compiled
@@ -67,7 +67,7 @@ class Workload(Protocol):
 
 
 class FileWorkload:
-    """The workload of a file, of which CSV and JSON Lines are streams.
+    """The workload of a file; CSV and JSON Lines are streams.
 
     ``opened`` opens it again, decompressed. ``columns`` are those of a recorded trace, by field.
     With ``sort`` at most ``MOST_SORTED`` lines are sorted in memory. ``resolve`` finds the location

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workload lines: the lines of a workload file in CSV, JSON Lines, JSON or YAML, not decoded yet.
 
-CSV and JSON Lines are streams, of which one line at a time is in memory. A column of CSV has the
-path of its field as its name: ``properties.processor.total_cores``,
-``properties.accelerators.0.count``. A list of texts is ``;``-separated, and any other list or
-object is JSON.
+CSV and JSON Lines are streams with one line in memory at a time. A column of CSV has the path of
+its field as its name: ``properties.processor.total_cores``, ``properties.accelerators.0.count``. A
+list of texts is ``;``-separated, and any other list or object is JSON.
 """
 
 from __future__ import annotations

@@ -242,7 +242,7 @@ V = TypeVar("V")
 
 
 class BoundedMemo(dict[K, V]):
-    """At most ``limit`` values by key, which are all dropped at once: a hit is a plain ``get``."""
+    """At most ``limit`` values by key, which are dropped together: a hit is a plain ``get``."""
 
     def __init__(self, limit: int, entries: Iterable[tuple[K, V]] = ()) -> None:
         super().__init__(entries)
@@ -283,7 +283,7 @@ class BlockCounts(Struct, frozen=True):
         return np.add.reduceat(amounts[self.kind] * counts, self.start[:-1])
 
     def sums(self, amounts: Floats, *, free: bool) -> Floats:
-        """Return such sums for several needs at once; shape ``(needs, rows)``."""
+        """Return such sums for several needs; shape ``(needs, rows)``."""
         counts = self.free if free else self.total
         return np.add.reduceat(amounts[:, self.kind] * counts, self.start[:-1], axis=1)
 

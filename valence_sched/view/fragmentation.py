@@ -462,7 +462,7 @@ def useless_and_free(view: View, rows: Ints, workload: FlavorMix) -> tuple[Float
 
 
 def may_have(view: View, scarce_resource: str) -> bool:
-    """Return whether any row can have something of a scarce resource, by what the View lists."""
+    """Return whether any row of a View can have an amount of a scarce resource."""
     if scarce_resource == ACCELERATORS:
         return bool(_accelerators_by_kind(view.kinds).any())
     return scarce_resource in view.resources

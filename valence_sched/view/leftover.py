@@ -102,7 +102,7 @@ class Leftover(Struct, frozen=True, dict=True):
         missing: Floats,
         earlier: Sequence[KindBlocks],
     ) -> Iterator[KindBlocks]:
-        """Yield what some rows take after their first kind, kind by kind; each misses some."""
+        """Yield the blocks that incomplete rows take after their first kind, kind by kind."""
         amounts, blocks, kinds = self.kinds.amounts(need), self.blocks, first.among
         ranks = self._ranks(kinds, rows)
         ranks[kinds[:, None] == first.kinds[rows]] = ABSENT
@@ -148,7 +148,7 @@ class KindBlocks(Struct, frozen=True, eq=False):
     among: Ints
 
     def number_of(self, kinds: Ints, rows: Ints, size: int) -> Floats:
-        """Return how many blocks of a kind, by row, some rows of ``size`` give."""
+        """Return the number of blocks of a kind that each of ``size`` rows gives."""
         places = rows
         if self.rows is not None:
             place_of = np.full(size, len(self.rows))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads: how a filter or a weigher declares, next to its function, what it reads.
+"""Reads: the declarations of filters and weighers, next to their functions, of the read fields.
 
 Fields of a request: a policy refuses a request that sets a field which no plug-in reads, and a
 plug-in is inactive if the request does not set its fields. Fields of a pod manager: those beside

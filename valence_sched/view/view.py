@@ -201,7 +201,7 @@ class View:
                     self._memo["free", need, by] = row
 
     def free_table(self, needs: tuple[Need, ...], by: By) -> Floats:
-        """Return what :meth:`free` does for several needs; shape ``(needs, rows)``."""
+        """Return :meth:`free` for several needs; shape ``(needs, rows)``."""
         known: Floats | None = self._memo.get(("free", needs, by))
         if known is not None:
             return known
@@ -227,7 +227,7 @@ class View:
         return self.memoise_selected(("total", subject, by), getitem, make)  # type: ignore[no-any-return]
 
     def is_unknown(self, need: Need, by: By, *, free: bool) -> Mask:
-        """Return per row whether there is an amount of ``need`` of which no part is known."""
+        """Return per row whether an amount of ``need`` is completely unknown."""
         subject = need.subject
         any_unknown = structs.replace(subject, amount=1, unknown="allow")
         known, every = (self._sum(it, by, free) for it in (subject, any_unknown))
@@ -455,7 +455,7 @@ def _domain_index(view: View, domain: str) -> DomainIndex:
 
 
 DIGITS = b"0123456789".ljust(256, b"\0")  # as text, by number
-NAME = "inventory digest"  # what a View remembers it by
+NAME = "inventory digest"  # the name of its remembered value
 
 
 def inventory_digest(view: View) -> str:

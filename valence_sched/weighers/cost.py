@@ -19,7 +19,7 @@ def cost(
     rules: tuple[CostRule, ...] = (),
     scale: Annotated[float, Meta(gt=0, le=10**15)] = 100.0,
 ) -> Floats:
-    """Prefers pod managers of least cost, by rules on what they report.
+    """Prefers pod managers of least cost, by rules on their reported attributes.
 
     ``1 / (1 + total / scale)``, where ``total`` is the sum of the ``cost`` of the rules that match,
     in whole points from 0. A pod manager that costs ``scale`` points scores one half, one without

@@ -109,7 +109,7 @@ def _new_terms(
 
 
 def _is_there(view: View, resource: Need) -> bool:
-    """Return whether any row can have some of a resource, by what the whole View lists."""
+    """Return whether any row of the whole View can have an amount of a resource."""
     if resource.kind == "stock":
         return resource.resource in view.resources
     return bool(view.kinds.amounts(resource).any())

@@ -37,7 +37,7 @@ TPM_TIS = Effect(required="COMPUTE_SECURITY_TPM_TIS")
 
 #: The requirements of each value of a key; other values are errors.
 def _needs(trait: str, *names: str, **others: str) -> dict[str, Effect]:
-    """Return that each value needs a trait: ``trait`` with its name, or a name of its own."""
+    """Return the required trait of each value: ``trait`` with its name, or another name."""
     traits = {name: _UNNAMED.sub("_", name.upper()) for name in names} | others
     return {name: Effect(required=f"COMPUTE_{trait}{end}") for name, end in traits.items()}
 

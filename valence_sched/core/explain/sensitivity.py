@@ -351,7 +351,7 @@ class AmountSearch:
         return self._choice_by_amount[key].pool != self.choices.chosen
 
     def _changed_alternatives(self, number: int) -> list[int]:
-        """Return which alternatives change with a need: all, if all begin with the same needs."""
+        """Return the alternatives that change with a need; all, if all begin with equal needs."""
         alternatives = self.choices.request.alternatives
         beginnings = {alternative.needs[: number + 1] for alternative in alternatives}
         if len(beginnings) > 1:

@@ -247,7 +247,7 @@ class MigrationGoal(Protocol):
         """Return a lower bound of migrations, 0 if reached; inexact above ``left``."""
 
     def candidates(self, state: MigrationState, left: int) -> Iterable[int]:
-        """Return nodes of which every plan of ``left`` migrations moves one next."""
+        """Return nodes, one of which every plan of ``left`` migrations moves next."""
 
 
 def search_migrations(
