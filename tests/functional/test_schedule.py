@@ -125,7 +125,7 @@ class TestBothPrograms(Case):
         self.assertEqual("nothing fits: placed 0 of 9 (policy default, seed 0)", last)
         self.assertIn("\n  gpu-east   after 3 nodes: ", done.err)
         done = self.both(3, *GPU, "--count", "9", "--min-count", "5")
-        self.assertIn("would fit, but at least 5 must: take", done.err)
+        self.assertIn("would fit, but at least 5 must: accept", done.err)
 
     def test_placed_in_part_exits_4(self):
         done = self.both(4, *GPU, "--count", "9", "--min-count", "1", "-f", "json")
