@@ -90,7 +90,7 @@ class TestPages(Case):
             ((*FAIL, "--clone", "gpu-east"), 0, "Every node can be re-placed: 4 nodes of gpu-east"),
             (DRAIN, 4, "1 of 3 nodes of gpu-west move away, 2 cannot"),
             (("scheduler", "whatif", "fail", "--survive", "1", "--inventory", SITE), 4,
-             "The site does not survive every failure of 1 pod manager"),
+             "The site does not survive 1 failure"),
         ):  # fmt: skip
             with self.subTest(words[:4]):
                 first, second = (self.page(*words, program=program, code=code)

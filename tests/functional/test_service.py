@@ -82,11 +82,12 @@ class TestRecorded(unittest.TestCase):
         for words, endpoint, code, text in (
             (("podm", "list", "--inventory", SITE), self.url, 2, "--inventory is for"),
             (("podm", "watch"), self.url, 2, "this command is for"),
-            (("podm", "create", "a", "http://x", "--password-prompt"), self.url, 2, "sent to no"),
+            (("podm", "create", "a", "http://x", "--password-prompt"), self.url, 2,
+             "not sent to a service"),
             (("podm", "list", "--max-age", "1h"), self.url, 2, "the service decides by its own"),
             (("podm", "list"), "http://127.0.0.1:9", 1, "does not answer"),
             (("podm", "list"), "nope", 2, "expected the http or https URL"),
-            (("podm", "list"), "http://u:secret@127.0.0.1:9", 2, "holds a password"),
+            (("podm", "list"), "http://u:secret@127.0.0.1:9", 2, "contains a password"),
         ):  # fmt: skip
             with self.subTest(text):
                 done = run("valence-sched", "--os-scheduler-endpoint", endpoint, *words)

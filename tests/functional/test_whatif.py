@@ -284,8 +284,8 @@ class TestWhatifRelocation(Case):
         done = self.ask("fail", "--survive", "1")
         self.assertEqual(4, done.code)
         self.assertIn(
-            "the site does not survive every failure of 1 pod manager: 6 of 7 sets leave nodes "
-            "without a place\nworst: store-1: 4 of 4 nodes cannot be re-placed\n",
+            "the site does not survive 1 failure: 6 of 7 combinations leave nodes unplaced\n"
+            "worst: store-1: 4 of 4 nodes cannot be re-placed\n",
             done.err,
         )
         rows = self.rows("fail", "--survive", "1", code=4)

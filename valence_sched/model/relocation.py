@@ -63,7 +63,7 @@ class Relocation(Noun, frozen=True, kw_only=True):
 class Survival(Noun, frozen=True, kw_only=True):
     """Whether every node can be placed again after any ``failures`` pod managers fail at once.
 
-    ``tried`` of all ``sets`` of pod managers were tried; ``bad_sets`` leave nodes without a place.
+    ``tried`` of all ``sets`` of pod managers were tried; ``bad_sets`` leave nodes unplaced.
     ``worst`` leaves the most, with its ``stuck`` nodes.
     """
 

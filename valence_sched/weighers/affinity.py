@@ -20,9 +20,10 @@ def affinity(view: View, request: Request) -> Floats:
     The mean over the rules, with ``n`` nodes of the group at the pod manager's value of the
     rule's domain (of several values, at the fullest):
 
-    * soft affinity ``n / (1 + n)``, * soft anti-affinity ``1 / (1 + n)``, * soft spread ``1 / (1 +
-    excess)``, where ``excess`` is the amount by which one more node exceeds the maximum skew over
-    the emptiest open value, at least 0.
+    * soft affinity ``n / (1 + n)``,
+    * soft anti-affinity ``1 / (1 + n)``,
+    * soft spread ``1 / (1 + excess)``, where ``excess`` is the amount by which one more node
+      exceeds the maximum skew over the emptiest open value, at least 0.
 
     A rule on a value that is not reported counts 0. Without soft rules the weigher is inactive.
     Sources: ServerGroupSoftAffinityWeigher and ServerGroupSoftAntiAffinityWeigher of Nova, here

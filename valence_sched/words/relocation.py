@@ -34,7 +34,6 @@ def survival_phrases(result: Survival) -> Iterator[str]:
     """Yield whether the site survives the tested failures, and the worst set of pod managers."""
     podms = format_count(result.failures, "pod manager")
     tried = f"{result.tried:,} of {result.sets:,} sets tried"
-    bad = f"{result.bad_sets:,} of {result.tried:,} sets"
     if result.answer:
         yield f"any {podms} may fail: every node can be re-placed ({tried})"
         return
@@ -42,7 +41,9 @@ def survival_phrases(result: Survival) -> Iterator[str]:
         yield f"undecided: no bad set of {podms} found ({tried}, the most expensive first)"
         return
     worst = ", ".join(result.worst)
-    yield f"the site does not survive every failure of {podms}: {bad} leave nodes without a place"
+    failures = format_count(result.failures, "failure")
+    bad = f"{result.bad_sets:,} of {result.tried:,} combinations"
+    yield f"the site does not survive {failures}: {bad} leave nodes unplaced"
     nodes = format_count(result.worst_nodes, "node")
     yield f"worst: {worst}: {len(result.stuck):,} of {nodes} cannot be re-placed"
 

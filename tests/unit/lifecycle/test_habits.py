@@ -371,8 +371,12 @@ CASES = (
     Case((f"status:500:POST:{SYSTEMS}", "own-names"), "HTTP 500"),
     Case(("failed-node",), "is Failed"),
     Case(("steal:Host4", "steal:Head-4"), "in use"),
-    Case((f"status:500:POST:{SYSTEMS}", "status:500:DELETE:*/{}/*"), "/{}/.* still there", True),
-    Case((f"status:500:POST:{SYSTEMS}", "ghost"), "/{}/.* still there: it answered", True),
+    Case((f"status:500:POST:{SYSTEMS}", "status:500:DELETE:*/{}/*"), "/{}/.* still exists", True),
+    Case(
+        (f"status:500:POST:{SYSTEMS}", "ghost"),
+        "/{}/.* still exists: its deletion was reported",
+        True,
+    ),
     Case(("drop-reply:POST:*/{}", "own-names"), "appeared meanwhile: its owner is", True),
 )
 

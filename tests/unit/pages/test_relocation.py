@@ -175,10 +175,7 @@ class TestSurvival(unittest.TestCase):
 
     def test_the_worst_set_is_named_and_stands_first_on_the_map(self):
         page = self.page(WEST, EAST)
-        lead = (
-            "The site does not survive every failure of 1 pod manager: "
-            "1 of 2 sets leave nodes without a place"
-        )
+        lead = "The site does not survive 1 failure: 1 of 2 combinations leave nodes unplaced"
         self.assertEqual(("bad", lead), (page.tone, page.lead))
         facts = dict(page.facts)
         self.assertEqual(("east", "1 of 2 nodes"),

@@ -20,7 +20,7 @@ import msgspec
 from valence_sched.drivers.bounds import MAX_DOCUMENT_BYTES
 from valence_sched.drivers.document_shape import BOM, object_of
 from valence_sched.drivers.fields import Json
-from valence_sched.errors import InputError, PodmError, UsageError
+from valence_sched.errors import InputError, PodmError, SchedulerError, UsageError
 from valence_sched.model import tls
 from valence_sched.model.http_headers import header_problem
 from valence_sched.model.problem import answer_of
@@ -325,15 +325,20 @@ def unsupported_encoding(encoding: str) -> Unreachable:
 
 
 def causes_of(error: BaseException) -> list[BaseException]:
-    """Return an error and its causes, the root cause last."""
+    """Return an error and its causes, the root cause last.
+
+    One of our own errors as the context is what the caller was handling, not a cause.
+    """
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in causes:
         causes.append(cause)
         inner = [getattr(cause, "reason", None), *cause.args]
         wrapped = [item for item in inner if isinstance(item, BaseException)]
-        before = None if cause.__suppress_context__ else cause.__context__
-        cause = wrapped[-1] if wrapped else cause.__cause__ or before
+        context = cause.__context__
+        if cause.__suppress_context__ or isinstance(context, SchedulerError):
+            context = None
+        cause = wrapped[-1] if wrapped else cause.__cause__ or context
     return causes
 
 
