@@ -29,7 +29,7 @@ def _kind(kind: Any) -> str:
         case msgspec.inspect.VarTupleType():
             return f"list of {_kind(kind.item_type)}s"
         case msgspec.inspect.IntType():
-            return f"whole number{_range(kind)}"
+            return f"integer{_range(kind)}"
         case msgspec.inspect.FloatType():
             return f"number{_range(kind)}"
         case msgspec.inspect.BoolType():
@@ -39,17 +39,23 @@ def _kind(kind: Any) -> str:
         case msgspec.inspect.StructType():
             return "object"
         case _:
-            return "text"
+            return "string"
 
 
 def _range(kind: Any) -> str:
-    least = "" if kind.ge is None else f" from {kind.ge:,}"
-    return least + ("" if kind.le is None else f" to {kind.le:,}")
+    if kind.ge is not None and kind.le is not None:
+        return f", {_digits(kind.ge)} to {_digits(kind.le)}"
+    limits = (("at least", kind.ge), ("above", kind.gt), ("at most", kind.le))
+    return "".join(f", {word} {_digits(limit)}" for word, limit in limits if limit is not None)
+
+
+def _digits(limit: float) -> str:
+    return f"{int(limit):,}" if limit == int(limit) else f"{limit:,}"
 
 
 def _default(value: Any) -> str:
     if value is None or value in ("", (), {}):
-        return "none"
+        return "not set"
     return f"``{str(value).lower() if isinstance(value, bool) else value}``"
 
 

@@ -311,7 +311,7 @@ class BoundPolicies:
         bound = self.policy(request.policy)
         for reader in missing_readers(request, bound):
             lack = f"policy {request.policy!r} has no {reader.kind} {reader.name!r}"
-            lack = f"{lack}, so its part of the request would be ignored"
+            lack = f"{lack}, which the request needs"
             raise RequestError(f"{lack}: add the {reader.kind} or choose another policy")
         if not other_zones and (request.podms or request.exclude_podms):
             known = {name for podm in view.podms for name in (podm.id, podm.name)}

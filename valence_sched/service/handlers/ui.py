@@ -160,7 +160,7 @@ def podm(call: Call) -> CallResult:
 
 
 def block(call: Call) -> CallResult:
-    """Show a block as a page, with the nodes and claims that have it."""
+    """Show a block as a page, with the nodes and claims that use it."""
     with call.reading() as scheduler:
         found = call.visible(scheduler.block(call.name(), call.text("podm") or None))
     links = PageLinks(2)

@@ -76,7 +76,7 @@ def check_plan(call: Call, scheduler: Scheduler, plan: Plan) -> None:
 
 
 def compose(call: Call) -> CallResult:
-    """Have pod managers compose a request, a plan or a claim."""
+    """Compose the nodes of a request, a plan or a claim."""
     body: nouns.NodesBody = call.body
     times = {"ttl_s": body.ttl_s, "wait_s": body.wait_s}
     with call.parts.schedulers.changing() as scheduler:
@@ -93,7 +93,7 @@ def compose(call: Call) -> CallResult:
 
 
 def delete_nodes(call: Call) -> CallResult:
-    """Have a node decomposed."""
+    """Decompose a node."""
     name = call.name()
     with call.parts.schedulers.changing() as scheduler:
         check_node(call, scheduler, name)
@@ -107,7 +107,7 @@ def delete_nodes(call: Call) -> CallResult:
 
 
 def reconcile(call: Call) -> CallResult:
-    """Make claims and nodes agree with the pod managers."""
+    """Reconcile claims and nodes with the pod managers."""
 
     def work(scheduler: Scheduler) -> ReconcileResult:
         return scheduler.reconcile(dry_run=call.body.dry_run, keep_s=call.body.keep_s)
@@ -196,13 +196,13 @@ def select_destinations(call: Call) -> CallResult:
 
 
 def decisions(call: Call) -> Sequence[DecisionSummary]:
-    """List the newest decisions that were kept, of those that the user may see."""
+    """List the newest saved decisions that the user may see."""
     page = call.query_noun(DecisionsQuery)
     return call.parts.records.newest_decisions(page.limit, page.skip, call.user.owner)
 
 
 def decision(call: Call) -> Report | Reports:
-    """Return a decision that was kept."""
+    """Return a stored decision."""
     decision_id = call.name()
     owner = call.user.owner
     try:
@@ -262,7 +262,7 @@ def update_resource_stats(call: Call) -> nouns.Generation:
 
 
 def receive(call: Call) -> CallResult:
-    """Take an event of the pod manager whose token this is, as a hint to read it."""
+    """Receive an event from the pod manager that has this token, and read it soon."""
     events = call.parts.events
     assert events is not None, "else no token is one"
     events.take(call.user.name, call.body.records)
@@ -283,13 +283,13 @@ def zone_tree(call: Call) -> ZoneNode:
 
 
 def offers(call: Call) -> ZoneAnswer:
-    """Offer nodes for a request, from this zone and those below it, to the zone above."""
+    """Offer nodes of this zone and of the zones below to the parent zone, for a request."""
     zone = served_zone(call)
     return zone.tree(call.user.tenant).offers(_bounded(call, zone))
 
 
 def group_state(call: Call) -> GroupAnswer:
-    """Count the nodes of a group and the supplies to a mix, in this zone and in those below it."""
+    """Return the nodes of a group and the supplies to a mix, in this zone and all zones below."""
     zone = served_zone(call)
     return zone.tree(call.user.tenant).group_state(_bounded(call, zone))
 
@@ -315,7 +315,7 @@ def _bounded(call: Call, zone: ServedZone) -> OfferQuery:
 
 
 def hold(call: Call) -> CallResult:
-    """Hold offers of this zone and those below it for the zone above, all or nothing."""
+    """Hold offers of this zone and of the zones below for the parent zone: all or no offers."""
     zone, body = served_zone(call), call.body
     hops, deadline_s = min(body.hops, zone.most_hops), min(body.deadline_s, zone.deadline_s)
     body = replace(body, request=call.checked(body.request), hops=hops, deadline_s=deadline_s)
@@ -347,7 +347,7 @@ def health(call: Call) -> CallResult:
 
 
 def alive(_call: Call) -> nouns.Health:
-    """Answer whether or not the service can decide."""
+    """Return 200 while the process runs, even if the service cannot decide."""
     return nouns.Health(status="ok")
 
 
@@ -358,13 +358,13 @@ def metrics(call: Call) -> CallResult:
 
 
 def set_default(call: Call) -> Quota:
-    """Set the default limits, of each owner without its own limits."""
+    """Set the default limits, for all owners without limits of their own."""
     with call.parts.schedulers.changing() as scheduler:
         return scheduler.set_quota(None, call.body.limits)
 
 
 def change_default(call: Call) -> Quota:
-    """Change default limits, of each owner without its own limits; null: no limit."""
+    """Change default limits, for all owners without limits of their own; null: no limit."""
     with call.parts.schedulers.changing() as scheduler:
         return scheduler.change_quota(None, call.body.limits)
 
