@@ -10,8 +10,9 @@ from pathlib import Path
 from tests.unit.structure import PACKAGES, ROOT
 
 PAGES = (ROOT / "README.rst", *sorted((ROOT / "doc" / "source").rglob("*.rst")))
+NOTES = sorted((ROOT / "releasenotes" / "notes").glob("*.yaml"))
 SOURCES = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
-#: A word that no page has, and what to write.
+#: A word that no page and no release note has, and what to write.
 INSTEAD = {
     r"nobody|somebody|anybody|whoever|whomever": "name the caller, the operator, the pod manager",
     r"whatever": "any, each",
@@ -38,7 +39,7 @@ BLOCK = re.compile(r"^(?:\.\. code-block::.*|(?!\.\.).*::)\n(?:\n|[ ]{3,}.*\n)+"
 
 
 def _prose(page: Path) -> list[str]:
-    """Return the lines of a page, those of code and screens empty."""
+    """Return the lines of a page or a note, those of code and screens empty."""
     return BLOCK.sub(lambda block: "\n" * block[0].count("\n"), page.read_text()).splitlines()
 
 
@@ -58,6 +59,9 @@ class TestWords(unittest.TestCase):
 
     def test_no_page_has_a_word_that_is_no_term_of_the_field(self):
         self.check(PAGES, _prose, INSTEAD)
+
+    def test_no_release_note_has_a_word_that_is_no_term_of_the_field(self):
+        self.check(NOTES, _prose, INSTEAD)
 
     def test_no_string_or_comment_has_a_word_that_is_no_term_of_the_field(self):
         self.check(SOURCES, _strings_and_comments, INSTEAD_IN_SOURCES)

@@ -294,8 +294,14 @@ class NamedResource(Resource):
 
     name = Field("Name", text, "a display name, not an identity")
     state = Field("Status/State", text, "Enabled, Disabled, Absent, StandbyOffline, …")
-    health = Field("Status/Health", choice("OK", "Warning", "Critical"), "of the resource itself")
-    rollup = Field("Status/HealthRollup", choice("OK", "Warning", "Critical"), "of all below it")
+    health = Field(
+        "Status/Health", choice("OK", "Warning", "Critical"), "health of the resource itself"
+    )
+    rollup = Field(
+        "Status/HealthRollup",
+        choice("OK", "Warning", "Critical"),
+        "worst health of the resource and its parts",
+    )
 
     @property
     def is_empty(self) -> bool:

@@ -13,5 +13,5 @@ from valence_sched.view.view import View
 @reads_podm("aggregates")
 @terms
 def aggregates(view: View, request: Request) -> Iterator[Term]:
-    """Keeps members of every required aggregate, of one of each list, of no forbidden one."""
+    """Keeps members of all required aggregates, of one per list, and of no forbidden one."""
     return terms_for_names("aggregate", view.aggregates, request.aggregates)

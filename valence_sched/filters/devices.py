@@ -18,7 +18,7 @@ from valence_sched.view.view import View
 @reads_podm()
 @terms
 def devices(view: View, request: Request) -> Iterator[Term]:
-    """Keeps pools with enough free devices of each kind that pass the tests."""
+    """Keeps pools with enough free devices of each requested kind."""
     for need in request.needs:
         if need.measure == "devices":
             have, podm_have = view.free(need), view.free(need, "podm")

@@ -23,7 +23,7 @@ def _fields(_options: Options, request: Request | None) -> Iterator[str]:
 @reads_podm(of=_fields)
 @terms
 def json(view: View, request: Request, *, unknown: bool = False) -> Iterator[Term]:
-    """Keeps pools where the request's expression holds; with ``unknown`` also where unknown.
+    """Keeps pools for which the expression holds; ``unknown``: also if it is unknown.
 
     A comparison with a value that a pod manager does not report is unknown.
     """

@@ -16,10 +16,10 @@ from valence_sched.view.view import View
 @reads_podm("facts.location")
 @terms
 def location(view: View, request: Request) -> Iterator[Term]:
-    """Keeps pod managers whose fact ``location`` is at or below one of the request.
+    """Keeps pod managers at or below one of the requested locations.
 
-    ``dc1/row-3`` holds ``dc1/row-3/rack-7``. One of several locations is enough; upper and lower
-    case differ.
+    The fact ``location`` states the location: ``dc1/row-3/rack-7`` is below ``dc1/row-3``. Case
+    matters.
     """
     if request.locations:
         have = view.text("location")

@@ -13,5 +13,5 @@ from valence_sched.view.view import View
 @reads_podm("traits")
 @terms
 def traits(view: View, request: Request) -> Iterator[Term]:
-    """Keeps pools that have, with their podm, all required traits and no forbidden trait."""
+    """Keeps pools with all required traits and no forbidden trait, those of the podm included."""
     return terms_for_names("trait", view.traits, request.traits)

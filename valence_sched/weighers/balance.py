@@ -11,11 +11,11 @@ from valence_sched.view.view import By, Floats, View
 
 @reads_podm()
 def balance(view: View, request: Request, *, by: By = "podm") -> Floats:
-    """Prefers pod managers (or pools) whose resources are used in equal shares afterwards.
+    """Prefers pod managers (or pools) with equal utilisation of all resources afterwards.
 
     ``1 - std`` of the shares ``(used + asked) / total`` over the needs, at least 0; a single need
     is always in balance. A pool with too little for one of the needs scores 0. Source:
-    BalancedAllocation of kube-scheduler, here over the asked needs.
+    BalancedAllocation of kube-scheduler, here over the requested needs.
     """
     # free shares have the same deviation
     share = free_share(view, request.needs, by)

@@ -22,9 +22,9 @@ def cost(
     """Prefers pod managers of least cost, by rules on their reported attributes.
 
     ``1 / (1 + total / scale)``, where ``total`` is the sum of the ``cost`` of the rules that match,
-    in whole points from 0. A pod manager that costs ``scale`` points scores one half, one without
-    cost scores 1. A rule on an unreported fact does not match. Source: the cost functions of Nova's
-    zone-aware scheduler (least_cost, 2011), here absolute.
+    each an integer of at least 0. A pod manager with a total of ``scale`` scores 0.5; without a
+    cost it scores 1. A rule on an unreported fact does not match. Source: the cost functions of
+    Nova's zone-aware scheduler (least_cost, 2011), here absolute.
 
     Raises:
         ValueError: ``scale`` is not above 0.

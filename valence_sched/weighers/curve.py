@@ -33,14 +33,14 @@ def curve(
 ) -> Floats:
     """Prefers pod managers (or pools) by a curve over their utilisation with the node.
 
-    The mean over the needs of the curve at ``(used + asked) / total``, at most 1. ``points`` are
-    ``[utilisation, score]``, both 0..1, joined by straight lines in the order of utilisation; left
-    of the first and right of the last the curve is flat. A resource without any amount counts as
-    fully used. Source: RequestedToCapacityRatio of kube-scheduler, here absolute and with all needs
-    alike.
+    The mean, over the needs, of the value of the curve at ``(used + asked) / total``, at most 1.
+    ``points`` are ``[utilisation, score]``, both 0..1, joined by straight lines in the order of
+    utilisation; before the first and after the last point the curve is flat. A resource without any
+    amount counts as fully used. Source: RequestedToCapacityRatio of kube-scheduler, here absolute
+    and with equal weights of all needs.
 
     Raises:
-        ValueError: there is no point.
+        ValueError: ``points`` is empty.
     """
     if not points:
         raise ValueError("a curve needs at least one point")

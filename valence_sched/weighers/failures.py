@@ -13,7 +13,7 @@ def failures(view: View, request: Request, *, fact: str = "failures") -> Floats:
     """Prefers pod managers where few compositions failed.
 
     ``1 / (1 + failures)``, where ``failures`` is the number in the ``fact`` of a pod manager; 0 if
-    unknown, no number or below 0. Source: BuildFailureWeigher of Nova, here absolute.
+    it is unknown, negative or not a number. Source: BuildFailureWeigher of Nova, here absolute.
     """
     failed = np.nan_to_num(view.number(fact), nan=0.0)
     score: Floats = 1.0 / (1.0 + np.maximum(failed, 0.0))

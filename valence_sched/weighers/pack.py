@@ -14,7 +14,7 @@ def pack(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) that are fullest once the node is composed.
 
     The mean over the needs of ``(used + asked) / total``, at least 0: an unknown amount may be
-    free, but is no part of the total. A resource without any amount counts as 0. A pool with too
+    free, but is not part of the total. A resource without any amount counts as 0. A pool with too
     little for one of the needs scores 0. Source: MostAllocated of kube-scheduler, here absolute.
     """
     share = free_share(view, request.needs, by)

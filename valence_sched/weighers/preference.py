@@ -17,8 +17,8 @@ def preference(view: View, request: Request, *, rules: tuple[PreferenceRule, ...
     that match, ``most`` the sum of all weights above 0 and ``least`` that of all weights below 0. A
     pool scores 1 if it matches all rules above 0 and no rule below 0, and 0 in the opposite case.
     If all weights are 0, every pool scores 0.5. A rule on an unreported fact does not match.
-    Source: the affinity of Nomad (matched weight by the sum of all weights, -1..1), here moved to
-    0..1.
+    Source: the affinity of Nomad (matched weight divided by the sum of all weights, -1..1), here
+    scaled to 0..1.
     """
     most = sum(max(0.0, rule.weight) for rule in rules)
     least = sum(min(0.0, rule.weight) for rule in rules)

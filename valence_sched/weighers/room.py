@@ -14,7 +14,7 @@ def room(view: View, request: Request, *, by: By = "podm") -> Floats:
     """Prefers pod managers (or pools) that stay emptiest once the node is composed.
 
     The mean over the needs of ``(free - asked) / total``, at most 1: an unknown amount may be free,
-    but is no part of the total. A resource without any amount counts as 0. A pool with too little
+    but is not part of the total. A resource without any amount counts as 0. A pool with too little
     for one of the needs scores 0. Source: LeastAllocated of kube-scheduler, here absolute.
     """
     share = free_share(view, request.needs, by)

@@ -14,9 +14,9 @@ from valence_sched.view.view import Floats, View
 def scarce(view: View, request: Request) -> Floats:
     """Prefers pod managers without free accelerators beside the requested ones.
 
-    ``1 / (1 + spare)``, where ``spare`` is the number of the pod manager's free accelerators that
-    pass no accelerator need of the request. Source: PCIWeigher of Nova, which keeps hosts with PCI
-    devices for instances that ask for them, here by kind of device.
+    ``1 / (1 + spare)``, where ``spare`` is the number of free accelerators of the pod manager that
+    match no accelerator need of the request. Source: PCIWeigher of Nova, which keeps hosts with PCI
+    devices for instances that request them, here by kind of device.
     """
     requested = tuple([need for need in request.needs if need.kind == "accelerator"])
     # memoised: most consecutive requests need the same accelerators, or none

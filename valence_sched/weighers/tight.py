@@ -37,13 +37,13 @@ def tight(
     """Prefers pools with the smallest leftover, of requested and of all other resources.
 
     ``1 / (1 + x)``, where ``x`` is the sum of ``amount / scale`` over all resources: those of
-    blocks, each stock, and each custom class. The amount of a requested resource is its free
-    amount, that of any other its total: so a request without accelerators prefers pools without
-    accelerators. The scale is the mean amount that a node of the mix of flavors takes, else that of
-    the request itself; a resource without a scale counts as one node if the pool has any of it.
-    ``of`` names scales by measure or by stock resource. ``within`` a pod manager (``podm``), ``x``
-    is divided by the mean over its pools: it orders these, and a pod manager with one pool scores
-    0.5. Source: best fit.
+    blocks, each stock, and each custom class. The amount is the free amount of a requested
+    resource, and the total of any other resource, so a request without accelerators prefers pools
+    without accelerators. The scale is the mean amount in a node of the mix of flavors, else the
+    amount of the request. A resource without a scale counts as one node if the pool has any of it.
+    ``of`` sets scales by measure or by stock resource. With ``within: podm``, ``x`` is divided by
+    its mean over the pools of the pod manager: only these are compared, and the pool of a pod
+    manager with one pool scores 0.5. Source: best fit.
 
     Raises:
         ValueError: a scale is not above 0.

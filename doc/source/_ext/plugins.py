@@ -19,10 +19,10 @@ from valence_sched.view.reads import Reads, declarations
 KINDS = {
     bool: "true or false",
     float: "a number",
-    str: "a text",
+    str: "a string",
     tuple: "a list",
     Mapping: "a map",
-    type(None): "nothing",
+    type(None): "``null``",
 }
 
 

@@ -45,26 +45,30 @@ class Device(NamedResource):
     #: Its identifying names (``device_owners.names_of``), None before they are read.
     names: frozenset[tuple[str, str, str]] | None = None
 
-    serial = Identity("SerialNumber", text, "identifies the device in several lists")
-    uuid = Identity("UUID", text, "identifies it, too")
-    identifiers = Identity("Identifiers", only_objects, "durable names; they identify it, too")
-    slot = Identity("PhysicalLocation/PartLocation/ServiceLabel", text, "identifies it, too")
-    enabled = Field("Enabled", flag, "false when it is switched off")
-    chassis = Field("Links/Chassis", links, "the enclosure it sits in")
+    serial = Identity("SerialNumber", text, "identifies a device that several lists contain")
+    uuid = Identity("UUID", text, "identifies the device too")
+    identifiers = Identity("Identifiers", only_objects, "durable names; identify the device too")
+    slot = Identity("PhysicalLocation/PartLocation/ServiceLabel", text, "identifies the device too")
+    enabled = Field("Enabled", flag, "false if the device is switched off")
+    chassis = Field("Links/Chassis", links, "its enclosure")
     endpoints = Field("Links/Endpoints", links, "its endpoints in fabrics")
-    switch_ports = Field("Links/ConnectedSwitchPorts", links, "the port at the end of its cable")
+    switch_ports = Field(
+        "Links/ConnectedSwitchPorts", links, "the switch port to which it is cabled"
+    )
 
 
 class ProcessorDevice(Device):
     type = Field("ProcessorType", text, "CPU, GPU, FPGA, …; absent means CPU")
     cores = Field("TotalCores", number, "all cores", "cores")
-    enabled_cores = Field("TotalEnabledCores", number, "read when TotalCores is absent", "cores")
+    enabled_cores = Field("TotalEnabledCores", number, "read if TotalCores is absent", "cores")
     threads = Field("TotalThreads", number, "all threads", "threads")
     model = Field("Model", text, "free text")
     architecture = Field("ProcessorArchitecture", text, "x86, ARM, Power, RISC-V, …")
     instruction_set = Field("InstructionSet", text, "x86-64, ARM-A64, …")
     speed_mhz = Field("MaxSpeedMHz", number, "highest clock", "MHz")
-    memory_mib = Field("MemorySummary/TotalMemorySizeMiB", number, "of an accelerator", "MiB")
+    memory_mib = Field(
+        "MemorySummary/TotalMemorySizeMiB", number, "memory of an accelerator", "MiB"
+    )
     memories = Field("ProcessorMemory", only_objects, "memory and caches of an accelerator")
 
 
@@ -99,9 +103,9 @@ class DriveDevice(Device):
     capacity_bytes = Field("CapacityBytes", number, "size", "bytes")
     media = Field("MediaType", text, "HDD, SSD, SMR")
     protocol = Field("Protocol", text, "SATA, SAS, NVMe, …")
-    rpm = Field("RotationSpeedRPM", number, "of a spinning drive", "1/min")
+    rpm = Field("RotationSpeedRPM", number, "rotation speed", "1/min")
     model = Field("Model", text, "free text")
-    hot_spare = Field("HotspareType", text, "Global, Chassis or Dedicated: it waits for a failure")
+    hot_spare = Field("HotspareType", text, "Global, Chassis or Dedicated: a hot spare")
     failure_predicted = Field("FailurePredicted", flag, "true counts as Warning")
     indicator = Field("StatusIndicator", text, "Hotspare, Fail or PredictiveFailureAnalysis")
 
@@ -114,22 +118,22 @@ class SimpleStorage(Device):
     """SimpleStorage, the older view of a storage subsystem."""
 
     devices = Field("Devices", only_objects, "its drives, without URIs")
-    same_as = Field("Links/Storage", links, "the storage subsystem it is a view of")
+    same_as = Field("Links/Storage", links, "the storage subsystem that it represents")
 
 
 class EthernetInterface(Device):
-    type = Field("EthernetInterfaceType", text, "Virtual is a view of another interface")
+    type = Field("EthernetInterfaceType", text, "Virtual: represents another interface")
     speed_mbps = Field("SpeedMbps", number, "current speed", "Mbit/s")
     mac = Identity("MACAddress", words, "identifies the interface and its port")
-    permanent_mac = Identity("PermanentMACAddress", words, "identifies it, too")
-    ports = Field("Links/Ports", links, "the adapter ports it is a view of")
+    permanent_mac = Identity("PermanentMACAddress", words, "identifies the device too")
+    ports = Field("Links/Ports", links, "the adapter ports that it represents")
 
 
 class Port(Device):
     max_gbps = Field("MaxSpeedGbps", amount, "highest speed", "Gbit/s")
-    current_gbps = Field("CurrentSpeedGbps", amount, "read when the highest is absent", "Gbit/s")
+    current_gbps = Field("CurrentSpeedGbps", amount, "read if MaxSpeedGbps is absent", "Gbit/s")
     macs = Identity("Ethernet/AssociatedMACAddresses", words, "identify the port's interface")
-    addresses = Identity("AssociatedNetworkAddresses", words, "the same, in older schemas")
+    addresses = Identity("AssociatedNetworkAddresses", words, "the same property of older schemas")
 
     @property
     def speed_mbps(self) -> int | None:
@@ -248,9 +252,9 @@ _CAPABILITIES = "@Redfish.CollectionCapabilities/Capabilities"
 class CollectionCapability(Resource):
     """One element of ``@Redfish.CollectionCapabilities``."""
 
-    use_case = Field("UseCase", text, "what the capability is for")
-    object = Link("CapabilitiesObject", CapabilitiesObject, "the document that holds the limits")
-    zones = Field("Links/RelatedItem", links, "the zones it applies to; none means all")
+    use_case = Field("UseCase", text, "the use case of the capability")
+    object = Link("CapabilitiesObject", CapabilitiesObject, "the document with the limits")
+    zones = Field("Links/RelatedItem", links, "the zones of the limits; absent or empty: all")
 
     @property
     def leads(self) -> bool:
@@ -281,7 +285,7 @@ class DeviceHolder(NamedResource):
     storage = Link("Storage", Storage, "storage subsystems", levels=2)
     simple_storage = Link("SimpleStorage", SimpleStorage, "drives without a document of their own")
     ethernet = Link("EthernetInterfaces", EthernetInterface, "network interfaces")
-    network = Link("NetworkInterfaces", NetworkInterface, "network adapters, as seen by the system")
+    network = Link("NetworkInterfaces", NetworkInterface, "network adapters of the system")
 
 
 #: The part of a document that ``podm serve`` writes and Redfish does not define.
@@ -298,14 +302,14 @@ class MemoryChunks(NamedResource):
 
 
 class MemoryDomain(NamedResource):
-    creatable = Field("AllowsMemoryChunkCreation", flag, "whether it provides memory")
-    size_mib = Field("MemorySizeMiB", number, "all of it", "MiB")
-    min_mib = Field("MinMemoryChunkSizeMiB", number, "least at once", "MiB")
-    step_mib = Field("MemoryChunkIncrementMiB", number, "grows by", "MiB")
+    creatable = Field("AllowsMemoryChunkCreation", flag, "true if memory chunks can be created")
+    size_mib = Field("MemorySizeMiB", number, "total size", "MiB")
+    min_mib = Field("MinMemoryChunkSizeMiB", number, "minimum size", "MiB")
+    step_mib = Field("MemoryChunkIncrementMiB", number, "step of the size", "MiB")
     chunks = Link("MemoryChunks", MemoryChunks, "its memory chunks", collection=True)
-    max_mib = Field(f"{OWN}/MaxMemoryChunkSizeMiB", number, "most at once", "MiB")
-    zones = Field(f"{OWN}/Zones", links, "the zones that reach it; none means all")
-    sets = Parts("InterleavableMemorySets", MemorySet, "the modules it is made of")
+    max_mib = Field(f"{OWN}/MaxMemoryChunkSizeMiB", number, "maximum size", "MiB")
+    zones = Field(f"{OWN}/Zones", links, "the zones that reach it; absent or empty: all")
+    sets = Parts("InterleavableMemorySets", MemorySet, "its memory modules")
 
     @property
     def leads(self) -> bool:
@@ -316,7 +320,7 @@ class ListedSystem(NamedResource):
     """ComputerSystem with the fields of a listed system."""
 
     type = Field("SystemType", text, "Physical, PhysicallyPartitioned, Composed, …")
-    blocks = Field("Links/ResourceBlocks", links, "the blocks it is composed of")
+    blocks = Field("Links/ResourceBlocks", links, "the blocks of a composed system")
     domains = Link("MemoryDomains", MemoryDomain, "pooled memory", collection=True, levels=3)
 
     @property
@@ -327,32 +331,42 @@ class ListedSystem(NamedResource):
 class System(DeviceHolder):
     """ComputerSystem as a block."""
 
-    simple_storage = Link("SimpleStorage", SimpleStorage, "read where no drive is", late=True)
-    network = Link("NetworkInterfaces", NetworkInterface, "read where no Ethernet is", late=True)
-    cpus = Field("ProcessorSummary", only_objects, "read where no processor is listed")
-    ram = Field("MemorySummary", only_objects, "read where no memory module is listed")
+    simple_storage = Link("SimpleStorage", SimpleStorage, "read if no drive is listed", late=True)
+    network = Link(
+        "NetworkInterfaces", NetworkInterface, "read if no Ethernet interface is listed", late=True
+    )
+    cpus = Field("ProcessorSummary", only_objects, "read if no processor is listed")
+    ram = Field("MemorySummary", only_objects, "read if no memory module is listed")
 
 
 class ResourceBlock(DeviceHolder):
     types = Field("ResourceBlockType", words, "Compute, Processor, Memory, Storage, …")
     composition_state = Field("CompositionStatus/CompositionState", text, "Unused, Composed, …")
-    reserved = Field("CompositionStatus/Reserved", flag, "a client has claimed it")
+    reserved = Field("CompositionStatus/Reserved", flag, "true if a client has reserved it")
     sharing_capable = Field("CompositionStatus/SharingCapable", flag, "absent means false")
     sharing_enabled = Field("CompositionStatus/SharingEnabled", flag, "absent means false")
-    max_compositions = Field("CompositionStatus/MaxCompositions", number, "an upper bound", "nodes")
-    compositions = Field("CompositionStatus/NumberOfCompositions", number, "in use by", "nodes")
+    max_compositions = Field(
+        "CompositionStatus/MaxCompositions", number, "maximum number of compositions", "nodes"
+    )
+    compositions = Field(
+        "CompositionStatus/NumberOfCompositions", number, "present number of compositions", "nodes"
+    )
     pool = Field("Pool", text, "Free, Active or Unassigned")
-    client = Field("Client", text, "its owner")
-    chassis = Field("Links/Chassis", links, "the enclosures it sits in")
-    in_systems = Field("Links/ComputerSystems", links, "the systems that contain it, or are it")
-    systems = Link("ComputerSystems", System, "the systems that are the block")
+    client = Field("Client", text, "the client that reserved it")
+    chassis = Field("Links/Chassis", links, "its enclosures")
+    in_systems = Field(
+        "Links/ComputerSystems", links, "the systems that contain it, or that it represents"
+    )
+    systems = Link("ComputerSystems", System, "computer systems that are blocks as a whole")
 
 
 class Zone(NamedResource):
     """Zone; the older place of capabilities is the zone itself."""
 
     type = Field("ZoneType", text, "ZoneOfResourceBlocks, or absent")
-    blocks = Link("Links/ResourceBlocks", ResourceBlock, "the blocks it may combine", late=True)
+    blocks = Link(
+        "Links/ResourceBlocks", ResourceBlock, "the blocks that a node may combine", late=True
+    )
     capabilities = Parts(_CAPABILITIES, CollectionCapability, "its limits")
 
     @property
@@ -376,26 +390,26 @@ class Volume(NamedResource):
 
 
 class CapacitySource(Resource):
-    size_bytes = Field("ProvidedCapacity/Data/AllocatedBytes", amount, "what it provides", "bytes")
-    drives = Link("ProvidingDrives", ProvidingDrive, "the drives it is made of", late=True)
-    pools = Field("ProvidingPools", links, "the pools it is made of, such as physical volumes")
+    size_bytes = Field("ProvidedCapacity/Data/AllocatedBytes", amount, "provided size", "bytes")
+    drives = Link("ProvidingDrives", ProvidingDrive, "its drives", late=True)
+    pools = Field("ProvidingPools", links, "the pools in it, such as physical volumes")
 
 
 class StoragePool(NamedResource):
     total_bytes = Field("Capacity/Data/AllocatedBytes", amount, "size", "bytes")
-    used_bytes = Field("Capacity/Data/ConsumedBytes", amount, "what volumes hold", "bytes")
+    used_bytes = Field("Capacity/Data/ConsumedBytes", amount, "size in use", "bytes")
     sources = Parts("CapacitySources", CapacitySource, "the sources of its capacity")
-    volumes = Link("AllocatedVolumes", Volume, "read if it states no consumed bytes", late=True)
-    min_bytes = Field(f"{OWN}/MinVolumeSizeBytes", amount, "least at once", "bytes")
-    max_bytes = Field(f"{OWN}/MaxVolumeSizeBytes", amount, "most at once", "bytes")
-    step_bytes = Field(f"{OWN}/VolumeIncrementBytes", amount, "grows by", "bytes")
-    zones = Field(f"{OWN}/Zones", links, "the zones that reach it; none means all")
+    volumes = Link("AllocatedVolumes", Volume, "read if ConsumedBytes is absent", late=True)
+    min_bytes = Field(f"{OWN}/MinVolumeSizeBytes", amount, "minimum size", "bytes")
+    max_bytes = Field(f"{OWN}/MaxVolumeSizeBytes", amount, "maximum size", "bytes")
+    step_bytes = Field(f"{OWN}/VolumeIncrementBytes", amount, "step of the size", "bytes")
+    zones = Field(f"{OWN}/Zones", links, "the zones that reach it; absent or empty: all")
 
 
 class StorageHolder(NamedResource):
     """Storage or StorageService that the root links: an independent storage system."""
 
-    pools = Link("StoragePools", StoragePool, "what volumes are made of", collection=True)
+    pools = Link("StoragePools", StoragePool, "storage pools", collection=True)
 
 
 class Chassis(NamedResource):
@@ -403,7 +417,9 @@ class Chassis(NamedResource):
 
 
 class ServiceRoot(NamedResource):
-    composition = Link("CompositionService", CompositionService, "the service", levels=6, cached=2)
+    composition = Link(
+        "CompositionService", CompositionService, "the composition service", levels=6, cached=2
+    )
     blocks = Link("ResourceBlocks", ResourceBlock, "blocks", collection=True, levels=5, cached=1)
     systems = Link("Systems", ListedSystem, "physical and composed systems", collection=True)
     chassis = Link("Chassis", Chassis, "enclosures; some hold memory domains", collection=True)

@@ -38,10 +38,10 @@ class PooledDevice(Device):
 
     kind = Field("@odata.type", text, "distinguishes drives, processors and volumes")
     processor_type = Field("ProcessorType", text, "FPGA, …")
-    capacity_bytes = Field("CapacityBytes", amount, "of a drive", "bytes")
-    drive_erased = Field(f"{OEM}/DriveErased", flag, "a drive without true is not free")
-    storage = Field(f"{OEM}/Storage", links, "the storage of the system that has it now")
-    fpga_erased = Field(f"{OEM}/FPGA/Erased", flag, "an FPGA with false is not free")
+    capacity_bytes = Field("CapacityBytes", amount, "size of a drive", "bytes")
+    drive_erased = Field(f"{OEM}/DriveErased", flag, "a drive is free only if true")
+    storage = Field(f"{OEM}/Storage", links, "the storage of the system that uses the drive")
+    fpga_erased = Field(f"{OEM}/FPGA/Erased", flag, "an FPGA is not free if false")
 
     @property
     def class_name(self) -> str:
@@ -49,7 +49,7 @@ class PooledDevice(Device):
 
 
 class ConnectedEntity(Resource):
-    role = Field("EntityRole", text, "an Initiator consumes, every other role offers")
+    role = Field("EntityRole", text, "Initiator uses a device; any other role offers one")
     entity = OptionalLink("EntityLink", PooledDevice, "the device behind it")
 
     @property
@@ -61,8 +61,8 @@ class Endpoint(NamedResource):
     """Endpoint of a connection through a fabric."""
 
     entities = Parts("ConnectedEntities", ConnectedEntity, "the devices behind it")
-    ports = Field("Links/Ports", links, "the switch ports it is behind")
-    zones = Field(f"Links/{OEM}/Zones", links, "the zones it is in (2.3 and later)")
+    ports = Field("Links/Ports", links, "the switch ports of the endpoint")
+    zones = Field(f"Links/{OEM}/Zones", links, "its zones (2.3 and later)")
 
 
 class FabricZone(NamedResource):
@@ -74,7 +74,7 @@ class FabricZone(NamedResource):
 class FabricPort(NamedResource):
     """Port of a switch."""
 
-    cables = Field(f"{OEM}/PCIeConnectionId", words, "its cables")
+    cables = Field(f"{OEM}/PCIeConnectionId", words, "the cable of a port")
 
 
 class Switch(NamedResource):
@@ -85,9 +85,9 @@ class Switch(NamedResource):
 
 class Fabric(NamedResource):
     type = Field("FabricType", text, "PCIe, NVMeOverFabrics, Ethernet, …")
-    endpoints = Link("Endpoints", Endpoint, "all ends", collection=True)
-    zones = Link("Zones", FabricZone, "the present connections", collection=True)
-    switches = Link("Switches", Switch, "the ports of its cables", collection=True, late=True)
+    endpoints = Link("Endpoints", Endpoint, "endpoints", collection=True)
+    zones = Link("Zones", FabricZone, "the zones that connect endpoints", collection=True)
+    switches = Link("Switches", Switch, "its switches", collection=True, late=True)
 
 
 class PhysicalDrive(NamedResource):
@@ -99,7 +99,7 @@ class PhysicalDrive(NamedResource):
 class LogicalDrive(NamedResource):
     """LogicalDrive (2.1 and 2.2): a group of physical drives, or a volume of a group."""
 
-    mode = Field("Mode", text, "LVG or Pool: a group")
+    mode = Field("Mode", text, "LVG or Pool for a group")
     size_gib = Field("CapacityGiB", amount, "size", "GiB")
     physical = Link(
         "Links/PhysicalDrives", PhysicalDrive, "the drives or volumes of a group", late=True
@@ -113,17 +113,19 @@ class StorageService(NamedResource):
 
     pools = Link("StoragePools", StoragePool, "the sources of volumes", collection=True)
     drives = Link("LogicalDrives", LogicalDrive, "groups and volumes", collection=True)
-    host = Field("Links/HostingSystem", links, "the system it runs on, which cannot be composed")
+    host = Field(
+        "Links/HostingSystem", links, "the system of the service, which cannot be composed"
+    )
 
 
 class RackSystem(System):
     """ComputerSystem of a rack."""
 
     simple_storage = OptionalLink(
-        "SimpleStorage", SimpleStorage, "read where no drive is", late=True
+        "SimpleStorage", SimpleStorage, "read if no drive is listed", late=True
     )
-    enabled = Field("Enabled", flag, "false when it is switched off")
-    chassis = Field("Links/Chassis", links, "the enclosure it sits in")
+    enabled = Field("Enabled", flag, "false if the device is switched off")
+    chassis = Field("Links/Chassis", links, "its enclosure")
     endpoints = Field("Links/Endpoints", links, "its endpoints in fabrics")
     cables = Field(f"{OEM}/PCIeConnectionId", words, "its cables to PCIe switches")
 
@@ -134,7 +136,7 @@ class RackNode(NamedResource):
     node_state = Field("ComposedNodeState", text, "Allocating, …, Failed; all are in use")
     system = Field("Links/ComputerSystem", links, "its only system")
     processors = Field("Links/Processors", links, "its CPUs and FPGAs")
-    local = Field("Links/LocalDrives", links, "its drives, pooled ones too")
+    local = Field("Links/LocalDrives", links, "its drives, including pooled drives")
     remote = Field("Links/RemoteDrives", links, "its targets, volumes or drives over a network")
     storage = Field("Links/Storage", links, "its drives and volumes (2.5)")
 
